@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
+	"github.com/skald-saga/skald/internal/ui/web"
 )
 
 // TestTheWorkOfASkippedRunIsDone: a run that was skipped says because of which one, that one says so too, and a rerun
@@ -85,4 +86,5 @@ func TestTheWorkOfASkippedRunIsDone(t *testing.T) {
 	if page := reads(t, s, "/ui/runs/"+skipped, "It was run again", `href="`+again); strings.Contains(page, first) {
 		t.Errorf("a run that was run again is still to be run again\n%s", page)
 	}
+	reads(t, s, rerun, "It was run again already, by run "+web.Short(is["id"])+", which is pending.")
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -184,20 +186,29 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 	return nil
 }
 
-// chainOf reads the retries that the run belongs to.
-func (p *pages) chainOf(v *web.Visit, d *runPage) error {
+// retriesOf reads a run, by its first one, and those that repeat it or each other.
+func (p *pages) retriesOf(v *web.Visit, root uuid.UUID) ([]client.JobRun, error) {
 	size := client.PageSize(100)
 	res, err := p.kit.Client.ListJobRunsWithResponse(
-		v.Context(), &client.ListJobRunsParams{RootRunID: &d.RootRunID, PageSize: &size},
+		v.Context(), &client.ListJobRunsParams{RootRunID: &root, PageSize: &size},
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 	if err != nil {
+		return nil, err
+	}
+	return list.JobRuns, nil
+}
+
+// chainOf adds the retries that the run belongs to.
+func (p *pages) chainOf(v *web.Visit, d *runPage) error {
+	runs, err := p.retriesOf(v, d.RootRunID)
+	if err != nil {
 		return err
 	}
-	d.Chain = p.rowsOf(v, list.JobRuns)
+	d.Chain = p.rowsOf(v, runs)
 	if n := len(d.Chain); n > 1 {
 		for i := range d.Tabs {
 			if d.Tabs[i].Name == "Retries" {

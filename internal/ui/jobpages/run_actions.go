@@ -88,6 +88,17 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 	case client.JobRunVerbRerun:
 		a.Done, a.Fields[0].Hint, a.Ways = runAnswered, string(r.Args), p.waysOut(v)
 		a.Means += " It does the work of " + stamp(r.ScheduledFor) + ", as this one: its worker is given that time."
+		runs, err := p.retriesOf(v, r.RootRunID)
+		if err != nil {
+			return nil, err
+		}
+		for i := range runs { // a list that leaves these out still offers to run it again
+			if of := runs[i].RetryOfRunID; of != nil && *of == r.ID {
+				a.Means += " It was run again already, by run " + web.Short(runs[i].ID) + ", which is " +
+					web.BadgeOf(runs[i].State).Word + "."
+				break
+			}
+		}
 		if r.ConcurrencyPolicy == client.JobConcurrencyPolicyAllow {
 			a.Fields = a.Fields[:1]
 		}

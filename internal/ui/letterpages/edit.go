@@ -55,6 +55,12 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 			Detail: "You may not see this content (payloads:read), so you cannot edit it. It can be retried unchanged.",
 		}}
 	}
+	if !allows(l, client.DeadLetterVerbRetry) {
+		return nil, &web.Refusal{Problem: client.Problem{
+			Status: http.StatusConflict, Code: "DLQ_CONFLICT", Title: "Not to be retried",
+			Detail: "The letter is " + web.BadgeOf(l.Status).Word + ", so it cannot be retried, and there is nothing to edit.",
+		}}
+	}
 	a := p.actionOn(l, res, letterVerbs[client.DeadLetterVerbRetry], "retry")
 	a.Label, a.Title, a.Class = "Retry with these changes", "Edit and retry: "+titleOf(l), web.Changes
 	a.Means = "The original stays as it is. The edit is stored as a revision with your name and reason; later retries send it too."

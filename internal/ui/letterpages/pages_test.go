@@ -273,6 +273,9 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	if strings.Contains(sent, `Lineage <span`) {
 		t.Error("a letter that has not come back counts itself as its lineage")
 	}
+	if status, page := s.Get(t, edit); status != 409 || !strings.Contains(page, "The letter is resolved, so it cannot be retried") {
+		t.Errorf("a letter that has arrived can be edited: %d\n%s", status, page)
+	}
 	s.page(t, letter+"?tab=lineage", "It has not come back as another letter")
 	s.page(t, letter+"?tab=revisions", "wrong customer", "/customer", "without traceparent", "with x-tenant: acme-eu",
 		"without x-tag: green", "with x-tag: blue")
