@@ -87,9 +87,9 @@ func Run(ctx context.Context, cfg Config) {
 	// After ctx ends, attempts may continue for Drain, and storing their outcomes longer.
 	sends, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
-	var serving sync.WaitGroup
-	defer serving.Wait()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(l.Drain, abandon) })()
+	var serving sync.WaitGroup
+	defer serving.Wait() // before the end of ctx is no longer watched: it may not have been noticed yet
 	var counted, expired time.Time
 	for ctx.Err() == nil {
 		l.round(ctx, sends, &serving)
