@@ -14,13 +14,13 @@ type tenantID = uuid.UUID
 
 // How often a node refreshes an overview that people view, and for how long after the last request: pages request
 // it every ten seconds. If reading it takes long, it is read less often, so that this takes at most a
-// three-hundredth of a connection's time; but a page is never older than twice rare, or than two readings if these
+// two-hundredth of a connection's time; but a page is never older than twice rare, or than two readings if these
 // take longer.
 const (
 	every    = 5 * time.Second
 	seldom   = 15 * time.Second
 	lookedAt = 15 * time.Second
-	share    = 300
+	share    = 200
 	maxKnown = 1000 // tenants
 )
 

@@ -23,7 +23,7 @@ func TestAPageThatRestsAsksSeldom(t *testing.T) {
 		{time.Second, 0, false, 1, time.Second},
 		{10 * time.Minute, 2 * time.Second, false, 1, 6 * time.Second},
 		{10 * time.Minute, 30 * time.Second, false, 3, 6 * time.Second},
-		{24 * time.Hour, time.Hour, false, 5, 15 * time.Second},
+		{24 * time.Hour, time.Hour, false, 5, 30 * time.Second},
 		{time.Minute, time.Second, true, 1, time.Minute},
 		{24 * time.Hour, time.Hour, true, 15, time.Minute},
 	} {
