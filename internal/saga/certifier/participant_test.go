@@ -32,12 +32,6 @@ const (
 	undoFailsLater    broken = "undo that fails the second time"
 	doneAfterUndo     broken = "do accepted after undo"
 	refusesApplied    broken = "refused although applied"
-
-	// Calls that run for a while, and whose callers may have left: running_test.go.
-	waitsForRunning  broken = "right, and slow"
-	waiterFrees      broken = "a repeat that gives up waiting frees the key"
-	outlivesUndo     broken = "undo does not wait for a call whose caller has left"
-	stoppedAndForgot broken = "undo stops a call whose caller has left, without a tombstone"
 )
 
 // participant keeps the rules, except for one.
@@ -52,15 +46,12 @@ type participant struct {
 	failed  map[string]bool
 	effects map[string]int // on the disk, as it were
 	asked   map[string]int
-	begun   map[string]int      // calls by the address of the caller
-	running map[string]*running // by key
-	marked  int                 // calls with X-Saga-Certification
+	marked  int // calls with X-Saga-Certification
 	calls   int
 }
 
 func newParticipant(way broken) *participant {
-	p := &participant{way: way, effects: map[string]int{}, asked: map[string]int{}, failed: map[string]bool{},
-		begun: map[string]int{}, running: map[string]*running{}}
+	p := &participant{way: way, effects: map[string]int{}, asked: map[string]int{}, failed: map[string]bool{}}
 	p.forget()
 	return p
 }
@@ -86,17 +77,11 @@ func (p *participant) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.count(w, r)
 		return
 	}
-	p.mu.Lock()
-	p.begun[r.RemoteAddr]++
-	p.mu.Unlock()
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
 		return
 	}
-	if p.slow() {
-		p.run(w, r)
-		return
-	}
-	status, text := p.call(r.Header)
+	status, text := p.call(r.Header, body)
 	w.WriteHeader(status)
 	io.WriteString(w, text)
 }
@@ -112,27 +97,17 @@ func (p *participant) count(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]int{"effects": n})
 }
 
-func (p *participant) call(h http.Header) (int, string) {
+func (p *participant) call(h http.Header, body []byte) (int, string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.locked(h)
-}
-
-// stepOfKey is the saga, step and run of a call.
-func stepOfKey(h http.Header) string {
-	_, run, _ := strings.Cut(h.Get("Idempotency-Key"), "#")
-	return h.Get("X-Saga-Tenant") + "/" + h.Get("X-Saga-Id") + "/" + h.Get("X-Saga-Step") + "#" + run
-}
-
-// locked is a call while the lock is held.
-func (p *participant) locked(h http.Header) (int, string) {
 	p.calls++
 	if h.Get("X-Saga-Certification") == "1" {
 		p.marked++
 	}
 	key := h.Get("Idempotency-Key")
 	saga := h.Get("X-Saga-Tenant") + "/" + h.Get("X-Saga-Id")
-	step := stepOfKey(h)
+	_, run, _ := strings.Cut(key, "#")
+	step := saga + "/" + h.Get("X-Saga-Step") + "#" + run
 	undo := h.Get("X-Saga-Action") == "compensate"
 
 	if fence, _ := strconv.Atoi(h.Get("X-Saga-Fence")); p.way != ignoresFences {
@@ -197,12 +172,8 @@ func (p *participant) serve(t *testing.T) Config {
 	t.Helper()
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
-	cfg := Config{
+	return Config{
 		URL: server.URL + "/{step}", Effects: server.URL + "/effects", Version: "test",
 		Restart: func(context.Context) error { p.restart(); return nil },
 	}
-	if p.slow() {
-		cfg.Dial = p.orderly
-	}
-	return cfg
 }

@@ -130,15 +130,11 @@ func (p Played) effects() *Breach {
 		n := len(p.Vector.Calls) - 1
 		net := p.Effects[of+"/execute"] - p.Effects[of+"/compensate"]
 		what := fmt.Sprintf("left %d effects more than were undone; right is %d", net, want)
-		again, late := "done_again_at_once", "late_do_accepted_at_once"
-		if slices.ContainsFunc(p.Vector.Calls, func(c conformance.Call) bool { return c.Cut }) {
-			again, late = "done_again_after_undo", "late_do_accepted_after_a_lost_answer"
-		}
 		switch {
 		case p.Effects[of+"/execute"] > 1 || p.Effects[of+"/compensate"] > 1:
-			return p.breach(again, n, what)
+			return p.breach("done_again_at_once", n, what)
 		case net > want:
-			return p.breach(late, n, what)
+			return p.breach("late_do_accepted_at_once", n, what)
 		case net < want:
 			return p.breach("undone_without_do", n, what)
 		}
