@@ -126,11 +126,7 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	size := client.PageSize(50)
-	res, err := p.kit.Client.ListJobRunsWithResponse(ctx, &client.ListJobRunsParams{BackfillID: &b.ID, PageSize: &size})
-	if err != nil {
-		return nil, err
-	}
-	runs, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	runs, err := p.listed(ctx, &client.ListJobRunsParams{BackfillID: &b.ID, PageSize: &size})
 	if err != nil {
 		return nil, err
 	}
@@ -166,14 +162,10 @@ func (p *pages) made(v *web.Visit, d *backfillPage) error {
 		return nil
 	}
 	one := client.PageSize(1)
-	res, err := p.kit.Client.ListJobRunsWithResponse(v.Context(), &client.ListJobRunsParams{
+	list, err := p.listed(v.Context(), &client.ListJobRunsParams{
 		BackfillID: &d.ID, State: []client.JobRunState{client.JobRunStateSKIPPED},
 		Include: client.IncludeTotal{"total"}, PageSize: &one,
 	})
-	if err != nil {
-		return err
-	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 	if err != nil {
 		return err
 	}

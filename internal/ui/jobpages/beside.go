@@ -23,9 +23,9 @@ type beside struct {
 const unusual = 5
 
 func (p *pages) besideOf(v *web.Visit, r *client.JobRun, chain []runRow) (b beside, err error) {
-	for _, other := range chain {
-		if other.RetryOfRunID != nil && *other.RetryOfRunID == r.ID {
-			b.Again = append(b.Again, other)
+	for i := range chain {
+		if repeats(&chain[i].JobRun, r.ID) {
+			b.Again = append(b.Again, chain[i])
 		}
 	}
 	if r.ConcurrencyKey != nil && r.StartedAt != nil {
@@ -44,32 +44,17 @@ func (p *pages) besideOf(v *web.Visit, r *client.JobRun, chain []runRow) (b besi
 	return b, err
 }
 
-// listed returns the newest runs of a job in one state.
-func (p *pages) listed(
-	v *web.Visit, job string, state client.JobRunState, from *time.Time, most client.PageSize,
-) ([]client.JobRun, error) {
-	res, err := p.kit.Client.ListJobRunsWithResponse(v.Context(), &client.ListJobRunsParams{
-		Definition: &job, State: []client.JobRunState{state}, FinishedFrom: from, PageSize: &most,
+// skippedBy are the runs of the same job that were skipped because of r.
+func (p *pages) skippedBy(v *web.Visit, r *client.JobRun) (*web.Link, error) {
+	const most = 100
+	job, size := r.JobDefinition.ID.String(), client.PageSize(most)
+	list, err := p.listed(v.Context(), &client.ListJobRunsParams{
+		Definition: &job, State: []client.JobRunState{client.JobRunStateSKIPPED}, FinishedFrom: r.StartedAt, PageSize: &size,
 	})
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	return list.JobRuns, nil
-}
-
-// skippedBy are the runs of the same job that were skipped because of r.
-func (p *pages) skippedBy(v *web.Visit, r *client.JobRun) (*web.Link, error) {
-	const most = 100
-	job := r.JobDefinition.ID.String()
-	runs, err := p.listed(v, job, client.JobRunStateSKIPPED, r.StartedAt, most)
-	if err != nil {
-		return nil, err
-	}
-	of := slices.DeleteFunc(runs, func(s client.JobRun) bool {
+	of := slices.DeleteFunc(list.JobRuns, func(s client.JobRun) bool {
 		return s.SkipReason == nil || !strings.Contains(*s.SkipReason, r.ID.String())
 	})
 	switch n := len(of); n {
@@ -87,12 +72,15 @@ func (p *pages) skippedBy(v *web.Visit, r *client.JobRun) (*web.Link, error) {
 
 // usual is the median of how long the latest runs took that succeeded; empty: r does not take much longer.
 func (p *pages) usual(v *web.Visit, r *client.JobRun) (string, error) {
-	runs, err := p.listed(v, r.JobDefinition.ID.String(), client.JobRunStateSUCCEEDED, nil, 20)
+	job, size := r.JobDefinition.ID.String(), client.PageSize(20)
+	list, err := p.listed(v.Context(), &client.ListJobRunsParams{
+		Definition: &job, State: []client.JobRunState{client.JobRunStateSUCCEEDED}, PageSize: &size,
+	})
 	if err != nil {
 		return "", err
 	}
 	var all []time.Duration
-	for _, s := range runs {
+	for _, s := range list.JobRuns {
 		if s.StartedAt != nil && s.FinishedAt != nil {
 			all = append(all, s.FinishedAt.Sub(*s.StartedAt))
 		}

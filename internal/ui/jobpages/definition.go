@@ -125,11 +125,7 @@ func (p *pages) fillTab(v *web.Visit, d *definitionPage) error {
 	switch d.Tab {
 	case "runs":
 		size := client.PageSize(50)
-		res, err := p.kit.Client.ListJobRunsWithResponse(ctx, &client.ListJobRunsParams{Definition: &of, PageSize: &size})
-		if err != nil {
-			return err
-		}
-		list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+		list, err := p.listed(ctx, &client.ListJobRunsParams{Definition: &of, PageSize: &size})
 		if err != nil {
 			return err
 		}

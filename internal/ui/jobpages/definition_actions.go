@@ -134,14 +134,9 @@ func (p *pages) unfinished(ctx context.Context, d *client.JobDefinition) (*web.P
 	for _, state := range []client.JobRunState{
 		client.JobRunStatePENDING, client.JobRunStateASSIGNED, client.JobRunStateRUNNING, client.JobRunStateORPHANED,
 	} {
-		res, err := p.kit.Client.ListJobRunsWithResponse(ctx, &client.ListJobRunsParams{
-			Definition: &of, State: []client.JobRunState{state}, PageSize: &size,
-			Include: []string{"total"},
+		list, err := p.listed(ctx, &client.ListJobRunsParams{
+			Definition: &of, State: []client.JobRunState{state}, PageSize: &size, Include: []string{"total"},
 		})
-		if err != nil {
-			return nil, err
-		}
-		list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 		if err != nil {
 			return nil, err
 		}

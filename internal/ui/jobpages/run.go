@@ -189,13 +189,7 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 // retriesOf reads a run, by its first one, and those that repeat it or each other.
 func (p *pages) retriesOf(v *web.Visit, root uuid.UUID) ([]client.JobRun, error) {
 	size := client.PageSize(100)
-	res, err := p.kit.Client.ListJobRunsWithResponse(
-		v.Context(), &client.ListJobRunsParams{RootRunID: &root, PageSize: &size},
-	)
-	if err != nil {
-		return nil, err
-	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	list, err := p.listed(v.Context(), &client.ListJobRunsParams{RootRunID: &root, PageSize: &size})
 	if err != nil {
 		return nil, err
 	}

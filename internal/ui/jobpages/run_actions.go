@@ -93,7 +93,7 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 			return nil, err
 		}
 		for i := range runs { // a list that leaves these out still offers to run it again
-			if of := runs[i].RetryOfRunID; of != nil && *of == r.ID {
+			if repeats(&runs[i], r.ID) {
 				a.Means += " It was run again already, by run " + web.Short(runs[i].ID) + ", which is " +
 					web.BadgeOf(runs[i].State).Word + "."
 				break

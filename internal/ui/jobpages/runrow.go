@@ -1,6 +1,7 @@
 package jobpages
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -28,6 +29,20 @@ const meansRerun = "Creates a new run from the current definition, linked to thi
 // runVerbPath is the path of the form of an action on a run.
 func runVerbPath(r *client.JobRun, verb client.JobRunVerb) string {
 	return "/ui/runs/" + r.ID.String() + "/actions/" + string(verb)
+}
+
+// listed reads the first page of the runs that a query selects.
+func (p *pages) listed(ctx context.Context, of *client.ListJobRunsParams) (*client.JobRunList, error) {
+	res, err := p.kit.Client.ListJobRunsWithResponse(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+}
+
+// repeats reports whether r is a retry or a rerun of another run.
+func repeats(r *client.JobRun, other uuid.UUID) bool {
+	return r.RetryOfRunID != nil && *r.RetryOfRunID == other
 }
 
 func (p *pages) rowsOf(v *web.Visit, runs []client.JobRun) []runRow {

@@ -50,14 +50,10 @@ func (p *pages) waysPast(ctx context.Context, v *web.Visit, r *client.JobRun) []
 	}
 	return []template.HTML{
 		"Another run is in the way: " + link + web.Sentence("run %s", web.Short(r.ID)) + "</a>" + is + how,
-		link + "Cancel that run</a> first, then start this one. " + plainHTML(cancel),
-		"Or tick “" + plainHTML(startsAnyway) + "”: both then run at the same time, which the definition of the job forbids " +
+		link + "Cancel that run</a> first, then start this one. " + web.Sentence(cancel),
+		"Or tick “" + web.Sentence(startsAnyway) + "”: both then run at the same time, which the definition of the job forbids " +
 			"otherwise.",
 	}
-}
-
-func plainHTML(text string) template.HTML {
-	return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
 }
 
 // lastLine is the end of a run's log; empty: there is none, or the visitor may not read it.

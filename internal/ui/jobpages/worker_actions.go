@@ -90,13 +90,8 @@ func (p *pages) workerAction(v *web.Visit) (*web.Action, error) {
 // runsOf lists the runs that a worker has.
 func (p *pages) runsOf(ctx context.Context, worker uuid.UUID) (*web.Preview, error) {
 	size := client.PageSize(100)
-	res, err := p.kit.Client.ListJobRunsWithResponse(
-		ctx, &client.ListJobRunsParams{Worker: &worker, State: held, PageSize: &size, Include: []string{"total"}},
-	)
-	if err != nil {
-		return nil, err
-	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	list, err := p.listed(ctx,
+		&client.ListJobRunsParams{Worker: &worker, State: held, PageSize: &size, Include: []string{"total"}})
 	if err != nil {
 		return nil, err
 	}

@@ -136,14 +136,10 @@ func matrix(jobs []client.JobDefinition, workers []client.Worker) (rows []queueR
 // countDue counts the runs of a queue that are due and wait.
 func (p *pages) countDue(v *web.Visit, q *queueRow) error {
 	size, queue := client.PageSize(1), q.Name
-	res, err := p.kit.Client.ListJobRunsWithResponse(v.Context(), &client.ListJobRunsParams{
+	list, err := p.listed(v.Context(), &client.ListJobRunsParams{
 		Queue: &queue, State: []client.JobRunState{client.JobRunStatePENDING}, ScheduledTo: &v.Now, PageSize: &size,
 		Include: []string{"total"},
 	})
-	if err != nil {
-		return err
-	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 	if err != nil {
 		return err
 	}
@@ -195,13 +191,8 @@ func (p *pages) worker(v *web.Visit) (*web.Page, error) {
 		rows   *[]runRow
 	}{{held, &d.Has}, {ended, &d.Had}} {
 		size := client.PageSize(50)
-		res, err := p.kit.Client.ListJobRunsWithResponse(
-			v.Context(), &client.ListJobRunsParams{Worker: &w.WorkerID, State: part.states, PageSize: &size},
-		)
-		if err != nil {
-			return nil, err
-		}
-		list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+		list, err := p.listed(v.Context(),
+			&client.ListJobRunsParams{Worker: &w.WorkerID, State: part.states, PageSize: &size})
 		if err != nil {
 			return nil, err
 		}

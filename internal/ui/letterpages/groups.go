@@ -48,11 +48,7 @@ func (p *pages) groups(v *web.Visit) (*web.Page, error) {
 	for _, g := range list.Groups {
 		d.Groups = append(d.Groups, groupRow{g, p.groupButtons(v, &g, "?from=list")})
 	}
-	rows := make([]*[]web.Button, len(d.Groups))
-	for i := range d.Groups {
-		rows[i] = &d.Groups[i].Actions
-	}
-	d.Withheld = web.Withheld(rows...)
+	d.Withheld = web.Withheld(d.Groups, func(g *groupRow) *[]web.Button { return &g.Actions })
 	return &web.Page{Template: "groups", Title: "Dead letters", Nav: "Dead letters", Refresh: 10, Data: d}, nil
 }
 

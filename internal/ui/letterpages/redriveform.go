@@ -129,13 +129,16 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 			"more than shown, it halts before the first. It can be paused, changed and canceled at any time.",
 		DryRun: web.DryRunInBody, Extra: &x,
 	}
-	part := func(title, means, fold string, fields ...web.Field) {
+	added := func(fields []web.Field) map[string]bool {
 		names := map[string]bool{}
 		for _, f := range fields {
 			names[f.Name] = true
 		}
 		a.Fields = append(a.Fields, slices.Clone(fields)...)
-		x.Parts = append(x.Parts, formPart{Title: title, Means: means, Names: names, Fold: fold})
+		return names
+	}
+	part := func(title, means, fold string, fields ...web.Field) {
+		x.Parts = append(x.Parts, formPart{Title: title, Means: means, Names: added(fields), Fold: fold})
 	}
 	part("What", "", "", web.Field{Name: "action", Label: "What to do", Kind: "select", Options: redriveActions})
 	if v.Form.Has("ids") {
@@ -144,9 +147,7 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	} else {
 		part("Which letters", "Letters that match all of these filters.", "",
 			append(usual, web.Field{Name: "all", Label: "Every letter, ignoring the filters", Kind: "check"})...)
-		part("", "", "", more...)
-		of := len(x.Parts) - 2
-		x.Parts[of].More, x.Parts = x.Parts[of+1].Names, x.Parts[:of+1]
+		x.Parts[len(x.Parts)-1].More = added(more)
 	}
 	part("How carefully", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)
 	part("When", "", "", whenFields...)

@@ -58,10 +58,6 @@ func (p *pages) errors(v *web.Visit) (*web.Page, error) {
 		}
 		d.Groups = append(d.Groups, group)
 	}
-	rows := make([]*[]web.Button, len(d.Groups))
-	for i := range d.Groups {
-		rows[i] = &d.Groups[i].Bulk
-	}
-	d.Withheld = web.Withheld(rows...)
+	d.Withheld = web.Withheld(d.Groups, func(g *errorGroup) *[]web.Button { return &g.Bulk })
 	return &web.Page{Template: "errors", Title: "Saga errors", Nav: "Sagas", Refresh: 10, Data: d}, nil
 }

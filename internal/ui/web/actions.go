@@ -351,11 +351,12 @@ func (v *Visit) ForSelected(label, action, permission string) Button {
 }
 
 // Withheld takes from the rows of a list the buttons that the visitor may not use, and returns one of each kind: the
-// page says once what they need.
-func Withheld(rows ...*[]Button) (all []Button) {
-	for _, row := range rows {
+// page says once what they need. of are the buttons of a row.
+func Withheld[R any](rows []R, of func(*R) *[]Button) (all []Button) {
+	for i := range rows {
 		var offered []Button
-		for _, b := range *row {
+		buttons := of(&rows[i])
+		for _, b := range *buttons {
 			switch {
 			case b.Needs == "":
 				offered = append(offered, b)
@@ -363,7 +364,7 @@ func Withheld(rows ...*[]Button) (all []Button) {
 				all = append(all, b)
 			}
 		}
-		*row = offered
+		*buttons = offered
 	}
 	return all
 }
