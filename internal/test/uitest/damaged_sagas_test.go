@@ -147,9 +147,9 @@ func TestADamagedSagaIsShownAndCanBeOperated(t *testing.T) {
 		for _, d := range append(damagedSagas, damagedSaga{name: "whole"}) {
 			s.Must(t, "POST", "/workflows", workflowOf(s, d.name, "/503/two"))
 			waiting[d.name] = begin(d.name)
-			reach(waiting[d.name], "it waits for its next attempt", func(doc map[string]any) bool { return doc["next_run_at"] != nil })
+			reach(waiting[d.name], "it waits for its next attempt", waitsToRetry)
 			ended[d.name] = begin(d.name)
-			reach(ended[d.name], "it waits for its next attempt", func(doc map[string]any) bool { return doc["next_run_at"] != nil })
+			reach(ended[d.name], "it waits for its next attempt", waitsToRetry)
 			s.Must(t, "POST", "/sagas/"+ended[d.name]+"/force-fail", map[string]any{"reason": "test"})
 		}
 		whole = workflowOf(s, "empty", "/503/two")

@@ -184,7 +184,7 @@ func retryWithAnotherInput(t *testing.T, s *uitest.Server, saga string) {
 	id := strings.TrimPrefix(saga, "/ui/sagas/")
 	patience.Until(t, "the saga waits for its retry", func() bool {
 		_, doc := s.Call(t, "GET", "/sagas/"+id, nil)
-		return doc["next_run_at"] != nil
+		return doc["state"] == "running" && doc["next_run_at"] != nil
 	})
 	if _, page := s.Get(t, saga); !strings.Contains(page, "waits to retry") {
 		t.Errorf("the rail does not say what the step waits for:\n%s", page)
