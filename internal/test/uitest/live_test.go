@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/skald-saga/skald/internal/test/patience"
@@ -13,17 +14,22 @@ import (
 // watched is a page that a browser shows, and what it receives over the network.
 type watched struct {
 	url, tag, live string
-	bytes, changed int // how often something has changed
+	key            string // of its visitor; empty: none is needed
+	bytes, changed int    // how often something has changed
 }
 
-// refresh asks for the page as assets/app.js does.
-func (w *watched) refresh(t *testing.T) {
+// refresh asks for the page as assets/app.js does, and returns what the browser gets of it.
+func (w *watched) refresh(t *testing.T) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
+	if w.key != "" {
+		req.Header.Set("Authorization", "Bearer "+w.key)
+		req.Header.Del("Accept-Encoding") // for what reads the answer
+	}
 	if w.live != "" {
 		req.Header.Set("Skald-Live", w.live)
 		req.Header.Set("If-None-Match", w.tag)
@@ -33,7 +39,7 @@ func (w *watched) refresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.Copy(io.Discard, res.Body)
+	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNotModified {
 		t.Fatalf("%s: %d, %v", w.url, res.StatusCode, err)
 	}
@@ -43,7 +49,7 @@ func (w *watched) refresh(t *testing.T) {
 			headers += len(name) + len(v) + 4
 		}
 	}
-	w.bytes += int(body) + headers
+	w.bytes += len(body) + headers
 	w.tag = res.Header.Get("ETag")
 	if res.StatusCode == http.StatusOK {
 		w.changed++
@@ -51,10 +57,45 @@ func (w *watched) refresh(t *testing.T) {
 			w.live = "-"
 		}
 	}
+	return string(body)
+}
+
+// TestOpenOverviewsShareOnlyWhatTheirVisitorsMaySee: overviews that are open share answers and drawings, and still show
+// each visitor what that one may do.
+func TestOpenOverviewsShareOnlyWhatTheirVisitorsMaySee(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	open := map[string]*watched{}
+	for _, who := range []string{"operator", "second-operator", "auditor"} {
+		key := object{"name": who, "role": strings.TrimPrefix(who, "second-"), "reason": "test"}
+		open[who] = &watched{url: s.URL + "/ui/", key: s.Must(t, "POST", "/api-keys", key)["key"].(string)}
+		open[who].refresh(t)
+		open[who].refresh(t)
+	}
+	for _, topic := range []string{"payments", "orders"} {
+		s.Must(t, "POST", "/dlq/messages", object{"original_topic": topic, "error_message": "timeout", "payload": object{},
+			"target": object{"kind": "http", "url": s.Participant + "/ok"}})
+		for who, page := range open {
+			var got string
+			patience.Until(t, who+" sees the letter of "+topic, func() bool {
+				got = page.refresh(t)
+				return strings.Contains(got, "A new error in "+topic)
+			})
+			may, not := "Retry", "needs dlq:"
+			if who == "auditor" {
+				may, not = not, `href="/ui/redrives/new`
+			}
+			if strings.Contains(got, "<footer") || !strings.Contains(got, may) || strings.Contains(got, not) {
+				t.Errorf("%s sees, of the letter of %s:\n%s", who, topic, got)
+			}
+		}
+	}
 }
 
 // waitsToRetry reports whether a saga waits for its next attempt. One that has not begun can be due as well.
-func waitsToRetry(doc map[string]any) bool { return doc["state"] == "running" && doc["next_run_at"] != nil }
+func waitsToRetry(doc map[string]any) bool {
+	return doc["state"] == "running" && doc["next_run_at"] != nil
+}
 
 // TestAMinuteOfAListCostsLittle counts the bytes of lists of 50 rows that are looked at for a minute, which is six
 // refreshes: while nothing happens, and while one row changes each time.

@@ -7,6 +7,7 @@ package systempages
 
 import (
 	"embed"
+	"time"
 
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -14,11 +15,14 @@ import (
 //go:embed templates
 var templates embed.FS
 
-type pages struct{ kit *web.Kit }
+type pages struct {
+	kit     *web.Kit
+	answers web.Shared[answer] // of the overview
+}
 
 // Register adds the pages to k.
 func Register(k *web.Kit) error {
-	p := &pages{k}
+	p := &pages{kit: k, answers: web.Shared[answer]{For: 2 * time.Second}} // the API's own are up to 5 s old
 	k.Page("GET /ui/{$}", p.overview)
 	k.Page("GET /ui/search", p.search)
 	p.registerWebhooks()

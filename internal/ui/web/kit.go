@@ -63,6 +63,7 @@ type Kit struct {
 	common   *template.Template // the layout and the parts of all pages
 	mux      *http.ServeMux
 	started  string // is another in each process
+	drawn    Shared[[]region]
 }
 
 // parsed is the template of a page, together with the layout and the parts that pages share.
@@ -99,6 +100,9 @@ type Page struct {
 	// State is what Visit.Had returns when the browser requests the page again; empty: the ETag is derived from
 	// the rendered page.
 	State string
+	// Sees names all that the regions of the page depend on besides State and URL, such as the visitor's permissions:
+	// visitors for whom it is the same share them. Empty: they are drawn for each.
+	Sees string
 	// Times are the times that advance while nothing else changes, by the id of their element: browsers get them
 	// with each answer, including a 304.
 	Times map[string]time.Time
@@ -111,6 +115,12 @@ type Page struct {
 	// Scripts are files of the folder assets that only this page needs, beside those that every page has.
 	Scripts []string
 	Data    any
+}
+
+// region is an element that follows what it shows: one with an id and the attribute data-live.
+type region struct {
+	id, hash string
+	html     []byte
 }
 
 // Visit is a request for a page.

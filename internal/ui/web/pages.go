@@ -292,22 +292,49 @@ func keep(h http.Header, tag string) {
 	h.Add("Vary", "Cookie, "+liveHeader)
 }
 
+// draw returns a page as HTML.
+func (k *Kit) draw(c chrome) ([]byte, error) {
+	var out bytes.Buffer
+	if err := k.pages[c.Template].execute(&out, "layout.html", c); err != nil {
+		return nil, err
+	}
+	page := showDirections(cards(out.Bytes()))
+	if c.visit.Tenant != "" {
+		page = c.visit.keepTenant(page)
+	}
+	return page, nil
+}
+
+// drawnFor is for how long the regions of a page in one State are shared. Only the words for times in them are as old
+// as that, and the browser renews those.
+const drawnFor = 10 * time.Second
+
 // render sends a page. Its ETag, where the page has no State, changes when the page does, apart from the words for
 // times, which the browser keeps current.
 func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
-	var out bytes.Buffer
 	chrome := chrome{Page: p, kit: k, visit: v}
-	if err := k.pages[p.Template].execute(&out, "layout.html", chrome); err != nil {
+	h, tag, had := w.Header(), chrome.Tag(), ""
+	if p.Status == 0 && v.Method == http.MethodGet {
+		had = v.Header.Get(liveHeader)
+	}
+	var page []byte
+	var regions []region
+	var err error
+	if had != "" && tag != "" && p.Sees != "" {
+		of := v.Tenant + "\n" + v.URL.RequestURI() + "\n" + p.Sees + "\n" + p.State
+		regions, err = k.drawn.Get(of, v.Now, func() ([]region, error) {
+			page, err := k.draw(chrome)
+			return regionsOf(page), err
+		})
+	} else if page, err = k.draw(chrome); had != "" {
+		regions = regionsOf(page)
+	}
+	if err != nil {
 		k.Log.ErrorContext(v.Context(), "rendering a page failed",
 			slog.String("page", p.Template), slog.Any("error", err))
 		http.Error(w, "The page cannot be shown; see the server's log for the cause.", http.StatusInternalServerError)
 		return
 	}
-	page := showDirections(cards(out.Bytes()))
-	if v.Tenant != "" {
-		page = v.keepTenant(page)
-	}
-	h, tag := w.Header(), chrome.Tag()
 	if tag == "" {
 		tag = tagOf(page)
 	}
@@ -318,8 +345,8 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if had := v.Header.Get(liveHeader); had != "" && p.Status == 0 && v.Method == http.MethodGet {
-		page = onlyChanged(h, page, chrome.Heading(), p.Refresh, had)
+	if had != "" {
+		page = onlyChanged(h, regions, chrome.Heading(), p.Refresh, had)
 	}
 	if p.Status != 0 {
 		w.WriteHeader(p.Status)

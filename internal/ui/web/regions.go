@@ -13,16 +13,11 @@ import (
 // before has named them: "id=hash,…"; "-" before the first. The answer then has only the regions that differ.
 const liveHeader = "Skald-Live"
 
-// region is an element that follows what it shows: one with an id and the attribute data-live.
-type region struct {
-	id, hash   string
-	begin, end int // in the page
-}
-
 // regionsOf returns the regions of a page. They do not contain each other.
 func regionsOf(page []byte) (all []region) {
 	z := html.NewTokenizer(bytes.NewReader(page))
 	at, depth := 0, 0 // the position in the page; how many elements like the region are open in it
+	from := 0         // where the region begins
 	var open region
 	var tag string
 	for {
@@ -41,13 +36,13 @@ func regionsOf(page []byte) (all []region) {
 			depth++
 		case depth > 0 && kind == html.EndTagToken && string(name) == tag:
 			if depth--; depth == 0 {
-				open.end = at
-				open.hash = hashOf(page[open.begin:open.end])
+				open.html = page[from:at]
+				open.hash = hashOf(open.html)
 				all = append(all, open)
 			}
 		case depth == 0 && kind == html.StartTagToken && more:
 			if id, live := liveID(z); live {
-				open, tag, depth = region{id: id, begin: begin}, string(name), 1
+				open, from, tag, depth = region{id: id}, begin, string(name), 1
 			}
 		}
 	}
@@ -71,7 +66,7 @@ func liveID(z *html.Tokenizer) (id string, live bool) {
 
 // onlyChanged returns the part of a page that a browser lacks that shows the regions in had: the title, how often to
 // ask again, and the regions that differ. The header lists all regions.
-func onlyChanged(h http.Header, page []byte, heading string, refresh int, had string) []byte {
+func onlyChanged(h http.Header, regions []region, heading string, refresh int, had string) []byte {
 	known := map[string]bool{}
 	for _, r := range strings.Split(had, ",") {
 		known[r] = true
@@ -80,10 +75,10 @@ func onlyChanged(h http.Header, page []byte, heading string, refresh int, had st
 	_, _ = fmt.Fprintf(&out, "<!doctype html><title>%s</title><body data-refresh=\"%d\">\n", //nolint:errcheck // a buffer
 		html.EscapeString(heading), refresh)
 	var names []string
-	for _, r := range regionsOf(page) {
+	for _, r := range regions {
 		name := r.id + "=" + r.hash
 		if names = append(names, name); !known[name] {
-			out.Write(page[r.begin:r.end])
+			out.Write(r.html)
 		}
 	}
 	h.Set(liveHeader, strings.Join(names, ","))

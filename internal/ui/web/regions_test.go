@@ -73,3 +73,48 @@ func TestOnlyRegionsThatDifferAreSentAgain(t *testing.T) {
 	page, _ = ask(all)
 	check("a page that fails", page, []string{head, tab, frame}, nil)
 }
+
+// TestRegionsAreSharedByWhoSeesTheSame: they are drawn once for all who see the same in one state of a page, and
+// neither for a visit nor for anybody else.
+func TestRegionsAreSharedByWhoSeesTheSame(t *testing.T) {
+	k, err := New(Config{API: http.NotFoundHandler(), Now: time.Now})
+	if err == nil {
+		err = k.Templates(fstest.MapFS{"templates/thing.html": {Data: []byte(`{{define "content"}}
+<p id="drawn" data-live>drawing {{.Data}}</p>{{end}}`)}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	var sees, state string
+	k.OpenPage("GET /ui/thing", func(*Visit) (*Page, error) {
+		asked++
+		return &Page{Template: "thing", Sees: sees, State: state, Data: asked}, nil
+	})
+	for i, c := range []struct{ sees, state, query, live, drawing string }{
+		{"a", "1", "", "", "1"},
+		{"a", "1", "", "-", "2"},
+		{"a", "1", "", "-", "2"},
+		{"b", "1", "", "-", "4"},
+		{"a", "2", "", "-", "5"},
+		{"a", "2", "?causes=all", "-", "6"},
+		{"a", "2", "?tenant=018f0000-0000-7000-8000-000000000001", "-", "7"},
+		{"a", "2", "", "-", "5"},
+		{"a", "2", "", "", "9"},
+		{"", "2", "", "-", "10"},
+		{"", "2", "", "-", "11"},
+		{"a", "", "", "-", "12"},
+		{"a", "", "", "-", "13"},
+	} {
+		sees, state = c.sees, c.state
+		r := httptest.NewRequest(http.MethodGet, "/ui/thing"+c.query, http.NoBody)
+		if c.live != "" {
+			r.Header.Set(liveHeader, c.live)
+		}
+		w := httptest.NewRecorder()
+		k.ServeHTTP(w, r)
+		if page := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(page, "drawing "+c.drawing+"<") {
+			t.Errorf("%d: %+v: %d\n%s", i, c, w.Code, page)
+		}
+	}
+}

@@ -6,8 +6,8 @@
 // make pages live and save round trips.
 //
 // Files, each on top of those before it: words, badges, calls, drawing, charts, redrive, bidi, jsontree, documents,
-// timescale, axislabels, linediff, problems, spans, local, tenant, assets, kit, tag, cards, regions, templates, pages,
-// action, planned, stale, fields, operation, actions, list, sorting, runbulk, web.
+// timescale, axislabels, linediff, problems, spans, local, tenant, assets, shared, kit, tag, cards, regions, templates,
+// pages, action, planned, stale, fields, operation, actions, list, sorting, runbulk, web.
 package web
 
 import (
@@ -27,6 +27,7 @@ func New(cfg Config) (*Kit, error) {
 		return nil, fmt.Errorf("web UI: %w", err)
 	}
 	k := &Kit{Config: cfg, Client: api, pages: map[string]*parsed{}, mux: http.NewServeMux(),
+		drawn:   Shared[[]region]{For: drawnFor},
 		started: rand.Text()}
 	if k.assets, err = loadAssets(); err != nil {
 		return nil, fmt.Errorf("web UI: read assets: %w", err)

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -52,13 +53,13 @@ func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 	for i, p := range pages {
 		browsers.Go(func() {
 			pause(open, p.every*time.Duration(i)/time.Duration(len(pages)))
-			for tag, every := "", p.every; open.Err() == nil; pause(open, every) {
-				status, next, again, err := r.again(open, p.path, tag)
+			for has, every := (shown{}), p.every; open.Err() == nil; pause(open, every) {
+				status, next, again, err := r.again(open, p.path, has)
 				if open.Err() != nil {
 					return
 				}
 				got.add(p, status, err)
-				if tag = next; again > 0 {
+				if has = next; again > 0 {
 					every = again
 				}
 			}
@@ -140,24 +141,32 @@ func (r *reader) used(ctx context.Context, period time.Duration) (float64, error
 // opening is how long it takes until every page has been opened. What that costs is not measured.
 const opening = 11 * time.Second
 
-// again asks for a page that the browser has. every is after how long the server wants to be asked again; 0: the page
-// itself says it.
-func (r *reader) again(ctx context.Context, path, tag string) (
-	status int, next string, every time.Duration, err error,
+// shown is what a browser has of a page: its ETag, and the regions that it has got.
+type shown struct{ tag, regions string }
+
+// again asks for a page of which the browser has some, empty: for the first time. every is after how long the server
+// wants to be asked again; 0: the page itself says it.
+func (r *reader) again(ctx context.Context, path string, has shown) (
+	status int, now shown, every time.Duration, err error,
 ) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
 	if err != nil {
-		return 0, "", 0, err
+		return 0, has, 0, err
 	}
-	if tag != "" {
-		request.Header.Set("If-None-Match", tag)
+	if has.tag != "" {
+		request.Header.Set("If-None-Match", has.tag)
+		request.Header.Set("Skald-Live", has.regions)
 	}
 	response, err := r.client.Do(request)
 	if err != nil {
-		return 0, "", 0, err
+		return 0, has, 0, err
 	}
 	defer response.Body.Close()
 	_, err = io.Copy(io.Discard, response.Body)
 	seconds, _ := strconv.Atoi(response.Header.Get("Skald-Refresh")) // absent: 0
-	return response.StatusCode, response.Header.Get("ETag"), time.Duration(seconds) * time.Second, err
+	now = shown{response.Header.Get("ETag"), has.regions}
+	if response.StatusCode == http.StatusOK {
+		now.regions = cmp.Or(response.Header.Get("Skald-Live"), "-")
+	}
+	return response.StatusCode, now, time.Duration(seconds) * time.Second, err
 }

@@ -23,10 +23,11 @@ func TestOpenPagesAskAgainForWhatTheyHave(t *testing.T) {
 	r := &reader{
 		ReadConfig: ReadConfig{Out: &out}, url: server.URL, client: server.Client(), now: time.Now, server: os.Getpid(),
 	}
-	for _, tag := range []string{"", `"a"`} {
-		status, next, every, err := r.again(t.Context(), "/ui/", tag)
-		if err != nil || next != `"a"` || every != 7*time.Second || (status == http.StatusNotModified) != (tag != "") {
-			t.Errorf("with tag %s: %d, %s, %v", tag, status, next, err)
+	for _, has := range []shown{{}, {`"a"`, "-"}} {
+		status, next, every, err := r.again(t.Context(), "/ui/", has)
+		if err != nil || next != (shown{`"a"`, "-"}) || every != 7*time.Second ||
+			(status == http.StatusNotModified) != (has.tag != "") {
+			t.Errorf("with %v: %d, %v, %v", has, status, next, err)
 		}
 	}
 	k := known{samples: []sample{{id: "01a2091b-fa88-725f-9eff-1c3f0c31ac68"}}}

@@ -1,0 +1,49 @@
+package web
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// Shared keeps what was made for one visitor, for others who would get the same: fifty overviews that are open ask
+// every ten seconds each. What it returns must not be changed.
+type Shared[T any] struct {
+	For time.Duration // how long a value is shared
+
+	mu   sync.Mutex
+	made map[string]made[T] // guarded by mu
+}
+
+// mostShared is how many values are kept: who asks for more than that at once gets them made each time.
+const mostShared = 100
+
+type made[T any] struct {
+	value T
+	at    time.Time
+}
+
+// Get returns the value of a key, which says all that it depends on. It is from make if there is none that is recent
+// enough; an error is not kept.
+func (s *Shared[T]) Get(key string, now time.Time, make func() (T, error)) (T, error) {
+	s.mu.Lock()
+	m, ok := s.made[key]
+	s.mu.Unlock()
+	if ok && now.Sub(m.at) < s.For {
+		return m.value, nil
+	}
+	value, err := make()
+	if err != nil {
+		return value, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.made, func(_ string, m made[T]) bool { return now.Sub(m.at) >= s.For })
+	if s.made == nil {
+		s.made = map[string]made[T]{}
+	}
+	if len(s.made) < mostShared {
+		s.made[key] = made[T]{value, now}
+	}
+	return value, nil
+}
