@@ -151,7 +151,7 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 	}
 	d.Summary, d.Waits = web.Prose(d.Explain.Summary), waitWords[d.Explain.WaitsFor]
 	if d.Waits == "" {
-		d.Waits = "It has waited for: " + web.Words(d.Explain.WaitsFor)
+		d.Waits = "It has been waiting for: " + web.Words(d.Explain.WaitsFor)
 	}
 	d.Said = d.Error != nil && strings.Contains(d.Explain.Summary, d.Error.Message)
 	for i := range d.Gantt.Rows { // what the summary says, the attempt does not repeat

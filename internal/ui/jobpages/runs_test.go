@@ -67,7 +67,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 		return call(201, "POST", "/job-definitions/import/runs", map[string]any{"correlation_id": hostile})["id"].(string)
 	}
 	id := start()
-	reads(t, s, "/ui/runs/"+id, "It has waited for a", "/actions/cancel", "created")
+	reads(t, s, "/ui/runs/"+id, "It has been waiting for a", "/actions/cancel", "created")
 	w := worker(t, s, "rows")
 	got, fence := claims(t, s, w)
 	if got != id {

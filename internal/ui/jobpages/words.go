@@ -94,17 +94,17 @@ var keyWords = map[client.JobConcurrencyPolicy]string{
 
 // waitWords say what a run has been waiting for, since a time that follows.
 var waitWords = map[client.JobRunWaitReason]string{
-	client.JobRunWaitReasonSlot:         "It has waited for the time when it is due",
-	client.JobRunWaitReasonBackoff:      "It has waited for its next attempt",
-	client.JobRunWaitReasonKey:          "It has waited for its concurrency key",
-	client.JobRunWaitReasonLeader:       "It has waited for a scheduler that leads",
-	client.JobRunWaitReasonWorker:       "It has waited for a worker that can take it",
-	client.JobRunWaitReasonTurn:         "It has waited for its turn",
-	client.JobRunWaitReasonStart:        "It has waited for its worker to begin",
+	client.JobRunWaitReasonSlot:         "It has been waiting for the time when it is due",
+	client.JobRunWaitReasonBackoff:      "It has been waiting for its next attempt",
+	client.JobRunWaitReasonKey:          "It has been waiting for its concurrency key",
+	client.JobRunWaitReasonLeader:       "It has been waiting for a scheduler that leads",
+	client.JobRunWaitReasonWorker:       "It has been waiting for a worker that can take it",
+	client.JobRunWaitReasonTurn:         "It has been waiting for its turn",
+	client.JobRunWaitReasonStart:        "It has been waiting for its worker to begin",
 	client.JobRunWaitReasonEnd:          "It has been running",
-	client.JobRunWaitReasonConfirmation: "It has waited for its worker to confirm it",
-	client.JobRunWaitReasonCancel:       "It has waited for its worker to stop",
-	client.JobRunWaitReasonQueue:        "It has waited for its queue to be released",
+	client.JobRunWaitReasonConfirmation: "It has been waiting for its worker to confirm it",
+	client.JobRunWaitReasonCancel:       "It has been waiting for its worker to stop",
+	client.JobRunWaitReasonQueue:        "It has been waiting for its queue to be released",
 }
 
 // lateWords say what happens to slots that are overdue.
