@@ -25,10 +25,10 @@ func (w *watched) refresh(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
-	if w.key != "" {
+	if w.key == "" {
+		req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
+	} else { // the answer is read, and not only measured
 		req.Header.Set("Authorization", "Bearer "+w.key)
-		req.Header.Del("Accept-Encoding") // for what reads the answer
 	}
 	if w.live != "" {
 		req.Header.Set("Skald-Live", w.live)
@@ -106,8 +106,8 @@ func TestAMinuteOfAListCostsLittle(t *testing.T) {
 		"name": "reserve", "action": object{"http": object{"url": s.Participant + "/503/x"}},
 		"compensation": "none"}},
 		"retry": object{"initial_interval_ms": 3_600_000, "max_interval_ms": 3_600_000, "max_attempts": 3}})
-	var ids []string
-	for i := range 60 {
+	var ids []string // one page: the total of a longer list is "51+" whenever a busy server takes too long to count it
+	for i := range 50 {
 		ids = append(ids, fmt.Sprint(s.Must(t, "POST", "/sagas", object{
 			"workflow_name": "order", "business_key": fmt.Sprintf("order-%d", i), "payload": object{"n": i}})["saga_id"]))
 	}
@@ -123,22 +123,21 @@ func TestAMinuteOfAListCostsLittle(t *testing.T) {
 		"/ui/dlq/letters", "/ui/jobs", "/ui/runs", "/ui/workers", "/ui/webhooks", "/ui/audit"} {
 		idle := watched{url: s.URL + page}
 		idle.refresh(t)
-		// A page may change once more after its sagas wait, and the overview's ages may have a new unit: one that changes
-		// all the time never has a quiet minute.
-		patience.Until(t, "a minute of "+page+", which is idle, costs little", func() bool {
-			first, changed := idle.bytes, idle.changed
-			for range 6 {
-				idle.refresh(t)
-			}
-			return idle.bytes-first <= 6<<10 && idle.changed <= changed+1
-		})
+		first := idle.bytes
+		for range 6 {
+			idle.refresh(t)
+		}
+		if minute := idle.bytes - first; minute > 6<<10 || idle.changed > 2 { // the overview's ages may have a new unit
+			t.Errorf("a minute of %s, which is idle, costs %d bytes after %d; it was sent %d times",
+				page, minute, first, idle.changed)
+		}
 	}
 	list := watched{url: s.URL + "/ui/sagas"}
 	list.refresh(t)
 	first := list.bytes
 	for i := range 6 {
 		if i%3 == 1 { // what the page shows changes twice
-			s.Must(t, "PATCH", "/sagas/"+ids[59-i], object{"assignee": "ann", "reason": "mine"})
+			s.Must(t, "PATCH", "/sagas/"+ids[49-i], object{"assignee": "ann", "reason": "mine"})
 		}
 		list.refresh(t)
 	}
