@@ -317,17 +317,18 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 	if p.Status == 0 && v.Method == http.MethodGet {
 		had = v.Header.Get(liveHeader)
 	}
+	shared := had != "" && tag != "" && p.Sees != ""
 	var page []byte
 	var regions []region
 	var err error
-	if had != "" && tag != "" && p.Sees != "" {
+	if shared {
 		of := v.Tenant + "\n" + v.URL.RequestURI() + "\n" + p.Sees + "\n" + p.State
 		regions, err = k.drawn.Get(of, v.Now, func() ([]region, error) {
 			page, err := k.draw(chrome)
 			return regionsOf(page), err
 		})
-	} else if page, err = k.draw(chrome); had != "" {
-		regions = regionsOf(page)
+	} else {
+		page, err = k.draw(chrome)
 	}
 	if err != nil {
 		k.Log.ErrorContext(v.Context(), "rendering a page failed",
@@ -346,6 +347,9 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 		return
 	}
 	if had != "" {
+		if !shared {
+			regions = regionsOf(page)
+		}
 		page = onlyChanged(h, regions, chrome.Heading(), p.Refresh, had)
 	}
 	if p.Status != 0 {
