@@ -100,7 +100,7 @@ type answer struct {
 }
 
 // answered asks the API for the overview on behalf of those who see what is named by sees. Pages that are open already
-// share an answer: encoding and decoding it for each of them was half of what they cost.
+// share an answer: encoding and decoding it for each of them was two fifths of what they cost.
 func (p *pages) answered(v *web.Visit, sees string) (answer, error) {
 	ask := func() (answer, error) {
 		res, err := p.kit.Client.GetOverviewWithResponse(v.Context(), &client.GetOverviewParams{})

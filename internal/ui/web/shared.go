@@ -15,7 +15,7 @@ type Shared[T any] struct {
 	made map[string]made[T] // guarded by mu
 }
 
-// mostShared is how many values are kept: who asks for more than that at once gets them made each time.
+// mostShared is how many values are kept at once. Beyond that, each request creates its own.
 const mostShared = 100
 
 type made[T any] struct {
@@ -23,16 +23,16 @@ type made[T any] struct {
 	at    time.Time
 }
 
-// Get returns the value of a key, which says all that it depends on. It is from make if there is none that is recent
-// enough; an error is not kept.
-func (s *Shared[T]) Get(key string, now time.Time, make func() (T, error)) (T, error) {
+// Get returns the value of a key, which must name all that the value depends on. If no recent one is kept, it calls
+// create. Errors are not kept.
+func (s *Shared[T]) Get(key string, now time.Time, create func() (T, error)) (T, error) {
 	s.mu.Lock()
 	m, ok := s.made[key]
 	s.mu.Unlock()
 	if ok && now.Sub(m.at) < s.For {
 		return m.value, nil
 	}
-	value, err := make()
+	value, err := create()
 	if err != nil {
 		return value, err
 	}
