@@ -14,8 +14,30 @@ import (
 // queuePage is a queue of job runs.
 type queuePage struct {
 	*client.JobQueue
+	Takers  []client.Worker // the active workers that take its runs
+	Unsure  bool            // there are more active workers than were examined
+	Others  []client.Worker // without active ones: the newest that would take its runs, with why they do not
 	Actions []web.Button
 	Now     time.Time
+}
+
+// othersAtMost is how many workers that take nothing now are examined.
+const othersAtMost = 50
+
+// Held reports whether a person holds its runs back.
+func (q *queuePage) Held() bool { return q.State == client.JobQueueStateHELD }
+
+// Tone of what the page says first: green only if runs of the queue go somewhere.
+func (q *queuePage) Tone() string {
+	switch {
+	case q.Held():
+		return "bad"
+	case len(q.Takers) > 0:
+		return "done"
+	case q.Unsure:
+		return "muted"
+	}
+	return "undo"
 }
 
 func (p *pages) gotQueue(v *web.Visit) (*client.JobQueue, string, error) {
@@ -40,6 +62,9 @@ func (p *pages) queue(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d := &queuePage{JobQueue: q, Now: v.Now}
+	if err := p.takersOf(v, d); err != nil {
+		return nil, err
+	}
 	if !p.kit.ReadOnly {
 		d.Actions = []web.Button{v.Button("Hold", queuePath(q.Name)+"/hold", "jobs:admin", meansHoldQueue, web.Changes)}
 		if q.State == client.JobQueueStateHELD {
@@ -49,6 +74,22 @@ func (p *pages) queue(v *web.Visit) (*web.Page, error) {
 		}
 	}
 	return &web.Page{Template: "queue", Title: "Queue " + q.Name, Nav: "Workers", Refresh: 5, Data: d}, nil
+}
+
+// takersOf finds the workers that take runs from the queue now; if there are none, those that would if they were active.
+func (p *pages) takersOf(v *web.Visit, d *queuePage) error {
+	active, err := p.workersIn(v, workersAtMost, client.WorkerStateACTIVE)
+	if err != nil {
+		return err
+	}
+	d.Takers, d.Unsure = active.from(d.Name), active.More
+	if len(d.Takers) > 0 {
+		return nil
+	}
+	others, err := p.workersIn(v, othersAtMost,
+		client.WorkerStateDRAINING, client.WorkerStateLOST, client.WorkerStateDETACHED)
+	d.Others = others.from(d.Name)
+	return err
 }
 
 // onQueue is the form of an action on the queue of the URL.

@@ -10,17 +10,20 @@ import (
 // workersAtMost is how many active workers are examined to find those that take a queue.
 const workersAtMost = 200
 
-// takers are the active workers.
+// takers are workers, most often the active ones.
 type takers struct {
 	Workers []client.Worker
 	More    bool // there are more than these
 }
 
 func (p *pages) activeWorkers(v *web.Visit) (takers, error) {
-	size := client.PageSize(workersAtMost)
-	res, err := p.kit.Client.ListWorkersWithResponse(v.Context(), &client.ListWorkersParams{
-		State: []client.WorkerState{client.WorkerStateACTIVE}, PageSize: &size,
-	})
+	return p.workersIn(v, workersAtMost, client.WorkerStateACTIVE)
+}
+
+// workersIn returns the newest workers in some states.
+func (p *pages) workersIn(v *web.Visit, most int, states ...client.WorkerState) (takers, error) {
+	size := client.PageSize(most)
+	res, err := p.kit.Client.ListWorkersWithResponse(v.Context(), &client.ListWorkersParams{State: states, PageSize: &size})
 	if err != nil {
 		return takers{}, err
 	}
@@ -29,6 +32,16 @@ func (p *pages) activeWorkers(v *web.Visit) (takers, error) {
 		return takers{}, err
 	}
 	return takers{list.Workers, list.Pagination.HasNext}, nil
+}
+
+// from returns those that take runs from a queue, whatever their commands and labels.
+func (t takers) from(queue string) (all []client.Worker) {
+	for i := range t.Workers {
+		if slices.Contains(t.Workers[i].Queues, queue) {
+			all = append(all, t.Workers[i])
+		}
+	}
+	return all
 }
 
 // of counts the workers that take the runs of a queue that need a command and labels.

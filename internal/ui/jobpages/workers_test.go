@@ -56,3 +56,29 @@ func TestWorkersAreDrainedAndDetachedFromTheirPages(t *testing.T) {
 	reads(t, s, "/ui/scheduler/step-down", "Type <code>")
 	posts(t, s, "/ui/scheduler/step-down", "reason", "maintenance", "confirm", text(leader["epoch"]))
 }
+
+// TestAQueueSaysWhichWorkersTakeItsRuns: it is green only while an active one does, and names those that no longer do.
+func TestAQueueSaysWhichWorkersTakeItsRuns(t *testing.T) {
+	s := uitest.Start(t)
+	const green, amber = `class="box done"`, `class="box undo"`
+	reads(t, s, "/ui/queues/rows", amber, "No active worker takes its runs.")
+	w := worker(t, s, "rows")
+	link := `<a href="/ui/workers/` + w + `">`
+	reads(t, s, "/ui/queues/rows", green, "1 active worker takes its runs: "+link)
+	for _, gone := range []struct{ action, says string }{
+		{"drain", "is draining: it finishes its runs and takes no new ones."},
+		{"detach", "is detached: it takes no runs until its process registers again."},
+	} {
+		if status, doc := s.Call(t, "POST", "/workers/"+w+"/"+gone.action, map[string]any{"reason": "gone"}); status != 200 {
+			t.Fatalf("%s: %d %v", gone.action, status, doc)
+		}
+		page := reads(t, s, "/ui/queues/rows", amber, "No active worker takes its runs.", link, gone.says)
+		if strings.Contains(page, green) {
+			t.Errorf("a queue that no worker takes is green\n%s", page)
+		}
+	}
+	worker(t, s, "rows")
+	if page := reads(t, s, "/ui/queues/rows", green); strings.Contains(page, "is detached") {
+		t.Errorf("a queue that a worker takes says who does not\n%s", page)
+	}
+}
