@@ -5999,6 +5999,27 @@ type RedriveList struct {
 // rest of its key.
 type RedriveOrder string
 
+// RedriveOverlap Another unfinished redrive with letters of this one. One that has not begun, because it is scheduled
+// or awaits approval, does not hold its letters: whoever is first takes them.
+type RedriveOverlap struct {
+	// Action What is done to each letter, as in the operations on a single letter.
+	Action RedriveAction `json:"action"`
+
+	// Letters How many letters both have.
+	Letters   int64              `json:"letters"`
+	RedriveID openapi_types.UUID `json:"redrive_id"`
+
+	// ScheduledFor When it begins; absent if it was not scheduled.
+	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
+
+	// Skipped This redrive would skip these letters, because the other one has begun and holds them.
+	Skipped bool `json:"skipped"`
+
+	// State PENDING: collects its letters, or is scheduled for later. HALTED: stopped
+	// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
+	State RedriveState `json:"state"`
+}
+
 // RedrivePatch defines model for RedrivePatch.
 type RedrivePatch struct {
 	Concurrency *int32 `json:"concurrency,omitempty"`
@@ -6027,6 +6048,9 @@ type RedrivePreview struct {
 	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
 	Changes []PlannedChange `json:"changes"`
 	Matched int64           `json:"matched"`
+
+	// Overlaps Unfinished redrives that have some of these letters too, the newest ten of them at most.
+	Overlaps []RedriveOverlap `json:"overlaps"`
 
 	// Sample Up to ten of the letters.
 	Sample []DeadLetter `json:"sample"`

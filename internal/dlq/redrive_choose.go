@@ -3,6 +3,7 @@ package dlq
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -141,6 +142,12 @@ func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out 
 // claims reports whether a redrive retries letters of a status.
 func (r *Redrive) claims(s Status) bool {
 	return CanMove(s, Claimed) || r.Force && CanMove(s, ForcedClaim)
+}
+
+// Yields reports whether r skips the letters that another redrive has collected. One that has not begun, because it is
+// scheduled or awaits approval, holds none.
+func (r *Redrive) Yields(other *Redrive) bool {
+	return r.Action == BulkRetry && other.StartedAt != nil && slices.Contains(Ahead, other.State)
 }
 
 const whyGone = "it is archived or deleted"

@@ -175,6 +175,13 @@ type Preview struct {
 	ByStatus    map[Status]int64 `json:"by_status"`
 	Sample      []Letter         `json:"-"` // up to 10
 	BlockedKeys int64            `json:"blocked_keys"`
+	Overlaps    []Overlap        `json:"overlaps"` // the newest redrives that are not over
+}
+
+// Overlap is another redrive that is not over, with letters of the one that is previewed.
+type Overlap struct {
+	Other   Redrive
+	Letters int64
 }
 
 // GroupStates is every state.

@@ -264,7 +264,7 @@ func (s *Handlers) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePrev
 	if err != nil {
 		return nil, err
 	}
-	out := toAPIPreview(&p)
+	out := toAPIPreview(&r, &p)
 	out.Changes = httpkit.PlannedChanges(r.Changes(p.ByStatus))
 	if out.UnknownIds, err = s.unknownIDs(ctx, &r); err != nil {
 		return nil, err

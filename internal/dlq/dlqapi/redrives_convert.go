@@ -144,10 +144,10 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 	return out
 }
 
-func toAPIPreview(p *dlq.Preview) *api.RedrivePreview {
+func toAPIPreview(r *dlq.Redrive, p *dlq.Preview) *api.RedrivePreview {
 	out := api.RedrivePreview{
 		Matched: p.Matched, BlockedKeys: p.BlockedKeys, ByTopic: api.CountsByName{}, ByGroup: api.CountsByName{},
-		ByStatus: api.CountsByName{}, Sample: []api.DeadLetter{},
+		ByStatus: api.CountsByName{}, Sample: []api.DeadLetter{}, Overlaps: []api.RedriveOverlap{},
 	}
 	for topic, n := range p.ByTopic {
 		out.ByTopic[topic] = n
@@ -157,6 +157,13 @@ func toAPIPreview(p *dlq.Preview) *api.RedrivePreview {
 	}
 	for status, n := range p.ByStatus {
 		out.ByStatus[string(status)] = n
+	}
+	for i := range p.Overlaps {
+		o := &p.Overlaps[i]
+		out.Overlaps = append(out.Overlaps, api.RedriveOverlap{
+			RedriveID: o.Other.ID, State: api.RedriveState(o.Other.State), Action: api.RedriveAction(o.Other.Action),
+			ScheduledFor: o.Other.ScheduledFor, Letters: o.Letters, Skipped: r.Yields(&o.Other),
+		})
 	}
 	return &out
 }

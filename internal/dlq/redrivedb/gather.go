@@ -4,14 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
 )
@@ -117,84 +115,3 @@ UPDATE dlq.dlq_redrives SET gathered = @gathered, matched = matched + @more, gat
        gathered_id = coalesce(@last, gathered_id), gathered_seq = @seq, updated_at = @now
  WHERE tenant_id = @tenant AND id = @redrive`,
 	postgres.Single("tenant", "redrive", "gathered", "more", "at", "last", "seq", "now"))
-
-// Sizes of a preview: samples and groups.
-const (
-	previewSample = 10
-	previewGroups = 20
-)
-
-// blockedKeys counts keys by their oldest open letter, with the condition that
-// TakeItems uses.
-var blockedKeys = `
-SELECT count(*) FROM (
-	SELECT m.tenant_id,
-	       m.original_topic, ` + dlqdb.KeyOf("m") + ` AS order_key,
-	       NULL::bytea AS message_key,
-	       max(m.seq) AS seq
-	  FROM page p JOIN dlq.dlq_messages m ON m.id = p.id
-	 WHERE m.ordered GROUP BY 1, 2, 3) AS m
- CROSS JOIN LATERAL (SELECT o.id FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) AS o
-  LEFT JOIN page x ON x.id = o.id
- WHERE x.id IS NULL`
-
-// Preview implements dlq.Redrives. Blocked keys are those of Ordered letters that wait
-// for an older open letter outside the selection.
-func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive) (dlq.Preview, error) {
-	r.TenantID = tenant
-	p := dlq.Preview{ByTopic: map[string]int64{}, ByGroup: map[string]int64{}, ByStatus: map[dlq.Status]int64{}}
-	r = asIfRequested(r, r.CreatedAt)
-	s := selected(&r, nil, r.Max)
-	with := `WITH page AS MATERIALIZED (` + s.query + `) `
-	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
-		rows, err := tx.QueryContext(ctx, with+`
-			SELECT m.original_topic, m.status, m.fingerprint, count(*)
-			  FROM page p
-			  JOIN dlq.dlq_messages m ON m.id = p.id
-			 GROUP BY 1, 2, 3
-			 ORDER BY 4 DESC, 1, 2, 3`, s.args...)
-		if err != nil {
-			return err
-		}
-		if err := postgres.EachRow(rows, func() error { return countPreview(&p, rows) }); err != nil {
-			return err
-		}
-		err = tx.GetContext(ctx, &p.BlockedKeys, with+blockedKeys, s.args...)
-		if err != nil {
-			return err
-		}
-		rows, err = tx.QueryContext(ctx, with+`
-			SELECT `+dlqdb.LetterColumns+`
-			  FROM (SELECT p.at, p.id FROM page p ORDER BY p.at, p.id LIMIT `+fmt.Sprint(previewSample)+`) AS p
-			  JOIN dlq.dlq_messages m ON m.id = p.id ORDER BY p.at, p.id`, s.args...)
-		if err != nil {
-			return err
-		}
-		return postgres.EachRow(rows, func() error {
-			l, err := dlqdb.ScanLetter(st.db, rows)
-			if err == nil {
-				p.Sample = append(p.Sample, l)
-			}
-			return st.db.PassOver(ctx, err)
-		})
-	})
-	return p, postgres.Wrap("preview redrive", err)
-}
-
-// countPreview adds a row of topic, status, fingerprint and count. Rows come with the
-// largest counts first.
-func countPreview(p *dlq.Preview, row postgres.Scanner) error {
-	var topic, group string
-	var status dlq.Status
-	var n int64
-	if err := row.Scan(&topic, &status, &group, &n); err != nil {
-		return err
-	}
-	p.Matched += n
-	p.ByTopic[topic] += n
-	p.ByStatus[status] += n
-	if _, known := p.ByGroup[group]; known || len(p.ByGroup) < previewGroups {
-		p.ByGroup[group] += n
-	}
-	return nil
-}

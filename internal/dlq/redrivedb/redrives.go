@@ -1,6 +1,6 @@
 // Package redrivedb stores redrives in PostgreSQL: their rows (tables.go), which
 // letters they cover (cover.go), creating, reading and changing them (redrives.go),
-// gathering their letters (gather.go), taking
+// previewing them (preview.go), gathering their letters (gather.go), taking
 // the next ones to send (take.go), storing how those ended (finish.go), and redrives
 // that only change letters (apply.go).
 package redrivedb

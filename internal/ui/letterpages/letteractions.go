@@ -157,7 +157,15 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 	a.Edits = name == client.DeadLetterVerbUpdate
 	switch name {
 	case client.DeadLetterVerbRetry:
-		a.Show = func(answer []byte) (*web.Preview, error) { return retried(l, answer) }
+		a.Show = func(answer []byte) (*web.Preview, error) {
+			shown, err := retried(l, answer)
+			if err != nil {
+				return nil, err
+			}
+			also, err := p.alsoIn(v.Context(), l.ID)
+			shown.Sentences = append(shown.Sentences, also...)
+			return shown, err
+		}
 	case client.DeadLetterVerbAck:
 		a.Body = func(_ web.Form, members map[string]any) error {
 			members["generation"] = l.Generation

@@ -276,6 +276,7 @@ func (p *pages) showRedrive(v *web.Visit, answer []byte) (*web.Preview, int64, e
 	if n := len(dry.UnknownIds); n > 0 {
 		say(web.Sentence("%s of the IDs do not belong to live letters.", n))
 	}
+	shown.Sentences = append(shown.Sentences, p.overlapping(dry.Overlaps)...)
 	more := redriveShown{Matched: dry.Matched, Tables: []countTable{
 		counts("By topic", dry.ByTopic, "/ui/dlq/topics/"), counts(byGroup, dry.ByGroup, "/ui/dlq/groups/"),
 		counts("By status", dry.ByStatus, ""),

@@ -100,13 +100,20 @@ func TestSelectedLettersAreDiscardedOnceTheirNumberIsTyped(t *testing.T) {
 
 func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 	s := start(t)
-	s.push(t, map[string]any{})
+	id := s.push(t, map[string]any{})
 	to := s.act(t, "/ui/redrives/new?action=retry&filter.topic=orders&approval_required=true",
 		"filter.topic", "orders", "approval_required", "true", "reason", "test")
 	s.page(t, to, "someone other than", "needs someone other than its requester", "not yet")
+	also := `<a href="` + to + `">redrive <code>`
+	s.page(t, "/ui/redrives/new?action=retry&filter.topic=orders", "<code>1</code> letter is also in "+also,
+		"which awaits approval: this redrive does not wait for that, and takes them first.")
+	s.page(t, "/ui/dlq/letters/"+id+"/actions/retry", "The letter is also in "+also, "a retry now does not wait for that")
 	s.page(t, to+"/actions/cancel", "The state changes from <code>awaiting approval</code> to <code>canceled</code>.")
 	s.act(t, to+"/actions/cancel", "reason", "test")
 	s.page(t, to, "It was canceled")
+	if page := s.page(t, "/ui/redrives/new?action=retry&filter.topic=orders", "1</code> letter"); strings.Contains(page, also) {
+		t.Errorf("a redrive that is over has letters of another\n%s", page)
+	}
 }
 
 // The page sends the number that it has shown: what arrived since it was opened is not

@@ -1,0 +1,61 @@
+package dlqapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/test/apitest"
+)
+
+// TestADryRunNamesTheRedrivesThatHaveTheSameLetters: one that has begun keeps its letters from a retry. One that awaits
+// approval or its time keeps none, and the approval of one redrive is not asked of others.
+func TestADryRunNamesTheRedrivesThatHaveTheSameLetters(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	ids := e.Pushed("orders", nowhere(t), `{"n":%d}`, 4)
+	e.Pushed("refunds", nowhere(t), `{"n":%d}`, 2)
+	ask := func(action, more string) []client.RedriveOverlap {
+		t.Helper()
+		var p client.RedrivePreview
+		e.Send("POST", apitest.RedrivesPath, fmt.Sprintf(`{"action":%q,%s,"dry_run":true}`, action, more)).
+			Reads(http.StatusOK, &p)
+		return p.Overlaps
+	}
+	want := func(when string, got []client.RedriveOverlap, wanted ...client.RedriveOverlap) {
+		t.Helper()
+		ignored := cmpopts.IgnoreFields(client.RedriveOverlap{}, "ScheduledFor")
+		if diff := cmp.Diff(wanted, got, ignored, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	const orders = `"filter":{"topic":"orders"}`
+	one := `"ids":["` + ids[0].String() + `"]`
+	want("nothing else", ask("retry", orders))
+
+	waits := e.Bulk(`{"action":"discard","filter":{"topic":"orders"},"reason":"r","approval_required":true,"max_messages":3}`)
+	soon := e.Bulk(`{"action":"retry",` + one + `,"reason":"r","scheduled_for":"` + later() + `"}`)
+	waiting := client.RedriveOverlap{RedriveID: waits.ID, State: "AWAITING_APPROVAL", Action: "discard", Letters: 3}
+	scheduled := client.RedriveOverlap{RedriveID: soon.ID, State: "PENDING", Action: "retry", Letters: 1}
+	want("of a topic", ask("retry", orders), scheduled, waiting)
+	waiting.Letters = 1
+	want("of a letter", ask("delete", one), scheduled, waiting)
+	want("of another topic", ask("retry", `"filter":{"topic":"refunds"}`))
+
+	// A slow one begins, and holds its letters.
+	slow := e.Bulk(`{"action":"retry","filter":{"topic":"refunds"},"reason":"r","rate_per_second":0.01}`)
+	e.Until(slow.ID, "it has collected its letters", func(r client.Redrive) bool { return r.Gathered })
+	e.Send("POST", apitest.RedrivesPath+"/"+slow.ID.String()+"/pause", `{"reason":"r"}`).Wants2xx()
+	held := client.RedriveOverlap{RedriveID: slow.ID, State: "PAUSED", Action: "retry", Letters: 1, Skipped: true}
+	got := ask("retry", `"filter":{"topic":"refunds"}`)
+	if len(got) == 1 && got[0].Letters == 2 {
+		held.Letters = 2 // its first letter has already failed, and is held as well
+	}
+	want("held", got, held)
+	held.Skipped = false
+	want("held, but only a retry leaves them to it", ask("discard", `"filter":{"topic":"refunds"}`), held)
+}
