@@ -6000,7 +6000,7 @@ type RedriveList struct {
 type RedriveOrder string
 
 // RedriveOverlap Another unfinished redrive with letters of this one. One that has not begun, because it is scheduled
-// or awaits approval, does not hold its letters: whoever is first takes them.
+// or awaits approval, does not hold its letters: the first to begin takes them.
 type RedriveOverlap struct {
 	// Action What is done to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`

@@ -47,7 +47,7 @@ func inState(o *client.RedriveOverlap) template.HTML {
 	return "is " + plain(web.BadgeOf(o.State).Word)
 }
 
-// takes says what becomes of the letters that a new redrive and another one have.
+// takes says what happens to the letters that a new redrive and another one have.
 func takes(o *client.RedriveOverlap) template.HTML {
 	switch {
 	case o.Skipped:
