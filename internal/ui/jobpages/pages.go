@@ -1,8 +1,8 @@
 // Package jobpages has the pages of jobs: definitions, the calendar, runs with their logs, workers.
 //
-// Files, each on top of those before it: words, runrow, bars, definitions, definition, definition_form,
-// beside, gantt, run, ways, definition_actions, workers, runs, bulks, run_actions, backfills, calendar, events,
-// pages, queue, selected, takers, worker_actions.
+// Files, each on top of those before it: words, runrow, bars, definitions, definition, definition_form, beside,
+// gantt, run, ways, definition_actions, workers, runs, bulks, run_actions, takers, backfills, calendar, events,
+// pages, queue, selected, worker_actions.
 package jobpages
 
 import (

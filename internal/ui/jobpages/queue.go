@@ -76,7 +76,8 @@ func (p *pages) queue(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "queue", Title: "Queue " + q.Name, Nav: "Workers", Refresh: 5, Data: d}, nil
 }
 
-// takersOf finds the workers that take runs from the queue now; if there are none, those that would if they were active.
+// takersOf finds the workers that take runs from the queue now; if there are none, those that would if they were
+// active.
 func (p *pages) takersOf(v *web.Visit, d *queuePage) error {
 	active, err := p.workersIn(v, workersAtMost, client.WorkerStateACTIVE)
 	if err != nil {

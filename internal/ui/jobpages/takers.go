@@ -23,7 +23,8 @@ func (p *pages) activeWorkers(v *web.Visit) (takers, error) {
 // workersIn returns the newest workers in some states.
 func (p *pages) workersIn(v *web.Visit, most int, states ...client.WorkerState) (takers, error) {
 	size := client.PageSize(most)
-	res, err := p.kit.Client.ListWorkersWithResponse(v.Context(), &client.ListWorkersParams{State: states, PageSize: &size})
+	asked := client.ListWorkersParams{State: states, PageSize: &size}
+	res, err := p.kit.Client.ListWorkersWithResponse(v.Context(), &asked)
 	if err != nil {
 		return takers{}, err
 	}
