@@ -71,13 +71,17 @@ func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause err
 		}
 		instead["error"] = map[string]any{"code": "RESULT_REFUSED", "message": refusedResult, "retryable": false}
 	} else {
-		failure, exit := failureOf(err)
+		timedOut, code := errors.Is(cause, ErrTimedOut), "ERROR"
+		if timedOut {
+			code = "TIMED_OUT"
+		}
+		failure, exit := failureOf(err, code)
 		body["error"] = failure
 		instead["error"] = map[string]any{"code": failure["code"], "message": refusedError, "retryable": failure["retryable"]}
 		if exit != nil {
 			body["exit_code"], instead["exit_code"] = *exit, *exit
 		}
-		if errors.Is(cause, ErrTimedOut) {
+		if timedOut {
 			body["timed_out"], instead["timed_out"] = true, true
 		}
 	}

@@ -240,7 +240,12 @@ func TestAHandlerThatTakesTooLongTimesOut(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err      error
 		timedOut bool
-	}{"and stops": {errors.New("late"), true}, "and is done nevertheless": {nil, false}} {
+		code     string
+	}{
+		"and stops":                {errors.New("late"), true, "TIMED_OUT"},
+		"and says why":             {&worker.Failure{Code: "SLOW_DISK"}, true, "SLOW_DISK"},
+		"and is done nevertheless": {nil, false, ""},
+	} {
 		t.Run(name, func(t *testing.T) {
 			onFakeClock(t, func(t *testing.T, s *skald) {
 				s.add(func(r *api.ClaimedRun) { r.TimeoutMS = 40_000 })
@@ -255,7 +260,8 @@ func TestAHandlerThatTakesTooLongTimesOut(t *testing.T) {
 				time.Sleep(time.Minute)
 				done := s.completed()
 				if !errors.Is(cause, worker.ErrTimedOut) || after != 40*time.Second || len(done) != 1 ||
-					(done[0].TimedOut != nil && *done[0].TimedOut) != tt.timedOut || (done[0].Error != nil) != tt.timedOut {
+					(done[0].TimedOut != nil && *done[0].TimedOut) != tt.timedOut || (done[0].Error != nil) != tt.timedOut ||
+					tt.timedOut && done[0].Error.Code != tt.code {
 					t.Errorf("ended by %v after %s: %+v", cause, after, done)
 				}
 			})

@@ -120,7 +120,7 @@ const maxEmitted = 100
 
 // Failure is a handler's error with more than a text. Texts that are too long are cut.
 type Failure struct {
-	Code      string // at most 100 bytes; "": ERROR
+	Code      string // at most 100 bytes; "": ERROR, or TIMED_OUT if the run has taken too long
 	Message   string // at most 8 KiB
 	Permanent bool   // do not retry
 	ExitCode  *int
@@ -128,12 +128,11 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Message }
 
-// failureOf returns the report of an error.
-func failureOf(err error) (body map[string]any, exit *int32) {
+// failureOf returns the report of an error; code is for one that has none.
+func failureOf(err error, code string) (body map[string]any, exit *int32) {
 	f := asFailure(err)
-	code := f.Code
-	if code == "" {
-		code = "ERROR"
+	if f.Code != "" {
+		code = f.Code
 	}
 	return map[string]any{
 		"code":      plaintext.Text(code, plaintext.Bytes(maxCode)),

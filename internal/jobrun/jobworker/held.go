@@ -99,7 +99,9 @@ func (s *session) do(ctx context.Context, h *held) {
 		}
 	default:
 		res := resultOf(tenant, h.run.ID, fence, r, result, err)
-		res.TimedOut = err != nil && errors.Is(cause, ErrTimedOut)
+		if res.TimedOut = err != nil && errors.Is(cause, ErrTimedOut); res.TimedOut && res.Error.Code == codeOfError {
+			res.Error.Code = jobrun.ErrTimedOut
+		}
 		report = func(ctx context.Context) error { return finish(ctx, s.w.cfg.Work, res) }
 	}
 	if err := insist(report); err != nil {
@@ -123,13 +125,16 @@ func (s *session) call(ctx context.Context, r *Run) (result json.RawMessage, err
 	return do(ctx, r)
 }
 
+// codeOfError is the code of an error that has none.
+const codeOfError = "ERROR"
+
 func resultOf(tenant, run uuid.UUID, f jobrun.Fence, r *Run, value json.RawMessage, err error) jobrun.Result {
 	res := jobrun.Result{TenantID: tenant, RunID: run, Fence: f, Value: value, ExitCode: r.ExitCode,
 		Resources: r.Resources}
 	if err == nil {
 		return res
 	}
-	failure := &Failure{Code: "ERROR", Message: err.Error()}
+	failure := &Failure{Code: codeOfError, Message: err.Error()}
 	errors.As(err, &failure)
 	told := jobrun.Error{Code: failure.Code, Message: failure.Message, Retryable: !failure.Permanent}
 	res.Value, res.Error = nil, told.Storable("", &plaintext.Members{})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -92,6 +93,9 @@ func (c *Cause) Summary() string {
 	case RedriveWaiting:
 		return "A redrive of dead letters waits for the approval of a second person"
 	case RunsFailed:
+		if c.Code == jobrun.ErrTimedOut {
+			return fmt.Sprintf("Job %s timed out: %s in the last 24 h", c.Name, c.of("run", "runs"))
+		}
 		return fmt.Sprintf("Job %s failed: %s in the last 24 h%s", c.Name, c.of("run", "runs"), c.withCode())
 	case RunsLate:
 		return fmt.Sprintf("%s in queue %s %s late", c.of("run", "runs"), c.Name, c.verb("is", "are"))
