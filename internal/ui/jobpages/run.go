@@ -206,7 +206,7 @@ func (p *pages) chainOf(v *web.Visit, d *runPage) error {
 	if n := len(d.Chain); n > 1 {
 		for i := range d.Tabs {
 			if d.Tabs[i].Name == "Retries" {
-				d.Tabs[i].Count = web.Count(n)
+				d.Tabs[i].Count = web.Count(n - 1) // besides this one
 			}
 		}
 	}

@@ -314,7 +314,7 @@ func figures(c *client.OverviewCounts) (out []glanced) {
 		{c.SagasActive, "sagas active", "/ui/sagas?active=true"},
 		{c.SagasNeedAttention, "sagas need attention", "/ui/sagas?needs_attention=true"},
 		{c.LettersOpen, "dead letters open", "/ui/dlq"},
-		{c.RunsFailed, "runs failed permanently, 24 h", "/ui/runs?state=FAILED&state=TIMED_OUT&finished_from=-24h"},
+		{c.RunsFailed, "runs failed permanently, 24 h", "/ui/runs?state=FAILED&state=TIMED_OUT&gave_up=true&finished_from=-24h"},
 		{c.RunsSkipped, "runs skipped, 24 h", "/ui/runs?state=SKIPPED&finished_from=-24h"},
 		{c.RunsLate, "runs late", "/ui/runs?state=PENDING&late_by_min=1"},
 		{c.DefinitionsPaused, "jobs paused", "/ui/jobs?paused=true"},

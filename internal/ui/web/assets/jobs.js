@@ -101,7 +101,7 @@ function follow(section) {
           return;
         }
         after = over;
-        state.textContent = over ? 'Reading the log.' : 'Following the log.';
+        state.textContent = over ? '' : 'Following the log.';
       } catch {
         if (mine.signal.aborted) return;
         state.textContent = 'Connection lost. The log continues when Skald responds.';
