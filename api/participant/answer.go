@@ -15,6 +15,18 @@ type kept struct {
 	Digest string `json:"digest"` // of the body of the request
 	Status int    `json:"status"`
 	Body   string `json:"body,omitempty"`
+	// Later is set while the call is answered later: this is the answer until then.
+	Later *pending `json:"later,omitempty"`
+}
+
+// pending is what is known of a call that was answered later.
+type pending struct {
+	Callback string `json:"callback"` // the newest, which came with Attempt
+	Attempt  int    `json:"attempt"`
+	Action   Action `json:"action"`
+	Run      int    `json:"run"`
+	// Over is set when an execute was compensated, so that there is nothing to cancel.
+	Over bool `json:"over,omitempty"`
 }
 
 // Refusal is the error of a function that refuses a call permanently: the business does not allow

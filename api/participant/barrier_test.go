@@ -118,6 +118,9 @@ func TestVectorsThroughTheSQLFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range vectors(t) {
+		if v.Rule == "later" {
+			continue // they answer at once
+		}
 		ofHTTP := v.Secrets != nil || slices.ContainsFunc(v.Calls, func(c conformance.Call) bool {
 			return c.Expect[0].Status == http.StatusBadRequest
 		})

@@ -39,6 +39,9 @@ type Call struct {
 	// answer of the step never arrived.
 	Input, Output json.RawMessage
 	Header        http.Header
+	// Callback is where the report of a call that is answered later goes; "" if the step's definition has no
+	// answer.later, so that the function must answer now.
+	Callback string
 
 	run       int // of the key: n of a suffix #n, otherwise 1
 	digest    string
@@ -63,6 +66,7 @@ func read(h http.Header, body []byte) (*Call, error) {
 	c := &Call{
 		Key: h.Get("Idempotency-Key"), Saga: h.Get("X-Saga-Id"), Tenant: h.Get("X-Saga-Tenant"),
 		Step: h.Get("X-Saga-Step"), Action: Action(h.Get("X-Saga-Action")), Header: h, digest: digest(body),
+		Callback: h.Get("X-Saga-Callback"),
 	}
 	switch {
 	case c.Key == "":

@@ -17,7 +17,7 @@ func TestVectorsInTheOtherDialects(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		dsn := databases.SQLite(t)
 		db := created(t, "sqlite", dsn, participant.SQLite)
-		between(t, db, `INSERT INTO effects VALUES (?)`, func() [2]participant.Store {
+		between(t, db, `INSERT INTO effects VALUES (?)`, func(t *testing.T) [2]participant.Store {
 			return [2]participant.Store{
 				stored(t, connected(t, "sqlite", dsn), participant.SQLite),
 				stored(t, connected(t, "sqlite", dsn), participant.SQLite),
@@ -28,7 +28,7 @@ func TestVectorsInTheOtherDialects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dsn := databases.MySQL(t)
 			db := created(t, "mysql", dsn, participant.MySQL)
-			between(t, db, `INSERT INTO effects VALUES (?)`, func() [2]participant.Store {
+			between(t, db, `INSERT INTO effects VALUES (?)`, func(t *testing.T) [2]participant.Store {
 				return [2]participant.Store{
 					stored(t, connected(t, "mysql", dsn+options), participant.MySQL),
 					stored(t, connected(t, "mysql", dsn+options), participant.MySQL),
@@ -39,7 +39,7 @@ func TestVectorsInTheOtherDialects(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		dsn := testdb.Empty(t)
 		db := created(t, "pgx", dsn, participant.PostgreSQL)
-		between(t, db, insertEffect, func() [2]participant.Store {
+		between(t, db, insertEffect, func(t *testing.T) [2]participant.Store {
 			opened, err := participant.Open("pgx", dsn)
 			if err != nil {
 				t.Fatal(err)

@@ -15,6 +15,12 @@
 // a concurrent repeat waits. A compensation of a call that was never done succeeds without the
 // function, and the call is refused if it arrives later. A call of an older fence is refused.
 //
+// A function whose work takes longer than a call answers Later. A worker ends it with Handler.Finish, in the
+// transaction in which its effects are written.
+//
 // Effects outside of the transaction, such as a call of a bank, are not covered by it: pass
 // Call.Key on, as the idempotency key of that call.
+//
+// Files, each on top of those before it: call, answer, later, step, store, turns, handler, report, finish, together,
+// sql, sqllater, doc.
 package participant

@@ -27,18 +27,24 @@ type Config struct {
 	// Execute does the step, Compensate undoes it. Without Compensate, compensations of what was done are
 	// refused.
 	Execute, Compensate Func
+	// Cancel undoes what Execute wrote when it answered Later, if a compensation comes before the work is finished:
+	// Finish is refused from then on. nil: nothing is to be undone, such as a note of the work only.
+	Cancel Func
 	// Secrets verify signed calls (participants.signing_secrets of Skald); two while one replaces the other.
 	// nil: nothing is verified.
 	Secrets []string
-	MaxBody int64            // of a request; 0: 16 MiB, as limits.max_request_bytes of Skald
-	Log     *slog.Logger     // nil: nothing is logged
-	Now     func() time.Time // nil: time.Now
+	MaxBody int64        // of a request; 0: 16 MiB, as limits.max_request_bytes of Skald
+	Log     *slog.Logger // nil: nothing is logged
+	// Client sends the reports of what was answered later; nil: a client without settings. It follows no redirects.
+	Client *http.Client
+	Now    func() time.Time // nil: time.Now
 }
 
 // Handler answers calls of Skald.
 type Handler struct {
-	cfg  Config
-	turn turns
+	cfg    Config
+	turn   turns
+	client *http.Client
 }
 
 // New returns a handler, or an error if cfg is invalid.
@@ -60,7 +66,13 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Handler{cfg: cfg, turn: turns{held: map[string]*turn{}}}, nil
+	client := http.Client{}
+	if cfg.Client != nil {
+		client = *cfg.Client
+	}
+	// A report goes to where Skald asked for it, and to nowhere else.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Handler{cfg: cfg, turn: turns{held: map[string]*turn{}}, client: &client}, nil
 }
 
 // ServeHTTP answers one call.
@@ -113,7 +125,7 @@ func (h *Handler) answer(ctx context.Context, c *Call) (answer kept, err error) 
 	answer, err = h.once(ctx, c, func(tx *sql.Tx, s *step) (kept, error) {
 		found := *s
 		before = &found
-		return h.call(ctx, tx, c)
+		return h.call(ctx, tx, c, s)
 	})
 	if err == nil || before == nil {
 		return answer, err
@@ -155,6 +167,9 @@ func (h *Handler) once(
 				return false, err
 			}
 			s.keep(c, answer)
+			if answer.Later != nil {
+				return true, h.cfg.Store.name(ctx, tx, c.Key, c.id(), h.cfg.Now())
+			}
 			return true, nil
 		case succeed:
 			answer = kept{Status: http.StatusOK, Body: "{}"}
@@ -163,11 +178,9 @@ func (h *Handler) once(
 		}
 		// A key that came with another body leaves no trace.
 		higher := c.Fence > s.Fence && answer.Status != http.StatusUnprocessableEntity
-		if !higher {
-			return false, nil
-		}
-		s.Fence = c.Fence
-		return true, nil
+		newer := v == repeat && s.newer(c)
+		s.Fence = max(s.Fence, c.Fence)
+		return higher || newer, nil
 	})
 	if err != nil {
 		return kept{}, err
@@ -180,10 +193,15 @@ func (h *Handler) once(
 }
 
 // call calls the function of the action. A panic is an error, so that the transaction is rolled back.
-func (h *Handler) call(ctx context.Context, tx *sql.Tx, c *Call) (answer kept, err error) {
+func (h *Handler) call(ctx context.Context, tx *sql.Tx, c *Call, s *step) (answer kept, err error) {
 	do := h.cfg.Execute
 	if c.Action == Compensate {
 		do = h.cfg.Compensate
+	}
+	if c.Action == Compensate && s.Done == 0 { // the newest execute waits for its end
+		if do = h.cfg.Cancel; do == nil {
+			return kept{Status: http.StatusOK, Body: "{}"}, nil
+		}
 	}
 	if do == nil {
 		return kept{}, Refuse("NO_COMPENSATION", "this participant cannot undo the step")
@@ -197,6 +215,9 @@ func (h *Handler) call(ctx context.Context, tx *sql.Tx, c *Call) (answer kept, e
 	output, err := do(ctx, tx, c)
 	if err != nil {
 		return kept{}, err
+	}
+	if output == Later {
+		return later(c)
 	}
 	body, err := encode(output)
 	return kept{Status: http.StatusOK, Body: body}, err

@@ -38,6 +38,7 @@ func (c *crashes) within(ctx context.Context, id string, now time.Time, f func(*
 // place is where a sequence is played.
 type place struct {
 	store Store
+	db    *sql.DB // nil: in memory
 	// effect has the effect of a call, or takes it back; effects is the number of effects of a saga.
 	effect  func(ctx context.Context, tx *sql.Tx, c *Call, by int) error
 	effects func(saga string) int
@@ -59,6 +60,7 @@ func inMemory() place {
 type model struct {
 	execute map[int]string // the answer of each run that was answered, from its first
 	undo    map[int]string
+	waits   map[Action]map[int]promise // runs that were answered later
 	fence   int64
 	held    bool // there is an effect
 	newest  int  // run that has come as far as the function
@@ -72,14 +74,19 @@ func (m *model) want(c *Call) (answer string) {
 	if c.Action == Compensate {
 		known = m.undo
 	}
+	_, waits := m.waits[c.Action][c.run]
 	switch {
 	case c.Fence < m.fence:
 		return "409"
 	case known[c.run] != "":
 		return known[c.run]
-	case c.Action == Execute && (c.run <= m.blocked || c.run < m.newest):
+	case c.Action == Execute && m.late(c.run):
 		return "409"
-	case c.Action == Compensate && !m.held:
+	case waits:
+		return `202{"later":true}`
+	case len(m.waits[Compensate]) > 0:
+		return "425"
+	case c.Action == Compensate && !m.held && !m.begun():
 		return "200{}"
 	}
 	return ""
@@ -91,12 +98,12 @@ func (m *model) came(c *Call) {
 	switch {
 	case c.Action == Execute:
 		m.newest = c.run
-	case m.held || m.newest > m.blocked:
+	case m.held || m.begun() || m.newest > m.blocked:
 		m.blocked = max(m.blocked, m.newest)
 	default: // for a run that never arrived
 		m.blocked++
 	}
-	if c.Action == Compensate && !m.held {
+	if c.Action == Compensate && !m.held && !m.begun() {
 		m.blocked = max(m.blocked, c.run)
 	}
 }
@@ -105,6 +112,8 @@ func (m *model) came(c *Call) {
 func (m *model) happened(c *Call, answer string, called, refused bool) {
 	m.came(c)
 	switch {
+	case answer == `202{"later":true}`:
+		m.waits[c.Action][c.run] = promise{callback: c.Callback, attempt: c.Attempt}
 	case c.Action == Execute:
 		m.execute[c.run] = answer
 		if !refused {
@@ -112,10 +121,7 @@ func (m *model) happened(c *Call, answer string, called, refused bool) {
 			m.effects++
 		}
 	case !refused:
-		m.undo[c.run], m.held = answer, false
-		if called {
-			m.effects--
-		}
+		m.undone(c.run, answer)
 	}
 }
 
@@ -134,7 +140,7 @@ func TestRandomSequences(t *testing.T) {
 
 func play(t *rapid.T, at place, saga string) (calls int) {
 	store := &crashes{Store: at.store}
-	serial, refuses, fails := 0, false, false
+	serial, refuses, fails, later := 0, false, false, false
 	called := false
 	function := func(ctx context.Context, tx *sql.Tx, c *Call) (any, error) {
 		called = true
@@ -142,6 +148,9 @@ func play(t *rapid.T, at place, saga string) (calls int) {
 		by := 1
 		if c.Action == Compensate {
 			by = -1
+		}
+		if later || by < 0 && c.Header.Get("held") == "" {
+			by = 0
 		}
 		if err := at.effect(ctx, tx, c, by); err != nil { // it is rolled back if the call fails or refuses
 			return nil, err
@@ -151,30 +160,42 @@ func play(t *rapid.T, at place, saga string) (calls int) {
 			return nil, errors.New("failed")
 		case refuses:
 			return nil, Refuse("NO", fmt.Sprint(serial))
+		case later:
+			return Later, nil
 		}
 		return serial, nil
 	}
-	h, err := New(Config{Store: store, Execute: function, Compensate: function})
+	h, err := New(Config{Store: store, Execute: function, Compensate: function, Cancel: function})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := model{execute: map[int]string{}, undo: map[int]string{}}
+	m := newModel()
 	for range rapid.IntRange(1, 12).Draw(t, "calls") {
 		calls++
+		if rapid.IntRange(0, 4).Draw(t, "end") == 0 {
+			store.before, store.after = false, false
+			playEnd(t, at, h, m, saga)
+			continue
+		}
 		c := &Call{
-			Saga: saga, Step: "x", digest: "d",
+			Saga: saga, Step: "x", digest: "d", Attempt: rapid.IntRange(1, 3).Draw(t, "attempt"), Header: http.Header{},
 			Action: rapid.SampledFrom([]Action{Execute, Execute, Compensate}).Draw(t, "action"),
 			run:    rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "run"),
 			Fence:  rapid.SampledFrom([]int64{1, 2, 2, 3}).Draw(t, "fence"),
 		}
 		c.Key = fmt.Sprintf("%s/x/%s#%d", saga, c.Action, c.run)
-		how := rapid.SampledFrom([]string{"", "", "", "refuse", "fail", "before", "after"}).Draw(t, "how")
+		how := rapid.SampledFrom([]string{"", "", "", "later", "later", "refuse", "fail", "before", "after"}).Draw(t, "how")
+		c.Callback = fmt.Sprintf("http://skald/%d", calls)
+		if m.held {
+			c.Header.Set("held", "true")
+		}
+		later = how == "later"
 		refuses, fails, store.before, store.after = how == "refuse", how == "fail", how == "before", how == "after"
 		called = false
 		want := m.want(c)
 		answer, err := h.answer(t.Context(), c)
 		got := fmt.Sprint(answer.Status) + answer.Body
-		late := want == "409"
+		late := want == "409" || want == "425"
 		if store.after && errors.Is(err, errCrash) {
 			for _, f := range c.committed { // the effect was committed, only the process has gone
 				f()
@@ -199,7 +220,7 @@ func play(t *rapid.T, at place, saga string) (calls int) {
 				m.came(c)
 			}
 			continue // nothing else has happened
-		case late && answer.Status != http.StatusConflict, !late && want != "" && got != want:
+		case late && fmt.Sprint(answer.Status) != want, !late && want != "" && got != want:
 			t.Fatalf("%+v %s: %s; want %s", c, how, got, want)
 		case called && want != "":
 			t.Fatalf("%+v %s: the function was called", c, how)
@@ -207,6 +228,7 @@ func play(t *rapid.T, at place, saga string) (calls int) {
 			if want == "" || want == "200{}" && m.undo[c.run] == "" {
 				m.happened(c, got, want == "", refuses && want == "")
 			}
+			m.repeated(c)
 		}
 		if effects := at.effects(saga); effects != m.effects || effects < 0 {
 			t.Fatalf("%+v %s: %d effects; want %d", c, how, effects, m.effects)

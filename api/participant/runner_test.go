@@ -36,6 +36,9 @@ type runner struct {
 	answers []reply               // the first answer to each call
 	outputs map[string]string     // of executes, by tenant, saga and step
 	effects func() map[string]int // by key
+	// finish ends the work of a call, in a transaction. sent: the report is sent. It returns the status of the end.
+	finish  func(key string, o conformance.Outcome, sent bool) int
+	reports reports
 }
 
 // reply is an answer as it was received.
@@ -48,6 +51,7 @@ type reply struct {
 func (r *runner) run() {
 	r.server = r.start()
 	defer func() { r.server.Close() }()
+	r.reports.listen(r.t)
 	for n := 0; n < len(r.v.Calls); {
 		end := n + 1
 		for word := r.v.Calls[n].Together; word != "" && end < len(r.v.Calls) && r.v.Calls[end].Together == word; {
@@ -71,7 +75,13 @@ func (r *runner) play(n, end int) {
 	for i, c := range r.v.Calls[n:end] {
 		got[i] = make([]reply, c.AtOnce)
 		for k := range got[i] {
-			all.Go(func() { got[i][k] = r.send(c) })
+			all.Go(func() {
+				if c.Finish != nil {
+					got[i][k] = r.end(c)
+				} else {
+					got[i][k] = r.send(c)
+				}
+			})
 		}
 	}
 	all.Wait()
@@ -92,7 +102,7 @@ func (r *runner) play(n, end int) {
 				good = &a
 			}
 		}
-		if good != nil && c.Action == "execute" {
+		if good != nil && good.status == http.StatusOK && c.Action == "execute" {
 			r.outputs[c.Tenant+"/"+c.Saga+"/"+c.Step] = cmp.Or(good.body, "null")
 		}
 	}
@@ -164,6 +174,9 @@ func (r *runner) request(ctx context.Context, c conformance.Call) *http.Request 
 	} {
 		req.Header.Set(name, value)
 	}
+	if c.Callback != "" {
+		req.Header.Set("X-Saga-Callback", r.reports.url+"/"+c.Callback)
+	}
 	r.sign(req.Header, c, body)
 	for name, value := range c.Headers {
 		req.Header.Set(name, value)
@@ -223,6 +236,7 @@ func (r *runner) real(key string) string {
 }
 
 func (r *runner) count() {
+	r.reports.compare(r.t, r.v.Reports)
 	got := r.effects()
 	if r.v.Net != nil {
 		for step, want := range r.v.Net {

@@ -40,7 +40,7 @@ func TestRandomSequencesInDatabases(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := place{
-				store: store,
+				store: store, db: db,
 				effect: func(ctx context.Context, tx *sql.Tx, c *Call, by int) error {
 					_, err := tx.ExecContext(ctx, insert, c.Saga, by)
 					return err

@@ -25,6 +25,9 @@ type statements struct {
 	claim, read string
 	claimIsMute bool // it returns nothing, so that read must follow
 	save        string
+	// name is a row of its own that says which step the key of a call that is answered later is of.
+	name, look string
+	find       string // what name has written, in a transaction that goes on to write
 	// prepare, begin and commit are for a database of Open, where they travel with BEGIN and COMMIT: begin creates
 	// the row or waits for it, and if there was one, read locks it. Values in such a message are literals; a plan
 	// that is made once for each connection is worth an EXECUTE.
@@ -46,6 +49,10 @@ CREATE INDEX skald_calls_changed_at ON skald_calls (changed_at);
 		claim: `INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2)
 ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state`,
 		save: `UPDATE skald_calls SET state = $1 WHERE id = $2`,
+		name: `INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, $2, $3)
+ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at`,
+		look: `SELECT state FROM skald_calls WHERE id = $1`,
+		find: `SELECT state FROM skald_calls WHERE id = $1`,
 		read: `SELECT state FROM skald_calls WHERE id = $1 FOR UPDATE`,
 		prepare: `PREPARE skald_claim_1 (text, bigint) AS
 INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2) ON CONFLICT (id) DO NOTHING;
@@ -68,7 +75,11 @@ ON DUPLICATE KEY UPDATE changed_at = VALUES(changed_at)`,
 		claimIsMute: true,
 		read:        `SELECT state FROM skald_calls WHERE id = ? FOR UPDATE`,
 		save:        `UPDATE skald_calls SET state = ? WHERE id = ?`,
-		purge:       `DELETE FROM skald_calls WHERE changed_at < ? ORDER BY changed_at LIMIT 1000`,
+		name: `INSERT INTO skald_calls (id, state, changed_at) VALUES (?, ?, ?)
+ON DUPLICATE KEY UPDATE changed_at = VALUES(changed_at)`,
+		look:  `SELECT state FROM skald_calls WHERE id = ?`,
+		find:  `SELECT state FROM skald_calls WHERE id = ?`,
+		purge: `DELETE FROM skald_calls WHERE changed_at < ? ORDER BY changed_at LIMIT 1000`,
 	},
 	SQLite: {
 		migration: `CREATE TABLE skald_calls (
@@ -81,6 +92,11 @@ CREATE INDEX skald_calls_changed_at ON skald_calls (changed_at);
 		claim: `INSERT INTO skald_calls (id, state, changed_at) VALUES (?, '', ?)
 ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state`,
 		save: `UPDATE skald_calls SET state = ? WHERE id = ?`,
+		name: `INSERT INTO skald_calls (id, state, changed_at) VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at`,
+		look: `SELECT state FROM skald_calls WHERE id = ?`,
+		// A transaction that has read cannot write if another has written since, so this one writes first.
+		find: `UPDATE skald_calls SET changed_at = changed_at WHERE id = ? RETURNING state`,
 		purge: `DELETE FROM skald_calls WHERE id IN
 (SELECT id FROM skald_calls WHERE changed_at < ? ORDER BY changed_at LIMIT 1000)`,
 	},

@@ -32,17 +32,21 @@ func (s *step) judge(c *Call) (v verdict, reply kept) {
 		if known.Digest != c.digest {
 			return refuse, problem(http.StatusUnprocessableEntity, "KEY_REUSED", "the key came with another body before")
 		}
+		if known.Later != nil {
+			return s.again(c, known)
+		}
 		return repeat, known
 	}
+	if c.Action == Execute {
+		if why, open := s.closed(c.run); !open {
+			return refuse, why
+		}
+	}
 	switch {
-	case c.Action == Compensate && s.Done == 0:
+	case s.undoing(): // what it undoes must not change under it
+		return refuse, problem(http.StatusTooEarly, "NOT_APPLIED", "a compensation of the step goes on")
+	case c.Action == Compensate && s.Done == 0 && !s.begun():
 		return succeed, kept{}
-	case c.Action == Compensate:
-		return perform, kept{}
-	case c.run <= s.Blocked:
-		return refuse, problem(http.StatusConflict, "ALREADY_COMPENSATED", "the step was compensated before")
-	case c.run < s.Seen:
-		return refuse, problem(http.StatusConflict, "SUPERSEDED", "an operator has replaced this call by another one")
 	}
 	return perform, kept{}
 }
@@ -62,7 +66,7 @@ func (s *step) came(c *Call) {
 // keep records the answer of a call that was judged perform or succeed. A refused compensation is
 // not kept: the participant is repaired, and asked again with the same key.
 func (s *step) keep(c *Call, answer kept) {
-	done, last := answer.Status < 300, s.Blocked
+	done, last, begun := answer.Status < 300, s.Blocked, s.begun()
 	s.came(c)
 	if c.Action == Compensate && !done {
 		return
@@ -73,15 +77,16 @@ func (s *step) keep(c *Call, answer kept) {
 	answer.Digest = c.digest
 	s.Calls[c.Key] = answer
 	switch {
+	case answer.Later != nil: // it is done when it is finished
 	case c.Action == Execute && done:
 		s.Done = c.run
-	case c.Action == Compensate && s.Done == 0 && s.Seen <= last:
+	case c.Action == Compensate && (begun || s.Done > 0):
+		s.undone()
+	case c.Action == Compensate && s.Seen <= last:
 		// Nothing has come since the compensation before, so this one is for a run that never arrived: the next.
 		s.Blocked = max(last+1, c.run)
-	case c.Action == Compensate && s.Done == 0:
-		s.Blocked = max(s.Blocked, c.run)
 	case c.Action == Compensate:
-		s.Done = 0
+		s.Blocked = max(s.Blocked, c.run)
 	}
 }
 
@@ -94,5 +99,105 @@ func (s *step) failed(c *Call, before step) {
 	s.came(c)
 	if c.Action == Execute && (s.Blocked > before.Blocked || s.Done == 0 && before.Done > 0) {
 		s.Blocked = max(s.Blocked, c.run)
+	}
+}
+
+// closed returns why an execute may no longer be done; ok: it may.
+func (s *step) closed(run int) (why kept, ok bool) {
+	switch {
+	case run <= s.Blocked:
+		return problem(http.StatusConflict, "ALREADY_COMPENSATED", "the step was compensated before"), false
+	case run < s.Seen:
+		return problem(http.StatusConflict, "SUPERSEDED", "an operator has replaced this call by another one"), false
+	}
+	return kept{}, true
+}
+
+// undoing says whether a compensation was answered later and is not finished.
+func (s *step) undoing() bool {
+	for _, known := range s.Calls {
+		if known.Later != nil && known.Later.Action == Compensate {
+			return true
+		}
+	}
+	return false
+}
+
+// begun says whether the newest execute was answered later, is not finished, and not compensated.
+func (s *step) begun() bool {
+	for _, known := range s.Calls {
+		if p := known.Later; p != nil && p.Action == Execute && p.Run == s.Seen && !p.Over {
+			return true
+		}
+	}
+	return false
+}
+
+// undone records that there is nothing to undo any more.
+func (s *step) undone() {
+	s.Done = 0
+	for key, known := range s.Calls {
+		if p := known.Later; p != nil && p.Action == Execute && !p.Over {
+			over := *p
+			over.Over, known.Later = true, &over
+			s.Calls[key] = known
+		}
+	}
+}
+
+// again is the answer to a repeat of a call that was answered later.
+func (s *step) again(c *Call, known kept) (v verdict, reply kept) {
+	if known.Later.Action == Execute {
+		if why, open := s.closed(known.Later.Run); !open {
+			return refuse, why
+		}
+	}
+	if c.Callback == "" { // Skald would take 202 for done
+		return refuse, problem(http.StatusServiceUnavailable, "STILL_AT_WORK",
+			"the call was answered later, but this one has no X-Saga-Callback")
+	}
+	return repeat, known
+}
+
+// newer keeps the callback of a repeat, and says whether it is another one. Attempts may overtake each other.
+func (s *step) newer(c *Call) bool {
+	known := s.Calls[c.Key]
+	if known.Later == nil || c.Attempt < known.Later.Attempt || c.Callback == known.Later.Callback {
+		return false
+	}
+	p := *known.Later
+	p.Callback, p.Attempt = c.Callback, c.Attempt
+	known.Later = &p
+	s.Calls[c.Key] = known
+	return true
+}
+
+// pending returns what is known of a call that still waits for its answer.
+func (s *step) pending(key string) (kept, error) {
+	known := s.Calls[key]
+	if known.Later == nil {
+		return kept{}, ErrNotPending
+	}
+	if _, open := s.closed(known.Later.Run); known.Later.Action == Execute && !open {
+		return kept{}, ErrCompensated
+	}
+	return known, nil
+}
+
+// finish gives a pending call its answer. Without a status it has none: a repeat calls the function.
+func (s *step) finish(key string, known, final kept) {
+	done := final.Status > 0 && final.Status < 300
+	if final.Status == 0 || known.Later.Action == Compensate && !done {
+		delete(s.Calls, key)
+		return
+	}
+	final.Digest = known.Digest
+	s.Calls[key] = final
+	switch {
+	case !done:
+	case known.Later.Action == Execute:
+		s.Done = known.Later.Run
+	default: // no execute has come as far as the function since: it gets 425
+		s.undone()
 	}
 }

@@ -23,7 +23,7 @@ import (
 type business struct {
 	v  conformance.Vector
 	mu sync.Mutex
-	n  map[participant.Action]int // invocations; guarded by mu
+	n  map[participant.Action]int // invocations, of cancel as well; guarded by mu
 	// inMemory are the effects of a participant without a database, by key; guarded by mu
 	inMemory map[string]int
 	insert   string // how an effect is written; "": insertEffect
@@ -31,12 +31,22 @@ type business struct {
 
 // play is the function for both actions.
 func (b *business) play(ctx context.Context, tx *sql.Tx, c *participant.Call) (any, error) {
+	return b.scripted(ctx, tx, c, c.Action)
+}
+
+func (b *business) cancel(ctx context.Context, tx *sql.Tx, c *participant.Call) (any, error) {
+	return b.scripted(ctx, tx, c, "cancel")
+}
+
+func (b *business) scripted(
+	ctx context.Context, tx *sql.Tx, c *participant.Call, by participant.Action,
+) (any, error) {
 	b.mu.Lock()
-	b.n[c.Action]++
+	b.n[by]++
 	all := b.n[participant.Execute] + b.n[participant.Compensate]
 	o := conformance.Outcome{Outcome: "done"}
-	if script := b.v.Participant[string(c.Action)]; len(script) > 0 {
-		o = script[min(b.n[c.Action], len(script))-1]
+	if script := b.v.Participant[string(by)]; len(script) > 0 {
+		o = script[min(b.n[by], len(script))-1]
 	}
 	b.mu.Unlock()
 	if o.Outcome == "done" || o.Outcome == "fail" || o.Effect {
@@ -61,6 +71,8 @@ func (b *business) play(ctx context.Context, tx *sql.Tx, c *participant.Call) (a
 		panic("as scripted")
 	}
 	switch {
+	case o.Outcome == "later":
+		return participant.Later, nil
 	case o.Returns == "nothing":
 		return nil, nil
 	case o.Output != nil:
@@ -81,9 +93,11 @@ func (b *business) effect(ctx context.Context, tx *sql.Tx, c *participant.Call) 
 // handler is the participant of a vector over a store.
 func (b *business) handler(t *testing.T, store participant.Store) *participant.Handler {
 	t.Helper()
-	h, err := participant.New(participant.Config{
-		Store: store, Execute: b.play, Compensate: b.play, Secrets: b.v.Secrets,
-	})
+	cfg := participant.Config{Store: store, Execute: b.play, Compensate: b.play, Secrets: b.v.Secrets}
+	if b.v.Participant["cancel"] != nil {
+		cfg.Cancel = b.cancel
+	}
+	h, err := participant.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +125,9 @@ func TestVectorsInMemory(t *testing.T) {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
 			r, b, store := newRunner(t, v), newBusiness(v), participant.Memory()
-			r.start = func() *httptest.Server { return httptest.NewServer(b.handler(t, store)) }
+			h := b.handler(t, store)
+			r.start = func() *httptest.Server { return httptest.NewServer(h) }
+			r.finish = func(key string, o conformance.Outcome, sent bool) int { return b.finish(t, h, nil, key, o, sent) }
 			r.effects = func() map[string]int { b.mu.Lock(); defer b.mu.Unlock(); return maps.Clone(b.inMemory) }
 			r.run()
 		})
@@ -123,23 +139,26 @@ func TestVectorsInMemory(t *testing.T) {
 func TestVectorsOnPostgreSQL(t *testing.T) {
 	dsn := testdb.Empty(t)
 	migrate(t, dsn)
-	between(t, open(t, dsn), insertEffect, func() [2]participant.Store {
+	between(t, open(t, dsn), insertEffect, func(t *testing.T) [2]participant.Store {
 		return [2]participant.Store{together(t, dsn), postgres(t, dsn)}
 	})
 }
 
 // between plays the vectors at two processes, which are started again when a vector says so. Effects are in a table
 // of their own in db.
-func between(t *testing.T, db *sql.DB, insert string, start func() [2]participant.Store) {
+func between(t *testing.T, db *sql.DB, insert string, start func(t *testing.T) [2]participant.Store) {
 	for _, v := range vectors(t) {
 		t.Run(v.Name, func(t *testing.T) {
 			r, b := newRunner(t, v), newBusiness(v)
 			b.insert = insert
+			var nodes [2]*participant.Handler
 			r.start = func() *httptest.Server {
-				stores := start()
-				return httptest.NewServer(&twoNodes{nodes: [2]*participant.Handler{
-					b.handler(t, stores[0]), b.handler(t, stores[1]),
-				}})
+				stores := start(t)
+				nodes = [2]*participant.Handler{b.handler(t, stores[0]), b.handler(t, stores[1])}
+				return httptest.NewServer(&twoNodes{nodes: nodes})
+			}
+			r.finish = func(key string, o conformance.Outcome, sent bool) int {
+				return b.finish(t, nodes[len(key)%2], db, key, o, sent)
 			}
 			r.effects = func() map[string]int { return effectsIn(t, db, r.ids) }
 			r.run()

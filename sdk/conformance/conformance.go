@@ -28,22 +28,31 @@ type Vector struct {
 	Calls       []Call               `json:"calls"`
 	Effects     map[string]int       `json:"effects"` // by key; nil if Net decides
 	Net         map[string]int       `json:"net"`     // executes minus compensates, by saga and step
+	Reports     []Report             `json:"reports"` // that have arrived, in any order; nil: any
+}
+
+// Report is what a participant sends to a callback.
+type Report struct {
+	To     string                     `json:"to"` // the word of the callback
+	Result string                     `json:"result"`
+	Output json.RawMessage            `json:"output"`
+	Error  map[string]json.RawMessage `json:"error"` // members that it has
 }
 
 // Outcome is what the business function does in one invocation.
 type Outcome struct {
-	Outcome      string          `json:"outcome"` // done, refused, not_applied, fail
+	Outcome      string          `json:"outcome"` // done, refused, not_applied, fail, later
 	Output       json.RawMessage `json:"output"`
 	Returns      string          `json:"returns"` // "nothing": done without an output
 	Status       int             `json:"status"`
 	Code         string          `json:"code"`
 	Message      string          `json:"message"`
-	Effect       bool            `json:"effect"` // refused and not_applied: after an effect
+	Effect       bool            `json:"effect"` // refused, not_applied and later: after an effect
 	RetryAfterMS int             `json:"retry_after_ms"`
 	SlowMS       int             `json:"slow_ms"`
 }
 
-// Call is one request, or several equal ones at the same moment.
+// Call is one request, or several equal ones at the same moment, or the end of the work of one.
 type Call struct {
 	Saga     string                     `json:"saga"`
 	Tenant   string                     `json:"tenant"`
@@ -62,6 +71,9 @@ type Call struct {
 	Cut      bool                       `json:"cut"`
 	Restart  bool                       `json:"restart"`
 	Sign     string                     `json:"sign"`
+	Callback string                     `json:"callback"` // a word of which a URL is made
+	Finish   *Outcome                   `json:"finish"`   // no request: the work of this call ends so
+	Lost     bool                       `json:"lost"`     // the report of Finish is not sent
 	Expect   []Answer                   `json:"expect"`
 }
 

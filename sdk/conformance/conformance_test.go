@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	rules    = []string{"1", "2", "3", "4", "fence", "signed", "tenant", "operator", "response"}
-	outcomes = []string{"done", "refused", "not_applied", "fail"}
+	rules    = []string{"1", "2", "3", "4", "fence", "signed", "tenant", "operator", "response", "later"}
+	outcomes = []string{"done", "refused", "not_applied", "fail", "later"}
 	signs    = []string{"good", "none", "wrong", "changed", "old", "ahead"}
 )
 
@@ -45,9 +45,15 @@ func TestTheVectorsAreWellFormed(t *testing.T) {
 				t.Errorf("%s: call %d: sign %q, action %q", v.Name, n+1, c.Sign, c.Action)
 			}
 			for _, a := range c.Expect {
-				if (a.Status == 0) == (a.SameAs == 0) || a.SameAs > n {
+				finished := c.Finish != nil && !slices.Contains([]int{200, 404, 409}, a.Status)
+				if (a.Status == 0) == (a.SameAs == 0) || a.SameAs > n || finished {
 					t.Errorf("%s: call %d expects %+v", v.Name, n+1, a)
 				}
+			}
+		}
+		for _, r := range v.Reports {
+			if !slices.ContainsFunc(v.Calls, func(c Call) bool { return c.Callback == r.To }) {
+				t.Errorf("%s: no call has the callback %s", v.Name, r.To)
 			}
 		}
 		for key := range v.Effects {
@@ -66,6 +72,11 @@ func TestTheVectorsAreWellFormed(t *testing.T) {
 func scripted(v Vector) (all []Outcome) {
 	for _, list := range v.Participant {
 		all = append(all, list...)
+	}
+	for _, c := range v.Calls {
+		if c.Finish != nil {
+			all = append(all, *c.Finish)
+		}
 	}
 	return all
 }

@@ -27,7 +27,7 @@ ANSWER = {"status", "same_as", "body", "headers"}
 
 def load():
     vectors = []
-    for path in sorted(FOLDER.glob("*.json")):
+    for path in sorted(p for p in FOLDER.glob("*.json") if p.name != "later.json"):
         file = json.loads(path.read_text("utf-8"))
         assert set(file) == {"format", "vectors"} and file["format"] == 1, path
         vectors += file["vectors"]
