@@ -213,3 +213,10 @@ func titleOf(l *client.DeadLetter) string {
 func plain(text string) template.HTML {
 	return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
 }
+
+func text[T ~string](s *T) string {
+	if s == nil {
+		return ""
+	}
+	return string(*s)
+}

@@ -83,6 +83,26 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 	return all
 }
 
+// editOf is the button that edits the only letter of a group, which helps where its content is the cause; a group of
+// several has none.
+func (p *pages) editOf(v *web.Visit, g *client.DeadLetterGroup, letters []client.DeadLetter) (one []web.Button) {
+	open := 0
+	for i := range letters {
+		l := &letters[i]
+		if l.Status != client.DeadLetterStatusPENDING {
+			continue
+		}
+		open++
+		if !p.kit.ReadOnly && allows(l, client.DeadLetterVerbRetry) && editable(l) {
+			one = []web.Button{editButton(v, l)}
+		}
+	}
+	if open != 1 || g.Open == nil || *g.Open != 1 {
+		return nil
+	}
+	return one
+}
+
 // redriveButton opens the form of a redrive of a group's letters.
 func redriveButton(
 	v *web.Visit, g *client.DeadLetterGroup, label, action string, class web.Class, means string,
@@ -126,6 +146,7 @@ func (p *pages) group(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d.Letters = list.Messages
+	d.Actions = append(p.editOf(v, g, d.Letters), d.Actions...)
 	return &web.Page{Template: "group", Title: g.Message, Nav: "Dead letters", Refresh: 5, Data: d}, nil
 }
 
@@ -177,11 +198,4 @@ func (p *pages) groupAction(v *web.Visit) (*web.Action, error) {
 		return nil
 	}
 	return a, nil
-}
-
-func text[T ~string](s *T) string {
-	if s == nil {
-		return ""
-	}
-	return string(*s)
 }

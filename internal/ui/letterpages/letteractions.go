@@ -122,16 +122,22 @@ func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.But
 		b.Quiet = verb == client.DeadLetterVerbAck // a letter that was sent needs nothing more
 		all = append(all, b)
 		if verb == client.DeadLetterVerbRetry && editable(l) {
-			b := v.Button("Edit and retry", path+"edit", "dlq:write", "Change what is sent; the original stays.", web.Changes)
-			b.Page = true
 			at := len(all)
 			if l.ErrorClass == client.DeadLetterErrorClassPERMANENT {
 				at = 0 // the first one stands out
 			}
-			all = slices.Insert(all, at, b)
+			all = slices.Insert(all, at, editButton(v, l))
 		}
 	}
 	return all
+}
+
+// editButton opens the form that changes what a retry sends.
+func editButton(v *web.Visit, l *client.DeadLetter) web.Button {
+	b := v.Button("Edit and retry", "/ui/dlq/letters/"+l.ID.String()+"/actions/edit", "dlq:write",
+		"Change what is sent; the original stays.", web.Changes)
+	b.Page = true
+	return b
 }
 
 func allows(l *client.DeadLetter, verb client.DeadLetterVerb) bool {

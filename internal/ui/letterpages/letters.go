@@ -29,6 +29,8 @@ var (
 		{Name: "Dead", Filter: url.Values{"status": {"DEAD"}}},
 		{Name: "Resolved", Filter: url.Values{"status": {"RESOLVED"}}},
 	}
+	archiveViews = []web.View{letterViews[0], letterViews[3], letterViews[4]} // only letters that have ended are archived
+
 	letterFilters = []web.Filter{
 		{Name: "topic", Label: "Topic", Hint: "orders.*"},
 		{Name: "error_contains", Label: "Error contains", Hint: "bank timeout"},
@@ -47,8 +49,8 @@ var (
 		{Name: "payload", Label: "Payload", Hint: "order.customer=c-17"},
 		{Name: "last_retry_from", Label: "Last retry from", Hint: "-24h", Time: true},
 		{Name: "last_retry_to", Label: "Last retry to", Time: true},
-		{Name: "retry_count_min", Label: "Retries, at least"},
-		{Name: "retry_count_max", Label: "Retries, at most"},
+		{Name: "retry_count_min", Label: "Failed retries, at least"},
+		{Name: "retry_count_max", Label: "Failed retries, at most"},
 		{Name: "generation_min", Label: "Came back, at least"},
 		{Name: "saga_id", Label: "Saga"},
 		{Name: "job_run_id", Label: "Job run"},
@@ -72,7 +74,7 @@ func (p *pages) letters(v *web.Visit) (*web.Page, error) {
 }
 
 func (p *pages) archive(v *web.Visit) (*web.Page, error) {
-	l, list, err := web.ListPage[client.DeadLetterList](v, letterViews, letterFilters,
+	l, list, err := web.ListPage[client.DeadLetterList](v, archiveViews, letterFilters,
 		p.kit.Client.ListArchivedDeadLetters, "include", "total")
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Package letterpages has the pages of dead letters: groups of errors, letters, topics, redrives.
 //
-// Files, each on top of those before it: explain, letters, groups, content, diff, carried, letteractions,
-// redrivewords, policies, edit, imports, letter, overlaps, pages, redriveform, redrives, topics.
+// Files, each on top of those before it: explain, letters, content, diff, letteractions, carried, redrivewords,
+// policies, edit, groups, imports, letter, overlaps, pages, redriveform, redrives, topics.
 package letterpages
 
 import (

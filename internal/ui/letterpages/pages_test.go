@@ -130,6 +130,8 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 	letter := "/ui/dlq/letters/" + id
 
 	s.page(t, "/ui/dlq", "1 group", "Acknowledge", group)
+	edits := "/actions/edit\" title=\"Change what is sent"
+	s.page(t, group, edits)
 	s.page(t, "/ui/dlq?state=NEW&state=REGRESSED", "1 group")
 	s.page(t, "/ui/dlq?state=RESOLVED", "No groups match")
 	if to := s.act(t, group+"/acknowledge?from=list", "assignee", "ann"); to != "/ui/dlq" {
@@ -138,7 +140,9 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 	s.act(t, group+"/resolve", "note", hostile)
 	s.page(t, group, "resolved", "ann", "The cause is fixed")
 	s.push(t, map[string]any{"error_type": hostile, "error_stack": hostile, "consumer_group": hostile})
-	s.page(t, group, "regressed", "This error was resolved, but has come back")
+	if page := s.page(t, group, "regressed", "This error was resolved, but has come back"); strings.Contains(page, edits) {
+		t.Error("one of several letters of a group is edited from its page")
+	}
 
 	s.page(t, "/ui/dlq/letters", "2 letters", letter)
 	s.page(t, "/ui/dlq/letters?status=PENDING&error_contains=refused", "2 letters", "Error contains: <strong>refused</strong>",

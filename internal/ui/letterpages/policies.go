@@ -135,7 +135,7 @@ func policyField(s setting, inherited bool) web.Field {
 		f.Kind = "select"
 		f.Options = web.YesNo
 		if inherited {
-			f.Options = slices.Insert(f.Options, 0, web.Option{Label: "as inherited: " + asWord(s.Value)})
+			f.Options = slices.Insert(f.Options, 0, web.Option{Label: asWord(s.Value) + " (inherited)"})
 		}
 	}
 	if s.Kind == "span" {

@@ -52,8 +52,8 @@ var (
 const usualFilters = 6
 
 // filterFields are the filters of the list of letters as fields of a redrive.
-func filterFields() (usual, more []web.Field) {
-	all := append([]web.Filter{{Name: "status", Label: "Status", Hint: "those that the action applies to"}}, letterFilters...)
+func filterFields(filled url.Values) (usual, more []web.Field) {
+	all := append([]web.Filter{{Name: "status", Label: "Status", Hint: "as the action"}}, letterFilters...)
 	for i, f := range all {
 		field := web.Field{Name: "filter." + f.Name, Label: f.Label, Hint: f.Hint}
 		switch {
@@ -62,11 +62,9 @@ func filterFields() (usual, more []web.Field) {
 		case slices.Contains(numbers, f.Name):
 			field.Kind = "number"
 		case slices.Contains(listedWords, f.Name) && f.Options != nil:
-			var names []string
-			for _, o := range f.Options {
-				names = append(names, o.Value)
+			if !strings.ContainsAny(filled.Get(field.Name), ", \r\n") { // several: they stay a text
+				field.Kind, field.Options = "select", append(web.Labelled("", "any"), f.Options...)
 			}
-			field.Hint = strings.Join(names, " ")
 		}
 		if i <= usualFilters {
 			usual = append(usual, field)
@@ -94,7 +92,7 @@ var howFields = []web.Field{
 var whenFields = []web.Field{
 	{Name: "max_messages", Label: "Letters, at most", Kind: "number", Hint: "all"},
 	{Name: "scheduled_for", Label: "Not before", Hint: "2h, or 2026-11-23T22:00:00Z"},
-	{Name: "include_later", Label: "Include letters that arrive before it starts", Kind: "check"},
+	{Name: "include_later", Label: "Also letters that arrive until it begins", Kind: "check"},
 	{Name: "approval_required", Label: "Requires approval by another person", Kind: "check"},
 }
 
@@ -120,13 +118,14 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 		v.Form.Set("action", "retry")
 	}
 	action := v.Form.Get("action")
-	usual, more := filterFields()
+	usual, more := filterFields(v.Form)
 	x := redriveForm{}
 	a := &web.Action{
-		Label: "Start the redrive", Title: "New redrive", Nav: "Redrives", Template: "action-redrive",
+		Label: "Create the redrive", Title: "New redrive", Nav: "Redrives", Template: "action-redrive",
 		Back: web.Link{Name: "Redrives", URL: "/ui/redrives"}, Class: web.Changes, Needs: "dlq:write",
-		Means: "It applies to the letters below, at its rate across all nodes, and not to letters that arrive later. If there are " +
-			"more than shown, it halts before the first. It can be paused, changed and canceled at any time.",
+		Means: "It applies to the letters that match now, at its rate across all nodes. If more of them match when it begins than " +
+			"the preview has counted, it halts before the first. It begins at once, unless it is to wait for a time or an " +
+			"approval. It can be paused, changed and canceled at any time.",
 		DryRun: web.DryRunInBody, Extra: &x,
 	}
 	added := func(fields []web.Field) map[string]bool {

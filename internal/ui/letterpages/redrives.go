@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -246,7 +247,7 @@ type redriveVerb struct {
 
 var redriveVerbs = map[client.RedriveVerb]redriveVerb{
 	client.RedriveVerbApprove: {
-		"Approve", "It starts once approved.", web.Changes,
+		"Approve", "It begins once it is approved.", web.Changes,
 		web.On(client.ClientInterface.ApproveRedriveWithBody),
 	},
 	client.RedriveVerbResume: {
@@ -313,6 +314,9 @@ func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
 	if name == client.RedriveVerbApprove && r.Expected != nil {
 		a.Means += " It was requested for " + rowOf(r).Size + "."
 	}
+	if name == client.RedriveVerbApprove || name == client.RedriveVerbResume {
+		a.Show = func([]byte) (*web.Preview, error) { return goesOn(r, v.Now), nil }
+	}
 	if name == client.RedriveVerbUpdate {
 		a.Title, a.NoKey = "Change the redrive", true
 		a.Fields = []web.Field{
@@ -334,6 +338,21 @@ func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
 		a.Means = resumed(r)
 	}
 	return a, nil
+}
+
+// goesOn is the preview of an approval, and of resuming: that a redrive is pending for a moment says nothing.
+func goesOn(r *client.Redrive, now time.Time) *web.Preview {
+	of := rowOf(r)
+	switch {
+	case r.ScheduledFor != nil && r.ScheduledFor.After(now):
+		return &web.Preview{Ends: web.Sentence("It begins %s, and will "+string(r.Action)+" "+of.Size+".",
+			web.Ago(now, *r.ScheduledFor))}
+	case r.StartedAt == nil:
+		return &web.Preview{Ends: plain("It begins at once, and will " + string(r.Action) + " " + of.Size + ".")}
+	case r.Left == 1:
+		return &web.Preview{Ends: "It continues at once with the 1 letter that is left."}
+	}
+	return &web.Preview{Ends: web.Sentence("It continues at once with the %s letters that are left.", web.Count(r.Left))}
 }
 
 // stopFields are the conditions of a halt, with their present values.

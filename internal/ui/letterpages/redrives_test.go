@@ -68,6 +68,9 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 		t.Errorf("an old version: %d\n%s", status, page)
 	}
 	s.target.answer(http.StatusOK)
+	if page := s.page(t, redrive+"/actions/resume", "It continues at once with the <code>"); strings.Contains(page, "pending") {
+		t.Errorf("the preview of resuming says that the redrive is pending\n%s", page)
+	}
 	s.act(t, redrive+"/actions/resume", "reason", "up again", "stop_on.failures", "50")
 	await("COMPLETED")
 	_, doc = s.Call(t, "GET", api, nil)

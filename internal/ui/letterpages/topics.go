@@ -87,7 +87,7 @@ func (p *pages) topic(v *web.Visit) (*web.Page, error) {
 	}
 	filter := url.Values{"topic": {name}}.Encode()
 	d := topicPage{
-		Topic: t, Sentence: aboutTopic(t), Areas: areas("Topics"), Now: v.Now, Export: "/api/v1/dlq/export?" + filter,
+		Topic: t, Sentence: aboutTopic(t, nil), Areas: areas("Topics"), Now: v.Now, Export: "/api/v1/dlq/export?" + filter,
 	}
 	for _, a := range t.Alerts {
 		words := alertWords[a]
@@ -107,7 +107,7 @@ func (p *pages) topic(v *web.Visit) (*web.Page, error) {
 		}
 		d.Policy, d.Inherited = settingsOf(own), own.Inherited
 		d.ByWhom, d.WhoseName = own.UpdatedBy, own.UpdatedByName
-		d.PolicyUnreadable = own.PolicyUnreadable
+		d.PolicyUnreadable, d.Sentence = own.PolicyUnreadable, aboutTopic(t, own)
 	}
 	if !p.kit.ReadOnly {
 		q := url.Values{
@@ -124,17 +124,20 @@ func (p *pages) topic(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "topic", Title: name, Nav: "Dead letters", Refresh: 5, Data: d}, nil
 }
 
-// aboutTopic describes the topic's open letters.
-func aboutTopic(t *client.DeadLetterTopic) string {
+// aboutTopic describes the topic's open letters; policy is nil if the visitor may not read it.
+func aboutTopic(t *client.DeadLetterTopic, policy *client.DeadLetterPolicy) string {
 	open := t.Counts.PENDING + t.Counts.RETRYING
 	var words []string
 	switch {
 	case open == 0 && t.Counts.DEAD == 0:
 		words = append(words, "Nothing is open: all its letters have ended.")
 	case open == 0:
-		words = append(words, letters(t.Counts.DEAD, "is", "are")+" dead and waiting for an operator; none is waiting for a retry.")
+		words = append(words, letters(t.Counts.DEAD, "is", "are")+" dead and waiting for an operator; none is open.")
 	default:
-		words = append(words, letters(open, "waits", "wait")+" for a retry, "+letters(t.Counts.DEAD, "is", "are")+" dead.")
+		words = append(words, letters(open, "is", "are")+" open, "+letters(t.Counts.DEAD, "is", "are")+" dead.")
+		if policy != nil && !policy.AutoRetry {
+			words = append(words, "Automatic retries are off: open letters wait for an operator or a redrive.")
+		}
 	}
 	if n := t.Arrivals.Last5M; n > 0 {
 		words = append(words, web.Count(n)+" arrived in the last five minutes.")

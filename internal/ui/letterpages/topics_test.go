@@ -16,9 +16,10 @@ func TestATopicGetsAPolicyOfItsOwn(t *testing.T) {
 	s.push(t, map[string]any{"original_topic": "orders/eu " + hostile})
 	topic := "/ui/dlq/topics/orders%2Feu%20%3Cscript%3Ealert%281%29%3C%2Fscript%3E"
 	s.page(t, "/ui/dlq/topics", topic, "Default policy")
-	s.page(t, topic, "1 letter waits for a retry, 0 letters are dead", "inherited", "</span> new</span>")
+	s.page(t, topic, "1 letter is open, 0 letters are dead. Automatic retries are off: open letters wait for an operator",
+		"inherited from the <a href=\"/ui/dlq/policy\">default policy</a>", "</span> new</span>")
 	policy := topic + "/policy"
-	form := uitest.Form(s.page(t, policy, "Grey values are inherited", "as inherited: no", "Nothing changes"))
+	form := uitest.Form(s.page(t, policy, "Grey values are inherited from the", "no (inherited)", "Nothing changes"))
 	form.Set("max_retries", "7")
 	form.Set("alert.count", "1")
 	form.Set("redact", "card.number\ncustomer")
@@ -35,8 +36,12 @@ func TestATopicGetsAPolicyOfItsOwn(t *testing.T) {
 	s.page(t, topic, "specific to this topic", "card.number", "<dd>7</dd>")
 	s.page(t, policy, `value="7"`, "This topic has its own policy")
 	s.act(t, policy, "reason", "open again", "max_retries", "7", "auto_retry", "true", "redact", "")
-	if page := s.page(t, topic, "<dd>yes</dd>"); strings.Contains(page, "card.number") {
+	page := s.page(t, topic, "<dd>yes</dd>")
+	if strings.Contains(page, "card.number") {
 		t.Error("a list that was emptied keeps its values")
+	}
+	if strings.Contains(page, "retries are off") {
+		t.Errorf("a topic whose letters are retried automatically says that they are not\n%s", page)
 	}
 	form.Set("max_retries", "-1")
 	status, page, _ := s.Post(t, policy, form)
