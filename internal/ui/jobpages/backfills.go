@@ -89,7 +89,8 @@ type backfillPage struct {
 	JobURL  string
 	Made    string  // the runs that it created
 	Again   string  // what happens to slots that ran before
-	Reaches float64 // progress, in percent of its time range
+	Pace    string  // how many runs at a time
+	Reaches float64 // progress, in percent: of its time range, and of the runs created for it
 	Runs    []runRow
 	Actions []web.Button
 	Now     time.Time
@@ -121,7 +122,11 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 			done = b.To.Sub(*b.Reached)
 		}
 		d.Reaches = min(100, max(0, 100*float64(done)/float64(whole)))
+		if b.Active != nil && b.Created > 0 { // a run that was created is not done
+			d.Reaches *= max(0, 1-float64(*b.Active)/float64(b.Created))
+		}
 	}
+	d.Pace = paceOf(b, d.Job)
 	if err := p.made(v, &d); err != nil {
 		return nil, err
 	}
@@ -144,6 +149,22 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 		}
 	}
 	return page, nil
+}
+
+// paceOf says how many runs of a backfill there are at a time; without a policy of its own it has that of its job,
+// which is nil if it was deleted.
+func paceOf(b *client.Backfill, job *client.JobDefinition) string {
+	overlap := client.JobConcurrencyPolicyAllow
+	switch {
+	case b.Overlap != nil:
+		overlap = *b.Overlap
+	case job != nil:
+		overlap = job.ConcurrencyPolicy
+	}
+	if overlap == client.JobConcurrencyPolicyAllow || b.MaxActive == 1 {
+		return fmt.Sprintf("At most %d at a time", b.MaxActive)
+	}
+	return fmt.Sprintf("One run at a time, with at most %d created and not ended", b.MaxActive)
 }
 
 // made says how many runs a backfill has created, and how many of them the policy on overlap has skipped since: those

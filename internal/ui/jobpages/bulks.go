@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
@@ -22,15 +23,16 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Start", Title: "Cancel or rerun many runs", Nav: "Jobs", Back: web.Link{Name: "Runs", URL: "/ui/runs"},
 		Class: web.Changes, Needs: "jobs:admin", DryRun: web.DryRunInBody, Show: showBulk,
-		Means: "Applies to the runs that match and exist now. If there are more than shown, it halts before the first. " +
-			"The scheduler works through them in small steps; completed changes are kept if it is canceled. " +
-			"Without states, a rerun applies to the runs that failed or timed out.",
+		Means: "Applies to the runs that match and exist now. If more of them match when it starts than the preview has " +
+			"counted, it halts before it changes any. The scheduler works through them in small steps; completed changes are " +
+			"kept if it is canceled. Without states, a rerun applies to the runs that failed or timed out.",
+		Unready: bulkUnready,
 		Fields: []web.Field{
 			{Name: "action", Label: "Do this", Kind: "select", Options: web.Labelled(
-				"cancel", "Cancel: end them", "rerun", "Rerun: create new runs like them")},
+				"", "choose…", "cancel", "Cancel: end them", "rerun", "Rerun: create new runs like them")},
 			{Name: "filter.definition", Label: "Job", Group: "To all runs that match"},
-			{Name: "filter.states", Label: "States, one per line", Kind: "lines"},
-			{Name: "filter.triggers", Label: "Created by, one per line", Kind: "lines", Hint: "TIME"},
+			{Name: "filter.states", Label: "States, one per line", Kind: "lines", Hint: "failed"},
+			{Name: "filter.triggers", Label: "Created by, one per line", Kind: "lines", Hint: "schedule"},
 		},
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateJobBulkWithBody(ctx, &client.CreateJobBulkParams{}, web.JSON, body, edit)
@@ -50,7 +52,15 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 			if text, is := filter["gave_up"].(string); is {
 				filter["gave_up"] = text == "true"
 			}
+			for name, of := range map[string]func(string) string{"states": stateOf, "triggers": triggerOf} {
+				if lines, is := filter[name].([]string); is {
+					for i := range lines {
+						lines[i] = of(lines[i])
+					}
+				}
+			}
 			body["filter"] = filter
+			delete(body, allRuns)
 			return nil
 		},
 	}
@@ -73,8 +83,33 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 			a.Fields = append(a.Fields, web.Field{Name: "filter." + f.Prefix, Label: f.Label + " begins with", Rare: true})
 		}
 	}
+	a.Fields = append(a.Fields, web.Field{Name: allRuns, Label: "All runs, without a filter", Kind: "check"})
 	a.SendsCount(v)
 	return a, nil
+}
+
+// allRuns is the field that says that a bulk operation without a filter is meant.
+const allRuns = "all"
+
+// bulkUnready says what is still to be chosen in the form of a bulk operation.
+func bulkUnready(form web.Form) string {
+	if form["action"] == "" {
+		return "Choose what to do."
+	}
+	for name, value := range form {
+		if strings.HasPrefix(name, "filter.") && strings.TrimSpace(value) != "" {
+			return ""
+		}
+	}
+	if form[allRuns] != "" {
+		return ""
+	}
+	return "Choose which runs: fill in a filter, or tick “All runs”."
+}
+
+// stateOf is a state as the API spells it, of what a person has typed.
+func stateOf(typed string) string {
+	return strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(typed), " ", "_"))
 }
 
 func showBulk(answer []byte) (*web.Preview, error) {
@@ -82,8 +117,12 @@ func showBulk(answer []byte) (*web.Preview, error) {
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
 	}
+	match := "%s runs match."
+	if dry.Matched == 1 {
+		match = "%s run matches."
+	}
 	shown := &web.Preview{Count: &dry.Matched, Sentences: []template.HTML{
-		web.Sentence("%s runs match.", web.Count(dry.Matched, dry.MatchedIsCapped)),
+		web.Sentence(match, web.Count(dry.Matched, dry.MatchedIsCapped)),
 	}}
 	if int64(dry.Examined) < dry.Matched {
 		shown.Sentences = append(shown.Sentences, web.Sentence("Of the first %s:", dry.Examined))
@@ -101,7 +140,7 @@ type bulkList struct {
 var bulkViews = []web.View{
 	{Name: "All"}, {Name: "Running", Filter: url.Values{"state": {"RUNNING"}}},
 	{Name: "Halted", Filter: url.Values{"state": {"HALTED"}}},
-	{Name: "All requested", Filter: url.Values{"state": {"COMPLETED"}}},
+	{Name: "Finished", Filter: url.Values{"state": {"COMPLETED"}}},
 	{Name: "Canceled", Filter: url.Values{"state": {"CANCELED"}}},
 }
 
@@ -161,6 +200,9 @@ func (p *pages) gotBulk(v *web.Visit) (*client.JobBulk, error) {
 func goesOn(found *int64, what string) string {
 	if found == nil {
 		return ""
+	}
+	if *found == 1 {
+		return "It continues with the 1 " + strings.TrimSuffix(what, "s") + " that it has found."
 	}
 	return "It continues with all " + web.Count(*found) + " " + what + " that it has found."
 }

@@ -172,7 +172,13 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 		a.Fields = append(a.Fields, web.Field{Name: "overlap", Kind: "check", Label: startsAnyway})
 	}
 	a.Body = overlapping
-	a.Foresee = func(ctx context.Context, _ []byte) (*web.Preview, error) { return p.unfinished(ctx, d) }
+	a.Foresee = func(ctx context.Context, body []byte) (*web.Preview, error) {
+		shown, err := p.unfinished(ctx, d)
+		if err == nil {
+			shown.Sentences, err = p.beside(ctx, v, d.ID.String(), body)
+		}
+		return shown, err
+	}
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.CreateJobRunWithBody(ctx, d.ID.String(), &client.CreateJobRunParams{}, web.JSON, body, edit)
 	}

@@ -66,7 +66,8 @@ func TestTheWorkOfASkippedRunIsDone(t *testing.T) {
 	}
 	reads(t, s, "/ui/jobs/settlement/actions/run", ways...)
 	if page := preview(t, s, rerun, "overlap", "true", "reason", "x"); strings.Contains(page, ways[0]) ||
-		!strings.Contains(page, "A new run is created") {
+		!strings.Contains(page, "A new run is created") ||
+		!strings.Contains(page, `It runs beside <a href="/ui/runs/`+held+`">`) {
 		t.Errorf("a run that starts beside another has it in its way\n%s", page)
 	}
 	form := uitest.Form(page)

@@ -1,7 +1,7 @@
 // Package jobpages has the pages of jobs: definitions, the calendar, runs with their logs, workers.
 //
-// Files, each on top of those before it: words, runrow, bars, definitions, definition, definition_form, beside,
-// gantt, run, ways, definition_actions, workers, runs, bulks, run_actions, takers, backfills, calendar, events,
+// Files, each on top of those before it: words, runrow, bars, definitions, workers, definition, definition_form,
+// beside, gantt, run, ways, definition_actions, runs, bulks, run_actions, takers, backfills, calendar, events,
 // pages, queue, selected, worker_actions.
 package jobpages
 

@@ -76,6 +76,10 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		t.Errorf("after creating: %s", to)
 	}
 	reads(t, s, "/ui/jobs", "nightly-report", "no active worker takes it", "each day at 02:30")
+	every := append(spring, "name", "often", "schedule.type", "interval", "schedule.value", "90s", "schedule.timezone", "",
+		"schedule.start_at", "")
+	posts(t, s, "/ui/jobs/new", every...)
+	reads(t, s, "/ui/jobs/often", "every 1 min 30 s")
 	posts(t, s, "/ui/jobs/new", "name", "by-hand", "command_name", "report", "type", "manual")
 	if page := reads(t, s, "/ui/jobs", "by-hand"); strings.Count(page, "/api/v1/job-definitions?") != 1 ||
 		strings.Contains(page, "/next-runs") || strings.Contains(page, "/api/v1/job-runs?") {
@@ -131,7 +135,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		t.Errorf("the slots of a backfill are not shown\n%s", page)
 	}
 	to = posts(t, s, fill, slots...)
-	reads(t, s, to, "Backfill of nightly-report")
+	reads(t, s, to, "Backfill of nightly-report", "One run at a time, with at most 5 created and not ended")
 	reads(t, s, "/ui/jobs/nightly-report?tab=backfills", strings.TrimPrefix(to, "/ui/backfills/"))
 	posts(t, s, to+"/cancel", "reason", "enough")
 

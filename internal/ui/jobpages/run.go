@@ -39,6 +39,9 @@ type runPage struct {
 	Now      time.Time
 }
 
+// CreatedBy describes what has created the run.
+func (p *runPage) CreatedBy() string { return createdBy(p.Trigger) }
+
 // decision is an event of the run.
 type decision struct {
 	client.JobEvent

@@ -99,6 +99,10 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 				break
 			}
 		}
+		a.Foresee = func(ctx context.Context, body []byte) (*web.Preview, error) {
+			beside, err := p.beside(ctx, v, r.JobDefinition.ID.String(), body)
+			return &web.Preview{Sentences: beside}, err
+		}
 		if r.ConcurrencyPolicy == client.JobConcurrencyPolicyAllow {
 			a.Fields = a.Fields[:1]
 		}

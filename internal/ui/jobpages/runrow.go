@@ -18,6 +18,9 @@ type runRow struct {
 	Rerun *web.Button // of a run that did not do its work; nil: it did, or another one repeats it
 }
 
+// CreatedBy describes what has created the run.
+func (r runRow) CreatedBy() string { return createdBy(r.Trigger) }
+
 // didNothing are the states in which a run has ended without doing its work.
 var didNothing = []client.JobRunState{
 	client.JobRunStateFAILED, client.JobRunStateTIMEDOUT, client.JobRunStateSKIPPED, client.JobRunStateCANCELED,

@@ -64,13 +64,21 @@ func (p *pages) runs(v *web.Visit) (*web.Page, error) {
 				d.Bulks[i].Label += " (" + d.Total + ")"
 			}
 		}
-		d.Picked = []web.Button{
-			v.ForSelected("Cancel selected", "cancel", "jobs:write"), v.ForSelected("Rerun selected", "rerun", "jobs:write"),
+		if anyAllows(d.Rows, client.JobRunVerbCancel) {
+			d.Picked = append(d.Picked, v.ForSelected("Cancel selected", "cancel", "jobs:write"))
+		}
+		if anyAllows(d.Rows, client.JobRunVerbRerun) {
+			d.Picked = append(d.Picked, v.ForSelected("Rerun selected", "rerun", "jobs:write"))
 		}
 	}
 	return &web.Page{
 		Template: "runs", Title: "Runs", Nav: "Jobs", Refresh: 10, Data: d, Scripts: []string{"jobs.js"},
 	}, nil
+}
+
+// anyAllows reports whether an action is possible on a run of the page.
+func anyAllows(rows []runRow, verb client.JobRunVerb) bool {
+	return slices.ContainsFunc(rows, func(r runRow) bool { return slices.Contains(r.AllowedActions, verb) })
 }
 
 // bulkButtons are the actions on all runs that match the list's filters.

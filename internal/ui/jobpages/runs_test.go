@@ -111,6 +111,10 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 		"": {true, true},
 	} {
 		page := reads(t, s, "/ui/runs?"+query, "Runs")
+		if query == "state=FAILED" &&
+			(strings.Contains(page, "Cancel selected") || !strings.Contains(page, "Rerun selected")) {
+			t.Errorf("runs that have ended can be canceled, or not run again\n%s", page)
+		}
 		got := [2]bool{strings.Contains(page, "Cancel all that match"), strings.Contains(page, "Rerun all that match")}
 		if got != want {
 			t.Errorf("runs with %q: actions on all are offered %v, want %v", query, got, want)
@@ -136,8 +140,23 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 		t.Errorf("nothing selected: %d", status)
 	}
 	bulk := "/ui/run-bulks/new?action=cancel&filter.definition=import&filter.states=PENDING"
-	reads(t, s, bulk, "<code>1</code> runs match",
+	reads(t, s, bulk, "<code>1</code> run matches",
 		"The state of 1 run changes from <code>pending</code> to <code>canceled</code>.")
+	const dead = `value="act" disabled>Start`
+	reads(t, s, "/ui/run-bulks/new", dead, "Choose what to do.")
+	reads(t, s, "/ui/run-bulks/new?action=rerun", dead, "Choose which runs")
+	if page := reads(t, s, "/ui/run-bulks/new?action=rerun&all=true", "match"); strings.Contains(page, dead) {
+		t.Errorf("all runs are meant, and the form cannot be sent\n%s", page)
+	}
+	form = uitest.Form(reads(t, s, "/ui/run-bulks/new?action=cancel"))
+	form.Set("reason", "all of them?")
+	form.Set("do", "act")
+	if status, page, _ := s.Post(t, "/ui/run-bulks/new", form); status != 400 || !strings.Contains(page, "Not complete") {
+		t.Errorf("a bulk operation on nothing in particular: %d\n%s", status, page)
+	}
+	for _, typed := range []string{"filter.triggers=schedule", "filter.triggers=TIME", "filter.states=failed"} {
+		reads(t, s, "/ui/run-bulks/new?action=rerun&"+typed, "What it would do")
+	}
 	to := posts(t, s, bulk, "action", "cancel", "filter.definition", "import", "filter.states", "PENDING",
 		"reason", hostile)
 	reads(t, s, to, "runs examined", "accepted, ", "Accepted means that the run was asked to end", "PENDING")

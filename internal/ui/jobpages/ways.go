@@ -2,6 +2,7 @@ package jobpages
 
 import (
 	"context"
+	"encoding/json"
 	"html/template"
 	"strings"
 
@@ -54,6 +55,37 @@ func (p *pages) waysPast(ctx context.Context, v *web.Visit, r *client.JobRun) []
 		"Or tick “" + web.Sentence(startsAnyway) + "”: both then run at the same time, which the definition of the job forbids " +
 			"otherwise.",
 	}
+}
+
+// beside names the runs of a job that a new one would run at the same time as, if its form says that it may.
+func (p *pages) beside(ctx context.Context, v *web.Visit, job string, body []byte) (said []template.HTML, err error) {
+	var form struct {
+		Respect *bool `json:"respect_concurrency"`
+	}
+	if json.Unmarshal(body, &form) != nil || form.Respect == nil || *form.Respect {
+		return nil, nil
+	}
+	const most = 5
+	size := client.PageSize(most)
+	list, err := p.listed(ctx, &client.ListJobRunsParams{Definition: &job, State: held, PageSize: &size})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.JobRuns {
+		r := &list.JobRuns[i]
+		said = append(said, "It runs beside "+p.runLink(r.ID)+web.Sentence(", due %s, which is %s.", stamp(r.ScheduledFor),
+			web.BadgeOf(r.State).Word))
+	}
+	if list.Pagination.HasNext {
+		said = append(said, "And beside others.")
+	}
+	return said, nil
+}
+
+func (p *pages) runLink(id uuid.UUID) template.HTML {
+	page := template.HTMLEscapeString(p.kit.Base + "/ui/runs/" + id.String())
+	link := template.HTML(`<a href="` + page + `">`) //nolint:gosec // escaped
+	return link + web.Sentence("run %s", web.Short(id)) + "</a>"
 }
 
 // lastLine is the end of a run's log; empty: there is none, or the visitor may not read it.

@@ -19,6 +19,9 @@ func scheduleWords(s *client.JobSchedule) string {
 	switch s.Type {
 	case client.ScheduleTypeInterval:
 		text = "every " + s.Value
+		if every, err := time.ParseDuration(s.Value); err == nil {
+			text = "every " + web.Duration(every)
+		}
 	case client.ScheduleTypeEveryNMinutes:
 		text = "every " + s.Value + " minutes"
 		if s.Value == "1" {
@@ -66,6 +69,30 @@ func dueWords(d *client.JobDefinition) string {
 		return "on events " + d.Event.EventType
 	}
 	return "only manually"
+}
+
+// triggerWords are what creates runs, where that is not the word of the API.
+var triggerWords = map[client.JobTrigger]string{
+	client.JobTriggerTIME: "schedule", client.JobTriggerDLQ: "dead letter",
+}
+
+// createdBy describes what has created a run.
+func createdBy(t client.JobTrigger) string {
+	if words := triggerWords[t]; words != "" {
+		return words
+	}
+	return web.Words(t)
+}
+
+// triggerOf is a trigger as the API spells it, of what a person has typed.
+func triggerOf(typed string) string {
+	typed = strings.TrimSpace(typed)
+	for t, words := range triggerWords {
+		if strings.EqualFold(typed, words) {
+			return string(t)
+		}
+	}
+	return strings.ToUpper(typed)
 }
 
 // overlapWords say what happens to a run that is due while another one has not ended.

@@ -32,7 +32,7 @@ var workerActions = []workerAction{
 		send:  web.On(client.ClientInterface.UndrainWorkerWithBody),
 	},
 	{
-		name: "undetach", label: "Undetach", class: web.Changes, needs: "jobs:write",
+		name: "undetach", label: "Reattach", class: web.Changes, needs: "jobs:write",
 		means: "The worker is lost until its next heartbeat or claim, which makes it active again. Runs that other workers " +
 			"have taken in the meantime stay with them.",
 		send: web.On(client.ClientInterface.UndetachWorkerWithBody),

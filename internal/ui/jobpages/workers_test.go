@@ -31,7 +31,7 @@ func TestWorkersAreDrainedAndDetachedFromTheirPages(t *testing.T) {
 	}
 	reads(t, s, one+"/actions/drain", "The state changes from <code>active</code> to <code>draining</code>.")
 	posts(t, s, one+"/actions/drain", "reason", hostile)
-	reads(t, s, one, "draining", "/actions/undrain")
+	reads(t, s, one, "draining", "/actions/undrain", "Takes no new runs. Registered for runs of queue rows, of all commands.")
 	posts(t, s, one+"/actions/undrain", "reason", "over")
 	detach := one + "/actions/detach"
 	form := uitest.Form(reads(t, s, detach, run, "in doubt immediately"))
@@ -40,7 +40,11 @@ func TestWorkersAreDrainedAndDetachedFromTheirPages(t *testing.T) {
 		t.Errorf("it is detached without confirmation: %d\n%s", status, page)
 	}
 	posts(t, s, detach, "reason", "its host is gone", "confirm", w[len(w)-6:])
-	reads(t, s, one, "detached", "/actions/undetach")
+	reads(t, s, one, "detached", "/actions/undetach", "Reattach…")
+	page = reads(t, s, one+"/actions/drain", "Possible now: reattach.", `<button class="first" disabled>Drain</button>`)
+	if strings.Contains(page, "What it would do") || strings.Contains(page, `value="act"`) {
+		t.Errorf("an action that the state forbids is offered\n%s", page)
+	}
 	reads(t, s, "/ui/workers?state=DETACHED", w)
 	if status, _ := s.Get(t, "/ui/workers?state=NONE"); status != 400 {
 		t.Errorf("an unknown state: %d", status)
@@ -67,7 +71,7 @@ func TestAQueueSaysWhichWorkersTakeItsRuns(t *testing.T) {
 	reads(t, s, "/ui/queues/rows", green, "1 active worker takes its runs: "+link)
 	for _, gone := range []struct{ action, says string }{
 		{"drain", "is draining: it finishes its runs and takes no new ones."},
-		{"detach", "is detached: it takes no runs until its process registers again."},
+		{"detach", "is detached: it takes no runs unless it is reattached, or its process registers again."},
 	} {
 		if status, doc := s.Call(t, "POST", "/workers/"+w+"/"+gone.action, map[string]any{"reason": "gone"}); status != 200 {
 			t.Fatalf("%s: %d %v", gone.action, status, doc)

@@ -75,6 +75,9 @@ type Action struct {
 	Body func(form Form, members map[string]any) error
 	// Send sends the body, required. It passes edit to the client; edit adds headers and dry_run.
 	Send func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error)
+	// Unready says what is still to be chosen: until then the form has no preview and cannot be sent. Optional; empty:
+	// nothing.
+	Unready func(form Form) string
 	// Foresee reads what the preview has besides what the dry run says. A *Refusal is shown in the form.
 	Foresee func(ctx context.Context, body []byte) (*Preview, error)
 	// Ways says what can be done about a problem, in place of the problem itself in a form that was not sent yet.

@@ -52,6 +52,7 @@ type dialog struct {
 	Was     string          // the values of its fields then, as JSON
 	before  []string        // the values of the fields as the resource has them
 	Lacks   string          // what the visitor needs besides; empty: nothing
+	Unready string          // what is still to be chosen; empty: nothing
 	Command string          // as curl
 }
 
@@ -86,6 +87,7 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 	for _, f := range a.Fields {
 		form[f.Name] = f.Value
 	}
+	d.unready(form)
 	if posted && v.Form.Get("do") != "preview" {
 		p, err := k.act(v, d, form)
 		if p != nil || err != nil {
@@ -153,6 +155,10 @@ func (d *dialog) open(v *Visit, posted bool) {
 
 // act sends the action. It returns neither page nor error if the form must be shown again.
 func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
+	if d.Unready != "" {
+		d.Problem = &client.Problem{Status: http.StatusBadRequest, Title: "Not complete", Detail: d.Unready}
+		return nil, nil
+	}
 	if d.ReasonRequired() && d.WantsReason() && strings.TrimSpace(d.Reason) == "" {
 		d.Problem = &client.Problem{
 			Status: http.StatusBadRequest, Title: "No reason", Detail: "Give a reason: it is recorded in the audit trail.",
@@ -200,12 +206,15 @@ func (d *dialog) Previews() bool {
 
 // preview asks the API what the action would do, and reads what else the form shows.
 func (d *dialog) preview(v *Visit, form Form) error {
+	if d.Unready != "" {
+		return nil
+	}
 	if d.DryRun != NoDryRun && d.Lacks == "" { // without the permission, the API would refuse it
 		if err := d.ask(v, form); err != nil {
 			return err
 		}
 	}
-	if d.Foresee == nil {
+	if d.Foresee == nil || d.Forbidden() {
 		return nil
 	}
 	said := d.Preview

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// RunBulk is the form of a bulk operation on the runs that a list's parameters select, with its filter filled in.
+// RunBulk is the form of a bulk operation on the runs that a list's parameters select, with its filter filled in;
+// of a list without filters, on all runs.
 func RunBulk(action string, list url.Values) string {
 	q := url.Values{"action": {action}}
 	for name, values := range list {
@@ -18,6 +19,9 @@ func RunBulk(action string, list url.Values) string {
 		default:
 			q.Set("filter."+name, values[0])
 		}
+	}
+	if len(q) == 1 {
+		q.Set("all", "true")
 	}
 	return "/ui/run-bulks/new?" + q.Encode()
 }

@@ -6,8 +6,8 @@
 // make pages live and save round trips.
 //
 // Files, each on top of those before it: words, badges, calls, drawing, charts, redrive, bidi, jsontree, documents,
-// timescale, axislabels, linediff, problems, spans, local, tenant, assets, shared, kit, tag, cards, regions, templates,
-// pages, action, planned, stale, fields, operation, actions, list, sorting, runbulk, web.
+// timescale, axislabels, linediff, problems, spans, local, tenant, assets, shared, kit, tag, cards, regions,
+// templates, pages, action, planned, stale, fields, operation, actions, ready, list, sorting, runbulk, web.
 package web
 
 import (

@@ -229,7 +229,11 @@ func Short(id any) string {
 
 // Words shows a constant of the API as words: "AWAITING_APPROVAL" is "awaiting approval".
 func Words(constant any) string {
-	return strings.ToLower(strings.ReplaceAll(text(constant), "_", " "))
+	words := strings.ToLower(strings.ReplaceAll(text(constant), "_", " "))
+	if words == "undetach" { // no word
+		return "reattach"
+	}
+	return words
 }
 
 // text is a string of any type, or what points to one.

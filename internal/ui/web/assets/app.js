@@ -292,6 +292,8 @@ document.addEventListener('input', (e) => {
     try {
       const page = new DOMParser().parseFromString(await (await send(form, 'preview')).text(), 'text/html');
       form.querySelector('#preview')?.replaceChildren(...(page.getElementById('preview')?.childNodes ?? []));
+      const act = form.querySelector('button[value="act"]'), then = page.querySelector('form.act button[value="act"]');
+      if (act && then) act.disabled = then.disabled;
     } catch { /* the next change tries again */ }
   }, 300);
 });
