@@ -27,7 +27,7 @@ var last = []Mutant{
 		Old:  "date_trunc(span, e.created_at, 'UTC'), e.workflow_version, e.state,",
 		New:  "date_trunc(span, e.created_at, 'UTC'), e.workflow_version, 3,"},
 	{Rows: "A-15", File: "internal/ui/jobpages/worker_actions.go",
-		Old: "name: \"undetach\", label: \"Undetach\"", New: "name: \"redetach\", label: \"Undetach\""},
+		Old: "name: \"undetach\", label: \"Reattach\"", New: "name: \"redetach\", label: \"Reattach\""},
 	{Rows: "F58", File: "db/migrations.go",
 		Old: "\t\t`LOCK TABLE saga.saga_states IN SHARE ROW EXCLUSIVE MODE`,\n" +
 			"\t\t`LOCK TABLE saga.saga_step_logs IN ACCESS EXCLUSIVE MODE`,\n",
