@@ -34,10 +34,10 @@ func definitionFields() []web.Field {
 		{Group: "When", Name: "type", Label: "Runs are created", Kind: "select", Options: web.Labelled(
 			"time", "by a schedule", "event", "by events", "manual", "only manually")},
 		{Name: "schedule.type", Label: "Schedule", Kind: "select", Options: web.Labelled(
-			"daily_at", "each day at", "weekdays_at", "Monday to Friday at", "weekly_at", "each week on",
-			"hourly_at_minute", "each hour at minute", "every_n_minutes", "every n minutes", "interval", "interval",
-			"cron", "cron")},
-		{Name: "schedule.value", Label: "When (in the form of the schedule)", Hint: "02:30 · MON 09:00 · 0,30 · 90s · 30 2 * * *"},
+			"daily_at", "each day at: 02:30", "weekdays_at", "Monday to Friday at: 09:00",
+			"weekly_at", "each week on: MON 09:00", "hourly_at_minute", "each hour at minute: 0,30",
+			"every_n_minutes", "every n minutes: 15", "interval", "interval: 90s", "cron", "cron: 30 2 * * *")},
+		{Name: "schedule.value", Label: "When, in the form shown there", Hint: "02:30"},
 		{Name: "schedule.timezone", Label: "Time zone", Hint: "such as Europe/Berlin or UTC"},
 		{Name: "schedule.dst_gap", Label: "Times skipped by a clock change", Kind: "select", Options: web.Labelled(
 			"", "due at the end of the gap", "skip", "not due")},

@@ -126,7 +126,7 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 		Means: "It applies to the letters that match now, at its rate across all nodes. If more of them match when it begins than " +
 			"the preview has counted, it halts before the first. It begins at once, unless it is to wait for a time or an " +
 			"approval. It can be paused, changed and canceled at any time.",
-		DryRun: web.DryRunInBody, Extra: &x,
+		DryRun: web.DryRunInBody, Extra: &x, Unready: redriveUnready,
 	}
 	added := func(fields []web.Field) map[string]bool {
 		names := map[string]bool{}
@@ -180,10 +180,18 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 		v.Form.Set("max_messages", strconv.Itoa(operatorsMost))
 	}
 	a.Done = func(answer []byte) string { return redrivePath(answer) }
-	if v.Method == http.MethodGet && len(v.URL.Query()) == 0 {
-		a.DryRun = web.NoDryRun // nothing is chosen yet
-	}
 	return a, nil
+}
+
+// redriveUnready says what is still to be chosen in the form of a redrive: which letters.
+func redriveUnready(form web.Form) string {
+	for name, value := range form {
+		chooses := name == "ids" || name == "all" || strings.HasPrefix(name, "filter.")
+		if chooses && strings.TrimSpace(value) != "" {
+			return ""
+		}
+	}
+	return "Choose which letters: fill in a filter, or tick “Every letter”."
 }
 
 // redriveBody makes the body of a redrive from the form.
