@@ -99,7 +99,7 @@ func (s sweeping) everyKind(t *testing.T) (all []uuid.UUID) {
 		for _, late := range []bool{false, true} {
 			for _, asked := range []string{"", "1 second", "1 hour"} {
 				for _, losses := range []int{0, 5} {
-					for _, timeout := range []int{0, 1000} {
+					for _, timeout := range []int{0, 1_200_000} { // less and more than ago, whatever the test takes
 						all = append(all, s.kind(t, state, late, asked, losses, timeout))
 					}
 				}
@@ -159,6 +159,7 @@ func (s sweeping) askAll(
 func TestSweepsFollowTheRules(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
+	s.set = jobrun.NewSettings(1, map[string]float64{jobrun.CancelGrace: 1200}) // between a second and an hour, on any machine
 	s.Job = s.Define(t, func(d *jobrun.Definition) { d.Spec.Retry.MaxAttempts = 1 })
 	all := s.everyKind(t)
 	lease := jobrun.LeaseExpired{Settings: s.set}
