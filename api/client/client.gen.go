@@ -6346,6 +6346,10 @@ type Saga struct {
 	// Assignee Who takes care of it, as people have written.
 	Assignee *string `json:"assignee,omitempty"`
 
+	// AtGateOf The participant at whose gate the saga waits; then `next_run_at` is only the time at
+	// which that is looked at again. In lists only: `explain` says it of one saga.
+	AtGateOf *string `json:"at_gate_of,omitempty"`
+
 	// AttentionReason Why a person must act. `compensation_failed`, `compensation_timeout`, `force_failed`:
 	// the saga has ended, and effects may remain. `unowned`, `no_answer`, `failing`: it makes
 	// no progress: it is due and no node has taken it; a call has been unanswered for too
@@ -6747,6 +6751,9 @@ type SagaExplanation struct {
 	// Archived True for a saga in the archive, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
+
+	// AtGateOf The participant at whose gate the saga waits.
+	AtGateOf *string `json:"at_gate_of,omitempty"`
 
 	// BlockedBy The dead letter that the saga is waiting for, because one of its
 	// compensations gave up. Retry it (`POST /dlq/messages/{message_id}/retry`),

@@ -112,6 +112,9 @@ func (s *server) assemble() {
 	of.AtGate = func(ctx context.Context, of saga.Ref, now time.Time) (*saga.AtGate, error) {
 		return registryapi.AtGate(ctx, parts.Store, parts.Gates, of, now)
 	}
+	if parts.Gates != nil {
+		of.AtGates = parts.Gates.Waits
+	}
 	of.Secrets = parts.Secrets
 	s.sagas = sagaapi.New(&sagas{Kit: s.kit, Sagas: cfg.Sagas, Tenant: cfg.Access.Tenant, Jobs: cfg.Jobs != nil})
 	s.audited = &audited{Kit: s.kit, Sagas: of.Store, Archive: of.Archive, Trail: cfg.Trail.Events,

@@ -109,7 +109,7 @@ func (s *Situation) unassigned() Explanation {
 		if s.Queue.Reason != "" {
 			why = ": " + strings.TrimSuffix(s.Queue.Reason, ".")
 		}
-		return Explanation{WaitsFor: ForQueue, Since: s.Queue.Since, Summary: fmt.Sprintf("Its queue %q is held since %s by "+
+		return Explanation{WaitsFor: ForQueue, Since: s.Queue.Since, Summary: fmt.Sprintf("Its queue %q has been held since %s by "+
 			"%s%s. It keeps its place, and is handed out after a person has released the queue.",
 			r.Queue, stamp(*s.Queue.Since), s.Queue.HeldBy, why)}
 	case s.Holder != nil && s.Holder.ID != r.ID:

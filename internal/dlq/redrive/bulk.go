@@ -273,7 +273,7 @@ func (r *Redriver) routes(held *string) dlq.Routes {
 			if p == nil {
 				return ""
 			}
-			*held = "the participant " + p.Name + ", which is " + p.Gate.Sentence(r.cfg.Now())
+			*held = "the participant " + p.Name + ", which has been " + p.Gate.Sentence(r.cfg.Now())
 			return p.Name
 		}
 	}

@@ -166,7 +166,7 @@ func TestARedriveWaitsAtTheGateOfItsTarget(t *testing.T) {
 	r := x.redrive(x.push(40, false), func(r *dlq.Redrive) { r.StopOn.Failures = 1 })
 	x.nodes()
 	x.await("the redrive to say what it waits for", func() bool {
-		return strings.Contains(x.read(r).WaitingFor, "the participant mail, which is held since")
+		return strings.Contains(x.read(r).WaitingFor, "the participant mail, which has been held since")
 	})
 	if f := x.figures(); f.Letters == 0 {
 		t.Errorf("figures %+v", f)

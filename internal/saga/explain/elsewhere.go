@@ -25,12 +25,12 @@ func (x *Explanation) WaitsAt(r *saga.Instance, g *saga.AtGate) {
 	if x.WaitsFor != WaitsRetry || x.Step == nil || g.Call != r.NextCall() {
 		return
 	}
-	x.WaitsFor, x.Since, x.NextAt = WaitsParticipant, g.Since, g.NextAt
+	x.WaitsFor, x.Since, x.NextAt, x.AtGateOf = WaitsParticipant, g.Since, g.NextAt, g.Participant
 	x.Next = "it is let through, and its call is made"
 	others := "no other saga waits"
 	if g.Waiting > 1 {
 		others = fmt.Sprintf("%d sagas wait", g.Waiting)
 	}
-	x.Summary = fmt.Sprintf("It waits for the participant %s, which is %s; %s for it.%s", g.Participant, g.Gate, others,
+	x.Summary = fmt.Sprintf("It waits for the participant %s, which has been %s; %s for it.%s", g.Participant, g.Gate, others,
 		x.rest)
 }

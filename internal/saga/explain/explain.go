@@ -39,6 +39,7 @@ const (
 // Explanation is what a saga waits for and what happens next.
 type Explanation struct {
 	WaitsFor Waits
+	AtGateOf string // the participant at whose gate it waits; "": at none
 	Since    time.Time
 	Next     string     // what happens next, "" nothing
 	NextAt   *time.Time // nil: as soon as the event that it waits for occurs

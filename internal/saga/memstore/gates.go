@@ -284,6 +284,20 @@ func (st *Participants) Wait(_ context.Context, of saga.Ref) (*registry.Wait, er
 	}, nil
 }
 
+// Waits implements registry.Gates.
+func (st *Participants) Waits(_ context.Context, tenant uuid.UUID, sagas []uuid.UUID) (map[uuid.UUID]string, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	at := map[uuid.UUID]string{}
+	for _, id := range sagas {
+		ref := saga.Ref{Tenant: tenant, ID: id}
+		if name := st.m.parked[ref].participant; name != "" && st.m.waitsFor(ref, saga.Filter{WaitsFor: name}) {
+			at[id] = name
+		}
+	}
+	return at, nil
+}
+
 // Figures implements registry.Gates.
 func (st *Participants) Figures(
 	_ context.Context, tenant uuid.UUID, name string, since time.Time,

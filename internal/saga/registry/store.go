@@ -62,6 +62,8 @@ type Gates interface {
 	TakeTurn(ctx context.Context, participant string, c Caller) (let bool, err error)
 	// Wait returns at which participant a saga waits, nil: at none.
 	Wait(ctx context.Context, of saga.Ref) (*Wait, error)
+	// Waits returns at which participants these sagas of a tenant wait; those that wait at none are missing.
+	Waits(ctx context.Context, tenant uuid.UUID, sagas []uuid.UUID) (map[uuid.UUID]string, error)
 	// Figures returns the calls of a participant since a time, and what waits and is in flight now.
 	Figures(ctx context.Context, tenant uuid.UUID, name string, since time.Time) (Figures, error)
 	// Past returns the last times in which a participant was held, at most Shown, the last one first.

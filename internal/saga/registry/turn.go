@@ -92,5 +92,5 @@ func (h *Heard) Outcome() saga.Outcome {
 
 // WaitsAt says what a caller waits for and why, as a sentence.
 func (p *Participant) WaitsAt(now time.Time) string {
-	return fmt.Sprintf("It waits for the participant %s, which is %s.", p.Name, p.Gate.Sentence(now))
+	return fmt.Sprintf("It waits for the participant %s, which has been %s.", p.Name, p.Gate.Sentence(now))
 }

@@ -173,7 +173,7 @@ func TestASagaAtAGateIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Send("GET", "/api/v1/sagas/"+s.SagaID.String()+"/explain", "").Reads(http.StatusOK, &x)
-	want := "It waits for the participant card, which is held since " + p.Since.UTC().Format(time.RFC3339) +
+	want := "It waits for the participant card, which has been held since " + p.Since.UTC().Format(time.RFC3339) +
 		" because anonymous holds it: maintenance; no other saga waits for it."
 	if x.WaitsFor != "participant" || !strings.HasPrefix(x.Summary, want) || x.NextAt != nil {
 		t.Errorf("%s: %s\nwant %s", x.WaitsFor, x.Summary, want)

@@ -102,6 +102,9 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 	if x.Next != "" {
 		out.Next = &x.Next
 	}
+	if x.AtGateOf != "" {
+		out.AtGateOf = &x.AtGateOf
+	}
 	if x.BlockedBy != uuid.Nil {
 		out.BlockedBy = &x.BlockedBy
 	}

@@ -76,6 +76,8 @@ type Sagas struct {
 	StepTimeout time.Duration
 	// AtGate returns at which gate a saga waits, nil: at none. Nil: there are no gates.
 	AtGate func(ctx context.Context, of saga.Ref, now time.Time) (*saga.AtGate, error)
+	// AtGates returns the participants at whose gates these sagas wait. Nil: there are no gates.
+	AtGates func(ctx context.Context, tenant uuid.UUID, sagas []uuid.UUID) (map[uuid.UUID]string, error)
 	// Timeout and CompensationTimeout apply when neither the request nor the definition
 	// specifies them; 0: no deadline.
 	Timeout             time.Duration

@@ -69,10 +69,32 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 		}
 		out.Sagas[i] = *item
 	}
-	if err := s.withNotes(ctx, req.Tenant.ID, out.Sagas); err != nil {
-		return nil, err
+	err = s.withNotes(ctx, req.Tenant.ID, out.Sagas)
+	if err == nil {
+		err = s.withGates(ctx, req.Tenant.ID, out.Sagas)
 	}
-	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
+}
+
+// withGates adds the participants at whose gates sagas of a list wait. Only those can that continue later.
+func (s *Handlers) withGates(ctx context.Context, tenant uuid.UUID, sagas []api.Saga) error {
+	var ids []uuid.UUID
+	now := s.Now()
+	for i := range sagas {
+		if at := sagas[i].NextRunAt; at != nil && at.After(now) && sagas[i].CompletedAt == nil {
+			ids = append(ids, sagas[i].SagaID)
+		}
+	}
+	if len(ids) == 0 || s.AtGates == nil {
+		return nil
+	}
+	at, err := s.AtGates(ctx, tenant, ids)
+	for i := range sagas {
+		if name := at[sagas[i].SagaID]; name != "" {
+			sagas[i].AtGateOf = &name
+		}
+	}
+	return err
 }
 
 // placeIn returns the place of a saga in the list of a filter.

@@ -143,6 +143,9 @@ func (s *story) row(st *client.StepView, last int) railRow {
 			row.Undo != "" {
 			n = node{"ring", "undo", "undone by a person"}
 		}
+		if s.atGate() != "" && s.explain.Step.Index == st.StepIndex && s.explain.Step.Action == client.StepActionCOMPENSATE {
+			n = node{"ring", "wait", s.atGate()}
+		}
 		if s.left(st) {
 			n.Words += ", left for a person: the saga went on"
 		}
@@ -191,6 +194,8 @@ func (s *story) forward(st *client.StepView, last int) node {
 		switch s.explain.WaitsFor {
 		case client.SagaExplanationWaitsForRetry:
 			n = node{"ring", "wait", "waits to retry"}
+		case client.SagaExplanationWaitsForParticipant:
+			n = node{"ring", "wait", s.atGate()}
 		case client.SagaExplanationWaitsForResume:
 			n = node{"ring", "wait", "suspended"}
 		}
@@ -211,6 +216,14 @@ func (s *story) forward(st *client.StepView, last int) node {
 		n.Words += attemptsOf(st.Attempts, st.MaxAttempts)
 	}
 	return n
+}
+
+// atGate is for whom the current step waits, "" if it waits at no gate.
+func (s *story) atGate() string {
+	if s.explain == nil || s.explain.Step == nil || s.explain.AtGateOf == nil {
+		return ""
+	}
+	return "waits for " + *s.explain.AtGateOf
 }
 
 // byHand reports whether a person has completed the step, so that none of its calls did.

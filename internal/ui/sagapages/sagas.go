@@ -39,6 +39,7 @@ type sagaRow struct {
 	Called     string     // what its client called its inline steps; empty: its workflow is registered
 	Waits      string     // what it waits for
 	WaitsUntil *time.Time // for how long
+	WaitsAt    string     // the gate of this participant; "": at none
 	Open       bool       // its peek is open
 	PeekURL    string     // of the page with the peek, or without it when it is open
 	Explain    *client.SagaExplanation
@@ -147,8 +148,10 @@ func rowOf(s *client.Saga, now time.Time) sagaRow {
 		row.Waits = "suspended"
 	case s.DeadLetterID != nil:
 		row.Waits = "its dead letter"
+	case s.AtGateOf != nil:
+		row.WaitsAt = *s.AtGateOf
 	case s.NextRunAt != nil && s.NextRunAt.After(now):
-		row.Waits, row.WaitsUntil = "its next call", s.NextRunAt // at a gate, or for a retry
+		row.Waits, row.WaitsUntil = "its next call", s.NextRunAt
 	case s.CurrentStepName != nil:
 		row.Waits = *s.CurrentStepName
 	}
