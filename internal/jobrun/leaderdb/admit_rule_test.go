@@ -159,7 +159,8 @@ func (s sweeping) askAll(
 func TestSweepsFollowTheRules(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
-	s.set = jobrun.NewSettings(1, map[string]float64{jobrun.CancelGrace: 1200}) // between a second and an hour, on any machine
+	// Between "a second ago" and "an hour ago" however slow the machine is.
+	s.set = jobrun.NewSettings(1, map[string]float64{jobrun.CancelGrace: 1200})
 	s.Job = s.Define(t, func(d *jobrun.Definition) { d.Spec.Retry.MaxAttempts = 1 })
 	all := s.everyKind(t)
 	lease := jobrun.LeaseExpired{Settings: s.set}

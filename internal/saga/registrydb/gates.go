@@ -258,26 +258,21 @@ func (st *Participants) Wait(ctx context.Context, of saga.Ref) (*registry.Wait, 
 	return &w, nil
 }
 
-const waitsAt = `
-SELECT p.saga_id, p.participant FROM saga.parked p ` + ofItsSaga + `
- WHERE p.tenant_id = $1 AND p.saga_id = ANY($2) AND p.granted_at IS NULL AND ` + sagadb.SameCall
+var waitsAt = postgres.OfTenant(`SELECT p.saga_id, p.participant FROM saga.parked p `+ofItsSaga+`
+ WHERE p.tenant_id = tenant.id AND p.saga_id = ANY($2) AND p.granted_at IS NULL AND `+sagadb.SameCall, "")
 
 // Waits implements registry.Gates.
 func (st *Participants) Waits(
 	ctx context.Context, tenant uuid.UUID, sagas []uuid.UUID,
 ) (map[uuid.UUID]string, error) {
-	rows, err := st.db.Read.QueryContext(ctx, waitsAt, tenant, pq.Array(sagas))
-	if err != nil {
-		return nil, fmt.Errorf("look where sagas wait: %w", err)
-	}
 	at := map[uuid.UUID]string{}
-	err = postgres.EachRow(rows, func() error {
+	err := st.db.ReadTenant(ctx, tenant, waitsAt, func(rows *sql.Rows) error {
 		var id uuid.UUID
 		var participant string
 		err := rows.Scan(&id, &participant)
 		at[id] = participant
 		return err
-	})
+	}, pq.Array(sagas))
 	return at, postgres.Wrap("look where sagas wait", err)
 }
 

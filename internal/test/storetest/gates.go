@@ -102,14 +102,7 @@ func gateQueue(f *fixture) {
 		!wait.Since.Equal(runs[2].UpdatedAt) {
 		f.t.Errorf("it waits: %+v, %v", wait, err)
 	}
-	asked := []uuid.UUID{other.ID, runs[2].ID, uuid.New()}
-	waits, err := f.Participants.Waits(f.t.Context(), runs[2].Tenant.ID, asked)
-	if diff := cmp.Diff(map[uuid.UUID]string{other.ID: "stock", runs[2].ID: "card"}, waits); err != nil || diff != "" {
-		f.t.Errorf("they wait (-want +got), %v:\n%s", err, diff)
-	}
-	if waits, err = f.Participants.Waits(f.t.Context(), uuid.New(), asked); err != nil || len(waits) != 0 {
-		f.t.Errorf("another tenant sees %v, %v", waits, err)
-	}
+	f.waits(map[uuid.UUID]string{other.ID: "stock", runs[2].ID: "card"}, other, runs[2])
 	if n := f.let(&p, 3); n != 3 || !f.look(&p).WaitsSince.Equal(runs[3].UpdatedAt) {
 		f.t.Errorf("%d were let through, want 3 and one that waits", n)
 	}
@@ -119,10 +112,7 @@ func gateQueue(f *fixture) {
 	if wait, err := f.Participants.Wait(f.t.Context(), runs[2].Ref()); err != nil || wait != nil {
 		f.t.Errorf("it was let through, and waits: %+v, %v", wait, err)
 	}
-	waits, err = f.Participants.Waits(f.t.Context(), runs[2].Tenant.ID, asked)
-	if diff := cmp.Diff(map[uuid.UUID]string{other.ID: "stock"}, waits); err != nil || diff != "" {
-		f.t.Errorf("one was let through, and they wait (-want +got), %v:\n%s", err, diff)
-	}
+	f.waits(map[uuid.UUID]string{other.ID: "stock"}, other, runs[2])
 	if n := f.let(&p, 3); n != 1 || f.waiting(&p) {
 		f.t.Errorf("%d were let through, want the last one", n)
 	}

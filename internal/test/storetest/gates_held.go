@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
@@ -56,5 +59,21 @@ func gateHeldAgain(f *fixture) {
 	}
 	if !f.take(&later, "card", later.NextCall()) && !f.take(&run, "card", run.NextCall()) {
 		f.t.Error("the canary makes no call")
+	}
+}
+
+// waits checks at which participants these sagas wait, in their tenant and in another.
+func (f *fixture) waits(want map[uuid.UUID]string, of ...saga.Instance) {
+	f.t.Helper()
+	asked := []uuid.UUID{uuid.New()}
+	for i := range of {
+		asked = append(asked, of[i].ID)
+	}
+	got, err := f.Participants.Waits(f.t.Context(), of[0].Tenant.ID, asked)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		f.t.Errorf("where they wait (-want +got), %v:\n%s", err, diff)
+	}
+	if got, err := f.Participants.Waits(f.t.Context(), uuid.New(), asked); err != nil || len(got) != 0 {
+		f.t.Errorf("another tenant sees %v, %v", got, err)
 	}
 }

@@ -18,10 +18,12 @@ func TestASagaAtAGateSaysSoEverywhere(t *testing.T) {
 		{"name": "charge", "action": map[string]any{"http": map[string]any{"participant": "card", "path": "/ok/charge"}},
 			"compensation": map[string]any{"http": map[string]any{"participant": "card", "path": "/ok/refund"}}},
 		{"name": "later", "compensation": "none", "action": map[string]any{"http": map[string]any{
-			"url": s.Participant + "/503/later"}}, "retry": map[string]any{"max_attempts": 100, "initial_interval_ms": 600_000,
-			"max_interval_ms": 600_000}},
+			"url": s.Participant + "/503/later"}},
+			"retry": map[string]any{"max_attempts": 100, "initial_interval_ms": 600_000, "max_interval_ms": 600_000}},
 	}})
-	hold := func(verb string) { s.Must(t, "POST", "/participants/card/"+verb, map[string]any{"reason": "maintenance"}) }
+	hold := func(verb string) {
+		s.Must(t, "POST", "/participants/card/"+verb, map[string]any{"reason": "maintenance"})
+	}
 	start := func() string {
 		return s.Must(t, "POST", "/sagas", map[string]any{"workflow_name": "pay"})["saga_id"].(string)
 	}
@@ -43,7 +45,8 @@ func TestASagaAtAGateSaysSoEverywhere(t *testing.T) {
 	until(forward, "participant")
 
 	link := `<a href="/ui/participants/card">card</a>`
-	if _, list := s.Get(t, "/ui/sagas"); strings.Count(list, "participant "+link) != 2 || strings.Contains(list, "its next call") {
+	_, list := s.Get(t, "/ui/sagas")
+	if strings.Count(list, "participant "+link) != 2 || strings.Contains(list, "its next call") {
 		t.Errorf("the list does not name the participant of both:\n%s", list)
 	}
 	for _, saga := range []string{back, forward} {
