@@ -59,6 +59,7 @@ type Checker struct {
 	accepted map[digest]found        // guarded by mu
 	refused  map[digest]found        // guarded by mu
 	used     map[uuid.UUID]time.Time // guarded by mu: keys, not yet recorded by Run
+	recorded map[uuid.UUID]time.Time // of Run: when it has last recorded a use of a key
 	lastUsed map[uuid.UUID]time.Time // guarded by mu: sessions, likewise
 	tickets  map[digest]found        // guarded by mu: see ticket
 
@@ -74,7 +75,7 @@ func New(cfg Config) *Checker {
 	c := &Checker{
 		keys: cfg.Keys, sessions: cfg.Sessions, now: cfg.Now, log: cfg.Log,
 		accepted: map[digest]found{}, refused: map[digest]found{}, used: map[uuid.UUID]time.Time{},
-		lastUsed: map[uuid.UUID]time.Time{}, tickets: map[digest]found{},
+		recorded: map[uuid.UUID]time.Time{}, lastUsed: map[uuid.UUID]time.Time{}, tickets: map[digest]found{},
 	}
 	if cfg.JWT != nil {
 		c.tokens = newTokens(*cfg.JWT, newKeySet(*cfg.JWT, cfg.Log), cfg.Now)
@@ -251,42 +252,69 @@ func (c *Checker) Forget(session uuid.UUID) {
 	delete(c.lastUsed, session)
 }
 
-// Run records the uses of keys, once a minute and when ctx ends. Uses that a crash or a final
-// outage keeps from being recorded are lost: the times only help operators to find unused keys.
+// Run records the uses of keys and sessions until ctx ends, and once more then: of each key the first one within
+// soon, so that a key in use is not shown as one that never was, and later ones once a minute. Uses that a crash or
+// a final outage keeps from being recorded are lost: the times only help operators to find unused keys.
 func (c *Checker) Run(ctx context.Context) {
-	tick := time.NewTicker(access.UsedEvery)
+	tick := time.NewTicker(soon)
 	defer tick.Stop()
+	last := c.now()
 	for {
 		select {
 		case <-tick.C:
-			c.record(ctx)
+			c.recordKeys(ctx, false)
+			if now := c.now(); now.Sub(last) >= access.UsedEvery {
+				last = now
+				c.recordSessions(ctx)
+			}
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			final, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			defer cancel()
-			c.record(last)
+			c.recordSessions(final)
+			c.recordKeys(final, true)
 			return
 		}
 	}
 }
 
-func (c *Checker) record(ctx context.Context) {
+// soon is how long it takes until the first use of a key is recorded.
+const soon = 2 * time.Second
+
+// due takes the keys whose use is to be recorded now: all, or those of which none was within the last minute.
+func (c *Checker) due(all bool) map[uuid.UUID]time.Time {
 	c.mu.Lock()
-	used, sessions := c.used, c.lastUsed
-	c.used, c.lastUsed = map[uuid.UUID]time.Time{}, map[uuid.UUID]time.Time{}
-	c.mu.Unlock()
-	if err := c.sessions.Used(ctx, sessions, c.now()); err != nil {
-		c.log.WarnContext(ctx, "cannot record when sessions were last used; those in use may end early",
-			slog.Int("sessions", len(sessions)), slog.Any("error", err))
+	defer c.mu.Unlock()
+	if len(c.recorded) >= maxCached {
+		clear(c.recorded)
 	}
-	if len(used) == 0 {
+	due := map[uuid.UUID]time.Time{}
+	for id, at := range c.used {
+		if all || at.Sub(c.recorded[id]) >= access.UsedEvery {
+			due[id], c.recorded[id] = at, at
+			delete(c.used, id)
+		}
+	}
+	return due
+}
+
+func (c *Checker) recordKeys(ctx context.Context, all bool) {
+	due := c.due(all)
+	if len(due) == 0 {
 		return
 	}
-	if err := c.keys.Used(ctx, used); err != nil {
-		c.log.WarnContext(
-			ctx,
-			"cannot record when API keys were last used",
-			slog.Int("keys", len(used)),
-			slog.Any("error", err),
-		)
+	if err := c.keys.Used(ctx, due); err != nil {
+		c.log.WarnContext(ctx, "cannot record when API keys were last used", slog.Int("keys", len(due)),
+			slog.Any("error", err))
+	}
+}
+
+func (c *Checker) recordSessions(ctx context.Context) {
+	c.mu.Lock()
+	used := c.lastUsed
+	c.lastUsed = map[uuid.UUID]time.Time{}
+	c.mu.Unlock()
+	if err := c.sessions.Used(ctx, used, c.now()); err != nil {
+		c.log.WarnContext(ctx, "cannot record when sessions were last used; those in use may end early",
+			slog.Int("sessions", len(used)), slog.Any("error", err))
 	}
 }

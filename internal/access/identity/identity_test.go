@@ -229,7 +229,7 @@ func TestOutageIsNotCachedAsARefusal(t *testing.T) {
 	w.wants("after the outage", token, nil)
 }
 
-func TestUsesAreRecordedOnceAMinuteAndAtTheEnd(t *testing.T) {
+func TestTheFirstUseIsRecordedSoonLaterOnesOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		k, token := w.issue("orders", 0)
@@ -248,9 +248,23 @@ func TestUsesAreRecordedOnceAMinuteAndAtTheEnd(t *testing.T) {
 		if got := lastUse(); got != nil {
 			t.Errorf("the request itself wrote %v", got)
 		}
-		time.Sleep(61 * time.Second)
+		time.Sleep(3 * time.Second)
 		if got := lastUse(); got == nil || !got.Equal(first) {
-			t.Errorf("after a minute the last use is %v, want %v", got, first)
+			t.Errorf("soon after it the last use is %v, want %v", got, first)
+		}
+		for range 11 { // until 58 s after the first
+			time.Sleep(5 * time.Second)
+			w.wants("a use within the minute", token, nil)
+		}
+		if got := lastUse(); !got.Equal(first) {
+			t.Errorf("within the minute the last use became %v", got)
+		}
+		time.Sleep(5 * time.Second)
+		next := time.Now().Truncate(time.Microsecond)
+		w.wants("a use after the minute", token, nil)
+		time.Sleep(3 * time.Second)
+		if got := lastUse(); !got.Equal(next) {
+			t.Errorf("after the minute the last use is %v, want %v", got, next)
 		}
 		w.down = errors.New("connection refused")
 		w.wants("during an outage, from the cache or not", "x", errForm(w))
