@@ -1276,7 +1276,7 @@ type APIKey struct {
 // APIKeyInput defines model for APIKeyInput.
 type APIKeyInput struct {
 	// AnyTenant The key can select its tenant with every request. For the role admin only,
-	// granted only by a credential for any tenant; cannot be combined with
+	// granted only by a credential for all tenants; cannot be combined with
 	// `tenant_id`.
 	AnyTenant *bool `json:"any_tenant,omitempty"`
 
@@ -1491,8 +1491,8 @@ type AuditEventList struct {
 type AuditEventType string
 
 // AuditScope `tenant`: the tenant's own resources. `deployment`: what concerns all tenants,
-// that is settings, the scheduler's leader, keys for any tenant, and the schema;
-// requires a credential for any tenant.
+// that is settings, the scheduler's leader, keys for all tenants, and the schema;
+// requires a credential for all tenants.
 type AuditScope string
 
 // AuditVerification defines model for AuditVerification.
@@ -7121,7 +7121,7 @@ type Session struct {
 	// Subject Who is signed in, as in audit records.
 	Subject string `json:"subject"`
 
-	// TenantID Absent: the credential is for any tenant.
+	// TenantID Absent: the credential is for all tenants.
 	TenantID *openapi_types.UUID `json:"tenant_id,omitempty"`
 }
 
@@ -7148,7 +7148,7 @@ type Setting struct {
 	Unit      string     `json:"unit"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 
-	// UpdatedBy Shown only to credentials for any tenant.
+	// UpdatedBy Shown only to credentials for all tenants.
 	UpdatedBy *string `json:"updated_by,omitempty"`
 
 	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
@@ -7162,7 +7162,7 @@ type Setting struct {
 type SettingChange struct {
 	ChangedAt time.Time `json:"changed_at"`
 
-	// ChangedBy Shown only to credentials for any tenant.
+	// ChangedBy Shown only to credentials for all tenants.
 	ChangedBy *string `json:"changed_by,omitempty"`
 
 	// ChangedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
@@ -7177,7 +7177,7 @@ type SettingChange struct {
 	// OldValue Absent: the default.
 	OldValue *float64 `json:"old_value,omitempty"`
 
-	// Reason Shown only to credentials for any tenant.
+	// Reason Shown only to credentials for all tenants.
 	Reason  *string `json:"reason,omitempty"`
 	Version int64   `json:"version"`
 }

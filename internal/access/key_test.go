@@ -159,7 +159,7 @@ func TestRulesOfNewKeys(t *testing.T) {
 		{"an operator of a tenant", root, func(*access.Request) {}, 0, ""},
 		{"an admin of a tenant by one of that tenant", bound, func(r *access.Request) { r.Role = principal.Admin }, 0, ""},
 		{"an admin of any tenant", root, func(r *access.Request) { r.Role, r.Tenant = principal.Admin, nil }, 0, ""},
-		{"a key for any tenant by one bound to one", bound, func(r *access.Request) { r.Role, r.Tenant = principal.Admin, nil }, fault.Forbidden, ""},
+		{"a key for all tenants by one bound to one", bound, func(r *access.Request) { r.Role, r.Tenant = principal.Admin, nil }, fault.Forbidden, ""},
 		{"a key for another tenant", bound, func(r *access.Request) { r.Tenant = &other }, fault.Forbidden, ""},
 		{"a key for another region", bound, func(r *access.Request) { r.Tenant = &elsewhere }, fault.Forbidden, ""},
 		{"an operator of any tenant", root, func(r *access.Request) { r.Tenant = nil }, fault.Invalid, "/any_tenant"},

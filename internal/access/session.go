@@ -61,7 +61,7 @@ type Session struct {
 	Name    string         // a Principal's, as at sign-in
 	Role    principal.Role // of a JWT, as at sign-in
 	KeyID   *uuid.UUID
-	Tenant  *tenant.Tenant // nil: of a key for any tenant
+	Tenant  *tenant.Tenant // nil: of a key for all tenants
 	Address string         // of the client that signed in
 
 	CreatedAt, ExpiresAt time.Time

@@ -28,7 +28,7 @@ const canary = "zqcanary"
 type canaryNode struct {
 	*node
 	t                     *testing.T
-	root, owner, stranger string // credentials of administrators; root's is for any tenant
+	root, owner, stranger string // credentials of administrators; root's is for all tenants
 	tenant                string // the owner's
 	dsn                   string
 	db                    *sql.DB

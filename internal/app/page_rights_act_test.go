@@ -56,13 +56,13 @@ func (m *rights) act(kind, to string, who visitor) {
 		switch {
 		case !disabled(button):
 			m.a.t.Errorf("%s offers %s what is then refused: %s", to, who.name, problemIn(text))
-		case permission == "": // a credential for any tenant
+		case permission == "": // a credential for all tenants
 		case m.needs[kind] != "" && m.needs[kind] != permission:
 			m.a.t.Errorf("%s needs %s, and is refused for want of %s", kind, m.needs[kind], permission)
 		default:
 			m.needs[kind] = permission
 		}
-		if need := cmp.Or(permission, "a credential for any tenant"); !strings.Contains(textOf(form), "needs "+need) {
+		if need := cmp.Or(permission, "a credential for all tenants"); !strings.Contains(textOf(form), "needs "+need) {
 			m.a.t.Errorf("%s does not tell %s that it needs %s", to, who.name, need)
 		}
 		return

@@ -293,7 +293,7 @@ func needed(page string) string {
 	return permission
 }
 
-const forAnyTenant = "it requires a credential for any tenant"
+const forAnyTenant = "it requires a credential for all tenants"
 
 // readable reports a page that does not say what the visitor lacks, or says something else.
 func (m *rights) readable(path string, who visitor, page string) (permission string) {
@@ -313,7 +313,7 @@ func (m *rights) judge(path string, all []*offers) {
 	m.a.t.Helper()
 	union, admin := map[string]string{}, all[adminAt]
 	for _, o := range all {
-		if !o.who.anyTenant { // who sees more, such as keys for any tenant
+		if !o.who.anyTenant { // who sees more, such as keys for all tenants
 			maps.Copy(union, o.enabled)
 		}
 	}

@@ -202,7 +202,7 @@ const (
 // their files when those are given.
 type Auth struct {
 	Mode                  AuthMode      `key:"mode" validate:"oneof=auto required off" doc:"Whether the API requires credentials. auto: unless listen_addr is on loopback, the profile is dev or test, and neither a bootstrap key nor an issuer is set. off is refused in prod and when listen_addr is not on loopback."`
-	BootstrapAdminKey     Secret        `key:"bootstrap_admin_key" env:"SKALD_BOOTSTRAP_ADMIN_KEY" validate:"omitempty,api_key" doc:"An API key, as printed by skald key generate. At start it is stored as an admin key for any tenant, unless it already exists. Excludes bootstrap_admin_key_file."`
+	BootstrapAdminKey     Secret        `key:"bootstrap_admin_key" env:"SKALD_BOOTSTRAP_ADMIN_KEY" validate:"omitempty,api_key" doc:"An API key, as printed by skald key generate. At start it is stored as an admin key for all tenants, unless it already exists. Excludes bootstrap_admin_key_file."`
 	BootstrapAdminKeyFile string        `key:"bootstrap_admin_key_file" doc:"File that contains that key. Excludes bootstrap_admin_key."`
 	JWTIssuer             string        `key:"jwt_issuer" validate:"omitempty,issuer_url" doc:"Issuer of JWTs, exactly as in their iss; empty means that JWTs are not accepted."`
 	JWTAudience           string        `key:"jwt_audience" validate:"required,max=255" doc:"Value that the aud of JWTs must contain; other tokens are rejected."`

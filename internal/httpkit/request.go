@@ -66,12 +66,12 @@ func (r *Request) Values() url.Values {
 }
 
 // ForDeployment returns nil if the caller may act on the whole deployment: an administrator
-// whose credential is for any tenant. Fault: Forbidden.
+// whose credential is for all tenants. Fault: Forbidden.
 func ForDeployment(ctx context.Context, what string) error {
 	if RequestOf(ctx).Who.AnyTenant {
 		return nil
 	}
-	return fault.New(fault.Forbidden, principal.CodeForbidden, "%s concerns all tenants: it requires a credential for any tenant", cmp.Or(what, "this"))
+	return fault.New(fault.Forbidden, principal.CodeForbidden, "%s concerns all tenants: it requires a credential for all tenants", cmp.Or(what, "this"))
 }
 
 // RequireReason returns nil when a reason is given, for an action that cannot be undone.

@@ -115,7 +115,7 @@ func HasName(subject string) bool { return strings.HasPrefix(subject, "jwt:") }
 type Principal struct {
 	// Subject identifies the caller in audit records and as the prefix of
 	// Idempotency-Keys; 1 to 255 characters. Names of different kinds never collide:
-	// key:NAME, key:*:NAME (a key for any tenant), jwt:SUB, anonymous.
+	// key:NAME, key:*:NAME (a key for all tenants), jwt:SUB, anonymous.
 	Subject string
 	// Name is what the issuer calls a person: text for people, which the person may be able to
 	// choose. It decides nothing. "": unknown.

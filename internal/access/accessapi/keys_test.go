@@ -223,7 +223,7 @@ func TestWhoamiDescribesTheCaller(t *testing.T) {
 	want.TenantID, want.TenantRegion, want.TenantMajor, want.TenantMinor = uuid.MustParse(other), "ap", 3, 65535
 	want.AnyTenant = true
 	if diff := cmp.Diff(want, w); diff != "" {
-		t.Errorf("one for any tenant (-want +got):\n%s", diff)
+		t.Errorf("one for all tenants (-want +got):\n%s", diff)
 	}
 	w = client.CallerIdentity{}
 	apitest.NewEdge(t).Send("GET", "/api/v1/whoami", "", "X-Tenant-Id", other).Into(&w)

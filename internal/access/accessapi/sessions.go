@@ -116,7 +116,7 @@ func (s *Handlers) DeleteSession(ctx context.Context, in api.DeleteSessionReques
 			return nil, err
 		}
 		out := toSession(&found, req.Who.SessionID)
-		out.Changes = httpkit.Planned(planned.List{{Member: "place", From: "live"}})
+		out.Changes = httpkit.Planned(planned.List{{Member: "active", From: "true", To: "false"}})
 		return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 	}
 	err := s.Sessions.End(httpkit.WithActor(ctx, in.Params.Reason), scopeOf(req), ownerOf(req), in.SessionID, s.Now())

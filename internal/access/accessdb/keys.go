@@ -231,7 +231,7 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 	return k, nil
 }
 
-// tellKey records an action on a key in its tenant's audit trail; a key for any tenant
+// tellKey records an action on a key in its tenant's audit trail; a key for all tenants
 // is recorded for the deployment.
 func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb string, before,
 	after *access.Key) error {

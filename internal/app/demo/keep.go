@@ -35,7 +35,7 @@ type Place struct {
 	SignIn       string // opens the pages, signed in as the visitor
 	Participants string // URL of the services
 	Key          string // API key of the visitor, who is an operator
-	AdminKey     string // of an admin for any tenant
+	AdminKey     string // of an admin for all tenants
 }
 
 // filler fills a server, as an admin where nothing else is said.

@@ -132,7 +132,7 @@ func (s *Handlers) settings(ctx context.Context) (httpkit.Answer, error) {
 }
 
 // ChangeSettings changes settings, all of those given or none. They apply to all tenants, so the
-// caller needs a credential that may act for any tenant.
+// caller needs a credential that may act for all tenants.
 func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -215,7 +215,7 @@ func (s *Handlers) wouldSet(ctx context.Context, values map[string]*float64) (ht
 }
 
 // ListSettingChanges returns the history of the settings. Actors and reasons are shown only to
-// credentials that may act for any tenant; others see the values.
+// credentials that may act for all tenants; others see the values.
 func (s *Handlers) ListSettingChanges(ctx context.Context,
 	in api.ListSettingChangesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

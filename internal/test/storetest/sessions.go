@@ -84,7 +84,7 @@ func Sessions(t *testing.T, store access.Sessions) {
 	wants("one's own", got(&home.ID, "jwt:alice", alice.ID), alice.ID)
 	wants("of another subject", got(&home.ID, "jwt:nobody", alice.ID))
 	wants("of another tenant", got(&another, "", alice.ID))
-	wants("of a key for any tenant, in one", got(&home.ID, "", ops.ID))
+	wants("of a key for all tenants, in one", got(&home.ID, "", ops.ID))
 	wants("one that was idle for too long", got(nil, "", idle.ID))
 	wants("one that has ended", got(nil, "", old.ID))
 	wants("none", got(nil, "", uuid.New()))

@@ -199,7 +199,7 @@ func TestADryRunOfOneThing(t *testing.T) {
 		{"publishJobEvent", "", "/events", object{"event_type": "paid"}, "new_run - PENDING"},
 		{"createAPIKey", "", "/api-keys", object{"name": "new", "role": "auditor"}, "role - auditor"},
 		{"revokeAPIKey", "revoke", deputy, object{"reason": "r"}, "active true false"},
-		{"deleteSession", "DELETE/" + session + "?", "/sessions", object{}, "place live -"},
+		{"deleteSession", "DELETE/" + session + "?", "/sessions", object{}, "active true false"},
 		{"holdJobQueue", "hold", "/job-queues/open", object{}, "state OPEN HELD"},
 		{"releaseJobQueue", "release", "/job-queues/stopped", object{}, "state HELD OPEN"},
 		{"updateSaga", "PATCH", noted, object{"note": "text"}, "note - text"},

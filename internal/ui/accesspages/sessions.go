@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -34,16 +36,40 @@ func (p *pages) endSession(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	means := "The browser has to sign in again. It takes effect on other nodes within 5 seconds."
+	if own, err := p.ownSession(v); err != nil {
+		return nil, err
+	} else if own == id {
+		means = "This is the session of this browser: you are signed out, and have to sign in again."
+	}
 	return &web.Action{
 		Label: "End the session", Title: "End a session", Nav: "Access",
 		Back: web.Link{Name: "Sessions", URL: "/ui/access/sessions"}, Class: web.Safe, NoReason: true, NoKey: true,
 		DryRun: web.DryRunInQuery,
-		Means:  "The browser has to sign in again. It takes effect on other nodes within 5 seconds.",
+		Means:  means,
 		Send: func(ctx context.Context, _ io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.DeleteSession(ctx, id, &client.DeleteSessionParams{}, edit)
 		},
 		Done: func([]byte) string { return "/ui/access/sessions" },
 	}, nil
+}
+
+// ownSession is the session that the visitor's browser uses; the zero UUID: none of the newest.
+func (p *pages) ownSession(v *web.Visit) (uuid.UUID, error) {
+	res, err := p.kit.Client.ListSessionsWithResponse(v.Context(), &client.ListSessionsParams{})
+	if err != nil {
+		return uuid.Nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	for i := range list.Sessions {
+		if list.Sessions[i].Current {
+			return list.Sessions[i].ID, nil
+		}
+	}
+	return uuid.Nil, nil
 }
 
 // permission is a permission with the operations that require it, and whether the visitor has

@@ -117,6 +117,7 @@ var verifyFilters = []web.Filter{
 
 func (p *pages) verify(v *web.Visit) (*web.Page, error) {
 	d := verification{List: v.NewList(nil, verifyFilters), Parts: auditTabs("Verify"), From: 1}
+	d.Submit = "Check"
 	chain := strings.Join([]string{
 		fmt.Sprint(v.Who.TenantID), v.Tenant, cmp.Or(d.Value("trail"), "events"), d.Value("scope"),
 	}, " ")

@@ -27,9 +27,9 @@ type errorGroup struct {
 
 var (
 	errorViews = []web.View{
-		{Name: "Failed or needs attention"},
+		{Name: "All"},
 		{Name: "Needs attention", Filter: url.Values{"needs_attention": {"true"}}},
-		{Name: "Failed", Filter: url.Values{"status": {"FAILED"}}},
+		{Name: "Failed or compensated", Filter: url.Values{"status": {"FAILED"}}},
 		{Name: "Cancelled", Filter: url.Values{"status": {"CANCELLED"}}},
 	}
 	errorFilters = []web.Filter{

@@ -137,19 +137,19 @@ func traffic(t *client.OverviewTraffic) (lines []flow) {
 		return nil
 	}
 	for _, f := range []struct {
-		of         *client.OverviewFlow
-		label, url string
+		of              *client.OverviewFlow
+		label, bad, url string
 	}{
-		{t.Sagas, "sagas started", "/ui/sagas?created_from=-5m"},
-		{t.Letters, "dead letters", "/ui/dlq/letters?created_from=-5m"},
-		{t.Runs, "job runs ended", "/ui/runs?finished_from=-5m"},
+		{t.Sagas, "sagas started", "failed or undone", "/ui/sagas?created_from=-5m"},
+		{t.Letters, "dead letters", "", "/ui/dlq/letters?created_from=-5m"},
+		{t.Runs, "job runs ended", "failed", "/ui/runs?finished_from=-5m"},
 	} {
 		if f.of == nil {
 			continue
 		}
 		line := flow{Label: f.label, Rate: perMinute(f.of), URL: f.url}
 		if n := f.of.Failed; n != nil && *n > 0 {
-			line.Failed = web.Count(*n) + " of " + web.Count(f.of.Count) + " failed"
+			line.Failed = web.Count(*n) + " of " + web.Count(f.of.Count) + " " + f.bad
 		}
 		lines = append(lines, line)
 	}

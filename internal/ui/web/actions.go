@@ -385,7 +385,7 @@ func (v *Visit) Lacks(permission string, deployment bool) string {
 	case permission != "" && !v.May(permission):
 		return permission
 	case deployment && !v.Who.AnyTenant:
-		return "a credential for any tenant"
+		return "a credential for all tenants"
 	}
 	return ""
 }

@@ -32,6 +32,7 @@ type List struct {
 	// Few of the filters are always shown, More are folded unless one of them is set.
 	Few, More []Filter
 	Opened    bool
+	Submit    string // the word on the button of the filters; empty: Filter
 	Now       time.Time
 	asked     url.Values
 	implied   string // what a prefix has the list sorted by

@@ -192,7 +192,7 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 	case "place":
 		return Sentence(who+" from %s to %s.", from, to)
 	case "active": // a key, or a session
-		return Sentence(who+" from %s to %s.", "valid", "ended")
+		return Sentence(who+" from %s to %s.", "active", "ended")
 	case "new_delivery":
 		return Sentence("A new delivery is made, which is %s.", to)
 	case "secret":
