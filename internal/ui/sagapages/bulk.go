@@ -79,7 +79,7 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 		Label: "Start", Title: "Act on many sagas", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
 		Class: web.Changes, Needs: "sagas:write", DryRun: web.DryRunInBody, Fields: bulkFields(v), Show: showBulk,
 		Means: "Applies one action to each saga that matches and exists now. Each is checked individually; one that " +
-			"cannot accept it is skipped, with the reason. If there are more than shown, it halts before the first.",
+			"cannot accept it is skipped, with the reason. It halts before the first if more match by then than the preview counts.",
 		Body: bulkBody,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateSagaBulkWithBody(ctx, &client.CreateSagaBulkParams{}, web.JSON, body, edit)

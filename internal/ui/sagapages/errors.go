@@ -23,6 +23,8 @@ type errorGroup struct {
 	URL  string       // of the list of these sagas
 	Bulk []web.Button // a bulk operation on them
 	Undo bool         // the step was being undone
+	// Clean says that nothing remains of any of them: those that ended in another way than failing need no attention.
+	Clean *bool
 }
 
 var (
@@ -52,7 +54,8 @@ func (p *pages) errors(v *web.Visit) (*web.Page, error) {
 	for i := range list.Groups {
 		g := &list.Groups[i]
 		_, query, _ := strings.Cut(g.Links["sagas"], "?")
-		group := errorGroup{SagaErrorGroup: g, URL: "/ui/sagas?" + query, Undo: g.Action == client.StepActionCOMPENSATE}
+		group := errorGroup{SagaErrorGroup: g, URL: "/ui/sagas?" + query, Undo: g.Action == client.StepActionCOMPENSATE,
+			Clean: new(g.NeedsAttention == 0)}
 		if !p.kit.ReadOnly {
 			group.Bulk = []web.Button{bulkButton(v, "Act on all", query)}
 		}

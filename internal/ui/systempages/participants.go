@@ -91,7 +91,7 @@ func (p *pages) participant(v *web.Visit) (*web.Page, error) {
 			d.Actions = append([]web.Button{v.Button("Release", at+"/release", webhookAdmin, meansRelease, web.Changes)},
 				d.Actions...)
 		}
-		d.Actions = append(d.Actions, v.Button("Examine", "/ui/certify?"+url.Values{"url": {one.BaseURL}}.Encode(),
+		d.Actions = append(d.Actions, v.Button("Certify", "/ui/certify?"+url.Values{"url": {one.BaseURL}}.Encode(),
 			web.ToCertify, web.MeansCertify, web.Changes))
 	}
 	return &web.Page{Template: "participant", Title: one.Name, Nav: "Participants", Refresh: 2, Data: d}, nil

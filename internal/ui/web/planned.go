@@ -61,7 +61,7 @@ var plannedWords = map[string]string{
 
 // records are members that say who has done what is asked for, and when. A plan has them only when they were there
 // before: that it will have been done now, by the visitor, needs no sentence.
-var records = []string{"since", "held_by", "approved_by", "approved_by_name", "revoked_at", "revoked_by", "disabled_at",
+var records = []string{"held_by", "approved_by", "approved_by_name", "revoked_at", "revoked_by", "disabled_at",
 	"disabled_reason"}
 
 // plannedKinds is how people call the things that planned changes count.
@@ -78,12 +78,12 @@ var plannedStates = map[string]map[string]string{
 	"alive":   {"true": "yes", "false": "no"},
 }
 
-// Planned says what a dry run says that an action changes, each from what to what. fields are those of its form: what
+// Planned says what a dry run says that an action changes, each from what to what, but not since when. fields are those of its form: what
 // they are about has their names and units.
 func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HTML) {
 	for i := range changes {
 		c := &changes[i]
-		if strings.HasSuffix(c.Member, "reason") && c.To != nil && reasonIn(*c.To) == PreviewReason ||
+		if c.Member == "since" || strings.HasSuffix(c.Member, "reason") && c.To != nil && reasonIn(*c.To) == PreviewReason ||
 			c.From == nil && slices.Contains(records, c.Member) {
 			continue
 		}
@@ -185,6 +185,10 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 	}
 	who := strings.ReplaceAll(cmp.Or(many, "It"), "%", "%%") + " " + verb
 	switch c.Member {
+	case "held_by":
+		if c.To == nil {
+			return Sentence("It is no longer held by %s.", from)
+		}
 	case "enabled", "paused":
 		return FromTo("the state", from, to)
 	case "deleted_at":

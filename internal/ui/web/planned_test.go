@@ -45,6 +45,8 @@ func TestAPlanSpeaksOfWhatIsThere(t *testing.T) {
 		{client.PlannedChange{Member: "held_by", From: new("jwt:ada"), To: new("jwt:kim")},
 			"Who holds it changes from <code>jwt:ada</code> to <code>jwt:kim</code>."},
 		{client.PlannedChange{Member: "held_by", To: new("jwt:kim")}, ""},
+		{client.PlannedChange{Member: "held_by", From: new("jwt:ada")}, "It is no longer held by <code>jwt:ada</code>."},
+		{client.PlannedChange{Member: "since", From: new("2026-01-02T03:04:05Z"), To: new("2026-01-02T03:05:05Z")}, ""},
 	} {
 		if got := slices.Concat(Planned([]client.PlannedChange{tt.change}), []template.HTML{""})[0]; got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.change, got, tt.want)

@@ -127,7 +127,7 @@ func (p *pages) servedOf(v *web.Visit, d *client.WorkflowDefinition) ([]*served,
 	for _, s := range all {
 		ask.Host = append(ask.Host, s.Host)
 		if !p.kit.ReadOnly {
-			s.Examine = new(v.Button("Examine", "/ui/certify?"+url.Values{"url": {s.url}}.Encode(), web.ToCertify,
+			s.Examine = new(v.Button("Certify", "/ui/certify?"+url.Values{"url": {s.url}}.Encode(), web.ToCertify,
 				web.MeansCertify, web.Changes))
 		}
 	}
@@ -257,7 +257,7 @@ func (p *pages) certify(v *web.Visit) (*web.Action, error) {
 		at = *to
 	}
 	return &web.Action{
-		Label: "Examine", Title: "Examine a participant", Class: web.Changes, Needs: web.ToCertify,
+		Label: "Certify", Title: "Certify a participant", Class: web.Changes, Needs: web.ToCertify,
 		Nav: "Workflows", Back: web.Link{Name: "Workflows", URL: "/ui/workflows"}, Means: web.MeansCertify,
 		Fields: []web.Field{
 			{Name: "url", Label: "URL of the action; {step} stands for the step's name", Value: at, Required: true},
