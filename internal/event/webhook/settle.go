@@ -127,11 +127,13 @@ func (r *Result) disable(reason string, m Moment) {
 }
 
 // Redeliver returns the delivery prepared to be sent again: due immediately, with a full round
-// of attempts. A delivery in flight stays in flight.
+// of attempts. A delivery in flight stays in flight, and one that is due already is not made due later.
 func Redeliver(d Delivery, now time.Time) Delivery {
-	if d.Status != Pending {
-		d.Status, d.RoundStart, d.EndedAt = Pending, d.Attempt, nil
+	switch {
+	case d.Status != Pending:
+		d.Status, d.RoundStart, d.EndedAt, d.DueAt = Pending, d.Attempt, nil, now
+	case d.DueAt.After(now):
+		d.DueAt = now
 	}
-	d.DueAt = now
 	return d
 }

@@ -155,4 +155,8 @@ func TestRedeliver(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", status, diff)
 		}
 	}
+	due := webhook.Delivery{Status: webhook.Pending, Attempt: 5, RoundStart: 2, DueAt: now.Add(-time.Second)}
+	if diff := cmp.Diff(due, webhook.Redeliver(due, now)); diff != "" {
+		t.Errorf("one that is due (-want +got):\n%s", diff)
+	}
 }

@@ -21,7 +21,7 @@ import (
 const webhookAdmin = "sagas:admin"
 
 const (
-	meansCreate    = "Events are sent to the URL from now on, signed with a secret that is shown only once."
+	meansCreate    = "Events are sent to the URL, signed with a secret that is shown only once."
 	meansRedeliver = "The same event is sent again, with the same webhook-id and a fresh series of attempts."
 	meansTest      = "One event of the type io.skald.webhook.ping is sent, once. Its delivery shows the answer."
 	meansRotate    = "A new secret is created and shown only once. For 24 hours, requests carry the signatures of both secrets."
