@@ -78,8 +78,8 @@ var plannedStates = map[string]map[string]string{
 	"alive":   {"true": "yes", "false": "no"},
 }
 
-// Planned says what a dry run says that an action changes, each from what to what, but not since when. fields are those of its form: what
-// they are about has their names and units.
+// Planned says what a dry run says that an action changes, each from what to what, but not since when. fields are those
+// of its form: what they are about has their names and units.
 func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HTML) {
 	for i := range changes {
 		c := &changes[i]
