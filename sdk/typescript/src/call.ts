@@ -18,6 +18,8 @@ export interface Call<Payload = any> {
   readonly input: any;
   readonly output: any;
   readonly headers: Headers;
+  /** Where the report of a call that is answered later goes; "" if the definition of the step has no answer.later. */
+  readonly callback: string;
   /** Which run of the step this is: 1, or the number after # in the key. */
   readonly run: number;
   /** SHA-256 of the body, in hexadecimal. */
@@ -53,7 +55,7 @@ export async function readCall(headers: Headers, body: Uint8Array<ArrayBuffer>):
     workflow: typeof envelope.workflow_name === "string" ? envelope.workflow_name : "",
     payload: envelope.payload, outputs: envelope.outputs ?? {},
     input: envelope.input, output: envelope.output ?? null,
-    headers, digest: await sha256(body),
+    headers, callback: headers.get("x-saga-callback") ?? "", digest: await sha256(body),
   };
 }
 
@@ -79,6 +81,11 @@ const maxId = 600; // the length of the column id
 export async function idOf(call: Call): Promise<string> {
   const id = `${call.saga}/${call.tenant}/${escaped(call.step)}`;
   return id.length <= maxId && /^[\x20-\x7e]*$/.test(id) ? id : sha256(new TextEncoder().encode(id));
+}
+
+/** The id of the row that says which step a key that was answered later is of. No step has such an id. */
+export async function nameOf(key: string): Promise<string> {
+  return "later:" + await sha256(new TextEncoder().encode(key));
 }
 
 /** A path segment as url.PathEscape of Go writes it. */

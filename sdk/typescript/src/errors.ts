@@ -40,3 +40,19 @@ export class NotApplied extends Error {
     this.retryAfterMs = options.retryAfterMs;
   }
 }
+
+/** Thrown by finish and heartbeat: the step was compensated or replaced while the work went on. Roll back. */
+export class Compensated extends Error {
+  constructor() {
+    super("the call was compensated or replaced while the work went on");
+    this.name = "Compensated";
+  }
+}
+
+/** Thrown by finish and heartbeat: no call with this key waits; it may have its final answer already. Roll back. */
+export class NotPending extends Error {
+  constructor() {
+    super("no call with this key waits for its answer");
+    this.name = "NotPending";
+  }
+}

@@ -13,14 +13,24 @@ export interface MemoryTx {
  */
 export function memoryStore(): Store<MemoryTx> {
   const steps = new Map<string, { step: Step; at: number }>();
+  const names = new Map<string, string>();
+  const read = (id: string): Step => steps.get(id)?.step ?? { fence: 0 };
   return {
+    withoutLocks: true,
+    find: async (name) => names.get(name),
+    look: async (id) => read(id),
+    join: async (_tx, id) => ({
+      step: read(id),
+      save: async (step) => void steps.set(id, { step, at: Date.now() }),
+    }),
     async begin(id) {
       const effects: (() => void)[] = [];
       const save = (step: Step) => void steps.set(id, { step, at: Date.now() });
       return {
         tx: { onCommit: (effect) => void effects.push(effect) },
-        step: steps.get(id)?.step ?? { fence: 0 },
-        async commit(step) {
+        step: read(id),
+        async commit(step, name) {
+          if (name) names.set(name, id);
           for (const effect of effects) effect();
           save(step);
         },
@@ -32,6 +42,7 @@ export function memoryStore(): Store<MemoryTx> {
       for (const [id, { at }] of steps) {
         if (at < before.getTime() && steps.delete(id)) purged++;
       }
+      for (const [name, id] of names) if (!steps.has(id)) names.delete(name);
       return purged;
     },
   };

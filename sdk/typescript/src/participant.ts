@@ -1,6 +1,8 @@
-import { BadCall, idOf, readCall, type Call } from "./call.js";
-import { NotApplied, Refused } from "./errors.js";
-import { attempt, judge, keep, problem, type Answer } from "./rule.js";
+import { BadCall, idOf, nameOf, readCall, type Call } from "./call.js";
+import { Compensated, NotApplied, NotPending, Refused } from "./errors.js";
+import { bodyOf, endOf, Later, promised } from "./later.js";
+import { beat, Report, type Progress } from "./report.js";
+import { attempt, finished, judge, keep, pending, problem, type Answer, type Step } from "./rule.js";
 import { keysOf, signatureMistake } from "./signature.js";
 import type { Session, Store } from "./store.js";
 import { Turns } from "./turns.js";
@@ -13,6 +15,11 @@ export interface Options<Tx, Payload = any> {
   execute: Handler<Tx, Payload>;
   /** Called only for what was done and not compensated yet; without it, the compensation of that is refused. */
   compensate?: Handler<Tx, Payload>;
+  /**
+   * Undoes what execute wrote when it answered later, if a compensation comes before the work is finished: finish throws
+   * from then on. Without it nothing is to be undone, such as a note of the work only.
+   */
+  cancel?: Handler<Tx, Payload>;
   /** The secrets of participants.signing_secrets. Without them, signatures are not verified. */
   secrets?: readonly string[];
   /** How long a repeat waits for the call in progress before it gets 425. 2 seconds unless given. */
@@ -21,8 +28,29 @@ export interface Options<Tx, Payload = any> {
   maxBodyBytes?: number;
   /** Receives what the functions or the store have thrown. Writes to the console unless given. */
   onError?: (error: unknown, call?: Call<Payload>) => void;
+  /** Sends the reports of what was answered later. fetch unless given. */
+  fetch?: (input: string, init: RequestInit) => Promise<Response>;
   /** The clock for signatures, in milliseconds. */
   now?: () => number;
+}
+
+/** A participant: a function that answers the calls of Skald, and what ends those that were answered later. */
+export interface Participant<Tx> {
+  (request: Request): Promise<Response>;
+  /**
+   * Ends the work of a call that was answered later: gives the call its final answer, in a transaction of yours, in which
+   * the effects of the work are written. All later repeats of the call get this answer, byte for byte. Send the report
+   * after the commit. If that is lost, nothing is: Skald repeats the call when it has waited long enough.
+   *
+   * An Error in place of the output says that the work was not done: Refused is a permanent no, after NotApplied or any
+   * other a repeat calls the function. The transaction should then take back what the function wrote when it answered
+   * later, because no compensation follows that would know of it.
+   *
+   * If it throws, roll back: Compensated, NotPending, or what the database threw. A memory store ignores tx.
+   */
+  finish(tx: Tx, key: string, output?: unknown): Promise<Report>;
+  /** Tells Skald once that the work goes on, so that the wait begins again. */
+  heartbeat(key: string, progress?: Progress): Promise<void>;
 }
 
 /**
@@ -31,17 +59,18 @@ export interface Options<Tx, Payload = any> {
  */
 export function participant<Tx, Payload = any>(
   options: Options<Tx, Payload>,
-): (request: Request) => Promise<Response> {
+): Participant<Tx> {
   const { store, waitMs = 2000, maxBodyBytes = 16 << 20, now = Date.now } = options;
   const onError = options.onError ?? ((error) => console.error(error));
   const keys = options.secrets && keysOf(options.secrets);
   keys?.catch(() => {}); // the first call fails with it
   const turns = new Turns();
+  const send = options.fetch ?? ((input, init) => fetch(input, init));
 
-  return async (request) => {
+  async function handle(request: Request): Promise<Response> {
     let call: Call<Payload> | undefined;
     try {
-      const body = await bodyOf(request, maxBodyBytes);
+      const body = await received(request, maxBodyBytes);
       if (!body) return respond(problem(413, "TOO_LARGE", `the body is larger than ${maxBodyBytes} bytes`));
       const mistake = keys && await signatureMistake(await keys, request.headers, body, now());
       if (mistake) return respond(problem(401, "SIGNATURE", mistake));
@@ -52,7 +81,30 @@ export function participant<Tx, Payload = any>(
       onError(error, call);
       return respond(problem(500, "FAILED", "the call failed; it may be repeated"));
     }
-  };
+  }
+
+  async function finish(tx: Tx, key: string, output?: unknown): Promise<Report> {
+    const end = endOf(output);
+    const id = await store.find(await nameOf(key), tx);
+    if (id === undefined) throw new NotPending();
+    const leave = store.withoutLocks ? await turns.take(id, waitMs) : () => {};
+    if (!leave) throw new Error("a call of this step is in progress");
+    try {
+      const joined = await store.join(tx, id);
+      const { later } = waiting(joined.step, key);
+      const report = new Report(send, later.callback, end.report(later));
+      await joined.save(finished(joined.step, key, end.answer));
+      return report;
+    } finally {
+      leave();
+    }
+  }
+
+  async function heartbeat(key: string, progress?: Progress): Promise<void> {
+    const id = await store.find(await nameOf(key));
+    if (id === undefined) throw new NotPending();
+    await beat(send, waiting(await store.look(id), key).later.callback, progress);
+  }
 
   async function inTurn(call: Call<Payload>): Promise<Response> {
     const id = await idOf(call);
@@ -81,20 +133,22 @@ export function participant<Tx, Payload = any>(
     }
     let answer: Answer;
     try {
-      answer = await performed(session.tx, call);
+      answer = await performed(session, call);
     } catch (error) {
       return await failed(session, call, error);
     }
     // The answer leaves only when it is durable. If commit throws, the outcome is unknown: 500.
-    await session.commit(keep(session.step, call, answer));
+    await session.commit(keep(session.step, call, answer), answer.later && await nameOf(call.key));
     return respond(answer);
   }
 
-  async function performed(tx: Tx, call: Call<Payload>): Promise<Answer> {
-    const perform = options[call.action];
+  async function performed({ tx, step }: Session<Tx>, call: Call<Payload>): Promise<Answer> {
+    const unfinished = call.action === "compensate" && !step.done;
+    if (unfinished && !options.cancel) return { status: 200, body: "{}" };
+    const perform = unfinished ? options.cancel : options[call.action];
     if (!perform) throw new Refused("NO_COMPENSATION", "this participant cannot undo the step");
     const output = await perform(call, tx);
-    return { status: 200, body: output === undefined ? "" : JSON.stringify(output) ?? "" };
+    return output instanceof Later ? promised(call) : { status: 200, body: bodyOf(output) };
   }
 
   async function failed(session: Session<Tx>, call: Call<Payload>, error: unknown): Promise<Response> {
@@ -112,6 +166,15 @@ export function participant<Tx, Payload = any>(
     const seconds = error.retryAfterMs === undefined ? undefined : Math.ceil(error.retryAfterMs / 1000);
     return respond(problem(425, "NOT_APPLIED", error.message), seconds);
   }
+
+  return Object.assign(handle, { finish, heartbeat });
+}
+
+function waiting(step: Step, key: string) {
+  const known = pending(step, key);
+  if (known === "not pending") throw new NotPending();
+  if (known === "compensated") throw new Compensated();
+  return known;
 }
 
 function respond(answer: Answer, retryAfter?: number): Response {
@@ -122,7 +185,7 @@ function respond(answer: Answer, retryAfter?: number): Response {
 }
 
 /** Reads the body; undefined if it is too large. */
-async function bodyOf(request: Request, most: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
+async function received(request: Request, most: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   // Not every runtime can iterate over a stream.

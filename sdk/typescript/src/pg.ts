@@ -1,5 +1,5 @@
 import type { Step } from "./rule.js";
-import type { Session, Store } from "./store.js";
+import type { Joined, Session, Store } from "./store.js";
 
 /** What is used of a client of the package pg. */
 export interface PgClient {
@@ -38,9 +38,17 @@ export function pgStore<Client extends PgClient>(pool: PgPool<Client>): Store<Cl
       await session.open();
       return session;
     },
+    async find(name, tx) {
+      const read = async (client: Client): Promise<string | undefined> =>
+        (await client.query(selected(name))).rows[0]?.state;
+      return tx ? await read(tx) : await within(read);
+    },
+    async look(id) {
+      return within(async (client) => parsed((await client.query(selected(id))).rows[0]?.state));
+    },
+    join: joined,
     async purge(before) {
-      const client = await pool.connect();
-      try {
+      return within(async (client) => {
         for (let purged = 0; ;) {
           const batch = (await client.query(`DELETE FROM skald_calls WHERE id IN
             (SELECT id FROM skald_calls WHERE changed_at < ${seconds(before.getTime())}
@@ -48,11 +56,45 @@ export function pgStore<Client extends PgClient>(pool: PgPool<Client>): Store<Cl
           purged += batch;
           if (batch < purgeBatch) return purged;
         }
-      } finally {
-        client.release();
-      }
+      });
     },
   };
+
+  async function within<T>(read: (client: Client) => Promise<T>): Promise<T> {
+    const client = await pool.connect();
+    try {
+      return await read(client);
+    } finally {
+      client.release();
+    }
+  }
+}
+
+/** The step is locked until the caller ends the transaction; a concurrent call of another process waits for that. */
+async function joined(tx: PgClient, id: string): Promise<Joined> {
+  const { rows } = await tx.query(claimed(id));
+  return {
+    step: parsed(rows[0].state),
+    save: async (step) => void await tx.query(saved(id, step)),
+  };
+}
+
+/** Creates the row of a step, or locks it and reads it as it is then. */
+function claimed(id: string): string {
+  return `INSERT INTO skald_calls (id, state, changed_at) VALUES (${literal(id)}, '', ${seconds(Date.now())})
+    ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state`;
+}
+
+function saved(id: string, step: Step): string {
+  return `UPDATE skald_calls SET state = ${literal(JSON.stringify(step))} WHERE id = ${literal(id)}`;
+}
+
+function selected(id: string): string {
+  return `SELECT state FROM skald_calls WHERE id = ${literal(id)}`;
+}
+
+function parsed(state: string | undefined): Step {
+  return state ? JSON.parse(state) : { fence: 0 };
 }
 
 /**
@@ -74,26 +116,22 @@ class PgSession<Client extends PgClient> implements Session<Client> {
    */
   async open(): Promise<void> {
     const results = await this.#query(`BEGIN ISOLATION LEVEL READ COMMITTED;
-      INSERT INTO skald_calls (id, state, changed_at) VALUES (${literal(this.id)}, '', ${seconds(Date.now())})
-        ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state;
-      SAVEPOINT skald`);
-    const { state } = results[1].rows[0];
-    if (state !== "") this.step = JSON.parse(state);
+      ${claimed(this.id)}; SAVEPOINT skald`);
+    this.step = parsed(results[1].rows[0].state);
   }
 
-  async commit(step: Step): Promise<void> {
+  async commit(step: Step, name?: string): Promise<void> {
+    const named = name ? `INSERT INTO skald_calls (id, state, changed_at)
+      VALUES (${literal(name)}, ${literal(this.id)}, ${seconds(Date.now())})
+      ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at;` : "";
     // RELEASE fails if the function has ended the transaction.
-    await this.#query(`RELEASE SAVEPOINT skald; ${this.#save(step)}; COMMIT`);
+    await this.#query(`RELEASE SAVEPOINT skald; ${named} ${saved(this.id, step)}; COMMIT`);
     this.#release();
   }
 
   async rollback(step?: Step): Promise<void> {
-    await this.#query(step ? `ROLLBACK TO SAVEPOINT skald; ${this.#save(step)}; COMMIT` : "ROLLBACK");
+    await this.#query(step ? `ROLLBACK TO SAVEPOINT skald; ${saved(this.id, step)}; COMMIT` : "ROLLBACK");
     this.#release();
-  }
-
-  #save(step: Step): string {
-    return `UPDATE skald_calls SET state = ${literal(JSON.stringify(step))} WHERE id = ${literal(this.id)}`;
   }
 
   /** Sends statements. After an error the connection is closed, which rolls back what is open. */

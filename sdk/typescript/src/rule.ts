@@ -4,6 +4,8 @@ import type { Call } from "./call.js";
 export interface Answer {
   status: number;
   body: string;
+  /** The call is answered later: this is the answer until then. */
+  later?: Pending;
 }
 
 /** An answer that is given again. */
@@ -12,6 +14,18 @@ export interface Kept {
   digest: string;
   status: number;
   body?: string;
+  later?: Pending;
+}
+
+/** What is known of a call that was answered later. */
+export interface Pending {
+  /** The newest, which came with attempt. */
+  callback: string;
+  attempt: number;
+  action: "execute" | "compensate";
+  run: number;
+  /** An execute that was compensated: there is nothing to cancel. */
+  over?: boolean;
 }
 
 /** What is known of the calls of one step of one saga: the JSON in the table, the same in all languages. */
@@ -41,19 +55,80 @@ export function judge(step: Step, call: Call): Verdict {
     return say(problem(422, "KEY_REUSED", "the key came with another body before"));
   }
   const higher = call.fence > step.fence ? { ...step, fence: call.fence } : undefined;
+  if (known?.later) return again(step, call, known, known.later);
   if (known) return say({ status: known.status, body: known.body ?? "" }, higher);
-  if (call.action === "compensate") {
-    if (step.done) return { perform: true };
+  const late = call.action === "execute" && closed(step, call.run);
+  if (late) return say(late, higher);
+  if (pendings(step).some((p) => p.action === "compensate")) { // what it undoes must not change under it
+    return say(problem(425, "NOT_APPLIED", "a compensation of the step goes on"), higher);
+  }
+  if (call.action === "compensate" && !step.done && !begun(step)) {
     const nothing = { status: 200, body: "{}" }; // to undo; but from now on it may not be done
     return say(nothing, keep(step, call, nothing));
   }
-  if (call.run <= (step.blocked ?? 0)) {
-    return say(problem(409, "ALREADY_COMPENSATED", "the step was compensated before"), higher);
-  }
-  if (call.run < (step.seen ?? 0)) {
-    return say(problem(409, "SUPERSEDED", "an operator has replaced this call by another one"), higher);
-  }
   return { perform: true };
+}
+
+/** Why an execute may no longer be done; undefined: it may. */
+function closed(step: Step, run: number): Answer | undefined {
+  if (run <= (step.blocked ?? 0)) return problem(409, "ALREADY_COMPENSATED", "the step was compensated before");
+  if (run < (step.seen ?? 0)) return problem(409, "SUPERSEDED", "an operator has replaced this call by another one");
+  return undefined;
+}
+
+function pendings(step: Step): Pending[] {
+  return Object.values(step.calls ?? {}).flatMap(({ later }) => later ?? []);
+}
+
+/** Whether the newest execute was answered later, is not finished, and not compensated. */
+function begun(step: Step): boolean {
+  return pendings(step).some((p) => p.action === "execute" && p.run === step.seen && !p.over);
+}
+
+/** What to say to a repeat of a call that was answered later. */
+function again(step: Step, call: Call, known: Kept, p: Pending): Verdict {
+  const seen = { ...step, fence: call.fence };
+  const higher = call.fence > step.fence ? seen : undefined;
+  const late = p.action === "execute" && closed(step, p.run);
+  if (late) return say(late, higher);
+  if (!call.callback) { // Skald would take 202 for done
+    const why = "the call was answered later, but this one has no X-Saga-Callback";
+    return say(problem(503, "STILL_AT_WORK", why), higher);
+  }
+  const answer = { status: known.status, body: known.body ?? "" };
+  // Attempts may overtake each other.
+  if (call.attempt < p.attempt || call.callback === p.callback) return say(answer, higher);
+  const later = { ...p, callback: call.callback, attempt: call.attempt };
+  return say(answer, { ...seen, calls: { ...step.calls, [call.key]: { ...known, later } } });
+}
+
+/** What is known of a call that waits for its end, or why it does not. */
+export function pending(step: Step, key: string): Kept & { later: Pending } | "not pending" | "compensated" {
+  const known = Object.hasOwn(step.calls ?? {}, key) ? step.calls?.[key] : undefined;
+  if (!known?.later) return "not pending";
+  if (known.later.action === "execute" && closed(step, known.later.run)) return "compensated";
+  return { ...known, later: known.later };
+}
+
+/** Gives a call that waits its answer. Without one, a repeat calls the function. */
+export function finished(step: Step, key: string, answer: Answer | undefined): Step {
+  const known = step.calls?.[key];
+  if (!known?.later) throw new Error("the call does not wait");
+  const { action, run } = known.later;
+  const done = answer !== undefined && answer.status < 300;
+  const calls = { ...step.calls };
+  delete calls[key];
+  if (!answer || (action === "compensate" && !done)) return { ...step, calls };
+  const after = { ...step, calls: { ...calls, [key]: { digest: known.digest, ...answer } } };
+  if (!done) return after;
+  return action === "execute" ? { ...after, done: run } : undone(after);
+}
+
+/** Records that there is nothing to undo any more. */
+function undone(step: Step): Step {
+  const calls = Object.entries(step.calls ?? {}).map(([key, kept]): [string, Kept] =>
+    [key, kept.later?.action === "execute" ? { ...kept, later: { ...kept.later, over: true } } : kept]);
+  return { ...step, done: 0, calls: Object.fromEntries(calls) };
 }
 
 function say(answer: Answer, step?: Step): Verdict {
@@ -68,10 +143,9 @@ export function keep(step: Step, call: Call, answer: Answer): Step {
   const done = answer.status < 300;
   const after = attempt(step, call);
   if (call.action === "compensate" && !done) return after;
-  const kept: Kept = { digest: call.digest, status: answer.status, body: answer.body };
-  after.calls = { ...step.calls, [call.key]: kept };
-  if (done) after.done = call.action === "execute" ? call.run : 0;
-  return after;
+  after.calls = { ...step.calls, [call.key]: { digest: call.digest, ...answer } };
+  if (!done || answer.later) return after;
+  return call.action === "execute" ? { ...after, done: call.run } : undone(after);
 }
 
 /**
@@ -83,7 +157,7 @@ export function attempt(step: Step, call: Call): Step {
   const after = { ...step, fence: call.fence, seen, blocked };
   if (call.action === "execute") {
     after.seen = Math.max(seen, call.run);
-  } else if (done) {
+  } else if (done || begun(step)) {
     // No more is closed than has arrived: the run of a compensation may be ahead of that of its execute.
     after.blocked = Math.max(blocked, seen);
   } else {

@@ -45,6 +45,7 @@ export function requestOf(call, secret) {
     headers.set("X-Saga-Signature", sign(how === "wrong" ? otherSecret : secret, key, seconds, body));
     if (how === "changed") body = body.replace("amount", "Amount");
   }
+  if (call.callback) headers.set("X-Saga-Callback", `https://skald.example/${call.callback}`);
   for (const [name, value] of Object.entries(call.headers ?? {})) headers.set(name, value);
   for (const name of call.without ?? []) headers.delete(name);
   return new Request("http://participant/", { method: "POST", headers, body });

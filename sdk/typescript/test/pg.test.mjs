@@ -114,6 +114,29 @@ if (withPostgres) {
       assert.equal(undone, 1);
     });
 
+    test("a promise of the library in Go is kept", async () => {
+      const call = { saga: randomUUID(), step: "予約", callback: "two", attempt: 2 };
+      const digest = createHash("sha256").update(bodyOf(call)).digest("hex");
+      const id = `${call.saga}/${defaultTenant}/%E4%BA%88%E7%B4%84`;
+      const pending = '{"callback":"https://skald.example/one","attempt":1,"action":"execute","run":1}';
+      const state = `{"fence":1,"seen":1,"calls":{"${keyOf(call)}":{"digest":"${digest}","status":202,"body":"{\\"later\\":true}","later":${pending}}}}`;
+      const name = "later:" + createHash("sha256").update(keyOf(call)).digest("hex");
+      await here.pool.query("INSERT INTO skald_calls VALUES ($1, $2, 1795262400), ($3, $1, 1795262400)", [id, state, name]);
+      const reports = [];
+      const handle = participant({
+        store: here.store, execute: () => assert.fail("it ran"),
+        fetch: async (url, { body }) => { reports.push(url, body); return new Response(); },
+      });
+      assert.deepEqual(await answer(handle, call), { status: 202, body: '{"later":true}' });
+      await handle.heartbeat(keyOf(call), { percent: 40 });
+      const report = await here.transaction((tx) => handle.finish(tx, keyOf(call), { by: "TypeScript" }));
+      await report.send();
+      const url = "https://skald.example/two";
+      assert.deepEqual(reports, [url, '{"result":"heartbeat","progress":{"percent":40}}',
+        url, '{"result":"done","output":{"by":"TypeScript"}}']);
+      assert.deepEqual(await answer(handle, call), { status: 200, body: '{"by":"TypeScript"}' });
+    });
+
     test("what was purged is forgotten, nothing else", async () => {
       const [old, young] = [{ saga: randomUUID() }, { saga: randomUUID() }];
       let runs = 0;

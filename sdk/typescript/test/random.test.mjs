@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
-import { NotApplied, participant, Refused } from "@skald-saga/participant";
+import { Compensated, later, NotApplied, NotPending, participant, Refused } from "@skald-saga/participant";
 import { keyOf, requestOf } from "./calls.mjs";
 import { inMemory, inPostgres, withPostgres } from "./stores.mjs";
 
@@ -28,18 +28,20 @@ function crashing(store, plan) {
     async begin(id) {
       if (plan.crash === "begin") killed();
       const session = await store.begin(id);
-      const end = (how) => async (step) => {
+      const end = (how) => async (step, name) => {
         if (step && plan.crash === "before") {
           await session.rollback();
           killed();
         }
-        await session[how](step);
+        await session[how](step, name);
         if (step && plan.crash === "after") killed();
       };
       return { tx: session.tx, step: session.step, commit: end("commit"), rollback: end("rollback") };
     },
   };
 }
+
+const promise = { status: 202, body: '{"later":true}' };
 
 /** The model of one step: what docs/participants.md says. It knows nothing of how the library remembers. */
 class Model {
@@ -49,6 +51,7 @@ class Model {
   newest = 0; // the run of execute that has come as far as the function
   blocked = 0; // runs up to this one may no longer be done
   held = false; // something is done and not undone
+  waits = new Map(); // by key: the calls that were answered later
 
   /** Plays a call, and returns its right answer and whether the function has to run. */
   play(call, outcome, crash) {
@@ -66,7 +69,17 @@ class Model {
       if (higher) saved();
       return higher && crash ? lost : this.answers.get(key) ?? { status: 409 };
     }
-    if (call.action === "compensate" && !this.held) {
+    const p = this.waits.get(key);
+    if (p) {
+      const newer = call.attempt >= p.attempt && call.callback !== p.callback;
+      if (higher || newer) saved(() => newer && Object.assign(p, { callback: call.callback, attempt: call.attempt }));
+      return (higher || newer) && crash ? lost : promise;
+    }
+    if ([...this.waits.values()].some((other) => other.action === "compensate")) {
+      if (higher) saved();
+      return higher && crash ? lost : { status: 425 };
+    }
+    if (call.action === "compensate" && !this.held && !this.begun()) {
       const answer = { status: 200, body: "{}" };
       saved(() => {
         this.answers.set(key, answer);
@@ -75,18 +88,43 @@ class Model {
       });
       return crash ? lost : answer;
     }
-    const status = { done: 200, refused: 409, not_applied: 425, fail: 500 }[outcome];
+    const status = { done: 200, later: 202, refused: 409, not_applied: 425, fail: 500 }[outcome];
     const final = outcome === "done" || (outcome === "refused" && call.action === "execute");
-    const answer = final ? { status, body: undefined } : { status };
+    const answer = final ? { status, body: undefined } : outcome === "later" ? { ...promise } : { status };
     saved(() => {
       if (call.action === "execute") this.newest = call.run;
       else this.blocked = Math.max(this.blocked, this.newest);
       if (final) this.answers.set(key, answer);
-      if (outcome !== "done") return;
-      this.effects.push(key);
-      this.held = call.action === "execute";
+      if (outcome === "later") this.waits.set(key, { ...call });
+      if (outcome === "done") this.done(key, call.action);
     });
     return { ...(crash && status !== 425 ? lost : answer), runs: true };
+  }
+
+  done(key, action) {
+    this.effects.push(key);
+    this.held = action === "execute";
+    if (this.held) return;
+    for (const p of this.waits.values()) p.over = true;
+  }
+
+  /** Whether the newest execute waits for its end, so that a compensation has something to cancel. */
+  begun() {
+    return [...this.waits.values()].some((p) => p.action === "execute" && p.run === this.newest && !p.over);
+  }
+
+  /** Plays the end of work, and returns what finish must throw, or the callback. */
+  end(key, outcome) {
+    const p = this.waits.get(key);
+    if (!p) return NotPending;
+    if (this.late(p)) return Compensated;
+    if (outcome === "crash") return Error;
+    this.waits.delete(key);
+    if (outcome === "done") this.done(key, p.action);
+    if (outcome !== "fail" && (outcome === "done" || p.action === "execute")) {
+      this.answers.set(key, outcome === "done" ? { status: 200, body: '"ended"' } : { status: 409, body: undefined });
+    }
+    return p.callback;
   }
 
   /** Whether an execute may no longer be done: it was compensated, or a later run has come. */
@@ -102,6 +140,7 @@ async function play(seed, here, mistakes) {
   let outcome, ran;
   const execute = async (call, tx) => {
     ran++;
+    if (outcome === "later") return later();
     await here.effect(tx, call.key);
     switch (outcome) {
       case "refused": throw new Refused("NO");
@@ -110,22 +149,53 @@ async function play(seed, here, mistakes) {
     }
     return { n: random.below(1e9) };
   };
-  const handle = participant({ store: crashing(here.store, plan), execute, compensate: execute, onError: () => {} });
+  let reported;
+  const handle = participant({
+    store: crashing(here.store, plan), execute, compensate: execute, cancel: execute, onError: () => {},
+    fetch: async (url) => { reported = url; return new Response(); },
+  });
+  const end = async (key, how) => {
+    const output = { done: "ended", crash: "ended", refused: new Refused("NO"), fail: new Error("failed") }[how];
+    try {
+      const report = await here.transaction(async (tx) => {
+        if (output === "ended") await here.effect(tx, key);
+        const made = await handle.finish(tx, key, output);
+        if (how === "crash") throw new Error("killed");
+        return made;
+      });
+      await report.send();
+      return reported.split("/").at(-1);
+    } catch (error) {
+      return error.constructor;
+    }
+  };
 
   const model = new Model();
   let [run, undo, fence] = [1, 1, 1];
   const log = [];
-  for (let n = 3 + random.below(10); n > 0; n--) {
+  for (let n = 4 + random.below(10); n > 0; n--) {
+    if (random.chance(0.2)) {
+      const action = random.of(["execute", "execute", "compensate"]);
+      const any = keyOf({ saga, action, run: 1 + random.below(action === "execute" ? run : undo) });
+      const key = random.chance(0.3) ? any : random.of([...model.waits.keys(), any]);
+      // A store in memory has no transaction of the caller to roll back.
+      const how = random.of(["done", "done", "refused", "fail", here.pool ? "crash" : "done"]);
+      plan.crash = undefined;
+      const [want, got] = [model.end(key, how), await end(key, how)];
+      log.push(`end of ${key} ${how} -> ${got.name ?? got}`);
+      if (got !== want) mistakes.push(`seed ${seed}: ${got}, not ${want}\n  ${log.join("\n  ")}`);
+      continue;
+    }
     // An operator starts another run only after the last one was compensated or refused; so does this.
     if (random.chance(0.2)) random.chance(0.8) ? run++ : undo++;
     if (random.chance(0.1)) fence++;
     const call = {
-      saga, fence: random.chance(0.1) ? Math.max(1, fence - 1) : fence, attempt: 1 + random.below(5),
+      callback: `c${n}`, saga, fence: random.chance(0.1) ? Math.max(1, fence - 1) : fence, attempt: 1 + random.below(5),
       ...random.chance(0.6)
         ? { action: "execute", run: random.chance(0.2) ? 1 + random.below(run) : run }
         : { action: "compensate", run: undo },
     };
-    outcome = random.of(["done", "done", "done", "refused", "not_applied", "fail"]);
+    outcome = random.of(["done", "done", "done", "done", "later", "later", "refused", "not_applied", "fail"]);
     plan.crash = random.chance(0.25) ? random.of(["begin", "before", "after"]) : undefined;
     const copies = random.chance(0.2) ? 2 + random.below(3) : 1;
     // Crashes and changing outcomes among concurrent calls have no single right order.

@@ -11,6 +11,12 @@ export function inMemory() {
     store,
     effect: async (tx, key) => tx.onCommit(() => effects.push(key)),
     effects: async () => effects,
+    async transaction(work) {
+      const done = [];
+      const result = await work({ onCommit: (effect) => void done.push(effect) });
+      for (const effect of done) effect();
+      return result;
+    },
     end: async () => {},
   };
 }
@@ -31,6 +37,21 @@ export async function inPostgres(schema) {
     store: pgStore(pool),
     effect: (tx, key) => tx.query("INSERT INTO effects VALUES ($1)", [key]),
     effects: async () => (await pool.query("SELECT key FROM effects")).rows.map((row) => row.key),
+    /** A transaction of a worker. */
+    async transaction(work) {
+      const client = await pool.connect();
+      let failed = true;
+      try {
+        await client.query("BEGIN");
+        const result = await work(client);
+        await client.query("COMMIT");
+        failed = false;
+        return result;
+      } finally {
+        if (failed) await client.query("ROLLBACK");
+        client.release();
+      }
+    },
     /** Another process: it shares nothing with the one before but the database. */
     restart() {
       pool.end();

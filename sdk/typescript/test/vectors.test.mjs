@@ -3,16 +3,17 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
-import { NotApplied, participant, Refused } from "@skald-saga/participant";
+import { Compensated, later, NotApplied, NotPending, participant, Refused } from "@skald-saga/participant";
 import { defaultTenant, keyOf, requestOf } from "./calls.mjs";
 import { inMemory, inPostgres, withPostgres } from "./stores.mjs";
 
 const folder = new URL("../../conformance/", import.meta.url);
 const members = {
-  vector: ["name", "rule", "why", "certify", "library", "secrets", "participant", "calls", "effects", "net"],
+  vector: ["name", "rule", "why", "certify", "library", "secrets", "participant", "calls", "effects", "net", "reports"],
   outcome: ["outcome", "output", "returns", "status", "code", "message", "effect", "retry_after_ms", "slow_ms"],
   call: ["saga", "tenant", "step", "action", "run", "attempt", "fence", "payload", "headers", "members", "without",
-    "body", "at_once", "together", "cut", "restart", "sign", "expect"],
+    "body", "at_once", "together", "cut", "restart", "sign", "expect", "callback", "finish",
+    "lost"],
   answer: ["status", "same_as", "body", "headers"],
 };
 
@@ -21,7 +22,7 @@ function checkMembers(kind, value) {
   return value;
 }
 
-const vectors = readdirSync(folder).filter((name) => name.endsWith(".json") && name !== "later.json").sort().flatMap((name) => {
+const vectors = readdirSync(folder).filter((name) => name.endsWith(".json")).sort().flatMap((name) => {
   const file = JSON.parse(readFileSync(new URL(name, folder), "utf8"));
   assert.equal(file.format, 1, name);
   return file.vectors.map((v) => checkMembers("vector", v));
@@ -32,7 +33,8 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 class Run {
   constructor(vector, here) {
-    Object.assign(this, { vector, here, answers: [], cut: [], invocations: 0, times: { execute: 0, compensate: 0 } });
+    Object.assign(this, { vector, here, answers: [], cut: [], invocations: 0, times: { execute: 0, compensate: 0, cancel: 0 } });
+    this.reports = [];
     this.ids = new Map();
     this.start();
   }
@@ -42,6 +44,11 @@ class Run {
       store: this.here.store, secrets: this.vector.secrets, onError: () => {},
       execute: (call, tx) => this.play("execute", call, tx),
       compensate: (call, tx) => this.play("compensate", call, tx),
+      ...this.vector.participant?.cancel && { cancel: (call, tx) => this.play("cancel", call, tx) },
+      fetch: async (url, { body }) => {
+        this.reports.push({ to: url.split("/").at(-1), ...JSON.parse(body) });
+        return Response.json({ result: "done", repeated: false });
+      },
     });
   }
 
@@ -58,6 +65,7 @@ class Run {
     if (how.slow_ms) await sleep(how.slow_ms);
     switch (how.outcome) {
       case "done": return how.returns === "nothing" ? undefined : how.output ?? { effect: n };
+      case "later": return later();
       case "refused": throw new Refused(how.code, how.message, { status: how.status });
       case "not_applied": throw new NotApplied("", { retryAfterMs: how.retry_after_ms });
       case "fail": throw new TypeError("a programming error");
@@ -85,6 +93,28 @@ class Run {
     }
   }
 
+  /** Ends the work of a call, in a transaction with one effect if it is done. */
+  async finish(call) {
+    const key = keyOf(this.named(call));
+    const how = checkMembers("outcome", call.finish);
+    const output = {
+      done: how.returns === "nothing" ? undefined : how.output ?? { finished: true },
+      refused: new Refused(how.code ?? "", how.message), not_applied: new NotApplied(), fail: new TypeError("a mistake"),
+    }[how.outcome];
+    try {
+      const report = await this.here.transaction(async (tx) => {
+        if (how.outcome === "done") await this.here.effect(tx, key);
+        return await this.handle.finish(tx, key, output);
+      });
+      if (!call.lost) await report.send();
+      return { status: 200, body: "" };
+    } catch (error) {
+      if (error instanceof Compensated) return { status: 409 };
+      if (error instanceof NotPending) return { status: 404 };
+      throw error;
+    }
+  }
+
   holds(expected, answer) {
     checkMembers("answer", expected);
     if (expected.status && expected.status !== answer.status) return false;
@@ -109,7 +139,7 @@ class Run {
       }
       const all = now.map(async (call, k) => {
         if (call.cut) return void this.cut.push(this.send(call));
-        const answers = await Promise.all(Array.from({ length: call.at_once ?? 1 }, () => this.send(call)));
+        const answers = await Promise.all(Array.from({ length: call.at_once ?? 1 }, () => call.finish ? this.finish(call) : this.send(call)));
         const done = answers.filter((a) => a.status === 200);
         assert.equal(new Set(done.map((a) => a.body)).size, Math.min(done.length, 1), "answers at once differ");
         this.answers[i + k] = answers[0];
@@ -136,6 +166,15 @@ class Run {
     }
     for (const key of await this.here.effects()) {
       if (name[key]) counted[name[key]] = (counted[name[key]] ?? 0) + 1;
+    }
+    if (vector.reports) {
+      const known = ({ to, result, output, error }, of) =>
+        JSON.stringify([to, result, output, Object.keys(of.error ?? {}).map((name) => [name, error?.[name]])]);
+      const want = vector.reports.map((r) => known(r, r));
+      assert.equal(this.reports.length, want.length, JSON.stringify(this.reports));
+      for (const [n, report] of vector.reports.entries()) {
+        assert(this.reports.some((got) => known(got, report) === want[n]), `${want[n]}: ${JSON.stringify(this.reports)}`);
+      }
     }
     if (vector.effects) assert.deepEqual(counted, vector.effects, vector.why);
     for (const [step, net] of Object.entries(vector.net ?? {})) {
