@@ -164,7 +164,7 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 	switch name {
 	case client.DeadLetterVerbRetry:
 		a.Show = func(answer []byte) (*web.Preview, error) {
-			shown, err := retried(l, answer)
+			shown, err := retried(l, v.Now, answer)
 			if err != nil {
 				return nil, err
 			}
@@ -192,7 +192,7 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 }
 
 // retried is the preview of a retry: what comes of it is up to its target.
-func retried(l *client.DeadLetter, answer []byte) (*web.Preview, error) {
+func retried(l *client.DeadLetter, now time.Time, answer []byte) (*web.Preview, error) {
 	var dry client.DeadLetterRetryResult
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
@@ -200,6 +200,10 @@ func retried(l *client.DeadLetter, answer []byte) (*web.Preview, error) {
 	shown := &web.Preview{Ends: web.Sentence("It is sent to %s, and resolved if that accepts it.", destination(l))}
 	if dry.Changes != nil {
 		shown.Sentences = web.Planned(*dry.Changes)
+	}
+	if l.NextRetryAt != nil && l.NextRetryAt.After(now) {
+		shown.Ends += web.Sentence(" Otherwise its automatic retry of %s is planned again, as its policy says: later, or not at "+
+			"all.", web.When(now, *l.NextRetryAt))
 	}
 	return shown, nil
 }

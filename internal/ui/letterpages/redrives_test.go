@@ -105,6 +105,11 @@ func TestSelectedLettersAreDiscardedOnceTheirNumberIsTyped(t *testing.T) {
 func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 	s := start(t)
 	id := s.push(t, map[string]any{})
+	planned := map[string]any{"next_retry_at": "2027-11-23T12:00:00Z"}
+	if status, doc := s.Call(t, "PATCH", "/dlq/messages/"+id, planned); status != 200 {
+		t.Fatalf("%d %v", status, doc)
+	}
+	s.page(t, "/ui/dlq/letters/"+id+"/actions/retry", "2027-11-23 12:00:00 UTC</code> is planned again")
 	to := s.act(t, "/ui/redrives/new?action=retry&filter.topic=orders&approval_required=true",
 		"filter.topic", "orders", "approval_required", "true", "reason", "test")
 	s.page(t, to, "someone other than", "needs someone other than its requester", "not yet")

@@ -155,7 +155,7 @@ func (d *dialog) open(v *Visit, posted bool) {
 
 // act sends the action. It returns neither page nor error if the form must be shown again.
 func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
-	if d.Unready != "" {
+	if d.Unready != "" && d.Lacks == "" { // without the permission, the API says so
 		d.Problem = &client.Problem{Status: http.StatusBadRequest, Title: "Not complete", Detail: d.Unready}
 		return nil, nil
 	}

@@ -54,13 +54,7 @@ func Minute(t time.Time) string { return t.UTC().Format("01-02 15:04") }
 
 // Prose is a text of the API as a sentence of its own: with a capital, a full stop, and times as people write them.
 func Prose(text string) string {
-	s := timeInText.ReplaceAllStringFunc(text, func(stamp string) string {
-		t, err := time.Parse(time.RFC3339Nano, stamp)
-		if err != nil {
-			return stamp
-		}
-		return t.UTC().Format("2006-01-02 15:04:05 UTC")
-	})
+	s := readable(text)
 	if s == "" {
 		return ""
 	}
@@ -69,6 +63,17 @@ func Prose(text string) string {
 		s += "."
 	}
 	return s
+}
+
+// readable writes the times in a text as people do.
+func readable(text string) string {
+	return timeInText.ReplaceAllStringFunc(text, func(stamp string) string {
+		t, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil {
+			return stamp
+		}
+		return t.UTC().Format("2006-01-02 15:04:05 UTC")
+	})
 }
 
 // Capital makes the first letter one.
@@ -93,8 +98,10 @@ var pagesOfThings = map[string]string{
 	"worker": "/ui/workers/",
 }
 
-// Named returns a text of the API in parts, so that the things in it can be links.
+// Named returns a text of the API in parts, so that the things in it can be links, with its times as people write
+// them.
 func Named(text string) (parts []Part) {
+	text = readable(text)
 	at := 0
 	for _, m := range namesThing.FindAllStringSubmatchIndex(text, -1) {
 		kind, id := text[m[2]:m[3]], text[m[4]:m[5]]
