@@ -10,7 +10,7 @@ import contextlib
 import json
 import uuid
 
-from skald_participant import NotApplied, Participant, Refused
+from skald_participant import Compensated, NotApplied, NotPending, Participant, Refused, later
 
 FATES = ["arrives"] * 8 + [
     "is lost",
@@ -20,7 +20,8 @@ FATES = ["arrives"] * 8 + [
     "crash inside",
 ]
 SEEN = ["arrives"] * 4 + ["answer lost", "crash after the commit"]
-OUTCOMES = ["done"] * 6 + ["refused", "not applied", "fails"]
+OUTCOMES = ["done"] * 6 + ["later"] * 3 + ["refused", "not applied", "fails"]
+ENDS = ["done"] * 4 + ["refused", "fails"]
 
 
 class Crash(BaseException):
@@ -43,16 +44,30 @@ class Crashing:
             raise Crash
 
 
+    def join(self, handle):
+        return self.stored.store.join(handle)
+
+
 class Saga:
     def __init__(self, random, stored):
         self.random, self.stored, self.id = random, stored, str(uuid.UUID(int=random.getrandbits(128)))
         self.store = Crashing(stored)
-        self.participant = Participant(self.store, self.do, self.do)
+        self.participant = Participant(self.store, self.do, self.do, cancel=self.cancel, post=lambda *_: (200, None))
+        self.works = []  # keys of what was answered later
         self.fence, self.attempts, self.invoked = 1, {"execute": 0, "compensate": 0}, 0
         self.sent, self.answers, self.outcome, self.trace = [], {}, "done", []
 
+    def cancel(self, call, tx):
+        """Nothing was written but the promise."""
+        self.invoked += 1
+        if self.outcome == "fails":
+            raise ZeroDivisionError("a mistake")
+        return {"cancelled": self.invoked}
+
     def do(self, call, tx):
         self.invoked += 1
+        if self.outcome == "later":
+            return later()
         if self.outcome != "refused" or self.random.randrange(2):
             self.stored.effect(tx, call.key)
         if self.store.when == "crash inside":
@@ -74,6 +89,7 @@ class Saga:
         headers = {
             "idempotency-key": key, "x-saga-id": self.id, "x-saga-step": "charge", "x-saga-action": action,
             "x-saga-attempt": str(self.attempts[action]), "x-saga-fence": str(self.fence),
+            "x-saga-callback": f"https://skald.example/{action}/{self.attempts[action]}",
         }  # fmt: skip
         return headers, json.dumps(body).encode()
 
@@ -91,12 +107,33 @@ class Saga:
         if answer.status == 200:
             first = self.answers.setdefault(headers["idempotency-key"], answer.body)
             assert first == answer.body, f"{first!r} and then {answer.body!r}: {self.trace}"
+        if answer.status == 202:
+            self.works.append(headers["idempotency-key"])
         return None if fate == "answer lost" else answer.status
+
+    def work(self, key, fate, end):
+        """A worker ends the work of a call. What Skald learns of it: done, refused or fails; None if nothing."""
+        self.store.when = fate
+        output = {"done": {"worked": self.invoked}, "refused": Refused("NO"), "fails": ZeroDivisionError()}[end]
+        self.trace.append((key, "work", fate, end))
+        try:
+            with self.store.begin() as transaction:
+                if end == "done":
+                    self.stored.effect(transaction.handle, key)
+                if fate == "crash inside":
+                    raise Crash
+                report = self.participant.finish(transaction.handle, key, output)
+            report.send()
+        except (Crash, Compensated, NotPending):
+            return None
+        return end if fate == "arrives" else None
 
     def stray(self):
         """Copies of what was sent before arrive now."""
         while self.sent and self.random.randrange(3) == 0:
             self.deliver(self.random.choice(self.sent), outcome=self.random.choice(OUTCOMES))
+        while self.works and self.random.randrange(4) == 0:
+            self.work(self.random.choice(self.works), self.random.choice(FATES), self.random.choice(ENDS))
 
     def attempt(self, action, run, fates, outcomes):
         self.stray()
@@ -113,6 +150,11 @@ class Saga:
         doubt = False
         for n in range(self.random.randrange(1, 4)):
             status = self.attempt("execute", run, SEEN if must_be_seen and n == 0 else FATES, OUTCOMES)
+            if status == 202:
+                learned = self.work(self.works[-1], self.random.choice(FATES), self.random.choice(ENDS))
+                if learned == "refused":
+                    return "doubt" if doubt else "refused"
+                status = 200 if learned == "done" else None
             if status == 200:
                 return "done"
             if status is not None and status < 500 and status != 425:
@@ -125,6 +167,9 @@ class Saga:
         for n in range(100):
             last = n > 4
             status = self.attempt("compensate", run, ["arrives"] if last else FATES, ["done"] if last else OUTCOMES)
+            if status == 202:
+                fate, end = ("arrives", "done") if last else (self.random.choice(FATES), self.random.choice(ENDS))
+                status = 200 if self.work(self.works[-1], fate, end) == "done" else None
             if status == 200:
                 return run
             assert status is None or status in (409, 425, 500), f"{status}: {self.trace}"
@@ -150,6 +195,8 @@ class Saga:
         for _ in range(3):
             for request in self.random.sample(self.sent, len(self.sent)):
                 self.deliver(request, outcome=self.random.choice(OUTCOMES))
+            for key in self.works:
+                self.work(key, "arrives", "done")
         effects = [key for key in self.stored.effects() if key.startswith(self.id)]
         twice = {key for key in effects if effects.count(key) > 1}
         net = sum(1 if "/execute" in key else -1 for key in effects)

@@ -48,6 +48,22 @@ class Readme(unittest.TestCase):
         example = re.search(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)[0]
         self.assertIn(example, page.read_text("utf-8"))
 
+    def later(self, names):
+        with sqlite3.connect("shop.db") as connection:
+            connection.execute("CREATE TABLE parcels (key TEXT, saga TEXT)")
+            connection.execute("CREATE TABLE stock (packed INTEGER)")
+            connection.execute("INSERT INTO stock VALUES (7)")
+        names["packing"]._post = lambda url, sent: (200, None)
+        key, of = "later/execute", {"Idempotency_Key": "later/execute", "X_Saga_Id": "l"}
+        promised = headers(X_Saga_Callback="https://skald.example/one", **of)
+        self.assertEqual(202, over_wsgi(names["packing"], promised, body(saga_id="l")).status)
+        names["packed"](key)
+        self.assertEqual(b'{"parcel":"later/execute"}', over_wsgi(names["packing"], promised, body(saga_id="l")).body)
+        with self.assertRaises(names["NotPending"]):
+            names["packed"](key)
+        with sqlite3.connect("shop.db") as connection:
+            self.assertEqual([(8,)], connection.execute("SELECT packed FROM stock").fetchall())
+
     def first(self, names):
         lines = re.search(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)[1].strip().splitlines()
         self.assertLessEqual(sum(bool(line) for line in lines), 10)
@@ -61,6 +77,7 @@ class Readme(unittest.TestCase):
             self.assertEqual([], connection.execute("SELECT * FROM charges").fetchall())
 
     def rest(self, names):
+        self.later(names)
         participant = names["Participant"](names["memory"], names["reserve"])
         for payload, status in (({"amount": 4}, 409), ({"amount": 1, "busy": True}, 425)):
             changed = headers(Idempotency_Key=f"{status}/execute")

@@ -8,18 +8,20 @@ import threading
 import time
 import uuid
 
-from skald_participant import NotApplied, Participant, Refused, parse_secret
+from skald_participant import Compensated, NotApplied, NotPending, Participant, Refused, later, parse_secret
 from skald_participant._signature import sign
+
+from .apps import Response
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "conformance"
 DEFAULT_TENANT = "00000000-0000-0000-0000-000000000001"
 OTHER_SECRET = "whsec_" + "Q" * 32
 PATIENCE = 120  # seconds
 
-VECTOR = {"name", "rule", "why", "certify", "library", "secrets", "participant", "calls", "effects", "net"}
+VECTOR = {"name", "rule", "why", "certify", "library", "secrets", "participant", "calls", "effects", "net", "reports"}
 CALL = {
     "saga", "tenant", "step", "action", "run", "attempt", "fence", "payload", "headers", "members", "without", "body",
-    "at_once", "together", "cut", "restart", "sign", "expect",
+    "at_once", "together", "cut", "restart", "sign", "expect", "callback", "finish", "lost",
 }  # fmt: skip
 OUTCOME = {"outcome", "output", "returns", "status", "code", "message", "effect", "retry_after_ms", "slow_ms"}
 ANSWER = {"status", "same_as", "body", "headers"}
@@ -27,7 +29,7 @@ ANSWER = {"status", "same_as", "body", "headers"}
 
 def load():
     vectors = []
-    for path in sorted(p for p in FOLDER.glob("*.json") if p.name != "later.json"):
+    for path in sorted(FOLDER.glob("*.json")):
         file = json.loads(path.read_text("utf-8"))
         assert set(file) == {"format", "vectors"} and file["format"] == 1, path
         vectors += file["vectors"]
@@ -62,27 +64,42 @@ class Run:
     def __init__(self, vector, stored, send):
         self.vector, self.stored, self.send = vector, stored, send
         self.ids, self.lock, self.invoked = {}, threading.Lock(), {"execute": 0, "compensate": 0}
-        self.answers, self.outputs = [], {}
+        self.invoked["cancel"] = 0
+        self.answers, self.outputs, self.reports = [], {}, []
         self.start()
 
     def start(self):
-        self.participant = Participant(self.stored.store, self.do, self.do, secrets=self.vector.get("secrets"))
+        cancel = self.cancel if "cancel" in self.vector.get("participant", {}) else None
+        self.participant = Participant(
+            self.stored.store, self.do, self.do, cancel=cancel, secrets=self.vector.get("secrets"), post=self.post
+        )
+
+    def post(self, url, body):
+        with self.lock:
+            self.reports.append({"to": url.rsplit("/", 1)[1], **json.loads(body)})
+        return 200, None
 
     def id(self, letter):
         return self.ids.setdefault(letter, str(uuid.uuid4()))
 
     # The business function.
 
-    def do(self, call, tx):
+    def cancel(self, call, tx):
+        return self.do(call, tx, "cancel")
+
+    def do(self, call, tx, function=None):
+        function = function or call.action
         with self.lock:
-            script = self.vector.get("participant", {}).get(call.action, [{"outcome": "done"}])
-            outcome = script[min(self.invoked[call.action], len(script) - 1)]
-            self.invoked[call.action] += 1
+            script = self.vector.get("participant", {}).get(function, [{"outcome": "done"}])
+            outcome = script[min(self.invoked[function], len(script) - 1)]
+            self.invoked[function] += 1
             n = sum(self.invoked.values())
         kind = outcome["outcome"]
         if kind in ("done", "fail") or outcome.get("effect"):
             self.stored.effect(tx, call.key)
         time.sleep(outcome.get("slow_ms", 0) / 1000)
+        if kind == "later":
+            return later()
         if kind == "refused":
             raise Refused(outcome.get("code", "NO"), outcome.get("message", ""), status=outcome.get("status", 409))
         if kind == "not_applied":
@@ -93,6 +110,30 @@ class Run:
         if outcome.get("returns") == "nothing":
             return None
         return outcome.get("output", {"effect": n})
+
+    # The worker.
+
+    def finish(self, call):
+        key, outcome = encoded(self.key(call)), call["finish"]
+        kind = outcome["outcome"]
+        if kind == "refused":
+            output = Refused(outcome.get("code", "NO"), outcome.get("message", ""))
+        elif kind == "not_applied":
+            output = NotApplied()
+        elif kind == "fail":
+            output = ZeroDivisionError("a mistake")
+        else:
+            output = None if outcome.get("returns") == "nothing" else outcome.get("output", {"finished": True})
+        try:
+            with self.stored.store.begin() as transaction:
+                if kind == "done":
+                    self.stored.effect(transaction.handle, key)
+                report = self.participant.finish(transaction.handle, key, output)
+        except (Compensated, NotPending) as no:
+            return Response(409 if isinstance(no, Compensated) else 404, [], b"")
+        if not call.get("lost"):
+            report.send()
+        return Response(200, [], b"")
 
     # The calls.
 
@@ -121,6 +162,8 @@ class Run:
             "X-Saga-Attempt": str(call.get("attempt", 1)), "X-Saga-Fence": str(call.get("fence", 1)),
             "X-Saga-Deadline": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60)),
         }  # fmt: skip
+        if "callback" in call:
+            headers["X-Saga-Callback"] = f"https://skald.example/{call['callback']}"
         headers |= call.get("headers", {})
         if secrets := self.vector.get("secrets"):
             body = self.signed(call.get("sign", "good"), secrets[-1], headers, body)
@@ -180,6 +223,8 @@ class Run:
 
     def answer(self, call, headers, body):
         """The answer, after as many repeats as the participant asks for."""
+        if "finish" in call:
+            return self.finish(call)
         named = [alternative.get("status") for alternative in call.get("expect", [])]
         until = time.monotonic() + PATIENCE
         while True:
@@ -193,6 +238,8 @@ class Run:
     def check(self, n, response):
         call = self.vector["calls"][n]
         if response.status == 200 and call.get("action", "execute") == "execute" and not call.get("cut"):
+            if "finish" in call and call["finish"].get("returns") != "nothing":
+                response.body = json.dumps(call["finish"].get("output", {"finished": True})).encode()
             of = (call.get("tenant"), self.id(call.get("saga", "A")), call.get("step", "charge"))
             self.outputs[of] = json.loads(response.body) if response.body else None
         if call.get("cut"):
@@ -216,6 +263,10 @@ class Run:
         )
 
     def count(self):
+        if "reports" in self.vector:
+            want = self.vector["reports"]
+            fit = all(any(self.same(got, one) for got in self.reports) for one in want)
+            assert fit and len(want) == len(self.reports), f"{self.vector['name']}: {self.reports}, want {want}"
         names = {encoded(self.key(call)): self.key(call, named=True) for call in self.vector["calls"]}
         effects = [key for key in self.stored.effects() if key in names]  # the others are of other vectors
         if "net" in self.vector:
@@ -227,6 +278,11 @@ class Run:
         for key in effects:
             counted[names[key]] = counted.get(names[key], 0) + 1
         assert counted == self.vector["effects"], f"{self.vector['name']}: {counted}, want {self.vector['effects']}"
+
+    @staticmethod
+    def same(got, want):
+        plain = [(report["to"], report["result"], report.get("output")) for report in (got, want)]
+        return plain[0] == plain[1] and want.get("error", {}).items() <= got.get("error", {}).items()
 
     @staticmethod
     def sign_of(key):

@@ -53,6 +53,8 @@ class Call:
     """All headers, their names in lower case."""
     raw: bytes
     """The body as received."""
+    callback: str = ""
+    """Where the report of a call that is answered later goes; empty if its definition has no answer.later."""
 
 
 def read_call(headers: Mapping[str, str], body: bytes) -> Call:
@@ -94,6 +96,7 @@ def read_call(headers: Mapping[str, str], body: bytes) -> Call:
         output=content.get("output"),
         headers=headers,
         raw=body,
+        callback=headers.get("x-saga-callback", ""),
     )
 
 
@@ -101,6 +104,11 @@ def id_of(call: Call) -> str:
     """Names the step of the saga: the row that holds what is known of its calls, in the libraries of all languages."""
     name = f"{call.saga_id}/{call.tenant}/{quote(call.step, safe='$&+=:@')}"
     return name if len(name) <= _LONGEST_ROW else hashlib.sha256(name.encode("utf-8")).hexdigest()
+
+
+def name_of(key: str) -> str:
+    """Names the row that says which step a key that was answered later is of. No step has such an id."""
+    return "later:" + hashlib.sha256(key.encode("utf-8")).hexdigest()
 
 
 def run_of(key: str) -> int:

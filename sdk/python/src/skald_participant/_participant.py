@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic
+from typing import Generic
 
 from ._asgi import ASGI
-from ._call import Call, Invalid, read_call
-from ._rules import Answer, State, decide, done, encode, refusal, refused
+from ._call import Call, Invalid, name_of, read_call
+from ._errors import NotApplied, Refused
+from ._later import Later, check_callback, end_of, find, finish, pending_of
+from ._report import Post, Report, beat, post
+from ._rules import PROMISE, Answer, Decision, decide, done, encode, promised, refusal, refused
 from ._signature import parse_secret, verify
 from ._store import Busy, Handle, Store, Transaction
 from ._wsgi import WSGI
@@ -21,27 +23,8 @@ MAX_BODY = 16 << 20
 """As limits.max_request_bytes of Skald."""
 
 
-class Refused(Exception):
-    """Raise it to refuse a call permanently: whatever the function did is rolled back, and Skald compensates.
-
-    The answer is kept: a repeat is refused in the same way. Only a refused compensation is tried again, because
-    Skald repeats it after an operator has mended the cause.
-    """
-
-    def __init__(self, code: str, message: str = "", *, status: int = 409, **details: Any) -> None:
-        if not 400 <= status < 500 or status in (408, 425, 429):
-            raise ValueError("status must be a permanent refusal: 4xx, but not 408, 425 or 429")
-        super().__init__(f"{code}: {message}")
-        self.answer = refusal(status, code, message, details)
-
-
-class NotApplied(Exception):
-    """Raise it if nothing was applied and Skald should call again: whatever the function did is rolled back."""
-
-    def __init__(self, message: str = "not applied", *, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        seconds = None if retry_after is None else max(0, math.ceil(retry_after))
-        self.answer = Answer(425, refusal(425, "NOT_APPLIED", message).body, seconds)
+def _nothing_to_cancel(call: Call, handle: object) -> object:
+    return {}  # as the answer to a compensation that has nothing to undo
 
 
 def _no_compensation(call: Call, handle: object) -> object:
@@ -54,6 +37,9 @@ class Participant(Generic[Handle]):
     execute and compensate get the call and the open transaction of the store; what they return is the step's
     output. Without compensate, a compensation is refused if its step was done. The answer leaves after the commit.
     With secrets, calls that none of them has signed get 401.
+
+    cancel undoes what execute wrote when it answered later, if a compensation comes before the work is finished; without
+    it nothing is to be undone, such as a note of the work only. post sends the reports of what was answered later.
     """
 
     def __init__(
@@ -62,14 +48,21 @@ class Participant(Generic[Handle]):
         execute: Callable[[Call, Handle], object],
         compensate: Callable[[Call, Handle], object] | None = None,
         *,
+        cancel: Callable[[Call, Handle], object] | None = None,
         secrets: Sequence[str] | None = None,
+        post: Post = post,
         max_body: int = MAX_BODY,
     ) -> None:
-        for function in (execute, compensate):
+        for function in (execute, compensate, cancel):
             if inspect.iscoroutinefunction(function):
                 raise TypeError("execute and compensate must be ordinary functions: each runs in a thread of its own")
         self._store = store
-        self._functions = {"execute": execute, "compensate": compensate or _no_compensation}
+        self._functions = {
+            "execute": execute,
+            "compensate": compensate or _no_compensation,
+            "cancel": cancel or _nothing_to_cancel,
+        }
+        self._post = post
         # An empty list of secrets is a mistake that must not switch the check off.
         if isinstance(secrets, str) or secrets is not None and not secrets:
             raise ValueError("secrets must be a list with at least one secret, or None")
@@ -102,7 +95,7 @@ class Participant(Generic[Handle]):
             state = transaction.look(call)
             decision = decide(call, state)
             if decision.answer is None:
-                answer, failure = self._call(call, decision.state, transaction)
+                answer, failure = self._call(call, decision, transaction)
             else:
                 answer, failure = decision.answer, None
                 if decision.state != state:
@@ -112,12 +105,45 @@ class Participant(Generic[Handle]):
             raise failure
         return answer
 
-    def _call(self, call: Call, state: State, transaction: Transaction[Handle]) -> tuple[Answer, Exception | None]:
+    def finish(self, db: Handle, key: str, output: object = None) -> Report:
+        """Ends the work of a call that was answered later: gives the call its final answer.
+
+        db is a connection with a transaction of yours, in which the effects of the work are written, such as the handle
+        of store.begin(). All later repeats of the call get this answer, byte for byte. Send the report after the
+        commit; if that is lost, nothing is: Skald repeats the call when it has waited long enough.
+
+        An exception in place of the output says that the work was not done: Refused is a permanent no, after NotApplied
+        or any other a repeat calls the function. The transaction should then take back what the function wrote when it
+        answered later, because no compensation follows that would know of it.
+
+        If it raises, roll back: Compensated, NotPending, or what the database raised.
+        """
+        return finish(self._store.join(db), key, end_of(output), self._post)
+
+    def heartbeat(self, key: str, percent: int | None = None, message: str = "") -> None:
+        """Tells Skald once that the work goes on, so that the wait begins again.
+
+        It raises NotDelivered if Skald did not take it, and Compensated or NotPending if the work is no longer wanted.
+        """
+        with self._store.begin() as transaction:
+            joined = self._store.join(transaction.handle)
+            url = pending_of(joined.look(find(joined, key)), key).callback
+        beat(self._post, url, percent, message)
+
+    def _call(
+        self, call: Call, decision: Decision, transaction: Transaction[Handle]
+    ) -> tuple[Answer, Exception | None]:
+        state = decision.state
         try:
             with transaction.attempt():
-                output = self._functions[call.action](call, transaction.handle)
+                output = self._functions[decision.function](call, transaction.handle)
                 if inspect.isawaitable(output):
                     raise TypeError("execute and compensate must be ordinary functions")
+                if isinstance(output, Later):
+                    check_callback(call)
+                    transaction.name(call, name_of(call.key))
+                    transaction.save(call, promised(call, state))
+                    return PROMISE, None
                 answer = Answer(200, encode(output))
                 transaction.save(call, done(call, state, answer))
             return answer, None

@@ -28,13 +28,35 @@ class Transaction(Protocol[HandleOut]):
     def save(self, call: Call, state: State) -> None:
         """Writes the state of the step."""
 
+    def name(self, call: Call, name: str) -> None:
+        """Remembers that a name is one of the step."""
+
     def attempt(self) -> AbstractContextManager[None]:
         """A savepoint: what happens inside is undone if it ends with an exception."""
 
 
-class Store(Protocol[HandleOut]):
-    def begin(self) -> AbstractContextManager[Transaction[HandleOut]]:
+class Joined(Protocol):
+    """A transaction of the caller, who ends it."""
+
+    def find(self, name: str) -> str | None:
+        """The id of the step of a name; None if it is of none. May lock, as the transaction goes on to write."""
+
+    def look(self, step: str) -> State:
+        """What is known of a step, without a lock."""
+
+    def lock(self, step: str) -> State:
+        """Locks the step until the end of the transaction; returns what is known of it."""
+
+    def save(self, step: str, state: State) -> None:
+        """Writes the state of the step."""
+
+
+class Store(Protocol[Handle]):
+    def begin(self) -> AbstractContextManager[Transaction[Handle]]:
         """A transaction: committed at the end, durably, or rolled back at an exception. May raise Busy."""
+
+    def join(self, handle: Handle) -> Joined:
+        """The transaction that is open on a connection."""
 
     def purge(self, older_than: timedelta) -> int:
         """Forgets the steps whose last call is so long ago; returns how many.

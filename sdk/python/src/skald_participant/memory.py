@@ -18,10 +18,11 @@ class _State:
     def __init__(self) -> None:
         self.data: dict[str, Any] = {}
         self.steps: dict[str, tuple[State, float]] = {}
+        self.names: dict[str, str] = {}
 
     def copy(self) -> _State:
         other = _State()
-        other.data, other.steps = copy.deepcopy(self.data), dict(self.steps)
+        other.data, other.steps, other.names = copy.deepcopy(self.data), dict(self.steps), dict(self.names)
         return other
 
 
@@ -40,6 +41,9 @@ class MemoryTransaction:
     def save(self, call: Call, state: State) -> None:
         self._state.steps[id_of(call)] = (state, time.time())
 
+    def name(self, call: Call, name: str) -> None:
+        self._state.names[name] = id_of(call)
+
     @contextmanager
     def attempt(self) -> Iterator[None]:
         before = self._state.copy()
@@ -50,12 +54,30 @@ class MemoryTransaction:
             raise
 
 
+class MemoryJoined:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    def find(self, name: str) -> str | None:
+        return self._state.names.get(name)
+
+    def look(self, step: str) -> State:
+        state, _ = self._state.steps.get(step, (State(), 0))
+        return state
+
+    lock = look
+
+    def save(self, step: str, state: State) -> None:
+        self._state.steps[step] = (state, time.time())
+
+
 class MemoryStore:
     """Transactions run one after the other. data is what they have committed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._state = _State()
+        self._working: _State | None = None  # of the transaction that is open
 
     @property
     def data(self) -> dict[str, Any]:
@@ -64,9 +86,17 @@ class MemoryStore:
     @contextmanager
     def begin(self) -> Iterator[MemoryTransaction]:
         with self._lock:
-            working = self._state.copy()
-            yield MemoryTransaction(working)
-            self._state = working
+            working = self._working = self._state.copy()
+            try:
+                yield MemoryTransaction(working)
+                self._state = working
+            finally:
+                self._working = None
+
+    def join(self, handle: dict[str, Any]) -> MemoryJoined:
+        if self._working is None or handle is not self._working.data:
+            raise ValueError("db must be the handle of a transaction that is open: with store.begin() as transaction")
+        return MemoryJoined(self._working)
 
     def purge(self, older_than: timedelta) -> int:
         with self._lock:
@@ -74,4 +104,6 @@ class MemoryStore:
             old = [step for step, (_, at) in self._state.steps.items() if at < limit]
             for step in old:
                 del self._state.steps[step]
+            names = self._state.names.items()
+            self._state.names = {name: step for name, step in names if step in self._state.steps}
             return len(old)

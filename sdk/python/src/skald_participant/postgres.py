@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -16,10 +16,21 @@ from ._rules import State, dump, load
 from ._store import Busy
 from ._table import POSTGRES as MIGRATION
 
+if TYPE_CHECKING:
+    from typing_extensions import LiteralString  # of Python 3.11
+
 Connection = psycopg.Connection[Any]
 
 # PostgreSQL has undone the transaction: a conflict with another, a deadlock, a lock that was not granted in time.
 _UNDONE = ("40001", "40P01", "55P03")
+
+
+# It locks the row, also one that another transaction has just inserted, and returns what that wrote.
+_CLAIM = (
+    "INSERT INTO skald_calls (id, state, changed_at) VALUES (%s, '', %s)"
+    " ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state"
+)
+_SAVE = "UPDATE skald_calls SET state = %s WHERE id = %s"
 
 
 class PostgresTransaction:
@@ -45,12 +56,7 @@ class PostgresTransaction:
             with self._together():
                 self._transaction.__enter__()
                 self._begun = True
-                # It locks the row, also one that another transaction has just inserted, and returns what that wrote.
-                cursor.execute(
-                    "INSERT INTO skald_calls (id, state, changed_at) VALUES (%s, '', %s)"
-                    " ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state",
-                    (id_of(call), int(time.time())),
-                )
+                cursor.execute(_CLAIM, (id_of(call), int(time.time())))
                 self._connection.execute("SAVEPOINT skald_participant")
             row = cursor.fetchone()
         assert row is not None
@@ -58,6 +64,13 @@ class PostgresTransaction:
 
     def save(self, call: Call, state: State) -> None:
         self._state = (dump(state), id_of(call))
+
+    def name(self, call: Call, name: str) -> None:
+        self._connection.execute(
+            "INSERT INTO skald_calls (id, state, changed_at) VALUES (%s, %s, %s)"
+            " ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at",
+            (name, id_of(call), int(time.time())),
+        )
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -79,7 +92,7 @@ class PostgresTransaction:
         try:
             with _busy(), self._together():
                 if self._state is not None:
-                    self._connection.execute("UPDATE skald_calls SET state = %s WHERE id = %s", self._state)
+                    self._connection.execute(_SAVE, self._state)
                 self._transaction.__exit__(None, None, None)
         except BaseException:
             if self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
@@ -94,6 +107,31 @@ class PostgresTransaction:
 
     def _together(self) -> AbstractContextManager[object]:
         return self._connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
+
+
+class PostgresJoined:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def find(self, name: str) -> str | None:
+        return self._row("SELECT state FROM skald_calls WHERE id = %s", name)
+
+    def look(self, step: str) -> State:
+        return load(self._row("SELECT state FROM skald_calls WHERE id = %s", step) or "")
+
+    def lock(self, step: str) -> State:
+        state = load(self._row(_CLAIM, step, int(time.time())) or "")
+        if self._connection.info.transaction_status != TransactionStatus.INTRANS:
+            raise psycopg.ProgrammingError("the answer is stored in your transaction: begin one")
+        return state
+
+    def save(self, step: str, state: State) -> None:
+        self._connection.execute(_SAVE, (dump(state), step))
+
+    def _row(self, query: LiteralString, *values: object) -> str | None:
+        with self._connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
+            row = cursor.execute(query, values).fetchone()
+        return None if row is None else str(row[0])
 
 
 class PostgresStore:
@@ -139,6 +177,9 @@ class PostgresStore:
                 raise
         else:
             connecting.__exit__(None, None, None)
+
+    def join(self, handle: Connection) -> PostgresJoined:
+        return PostgresJoined(handle)
 
     def purge(self, older_than: timedelta) -> int:
         """Forgets the steps whose last call is so long ago; returns how many."""

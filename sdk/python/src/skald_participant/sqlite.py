@@ -41,16 +41,13 @@ class SQLiteTransaction:
         return self._connection
 
     def look(self, call: Call) -> State:
-        cursor = self._connection.cursor()
-        cursor.row_factory = None
-        row = cursor.execute("SELECT state FROM skald_calls WHERE id = ?", (id_of(call),)).fetchone()
-        return load("" if row is None else row[0])
+        return load(_read(self._connection, id_of(call)) or "")
 
     def save(self, call: Call, state: State) -> None:
-        self._connection.execute(
-            "INSERT OR REPLACE INTO skald_calls (id, state, changed_at) VALUES (?, ?, ?)",
-            (id_of(call), dump(state), int(time.time())),
-        )
+        _write(self._connection, id_of(call), dump(state))
+
+    def name(self, call: Call, name: str) -> None:
+        _write(self._connection, name, id_of(call))
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -65,6 +62,40 @@ class SQLiteTransaction:
                 raise Busy(str(failure)) from failure
             raise
         self._connection.execute("RELEASE skald_participant")
+
+
+class SQLiteJoined:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def find(self, name: str) -> str | None:
+        # A transaction that has read cannot write if another has written since, so this one writes first.
+        self._connection.execute("UPDATE skald_calls SET changed_at = changed_at WHERE id = ?", (name,))
+        if not self._connection.in_transaction:
+            raise sqlite3.ProgrammingError("the answer is stored in your transaction: begin one")
+        return _read(self._connection, name)
+
+    def look(self, step: str) -> State:
+        return load(_read(self._connection, step) or "")
+
+    lock = look  # there is one writer at a time
+
+    def save(self, step: str, state: State) -> None:
+        _write(self._connection, step, dump(state))
+
+
+def _read(connection: sqlite3.Connection, row_id: str) -> str | None:
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    row = cursor.execute("SELECT state FROM skald_calls WHERE id = ?", (row_id,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _write(connection: sqlite3.Connection, row_id: str, state: str) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO skald_calls (id, state, changed_at) VALUES (?, ?, ?)",
+        (row_id, state, int(time.time())),
+    )
 
 
 class SQLiteStore:
@@ -112,6 +143,9 @@ class SQLiteStore:
                 raise
         finally:
             connection.close()
+
+    def join(self, handle: sqlite3.Connection) -> SQLiteJoined:
+        return SQLiteJoined(handle)
 
     def purge(self, older_than: timedelta) -> int:
         """Forgets the steps whose last new call is so long ago; returns how many."""
