@@ -301,3 +301,20 @@ func TestAHaltIsOnRecord(t *testing.T) { //nolint:paralleltest // another test c
 		t.Error(diff)
 	}
 }
+
+// A retry leaves letters to a redrive that has collected them and goes on; every other action takes them.
+func TestWhichLettersARedriveLeavesToAnother(t *testing.T) {
+	t.Parallel()
+	for _, state := range RedriveStates {
+		for _, begun := range []*time.Time{nil, &testNow} {
+			for action := range actionTriggers {
+				other := Redrive{State: state, StartedAt: begun}
+				want := action == BulkRetry && begun != nil &&
+					(state == RedrivePending || state == RedriveRunning || state == RedrivePaused)
+				if got := (&Redrive{Action: action}).Yields(&other); got != want {
+					t.Errorf("%s beside one that is %s, begun %v: %v", action, state, begun != nil, got)
+				}
+			}
+		}
+	}
+}

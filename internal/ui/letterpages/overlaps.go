@@ -32,15 +32,17 @@ func (p *pages) redriveLink(id uuid.UUID) template.HTML {
 	return link + web.Sentence("redrive %s", web.Short(id)) + "</a>"
 }
 
-// begins reports whether another redrive waits for its time.
+// begins reports whether another redrive has not begun yet, but will without an approval.
 func begins(o *client.RedriveOverlap) bool {
-	return o.State == client.RedriveStatePENDING && o.ScheduledFor != nil && !o.Skipped
+	return o.State == client.RedriveStatePENDING && !o.Skipped
 }
 
 func inState(o *client.RedriveOverlap) template.HTML {
 	switch {
 	case o.State == client.RedriveStateAWAITINGAPPROVAL:
 		return "awaits approval"
+	case begins(o) && o.ScheduledFor == nil:
+		return "is about to begin"
 	case begins(o):
 		return "begins at " + plain(o.ScheduledFor.UTC().Format("2006-01-02 15:04:05")) + " UTC"
 	}
