@@ -14,7 +14,8 @@ var pages = map[string][]string{
 	"one-product.md": numbers("%d", 1, 10),
 	"traps.md":       numbers("X%d", 1, 47),
 	"invariants.md": append(append(append(append(append(append(append(append(
-		append(numbers("I%d", 0, 15), "I21", "I22", "I22a", "I23", "I23a", "I23b", "I23c", "I23d", "I24", "I25", "I25a"),
+		append(numbers("I%d", 0, 15), "I20", "I20a", "I20b", "I21", "I22", "I22a",
+			"I23", "I23a", "I23b", "I23c", "I23d", "I24", "I25", "I25a"),
 		numbers("D%d", 1, 7)...), numbers("J%d", 1, 12)...),
 		numbers("O%d", 1, 6)...),
 		"2.6", "3.4"), numbers("3.7-%d", 1, 4)...), numbers("F%02d", 1, 67)...), numbers("T%d", 1, 25)...), "engine"),

@@ -53,6 +53,7 @@ const (
 
 // Defines values for AuditEventType.
 const (
+	AuditEventTypeCallbackOrphaned          AuditEventType = "callback.orphaned"
 	AuditEventTypeCompensationCompleted     AuditEventType = "compensation.completed"
 	AuditEventTypeCompensationFailed        AuditEventType = "compensation.failed"
 	AuditEventTypeCompensationStarted       AuditEventType = "compensation.started"
@@ -607,6 +608,15 @@ const (
 	RedriveVerbUpdate  RedriveVerb = "update"
 )
 
+// Defines values for ReportResult.
+const (
+	ReportResultDone       ReportResult = "done"
+	ReportResultHeartbeat  ReportResult = "heartbeat"
+	ReportResultNotApplied ReportResult = "not_applied"
+	ReportResultRefused    ReportResult = "refused"
+	ReportResultUnknown    ReportResult = "unknown"
+)
+
 // Defines values for RetryClass.
 const (
 	RetryClassInvalidResponse RetryClass = "invalid_response"
@@ -667,6 +677,7 @@ const (
 	SagaExplanationWaitsForOperator    SagaExplanationWaitsFor = "operator"
 	SagaExplanationWaitsForOwner       SagaExplanationWaitsFor = "owner"
 	SagaExplanationWaitsForParticipant SagaExplanationWaitsFor = "participant"
+	SagaExplanationWaitsForReport      SagaExplanationWaitsFor = "report"
 	SagaExplanationWaitsForResume      SagaExplanationWaitsFor = "resume"
 	SagaExplanationWaitsForRetry       SagaExplanationWaitsFor = "retry"
 	SagaExplanationWaitsForTurn        SagaExplanationWaitsFor = "turn"
@@ -763,6 +774,7 @@ const (
 // Defines values for SimulatedOutcome.
 const (
 	SimulatedOutcomeDONE       SimulatedOutcome = "DONE"
+	SimulatedOutcomeLATER      SimulatedOutcome = "LATER"
 	SimulatedOutcomeNOTAPPLIED SimulatedOutcome = "NOT_APPLIED"
 	SimulatedOutcomeREFUSED    SimulatedOutcome = "REFUSED"
 	SimulatedOutcomeUNKNOWN    SimulatedOutcome = "UNKNOWN"
@@ -1397,12 +1409,23 @@ type ActionList struct {
 type ActorName = string
 
 // AnswerRules What the answers of a participant mean. The first rule that is true decides, in
-// the order done, refused, not_applied, unknown; if none is, the status decides.
+// the order done, refused, not_applied, later, unknown; if none is, the status
+// decides.
 // Rules are expressions that have `status`, `headers` (names in lower case) and
 // `body`.
 type AnswerRules struct {
 	// Done The call was applied.
 	Done *string `json:"done,omitempty"`
+
+	// Later The participant has taken the work and will report its outcome to
+	// `/step-callbacks/{token}`, whose URL the call has in `X-Saga-Callback`.
+	// Refused if participants cannot reach this server: set `server.public_url`.
+	Later *string `json:"later,omitempty"`
+
+	// LaterMS Only with `later`: how long a report may take, counted from the answer or
+	// the last heartbeat. After that the attempt may have been applied
+	// (`later_expired`), and is retried. Default: 24 hours.
+	LaterMS *int64 `json:"later_ms,omitempty"`
 
 	// NotApplied It was not applied; it is retried.
 	NotApplied *string `json:"not_applied,omitempty"`
@@ -6099,6 +6122,17 @@ type ReleaseInput struct {
 	WorkerID UUID    `json:"worker_id"`
 }
 
+// ReportProgress How far the work is. What a heartbeat leaves out stays as it was.
+type ReportProgress struct {
+	// Message Cleaned, and cut to 1,000 characters.
+	Message *string  `json:"message,omitempty"`
+	Percent *float64 `json:"percent,omitempty"`
+}
+
+// ReportResult What the rules of `answer` with these names mean. `heartbeat`: the work goes on, and
+// the wait for the report begins again.
+type ReportResult string
+
 // ResumeInput defines model for ResumeInput.
 type ResumeInput struct {
 	// KeepDeadline Whether the deadline stays as it was.
@@ -6804,10 +6838,12 @@ type SagaExplanation struct {
 	Summary string `json:"summary"`
 
 	// WaitsFor `participant`: the gate of a participant that is held or being released.
+	// `report`: what a participant that has answered "later" will report.
 	WaitsFor SagaExplanationWaitsFor `json:"waits_for"`
 }
 
 // SagaExplanationWaitsFor `participant`: the gate of a participant that is held or being released.
+// `report`: what a participant that has answered "later" will report.
 type SagaExplanationWaitsFor string
 
 // SagaFilter The same filters as those of the list of sagas.
@@ -7231,7 +7267,8 @@ type SimulatedAnswer struct {
 type SimulatedFault string
 
 // SimulatedOutcome DONE: applied. REFUSED: not applied, and not retried. NOT_APPLIED: not applied, and
-// worth another attempt. UNKNOWN: the call may have been applied.
+// worth another attempt. LATER: the participant will report the outcome. UNKNOWN:
+// the call may have been applied.
 type SimulatedOutcome string
 
 // SimulatedRequest defines model for SimulatedRequest.
@@ -7308,7 +7345,8 @@ type SimulationEntry struct {
 	Message *string             `json:"message,omitempty"`
 
 	// Outcome DONE: applied. REFUSED: not applied, and not retried. NOT_APPLIED: not applied, and
-	// worth another attempt. UNKNOWN: the call may have been applied.
+	// worth another attempt. LATER: the participant will report the outcome. UNKNOWN:
+	// the call may have been applied.
 	Outcome *SimulatedOutcome `json:"outcome,omitempty"`
 
 	// Output What the step keeps of the answer.
@@ -7397,7 +7435,8 @@ type Step struct {
 	Action *Call `json:"action,omitempty"`
 
 	// Answer What the answers of a participant mean. The first rule that is true decides, in
-	// the order done, refused, not_applied, unknown; if none is, the status decides.
+	// the order done, refused, not_applied, later, unknown; if none is, the status
+	// decides.
 	// Rules are expressions that have `status`, `headers` (names in lower case) and
 	// `body`.
 	Answer *AnswerRules `json:"answer,omitempty"`
@@ -7560,6 +7599,37 @@ type StepLogList struct {
 
 // StepLogStatus How an attempt ended. RUNNING exactly while `completed_at` is absent.
 type StepLogStatus string
+
+// StepReport What a participant reports of a call that it has answered "later".
+type StepReport struct {
+	// Error Only with the results `refused`, `not_applied` and `unknown`: what the body of such
+	// an answer would be, for example `{"code": "…", "message": "…"}`.
+	Error JSONObject `json:"error,omitempty"`
+
+	// Output Only with the result `done` of an action: what the body of an answer would be.
+	// `answer.output` is taken from it, and it must fit `output_schema`.
+	Output AnyJSON `json:"output,omitempty"`
+
+	// Progress How far the work is. What a heartbeat leaves out stays as it was.
+	Progress *ReportProgress `json:"progress,omitempty"`
+
+	// Result What the rules of `answer` with these names mean. `heartbeat`: the work goes on, and
+	// the wait for the report begins again.
+	Result ReportResult `json:"result"`
+}
+
+// StepReported defines model for StepReported.
+type StepReported struct {
+	// ExpiresAt Only for a heartbeat: when the wait ends.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Repeated Whether an earlier report had decided the attempt: this one changed nothing.
+	// Absent for a heartbeat.
+	Repeated *bool `json:"repeated,omitempty"`
+
+	// Result The first result that decided the attempt, or `heartbeat`.
+	Result ReportResult `json:"result"`
+}
 
 // StepStateName defines model for StepStateName.
 type StepStateName string
@@ -11774,6 +11844,9 @@ type PreviewScheduleJSONRequestBody = SchedulePreviewInput
 // ChangeSettingsJSONRequestBody defines body for ChangeSettings for application/json ContentType.
 type ChangeSettingsJSONRequestBody = SettingsPatch
 
+// ReportStepJSONRequestBody defines body for ReportStep for application/json ContentType.
+type ReportStepJSONRequestBody = StepReport
+
 // CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
 type CreateWebhookJSONRequestBody = WebhookInput
 
@@ -12344,6 +12417,8 @@ type ClientInterface interface {
 	ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetSagaSeries(ctx context.Context, params *GetSagaSeriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetStepStatistics(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReportStepWithBody(ctx context.Context, token string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReportStep(ctx context.Context, token string, body ReportStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListTenants(ctx context.Context, params *ListTenantsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetTimeline(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	Watch(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -13641,6 +13716,16 @@ func (c *Client) GetSagaSeries(ctx context.Context, params *GetSagaSeriesParams,
 
 func (c *Client) GetStepStatistics(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetStepStatisticsRequest(c.Server, params)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ReportStepWithBody(ctx context.Context, token string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportStepRequestWithBody(c.Server, token, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ReportStep(ctx context.Context, token string, body ReportStepJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportStepRequest(c.Server, token, body)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -16038,6 +16123,16 @@ func NewGetStepStatisticsRequest(server string, params *GetStepStatisticsParams)
 	return r.request(http.MethodGet, server, "/api/v1/statistics/steps", "", nil)
 }
 
+func NewReportStepRequest(server string, token string, body ReportStepJSONRequestBody) (*http.Request, error) {
+	return NewReportStepRequestWithBody(server, token, "application/json", asJSON(body))
+}
+
+func NewReportStepRequestWithBody(server string, token string, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("token", token, "string", "")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/step-callbacks/%s", pathParam0), contentType, body)
+}
+
 func NewListTenantsRequest(server string, params *ListTenantsParams) (*http.Request, error) {
 	var r requested
 	if params != nil {
@@ -16782,6 +16877,8 @@ type ClientWithResponsesInterface interface {
 	ListSagaStatisticsWithResponse(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*ListSagaStatisticsResponse, error)
 	GetSagaSeriesWithResponse(ctx context.Context, params *GetSagaSeriesParams, reqEditors ...RequestEditorFn) (*GetSagaSeriesResponse, error)
 	GetStepStatisticsWithResponse(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*GetStepStatisticsResponse, error)
+	ReportStepWithBodyWithResponse(ctx context.Context, token string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportStepResponse, error)
+	ReportStepWithResponse(ctx context.Context, token string, body ReportStepJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportStepResponse, error)
 	ListTenantsWithResponse(ctx context.Context, params *ListTenantsParams, reqEditors ...RequestEditorFn) (*ListTenantsResponse, error)
 	GetTimelineWithResponse(ctx context.Context, params *GetTimelineParams, reqEditors ...RequestEditorFn) (*GetTimelineResponse, error)
 	WatchWithResponse(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*WatchResponse, error)
@@ -20198,6 +20295,28 @@ func ParseGetStepStatisticsResponse(rsp *http.Response) (*GetStepStatisticsRespo
 // GET /api/v1/statistics/steps
 func (c *ClientWithResponses) GetStepStatisticsWithResponse(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*GetStepStatisticsResponse, error) {
 	return decoded(ParseGetStepStatisticsResponse)(c.GetStepStatistics(ctx, params, reqEditors...))
+}
+
+type ReportStepResponse struct {
+	Answer
+	JSON200                       *StepReported
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseReportStepResponse(rsp *http.Response) (*ReportStepResponse, error) {
+	var a ReportStepResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) ReportStepWithBodyWithResponse(ctx context.Context, token string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportStepResponse, error) {
+	return decoded(ParseReportStepResponse)(c.ReportStepWithBody(ctx, token, contentType, body, reqEditors...))
+}
+
+// ReportStepWithResponse Report the outcome of a step that was answered "later"
+//
+// POST /api/v1/step-callbacks/{token}
+func (c *ClientWithResponses) ReportStepWithResponse(ctx context.Context, token string, body ReportStepJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportStepResponse, error) {
+	return decoded(ParseReportStepResponse)(c.ReportStep(ctx, token, body, reqEditors...))
 }
 
 type ListTenantsResponse struct {

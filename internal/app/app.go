@@ -2,7 +2,7 @@
 // no new claims, calls in flight, commits, database.
 //
 // Files, each on top of those before it: ids, certificates, logins, database, access, letters_kafka,
-// event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, service_manager, archive, jobs_sagas,
+// event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, service_manager, archive, callbacks, jobs_sagas,
 // letters, readiness, failpoint_reply, root_handler, stores, webhooks_and_kafka, workflow_cache, writes,
 // build, socket, clock, outage_log, app, certifications, jobworker, participants, reload, retention_record, secrets,
 // serve, verify, watchdog.

@@ -77,6 +77,7 @@ type node struct {
 	tail        *audit.Tail
 	archive     archive
 	writes      *writes
+	callbacks   callbacks
 	calls       *participant.Client
 	known       *gate.Known     // the participants with a name
 	secrets     *secrets.Bound  // that they may get; nil: none
@@ -119,6 +120,7 @@ func build(
 		n.addWrites,
 		n.addParticipants,
 		n.addSecrets,
+		n.addCallbacks,
 		n.addCalls,
 		n.addExaminer,
 		n.addNotices,
@@ -178,7 +180,8 @@ func (n *node) addCalls(context.Context) (err error) {
 	}
 	n.calls = participant.New(participant.Config{
 		Policy: n.policy, TLS: n.trusted, SigningKeys: n.signing, Secrets: n.secrets, Hidden: n.hidden,
-		Version: n.opt.Version.Version, MaxResponseBytes: n.cfg.Engine.MaxResponseBytes,
+		Callback: n.callbacks.url,
+		Version:  n.opt.Version.Version, MaxResponseBytes: n.cfg.Engine.MaxResponseBytes,
 		MaxJSONDepth: n.cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * n.cfg.Engine.MaxRunning, Now: n.now, Log: n.opt.Log,
 	})
 	return nil
@@ -319,8 +322,9 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			Eraser: n.eraser,
 			Bulks:  n.sagaBulks(), Certifications: n.certifications(), Certified: n.examiner.Wake,
 			Create: n.writes.Create, Commit: n.act, Engine: n.engine, Node: n.sagas.Node,
-			Load:    func(ctx context.Context, ref saga.Ref) (*saga.Loaded, error) { return n.loads.Do(ctx, &ref) },
-			Written: n.calls.Written(), StepTimeout: engine.DefaultStepTimeout,
+			Load:      func(ctx context.Context, ref saga.Ref) (*saga.Loaded, error) { return n.loads.Do(ctx, &ref) },
+			Callbacks: n.reports(),
+			Written:   n.calls.Written(), StepTimeout: engine.DefaultStepTimeout,
 			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,
 			Budget:    budget(n.cfg.Limits),
 			Retention: n.retention(), RetentionBatch: n.cfg.Retention.BatchSize,

@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -145,7 +146,8 @@ const jobSteps = `"steps":[{"name":"#-a","type":"job","job":"#-work","args":{"#"
 	{"name":"#-b","action":{"job":"#-work","args":{"#":"#"}},"compensation":"none"}]`
 
 const (
-	rules = `"done":"status == 200 && body != '#'","refused":"body == '#'","not_applied":"body == '#'","unknown":"body == '#'"`
+	rules = `"done":"status == 200 && body != '#'","refused":"body == '#'","not_applied":"body == '#'","unknown":"body == '#'",` +
+		`"later":"body == '#'"`
 
 	answers     = `"answer":{` + rules + `,"output":{"#":"#"}}`
 	undoAnswers = `"answer":{` + rules + `}`
@@ -209,6 +211,7 @@ func (a *canaryNode) writeSagas() {
 	a.does("failStep", whyNot, waits(), "step:#-two")
 	a.does("forceComplete", `{"reason":"#","requested_by":"#","result":{"#":"#"}}`, waits())
 	a.does("forceFail", whyNot, waits())
+	a.writeReports()
 	a.does("updateSaga", `{"assignee":"#","note":"#","reason":"#"}`, stranded())
 	a.does("acknowledgeSaga", whyNot, stranded())
 	a.does("resumeCompensation", whyNot, stranded())
@@ -239,6 +242,23 @@ func (a *canaryNode) writeSagas() {
 	a.does("eraseContent", `{"correlation_id":"#","reason":"#"}`, "answers:409")
 	stranded()
 	run("good", "completed")
+}
+
+// writeReports reports what participants say later, in all ways that have texts.
+func (a *canaryNode) writeReports() {
+	a.does("registerWorkflow", `{"name":"#-promises","steps":[{"name":"#-one","action":{"http":{"url":"@/#-promised"}},
+		"answer":{"later":"status == 202"},"compensation":"none"}]}`)
+	for _, report := range []string{`{"result":"refused","error":{"#":"#"}}`, `{"result":"done","output":{"#":"#"}}`} {
+		a.does("createSaga", `{"workflow_name":"#-promises","payload":{"#":"#"}}`)
+		at := patience.Receive(a.t, "the callback URL", a.callbacks)
+		token := at[strings.LastIndex(at, "/")+1:]
+		patience.Until(a.t, "the wait is stored", func() bool {
+			status, _ := a.send("", "POST", "/api/v1/step-callbacks/"+token, `{"result":"heartbeat"}`)
+			return status == http.StatusOK
+		})
+		a.does("reportStep", `{"result":"heartbeat","progress":{"message":"#"}}`, "token:"+token)
+		a.does("reportStep", report, "token:"+token)
+	}
 }
 
 func (a *canaryNode) writeParticipants() {

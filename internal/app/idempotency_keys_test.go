@@ -20,6 +20,7 @@ var takesNoKey = map[string]string{
 	"importDeadLetters":   "each line names its letter: one that is there is not changed; the stream is not held in memory to hash it",
 	"createSession":       "its answer is a cookie, which is kept nowhere: a browser whose sign-in is lost signs in again",
 	"checkFence":          "raises the highest token seen, and to the same value again",
+	"reportStep":          "its token names the attempt, which is decided once: a repeat gets the first result",
 	"registerWorker":      "the worker protocol: a registration that nobody uses expires",
 	"workerHeartbeat":     "the worker protocol: carries the tokens of the leases that it renews",
 	"claimRuns":           "the worker protocol: a claim whose answer is lost ends with its leases",

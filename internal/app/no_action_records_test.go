@@ -10,6 +10,8 @@ var tellsItself = map[string]string{
 	"publishJobEvent":  "what a service reports: the event is the record, with who published it",
 	"checkFence":       "other systems ask it before each write of a run: it raises the highest token seen of a key, and the row has the token and when, not who asked",
 
+	"reportStep": "what a participant reports, with no other credential than the token: the events of the saga are the record",
+
 	"registerWorker":      "the worker protocol: the worker is the record of its registration",
 	"workerHeartbeat":     "the worker protocol: the run and its attempts are the record",
 	"claimRuns":           "the worker protocol",

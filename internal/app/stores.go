@@ -31,6 +31,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/callback"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/registrydb"
@@ -79,6 +80,7 @@ type sagaStore interface {
 	saga.Ownership
 	saga.Archive
 	saga.Notes
+	callback.Orphans
 	reports.Reports
 	janitor.Store
 }

@@ -3,7 +3,7 @@
 // entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: problems, faults, cursor, pattern, violations, shape,
-// items, request, etag, redact, answer, streams, kit, values, accept, audit, check, dryrun, key, list,
+// items, request, etag, redact, answer, streams, kit, values, accept, audit, callback, check, dryrun, key, list,
 // published, stream, trace, wait.
 package httpkit
 

@@ -146,7 +146,7 @@ func retriable(r *Instance) bool {
 	if r.State == Failed {
 		return r.Halted() || !r.partly() && r.EndCause != nil && *r.EndCause == CauseStepFailed && r.undoRefused && !r.undone
 	}
-	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && !r.ordered()
+	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && r.awaited == nil && !r.ordered()
 }
 
 // ErasedWhy is why a saga without content accepts no actions.

@@ -86,6 +86,9 @@ func (d *decision) answered(o Outcome) bool {
 	if d.s.State.Terminal() || d.s.Attempt == 0 {
 		return false
 	}
+	if o.Verdict == Later && d.answersLater(&o) {
+		return true
+	}
 	if d.s.State == Compensating {
 		d.undoAnswered(o)
 		return true

@@ -58,6 +58,7 @@ const (
 	StepOrder        AuditType = "saga.step.ordered" // skip, complete or fail
 	StepSkipped      AuditType = "saga.step.skipped"
 	NoteChanged      AuditType = "saga.note_changed"
+	CallbackOrphaned AuditType = "callback.orphaned" // a report came too late
 
 	ParticipantHeld, ParticipantReleased AuditType = "participant.held", "participant.released" // of no saga
 )
@@ -68,7 +69,7 @@ var AuditTypes = []AuditType{
 	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,
 	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached, SagaRestored,
 	RetryAsked, ResumeAsked, Suspended, Unsuspended, DeadlineChanged, ForceAsked, AttentionRaised, AttentionCleared,
-	StepOrder, StepSkipped, SagaErased, NoteChanged, ParticipantHeld, ParticipantReleased,
+	StepOrder, StepSkipped, SagaErased, NoteChanged, CallbackOrphaned, ParticipantHeld, ParticipantReleased,
 }
 
 // NoState stands for "no state" in an AuditEvent.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/saga/reported"
 )
 
 // Event is something that happened to a saga. Its types are those below. event
@@ -122,7 +123,16 @@ type Parked struct {
 	Until       time.Time
 }
 
+// Reported is what a participant has reported of an attempt that it had answered "later" (callback.go).
+type Reported struct {
+	Attempt reported.Attempt
+	// Beat is the progress that a heartbeat carries; nil: it is the outcome of the attempt, without times and request.
+	Beat    *reported.Progress
+	Outcome Outcome
+}
+
 func (Answered) event() Verb            { return "" }
+func (Reported) event() Verb            { return "" }
 func (Passed) event() Verb              { return "" }
 func (Forgotten) event() Verb           { return "" }
 func (Parked) event() Verb              { return "" }

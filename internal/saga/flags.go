@@ -7,6 +7,8 @@ package saga
 // call that is recorded as RUNNING was sent: only its answer can turn the saga.
 func (d *decision) turned() bool {
 	switch {
+	case d.After.awaited != nil:
+		return d.waitOver()
 	case d.After.recorded:
 		return false
 	case d.s.State.Forward() && d.s.EndCause != nil && d.After.bound():

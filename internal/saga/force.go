@@ -135,7 +135,7 @@ const forcedError = "SAGA_FORCE_FAILED"
 // abandon records the call that may be in flight, whose answer will be ignored. It may be
 // in flight even if the saga waits for a due time, which passes by the driver's clock.
 func (d *decision) abandon(by string) {
-	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil {
+	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil && d.After.awaited == nil {
 		return
 	}
 	a := d.After.Action()
@@ -150,7 +150,7 @@ func (d *decision) abandon(by string) {
 	if run := d.After.JobRun(); run != uuid.Nil {
 		d.Steer = &RunSteer{ID: run, Stop: true, Actor: d.m.Actor, Why: text}
 	}
-	d.After.recorded = false
+	d.After.recorded, d.After.awaited = false, nil
 }
 
 // result makes the declared result of a completed saga.

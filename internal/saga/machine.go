@@ -8,7 +8,7 @@
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
 // record, run, request, mapping, call, actions, budget, event, attention, filter, problems, new, store,
 // archive, step_decision, failure_summary, operated, stopped, actor_name, checkpoint, apply,
-// damage, doubt, erased, faults, flags, force, job, left, letter, note, parked, reopen, steps.
+// damage, doubt, erased, faults, callback, flags, force, job, left, letter, note, parked, reopen, steps.
 package saga
 
 import "slices"
@@ -135,6 +135,9 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 		ok = d.parked(e)
 	case JobRunChecked:
 		ok = d.jobRunChecked(e)
+	// A participant, to its callback URL.
+	case Reported:
+		ok = d.reported(e)
 	// The clock, and the check that no saga is stuck.
 	case DeadlinePassed:
 		ok = d.deadline(e)

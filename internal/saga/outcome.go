@@ -16,7 +16,11 @@ const (
 	Refused                       // definite: not applied by this attempt, not retried
 	Unknown                       // no answer, 5xx, garbage: may have been applied
 	NotApplied                    // certainly not applied, worth another try: dial failed, 425, 429
+	Later                         // the participant has taken the work and will report its outcome
 )
+
+// outcomeLater is the outcome code of a step log whose outcome the participant will report.
+const outcomeLater = "later"
 
 // Outcome is the result of one attempt, ready to be recorded.
 type Outcome struct {

@@ -22,7 +22,7 @@ func (d *decision) log(action Action, o Outcome, status LogStatus, final bool) {
 		StartedAt: o.StartedAt, CompletedAt: &ended, DurationMS: &ms, UpdatedAt: d.m.Now,
 		Completes: d.After.recorded,
 	}
-	d.After.recorded = false
+	d.After.recorded, d.After.awaited = false, nil
 	if o.Code != "" {
 		l.Outcome = &o.Code
 	}
@@ -108,16 +108,17 @@ type StepLog struct {
 	DurationMS  *int64
 	UpdatedAt   time.Time
 	// Completes: a RUNNING row of the same step, action and attempt exists, which this
-	// log completes instead of adding a second row. Set by Apply.
+	// log completes, or replaces, instead of adding a second row. Set by Apply.
 	Completes bool
 	// ContentUnreadable: encrypted content of the log could not be decrypted and is left out.
 	ContentUnreadable bool
 }
 
-// LeaveContent drops what brief logs lack: the request, and the response unless the attempt was skipped.
+// LeaveContent drops what brief logs lack: the request, and the response unless the attempt was skipped, or runs: then
+// it is the progress that the participant has reported.
 func (l *StepLog) LeaveContent() {
 	l.Request, l.Parts = nil, nil
-	if l.Status != LogSkipped {
+	if l.Status != LogSkipped && l.Status != LogRunning {
 		l.Response = nil
 	}
 }

@@ -26,6 +26,8 @@ type Instance struct {
 	// recorded, and the current call is a job.
 	run      uuid.UUID
 	runBegun time.Time
+	// awaited is the log of the attempt whose outcome the participant will report (callback.go); nil: none is.
+	awaited *StepLog
 	// undone: a compensation was committed as done since the saga last ran forward.
 	// undoRefused: the current one was refused and no attempt of it is in doubt, hence it
 	// was certainly not applied.
@@ -71,8 +73,11 @@ func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
 		}
 		if l.Status == LogRunning && l.StepIndex == s.CurrentStep && l.Action == r.Action() && l.Attempt == s.Attempt {
 			r.recorded = true
-			if r.job() != nil {
+			switch {
+			case r.job() != nil:
 				r.run, r.runBegun = l.ID, l.StartedAt
+			case l.Outcome != nil && *l.Outcome == outcomeLater:
+				r.awaited = l
 			}
 		}
 	}
@@ -93,7 +98,7 @@ type Task int
 const (
 	Send        Task = iota + 1 // send Call
 	Wait                        // nothing before Saga.NextRunAt
-	Turn                        // a flag was set: apply Turned, no call
+	Turn                        // a flag was set, or the wait for a report is over: apply Turned, no call
 	Rest                        // the saga has ended
 	Begin                       // the current step is a job run: apply Begun
 	CheckJobRun                 // the job run in flight must be checked: JobCall
@@ -105,11 +110,11 @@ func (r *Instance) Next(now time.Time) Task {
 	case r.State.Terminal():
 		return Rest
 	// a recorded call was sent: it is repeated, and compensation starts with its outcome
-	case (r.Flagged() || r.ordered()) && !r.recorded:
+	case (r.Flagged() || r.ordered()) && (!r.recorded || r.awaited != nil):
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
 		return Wait
-	case r.repeats(), r.undecided():
+	case r.awaited != nil, r.repeats(), r.undecided():
 		return Turn
 	case r.job() == nil:
 		return Send
@@ -147,11 +152,13 @@ type Call struct {
 	By    workflow.Call // how the call is made; shared with the definition
 	// Filled: By holds a request whose expressions have been evaluated, for this call alone.
 	Filled      bool
-	ContentType string          // of Body; "": JSON
-	Rules       *workflow.Rules // what the answer means; nil: what its status means
-	Timeout     time.Duration
-	OwnTimeout  bool   // the step names Timeout
-	Trace       string // W3C trace id of the saga, "" when none
+	ContentType string // of Body; "": JSON
+	// Callback is where the participant reports an answer that comes later; "": no rule announces one.
+	Callback   string
+	Rules      *workflow.Rules // what the answer means; nil: what its status means
+	Timeout    time.Duration
+	OwnTimeout bool   // the step names Timeout
+	Trace      string // W3C trace id of the saga, "" when none
 	// TraceState and Baggage are headers that the saga's client sent; "": none.
 	TraceState, Baggage string
 }

@@ -40,7 +40,7 @@ func (d *decision) order(e StepOrdered) bool {
 		d.s.Attempt, d.s.Failures, d.After.undoRefused = d.s.Attempt+1, 0, false
 	}
 	d.edit().Order = &o
-	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil {
+	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil && d.After.awaited == nil {
 		d.carryOut()
 	}
 	d.endStop()

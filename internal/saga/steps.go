@@ -172,7 +172,8 @@ func (r *Instance) current(i int, forward bool) bool {
 // being waited for looks like one in flight until the driver notices the flag.
 func (r *Instance) sent() int {
 	n := r.Attempt - r.base(r.CurrentStep, r.Action())
-	if r.Stopped() || r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one being waited for
+	// Attempt is the one being waited for.
+	if r.Stopped() || r.awaited == nil && r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) {
 		n--
 	}
 	return n

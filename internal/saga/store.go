@@ -82,7 +82,7 @@ const (
 // Logs selects which step logs are read, and which parts of them. The zero value: all, complete.
 type Logs struct {
 	// Brief leaves out requests and responses, which may be megabytes for a saga with many attempts, except the
-	// responses of skipped attempts: Rebuild checks whether they have one.
+	// responses of skipped attempts, as Rebuild checks whether they have one, and the progress of running ones.
 	Brief bool
 	// Explained is Brief for Explain, with at most the newest five errors, since it shows no others and the failed
 	// attempt on which the available actions depend is the newest. Encrypted content is read as well, so that the

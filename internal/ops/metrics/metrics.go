@@ -23,6 +23,7 @@ type Metrics struct {
 	ended    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	calls    *prometheus.CounterVec
+	reports  *prometheus.CounterVec
 	callTime *prometheus.HistogramVec
 	claimed  prometheus.Counter
 	batch    *prometheus.HistogramVec
@@ -86,6 +87,12 @@ func New(load func() (running, waiting int)) *Metrics {
 		"skald_step_calls_total",
 		"Calls to participants, by action and result (done, or the class of the failure).",
 		"action",
+		"result",
+	)
+	m.reports = counter(
+		"skald_step_callbacks_total",
+		"Reports of participants whose answers have come later, by what they decided, or else "+
+			"what happened to them: heartbeat, repeated, early, late or invalid.",
 		"result",
 	)
 	m.callTime = histogram("skald_step_call_seconds", "Duration of calls to participants.", seconds, "action")
@@ -215,12 +222,18 @@ func (m *Metrics) Ended(s *saga.Saga) {
 // Call counts a call to a participant.
 func (m *Metrics) Call(a saga.Action, o *saga.Outcome) {
 	result := string(o.Class)
-	if o.Verdict == saga.Done {
+	switch o.Verdict {
+	case saga.Done:
 		result = "done"
+	case saga.Later:
+		result = "later"
 	}
 	m.calls.WithLabelValues(string(a), result).Inc()
 	m.callTime.WithLabelValues(string(a)).Observe(o.EndedAt.Sub(o.StartedAt).Seconds())
 }
+
+// Reported counts a report of a participant whose answer has come later.
+func (m *Metrics) Reported(result string) { m.reports.WithLabelValues(result).Inc() }
 
 // Claimed counts claimed sagas.
 func (m *Metrics) Claimed(n int) { m.claimed.Add(float64(n)) }

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reported"
 )
 
 // zeros creates the series of every label whose values are known. A counter that appears with its
@@ -23,7 +24,7 @@ func (m *Metrics) zeros() {
 			m.live.WithLabelValues(s.String())
 		}
 	}
-	results := []string{"done", string(retry.Refused)}
+	results := []string{"done", "later", string(retry.Refused)}
 	for _, class := range retry.Classes {
 		results = append(results, string(class))
 	}
@@ -31,6 +32,7 @@ func (m *Metrics) zeros() {
 		m.callTime.WithLabelValues(string(action))
 		each(m.calls, []string{string(action)}, results)
 	}
+	each(m.reports, reported.Counted)
 	each(m.stalled, saga.StuckReasons)
 	each(m.limited, []string{"key", "tenant", "creates"})
 	codes := []string{"500", "502", "503"} // the others tell of clients

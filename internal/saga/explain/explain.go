@@ -17,6 +17,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/callback"
+	"github.com/skald-saga/skald/internal/saga/reported"
 )
 
 // Waits is what a saga waits for.
@@ -33,6 +35,7 @@ const (
 	WaitsResume   Waits = "resume"    // it is suspended
 	WaitsOperator Waits = "operator"  // it has failed and needs an operator
 
+	WaitsReport      Waits = "report"      // what a participant that has answered "later" will report
 	WaitsParticipant Waits = "participant" // the gate of a participant to let it through
 )
 
@@ -92,6 +95,7 @@ func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Expl
 		doing = "compensating"
 	}
 	run, begun, runs := r.AwaitedRun()
+	wait := callback.Wait(r)
 	call := fmt.Sprintf("attempt %d of %s step %q", r.AttemptsOf(r.Action()), doing, x.Step.Name)
 	switch {
 	case r.Stopped():
@@ -115,6 +119,8 @@ func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Expl
 		x.WaitsFor, x.Step.Attempts, x.Since = WaitsAnswer, r.Failures+1, begun
 		x.Next = "the outcome of the run decides"
 		x.Summary = fmt.Sprintf("It waits for the job run %s, which is %s step %q.", run, doing, x.Step.Name)
+	case wait != nil:
+		x.report(wait)
 	case r.NextRunAt != nil && r.NextRunAt.After(now):
 		x.WaitsFor, x.NextAt = WaitsRetry, r.NextRunAt
 		x.Next = call
@@ -154,6 +160,29 @@ func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Expl
 	}
 	x.rest = x.Summary[waits:]
 	return x
+}
+
+// report explains the wait for a report.
+func (x *Explanation) report(w *reported.Wait) {
+	x.WaitsFor, x.Step.Attempts, x.Since, x.NextAt = WaitsReport, x.Step.Attempts+1, w.Since, w.Until
+	x.Next = "the report decides; without one, the attempt is taken as one that may have been applied"
+	x.Summary = fmt.Sprintf("It waits for a report of step %q", x.Step.Name)
+	if x.Step.Action == saga.Compensate {
+		x.Summary = fmt.Sprintf("It waits for a report of the compensation of step %q", x.Step.Name)
+	}
+	if w.Until != nil {
+		x.Summary += " until " + w.Until.Format(time.RFC3339)
+	}
+	if p := w.Progress; p != nil {
+		x.Summary += "; last heartbeat " + p.At.Format(time.RFC3339)
+		if p.Percent != nil {
+			x.Summary += ", " + strconv.FormatFloat(*p.Percent, 'f', -1, 64) + " %"
+		}
+		if p.Message != "" {
+			x.Summary += ": " + strings.TrimSuffix(p.Message, ".")
+		}
+	}
+	x.Summary += "."
 }
 
 // doubtOf describes the consequences of an attempt whose answer was lost.

@@ -36,6 +36,7 @@ func open(*testing.T) storetest.Env {
 		Ownership:    m.Sagas,
 		Archive:      m.Sagas,
 		Notes:        m.Sagas,
+		Orphans:      m.Sagas,
 		Reports:      m.Sagas,
 		Workflows:    m.Workflows,
 		Trail:        m.Trail,
@@ -56,6 +57,7 @@ func TestWorkflowsKeepTheContract(t *testing.T)    { storetest.Workflows(t, open
 func TestTrailKeepsTheContract(t *testing.T)       { storetest.Trail(t, open) }
 func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, open) }
 func TestTheArchiveKeepsTheContract(t *testing.T)  { storetest.Archive(t, open) }
+func TestCallbacksKeepTheContract(t *testing.T)    { storetest.Callbacks(t, open) }
 func TestWebhooksKeepTheContract(t *testing.T)     { eventtest.Webhooks(t, open) }
 func TestParticipantsKeepTheContract(t *testing.T) { storetest.Participants(t, open) }
 func TestPublicationsKeepTheContract(t *testing.T) { eventtest.Publications(t, open) }

@@ -3,7 +3,7 @@
 // contracts. All data is lost with the process.
 //
 // Files, each on top of those before it: memory, copy, gates, sagas, webhooks, answers, keys, notes, list,
-// participants, publications, sessions, trail, workflows, archive, chain, errors, memstore, ownership,
+// participants, publications, sessions, trail, workflows, archive, callbacks, chain, errors, memstore, ownership,
 // statistics, reports, webhook_deliveries.
 package memstore
 

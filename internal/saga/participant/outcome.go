@@ -32,6 +32,8 @@ const (
 	CodeNotSent        = "not_sent" // the connection broke before the first byte
 	// CodeSecretUnavailable: a secret of the request has no value on this node, or does not go to its address.
 	CodeSecretUnavailable = registry.CodeSecretUnavailable
+	// CodeNoCallback: an answer may come later, and this node has no URL to which it can be reported.
+	CodeNoCallback = "callback_unavailable"
 
 	// Whether the participant acted is unknown.
 	CodeTimeout          = "timeout"

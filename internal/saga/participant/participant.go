@@ -11,7 +11,7 @@
 // quarter more (decision 0012). Answers are still parsed by net/http.
 //
 // Files, each on top of those before it: conn, text, outcome, target, idle, secrets, participant, request,
-// rules, written.
+// rules, report, written.
 package participant
 
 import (
@@ -27,6 +27,8 @@ import (
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/callback"
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/secrets"
 )
 
@@ -47,6 +49,8 @@ type Config struct {
 	Secrets *secrets.Bound
 	// Hidden is called when the answer of a call had a secret, which was replaced. Nil: not called.
 	Hidden func(call *saga.Call)
+	// Callback returns the URL to which the outcome of an attempt can be reported; "": there is none. Nil: always "".
+	Callback func(reported.Attempt) string
 	// Version is part of the User-Agent, "skald/VERSION"; "" means "dev".
 	Version string
 	// MaxResponseBytes limits the body of an answer, both as received and as canonical
@@ -116,6 +120,9 @@ func New(cfg Config) *Client {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Callback == nil {
+		cfg.Callback = func(reported.Attempt) string { return "" }
+	}
 	if cfg.Hidden == nil {
 		cfg.Hidden = func(*saga.Call) {}
 	}
@@ -149,6 +156,9 @@ func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
 	if call.Timeout <= 0 {
 		call.Timeout = defaultTimeout
 	}
+	if call.Rules.Later() {
+		call.Callback = c.cfg.Callback(callback.Of(&call))
+	}
 	started := c.now()
 	o := c.attempt(ctx, &call, started)
 	o.Request, o.Parts, o.StartedAt, o.EndedAt = call.Recorded(), call.Parts, started, c.now()
@@ -179,6 +189,10 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 			return failure(saga.NotApplied, retry.Unavailable, CodeSecretUnavailable, "nothing was sent: "+err.Error())
 		}
 		call, hide = filled, of
+	}
+	if call.Rules.Later() && call.Callback == "" {
+		return failure(saga.NotApplied, retry.Unavailable, CodeNoCallback, "nothing was sent: this node has no URL to "+
+			"which a later answer can be reported; set server.public_url")
 	}
 	t, err := c.target(call)
 	if err != nil {

@@ -82,6 +82,9 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	b = strconv.AppendInt(b, call.Fence, 10)
 	b = append(b, "\r\nX-Saga-Deadline: "...)
 	b = deadline.AppendFormat(b, deadlineFormat)
+	if call.Callback != "" {
+		b = append(append(b, "\r\nX-Saga-Callback: "...), call.Callback...)
+	}
 	span := c.cfg.NewSpanID()
 	b = append(b, "\r\ntraceparent: 00-"...)
 	if validTraceID(call.Trace) {

@@ -62,6 +62,8 @@ func (c *Client) judged(rules *workflow.Rules, a answer) saga.Outcome {
 		return c.unsuccessful(saga.Refused, retry.Refused, code, a)
 	case workflow.AnswerNotApplied:
 		return c.unsuccessful(saga.NotApplied, retry.Unavailable, code, a)
+	case workflow.AnswerLater:
+		return saga.Outcome{Verdict: saga.Later}
 	case workflow.AnswerUnknown:
 		return c.unsuccessful(saga.Unknown, retry.BadResponse, code, a)
 	case workflow.AnswerDone:
@@ -70,6 +72,11 @@ func (c *Client) judged(rules *workflow.Rules, a answer) saga.Outcome {
 			return o
 		}
 	}
+	return c.successful(rules, e, a)
+}
+
+// successful returns the outcome of a success: what the rules keep of it.
+func (c *Client) successful(rules *workflow.Rules, e *expression.Evaluation, a answer) saga.Outcome {
 	if a.tooLarge {
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
 			fmt.Sprintf("the answer (status %d) is larger than %d bytes", a.status, c.cfg.MaxResponseBytes))

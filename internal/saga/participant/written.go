@@ -19,6 +19,9 @@ func (c *Client) Written() simulate.Transport {
 // unknownBase stands in simulations for the base URL of a participant that is not known. No host has such a name.
 const unknownBase = "http://participant.invalid"
 
+// unknownCallback stands in simulations for the callback URL of an attempt.
+const unknownCallback = "https://skald.invalid/api/v1/step-callbacks/TOKEN"
+
 func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error) {
 	if call.By.HTTP == nil {
 		return simulate.Request{}, errTransport
@@ -30,6 +33,9 @@ func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error)
 	t, err := parseTarget(to)
 	if err != nil {
 		return simulate.Request{}, fmt.Errorf("%s: %w", call.Step, err)
+	}
+	if call.Rules.Later() {
+		call.Callback = unknownCallback
 	}
 	head, err := c.appendHead(nil, t, &call, at.Add(call.Timeout))
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package sagaapi is the HTTP edge of sagas and their workflows: it turns requests into
 // one rule and one store call, and their results into responses of the contract.
 //
-// Files, each on top of those before it: convert, read, actions, handlers,
+// Files, each on top of those before it: convert, read, actions, callbacks, handlers,
 // workflows_convert, create, workflows, list, archive, bulks, bulks_preview, certifications, erase, errors,
 // explain, interventions, notes, retention, simulate, statistics, series.
 package sagaapi
@@ -74,6 +74,8 @@ type Sagas struct {
 	// StepTimeout applies to a step that specifies none.
 	Written     simulate.Transport
 	StepTimeout time.Duration
+	// Callbacks are what reports of participants need.
+	Callbacks Callbacks
 	// AtGate returns at which gate a saga waits, nil: at none. Nil: there are no gates.
 	AtGate func(ctx context.Context, of saga.Ref, now time.Time) (*saga.AtGate, error)
 	// AtGates returns the participants at whose gates these sagas wait. Nil: there are no gates.

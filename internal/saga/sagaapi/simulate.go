@@ -117,6 +117,7 @@ func toAPISimulation(sc *simulate.Scenario, r simulate.Result) api.Simulation {
 var outcomes = map[saga.Verdict]api.SimulatedOutcome{
 	saga.Done: api.SimulatedOutcomeDONE, saga.Refused: api.SimulatedOutcomeREFUSED,
 	saga.NotApplied: api.SimulatedOutcomeNOTAPPLIED, saga.Unknown: api.SimulatedOutcomeUNKNOWN,
+	saga.Later: api.SimulatedOutcomeLATER,
 }
 
 func toAPIEntry(sc *simulate.Scenario, e *simulate.Entry) api.SimulationEntry {

@@ -106,6 +106,12 @@ func (s *Handlers) runnable(ctx context.Context, tenant uuid.UUID, def *workflow
 	if !s.Jobs && def.HasJobs() {
 		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job, and the memory store has no job runs: use PostgreSQL")
 	}
+	if at := def.AnswersLater(); at != "" && !s.Callbacks.Served {
+		return httpkit.FieldsFault(fault.Invalid, workflow.CodeInvalid, fault.Mistakes{{
+			Pointer: at, Code: workflow.CodeInvalid, Message: "participants cannot reach this server to report the outcome: " +
+				"set server.public_url to the URL at which they do",
+		}})
+	}
 	named, err := s.participantsOf(ctx, tenant, def)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ var (
 
 func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, pgtest.OpenEnv) }
 func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, pgtest.Emptied(t, nil)) }
+func TestCallbacksKeepTheContract(t *testing.T)   { storetest.Callbacks(t, pgtest.Emptied(t, nil)) }
 func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, pgtest.OpenEnv) }
 func TestTrailKeepsTheContract(t *testing.T)      { storetest.Trail(t, pgtest.OpenEnv) }
 func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, pgtest.OpenEnv) }

@@ -9,7 +9,7 @@
 //
 // Files, each on top of those before it: trail_write, sealing, tables, requests, states,
 // idempotency_keys, business_key, conditions, waits, list, archive, trail, claim, changes, onward, commit,
-// steer, workflows, jobs, notes, read, series, attempts, calls, create, decide, erase, errors,
+// steer, workflows, jobs, notes, read, series, attempts, callbacks, calls, create, decide, erase, errors,
 // letters, neglected, ownership, parked, retention, sagas, sealed, statistics, storage,
 // trail_archive, trail_chain.
 package sagadb

@@ -249,7 +249,7 @@ var logColumns = logTable.Selected("l")
 // even read them.
 var briefLogColumns = strings.NewReplacer("l.request_payload", "NULL::jsonb AS request_payload",
 	"l.request_parts", "NULL::bytea AS request_parts",
-	"l.response_payload", "CASE WHEN l.status = 'SKIPPED' THEN l.response_payload END AS response_payload").
+	"l.response_payload", "CASE WHEN l.status IN ('SKIPPED', 'RUNNING') THEN l.response_payload END AS response_payload").
 	Replace(logColumns)
 
 // explainedLogColumns are the columns for saga.Logs.Explained: those of brief logs, the newest five errors, and all
@@ -258,7 +258,7 @@ var explainedLogColumns = strings.NewReplacer(
 	"l.request_payload", "CASE WHEN l.request_payload ? '$skald_enc' THEN l.request_payload END AS request_payload",
 	"l.request_parts", "NULL::bytea AS request_parts",
 	"l.response_payload", `CASE
-  WHEN l.status = 'SKIPPED' OR l.response_payload ? '$skald_enc' THEN l.response_payload
+  WHEN l.status IN ('SKIPPED', 'RUNNING') OR l.response_payload ? '$skald_enc' THEN l.response_payload
   END AS response_payload`,
 	"l.error", `CASE
   WHEN l.error -> 'details' ? '$skald_enc' THEN l.error

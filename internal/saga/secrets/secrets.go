@@ -76,6 +76,19 @@ func (b *Bound) Of(ctx context.Context, c *saga.Call, needed bool) (*Set, error)
 	return set, nil
 }
 
+// Hides returns what hides the secrets of the participant that a call has gone to in what it reports later. The error
+// says that this node does not know the secrets that it would have to hide.
+func (b *Bound) Hides(ctx context.Context, c *saga.Call) (*Hider, error) {
+	set, err := b.Of(ctx, c, false)
+	switch {
+	case err != nil || set == nil:
+		return nil, err
+	case !b.reads:
+		return nil, errors.New("the participant has secrets, and this node does not read them, as it has no role engine")
+	}
+	return set.Hider(), nil
+}
+
 // Refusal returns why a participant with this base URL does not get a secret, "" if it does.
 func (b *Bound) Refusal(tenant uuid.UUID, participant, secret, baseURL string) string {
 	var of *registry.Binding

@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/skald-saga/skald/internal/saga/expression"
 	"github.com/skald-saga/skald/internal/strictjson/schema"
@@ -14,17 +15,29 @@ type Answer struct {
 	Done       string `json:"done,omitempty"`
 	Refused    string `json:"refused,omitempty"`
 	NotApplied string `json:"not_applied,omitempty"`
-	Unknown    string `json:"unknown,omitempty"`
+	// Later: the participant has taken the work and reports its outcome to the callback URL of the call.
+	Later   string `json:"later,omitempty"`
+	Unknown string `json:"unknown,omitempty"`
+	// LaterMS is how long a report, or a heartbeat, may take; 0: DefaultLaterMS.
+	LaterMS int64 `json:"later_ms,omitempty"`
 	// Output is the template of the step's output; nil: the body.
 	Output json.RawMessage `json:"output,omitempty"`
 }
 
 // answerRules are the members of Answer that are rules, in the order in which they are asked.
-var answerRules = []string{"done", "refused", "not_applied", "unknown"}
+var answerRules = []string{"done", "refused", "not_applied", "later", "unknown"}
+
+// How long a saga waits for a report, in milliseconds.
+const (
+	DefaultLaterMS = 24 * 3600 * 1000
+	minLaterMS     = 1000
+	maxLaterMS     = 30 * 24 * 3600 * 1000
+)
 
 func (a *Answer) rule(word string) string {
 	return map[string]string{
-		"done": a.Done, "refused": a.Refused, "not_applied": a.NotApplied, "unknown": a.Unknown,
+		"done": a.Done, "refused": a.Refused, "not_applied": a.NotApplied, "later": a.Later,
+		"unknown": a.Unknown,
 	}[word]
 }
 
@@ -39,14 +52,15 @@ func (r *reader) answer(m map[string]any, at string, job bool) *Answer {
 		r.fail(at, CodeInvalid, "is not allowed for a job: its run says how it ended")
 		return nil
 	}
-	o := r.object(v, at, "done", "refused", "not_applied", "later", "unknown", "output")
-	if o["later"] != nil {
-		r.fail(at+"/later", CodeInvalid, "comes with waits, in a later version: until then let the participant answer "+
-			"when the work is done, or run the step as a job")
-	}
+	o := r.object(v, at, "done", "refused", "not_applied", "later", "later_ms", "unknown", "output")
 	a := &Answer{
 		Done: r.text(o, at, "done", 4096), Refused: r.text(o, at, "refused", 4096),
-		NotApplied: r.text(o, at, "not_applied", 4096), Unknown: r.text(o, at, "unknown", 4096),
+		NotApplied: r.text(o, at, "not_applied", 4096), Later: r.text(o, at, "later", 4096),
+		Unknown: r.text(o, at, "unknown", 4096),
+		LaterMS: r.integer(o, at, "later_ms", minLaterMS, maxLaterMS),
+	}
+	if o["later_ms"] != nil && o["later"] == nil {
+		r.fail(at+"/later_ms", CodeInvalid, "goes with later: it is how long a report may take")
 	}
 	for _, word := range answerRules {
 		if _, isBool := o[word].(bool); isBool {
@@ -56,7 +70,7 @@ func (r *reader) answer(m map[string]any, at string, job bool) *Answer {
 	if out := o["output"]; out != nil {
 		a.Output = r.template(out, at+"/output")
 	}
-	if a.Output == nil && a.Done == "" && a.Refused == "" && a.NotApplied == "" && a.Unknown == "" {
+	if a.Output == nil && a.Done == "" && a.Refused == "" && a.NotApplied == "" && a.Later == "" && a.Unknown == "" {
 		r.fail(at, CodeInvalid, "needs one of %v, or output", answerRules)
 		return nil
 	}
@@ -81,6 +95,7 @@ const (
 	AnswerDone       Word = "done"
 	AnswerRefused    Word = "refused"
 	AnswerNotApplied Word = "not_applied"
+	AnswerLater      Word = "later"
 	AnswerUnknown    Word = "unknown"
 )
 
@@ -94,6 +109,11 @@ type Rules struct {
 type rule struct {
 	word Word
 	when *expression.Predicate
+}
+
+// Later reports whether an answer may announce a report.
+func (r *Rules) Later() bool {
+	return r != nil && slices.ContainsFunc(r.rules, func(of rule) bool { return of.word == AnswerLater })
 }
 
 // Judge returns the word of the first rule that is true. The error is an *expression.Failure.

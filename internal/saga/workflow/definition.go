@@ -5,7 +5,7 @@
 // it was created with (traps X15). Pure: values in, values out.
 //
 // Files, each on top of those before it: problems, answer, reader, name, call, compiled,
-// definition, parse, output, plan, checkpoint, failure, job, order, request, secrets, store, validate, yaml.
+// definition, parse, output, plan, checkpoint, failure, job, later, order, request, secrets, store, validate, yaml.
 package workflow
 
 import (

@@ -24,8 +24,10 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/callback"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/participant"
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/tenant"
 )
@@ -62,6 +64,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 	}
 	commit := func(ctx context.Context, c saga.Change) error { return drive(ctx, &c) }
 	e.Node = startNode(t, e.Store, clock.now, drive)
+	calls := participant.New(participant.Config{Version: "test"})
 	e.Tail = audit.NewTail(e.Store.Trail, slog.New(slog.DiscardHandler))
 	e.Cfg = httpapi.Config{
 		Sagas: sagaapi.Sagas{
@@ -75,7 +78,11 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 				return results[0], nil
 			},
 			Commit: commit, Engine: e.Node, Timeout: time.Hour, CompensationTimeout: time.Hour,
-			Written: participant.New(participant.Config{Version: "test"}).Written(), StepTimeout: 30 * time.Second,
+			Written: calls.Written(), StepTimeout: 30 * time.Second,
+			Callbacks: sagaapi.Callbacks{
+				Served: true, Open: openCallback, Outcome: calls.Report, Moved: e.Node.Moved, Orphans: e.Store.Sagas,
+				MaxBytes: 1 << 16,
+			},
 		},
 		Trail: httpapi.Trail{
 			Events: e.Store.Trail, Follow: e.Tail.Follow,
@@ -112,6 +119,21 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 		t.Fatal(err)
 	}
 	return e
+}
+
+var callbackTokens = httpkit.Callbacks{Key: bytes.Repeat([]byte("k"), 32)}
+
+func openCallback(token string) (a reported.Attempt, ok bool) {
+	what, ok := callbackTokens.Open(token)
+	if !ok {
+		return a, false
+	}
+	return reported.AttemptOf(what)
+}
+
+// CallbackPath is the path of the callback URL of a call.
+func CallbackPath(c *saga.Call) string {
+	return "/api/v1/step-callbacks/" + callbackTokens.Seal(callback.Of(c).Bytes())
 }
 
 // Register stores a workflow of the named steps; "name!" has no compensation.

@@ -29,6 +29,7 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 		Ownership:    sagas,
 		Archive:      sagas,
 		Notes:        sagas,
+		Orphans:      sagas,
 		Reports:      sagas,
 		Workflows:    sagadb.NewWorkflows(db),
 		Trail:        sagadb.NewTrail(db),

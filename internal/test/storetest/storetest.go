@@ -1,6 +1,6 @@
 // Package storetest tests the contracts of saga.Store, saga.Ownership, reports.Reports,
-// saga.Archive, saga.Notes, trail.Trail, trail.Chain, workflow.Store and access.Store. Every store runs the
-// suite, so that the one in memory behaves like the one on PostgreSQL. Package eventtest builds
+// saga.Archive, saga.Notes, callback.Orphans, trail.Trail, trail.Chain, workflow.Store and access.Store. Every store
+// runs the suite, so that the one in memory behaves like the one on PostgreSQL. Package eventtest builds
 // on it for webhooks and publications.
 package storetest
 
@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/callback"
 	"github.com/skald-saga/skald/internal/saga/reports"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -32,6 +33,7 @@ type Env struct {
 	Ownership    saga.Ownership
 	Archive      saga.Archive
 	Notes        saga.Notes
+	Orphans      callback.Orphans
 	Reports      reports.Reports
 	Workflows    workflow.Store
 	Trail        trail.Trail

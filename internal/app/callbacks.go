@@ -1,0 +1,66 @@
+package app
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/sagaapi"
+)
+
+// callbacks are the URLs to which participants report answers that come later (decision 0163).
+type callbacks struct {
+	base   string // "": participants cannot reach this server
+	tokens httpkit.Callbacks
+}
+
+// addCallbacks adds the callback URLs. Their tokens are signed with the key of the cursors, which all nodes have.
+func (n *node) addCallbacks(ctx context.Context) error {
+	key, err := n.secret(ctx, "cursor")
+	n.callbacks = callbacks{base: callbackBase(&n.cfg, n.addr), tokens: httpkit.Callbacks{Key: key}}
+	return err
+}
+
+// callbackBase returns the URL before the path of the API at which participants reach this server, "" if none is known:
+// the configured one, or the address of a server that only its own machine reaches, as its participants then do.
+func callbackBase(cfg *config.Config, addr net.Addr) string {
+	if s := cfg.Server; s.PublicURL != "" {
+		return strings.TrimSuffix(s.PublicURL, "/")
+	}
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsLoopback() || !cfg.Has(config.RoleAPI) {
+		return ""
+	}
+	scheme := "http://"
+	if cfg.Server.TLSCertFile != "" {
+		scheme = "https://"
+	}
+	return scheme + addr.String() + cfg.Server.BasePath
+}
+
+// url returns the callback URL of an attempt, "" if there is none.
+func (c *callbacks) url(a reported.Attempt) string {
+	if c.base == "" {
+		return ""
+	}
+	return c.base + "/api/v1/step-callbacks/" + c.tokens.Seal(a.Bytes())
+}
+
+func (c *callbacks) open(token string) (a reported.Attempt, ok bool) {
+	what, ok := c.tokens.Open(token)
+	if !ok {
+		return a, false
+	}
+	return reported.AttemptOf(what)
+}
+
+// reports returns what the API needs for reports.
+func (n *node) reports() sagaapi.Callbacks {
+	return sagaapi.Callbacks{
+		Served: n.callbacks.base != "", Open: n.callbacks.open, Address: n.known.Address, Outcome: n.calls.Report,
+		Moved: n.engine.Moved, Counted: n.metrics.Reported, Orphans: n.sagas, MaxBytes: n.cfg.Engine.MaxResponseBytes,
+	}
+}

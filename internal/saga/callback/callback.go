@@ -1,0 +1,100 @@
+// Package callback decides about the reports of participants that answer later: which report counts, and what is
+// recorded of the others (decision 0163). What a report changes is decided by package saga.
+//
+// Pure: values in, values out.
+//
+// Files, each on top of those before it: problems, callback.
+package callback
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// Standing returns the state of an attempt, and the result that has decided it. logs are those of the saga.
+//
+// An attempt that no log mentions may be in flight: its answer is not stored yet, and perhaps not even the
+// outcome of the step before it (checkpoint: false). Its report must come again.
+func Standing(r *saga.Instance, a reported.Attempt, logs []saga.StepLog) (reported.Standing, reported.Result) {
+	for i := range logs {
+		l := &logs[i]
+		if l.StepIndex != a.Step || l.Action != actionOf(a) || l.Attempt != a.Number {
+			continue
+		}
+		switch first := reported.Of(l.Outcome); {
+		case first != "":
+			return reported.Decided, first
+		case l.Status != saga.LogRunning:
+			return reported.Late, ""
+		case r.Awaited() != nil && a == r.InFlight():
+			return reported.Awaited, ""
+		}
+	}
+	here := a.Step == r.CurrentStep && a.Number >= r.Attempt
+	switch {
+	case r.State.Terminal():
+	case a.Undo && r.State == saga.Compensating && (here || a.Step < r.CurrentStep),
+		!a.Undo && r.State.Forward() && (here || a.Step > r.CurrentStep):
+		return reported.Early, ""
+	}
+	return reported.Late, ""
+}
+
+// Of returns the attempt that a call is, for its callback URL.
+func Of(c *saga.Call) reported.Attempt {
+	return reported.Attempt{
+		Tenant: c.Tenant, Saga: c.SagaID, Step: c.Index, Undo: c.Action == saga.Compensate, Number: c.Attempt,
+	}
+}
+
+func actionOf(a reported.Attempt) saga.Action {
+	if a.Undo {
+		return saga.Compensate
+	}
+	return saga.Execute
+}
+
+// Wait returns the wait for the report of the current attempt, nil if there is none.
+func Wait(r *saga.Instance) *reported.Wait {
+	l := r.Awaited()
+	if l == nil || r.State.Terminal() {
+		return nil
+	}
+	return &reported.Wait{
+		Attempt: l.Attempt, Since: l.StartedAt, Until: r.NextRunAt, Progress: reported.ProgressIn(l.Response),
+	}
+}
+
+// Actor is the actor of what participants report.
+const Actor = "system:participant"
+
+// Orphaned returns the event of a report that came too late, which changes nothing else.
+func Orphaned(r *saga.Instance, a reported.Attempt, result reported.Result, requestID string,
+	at time.Time) saga.AuditEvent {
+	e := saga.AuditEvent{
+		TenantID: r.Tenant.ID, SagaID: r.ID, Type: saga.CallbackOrphaned, StepIndex: a.Step, Attempt: a.Number, At: at,
+		Old: saga.NoState, New: saga.NoState, Actor: Actor, RequestID: requestID, TraceID: r.TraceID, SpanID: r.SpanID,
+	}
+	if a.Step < len(r.Def.Steps) {
+		e.StepName = r.Def.Steps[a.Step].Name
+	}
+	data, err := strictjson.Encode(struct {
+		Action saga.Action     `json:"action"`
+		Result reported.Result `json:"result"`
+	}{actionOf(a), result})
+	if err == nil { // both are words
+		e.Data = data
+	}
+	return e
+}
+
+// Orphans records reports that came too late.
+type Orphans interface {
+	// PutOrphan stores the event of such a report, durably on return, unless there is one of the same attempt already.
+	// The saga stays as it is, live or archived.
+	PutOrphan(ctx context.Context, e *saga.AuditEvent) error
+}

@@ -1,0 +1,65 @@
+package participant
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/expression"
+	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/secrets"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// Report returns the outcome that a report gives to an attempt, which call had begun. content is the output of an
+// action that was done, or the error of one that was not; nil: there is none. It is read as the body of an answer
+// is: the rule for the output, the schema, the limits and the secrets of its participant are those of its answers. An
+// *reported.Unfit decides nothing, unlike an answer that does not fit: the participant can send another report.
+func (c *Client) Report(
+	ctx context.Context, call *saga.Call, result reported.Result, content json.RawMessage,
+) (saga.Outcome, error) {
+	var hide *secrets.Hider
+	if c.cfg.Secrets != nil && call.By.HTTP != nil {
+		var err error
+		if hide, err = c.cfg.Secrets.Hides(ctx, call); err != nil {
+			return saga.Outcome{}, err
+		}
+	}
+	a := answer{status: http.StatusOK, header: http.Header{}, body: content}
+	found := hide != nil && c.hidden(&a, hide)
+	o, err := c.outcomeOf(call, result, a)
+	if hideIn(&o, hide) || found {
+		c.cfg.Hidden(call)
+	}
+	return o, err
+}
+
+func (c *Client) outcomeOf(call *saga.Call, result reported.Result, a answer) (o saga.Outcome, err error) {
+	message := fmt.Sprintf("the participant reported %q", result)
+	switch result {
+	case reported.Refused:
+		o = c.unsuccessful(saga.Refused, retry.Refused, result.Code(), a)
+	case reported.NotApplied:
+		o = c.unsuccessful(saga.NotApplied, retry.Unavailable, result.Code(), a)
+	case reported.Unknown:
+		o = c.unsuccessful(saga.Unknown, retry.BadResponse, result.Code(), a)
+	default:
+		rules := call.Rules
+		if rules == nil || call.Action == saga.Compensate {
+			rules = &workflow.Rules{}
+		}
+		v := answerValues{a: &a, body: a.body}
+		if o = c.successful(rules, expression.Evaluate(v), a); o.Verdict != saga.Done {
+			return saga.Outcome{}, &reported.Unfit{Pointer: "/output", Why: o.Message}
+		}
+		o.Code = result.Code()
+		return o, nil
+	}
+	if messageIn(a.body) == "" {
+		o.Message = message
+	}
+	return o, nil
+}

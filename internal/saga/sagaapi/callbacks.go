@@ -1,0 +1,244 @@
+package sagaapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/callback"
+	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
+)
+
+// Callbacks are what reports of participants need (decision 0163). Fields are required unless their comment says
+// otherwise.
+type Callbacks struct {
+	// Served: participants can reach the callback URLs. Otherwise no definition may have a rule for later answers.
+	Served bool
+	// Open returns the attempt that a token is for; ok is false if this server has not made it.
+	Open func(token string) (a reported.Attempt, ok bool)
+	// Address fills in where the call of an attempt has gone that names its participant. Nil: none is known.
+	Address func(context.Context, *saga.Call) (known bool, err error)
+	// Outcome returns what a report makes of the call that it is of; *reported.Unfit: it cannot be kept.
+	Outcome func(context.Context, *saga.Call, reported.Result, json.RawMessage) (saga.Outcome, error)
+	// Moved is called after a report has moved a saga on.
+	Moved func(saga.Saga)
+	// Counted is called with what happened to each report (reported.Counted); may be nil.
+	Counted func(result string)
+	// Orphans records those that came too late.
+	Orphans callback.Orphans
+	// MaxBytes limits a report, as it does an answer; 0: only the limit of every body.
+	MaxBytes int64
+}
+
+func (s *Handlers) counted(what string) {
+	if s.Callbacks.Counted != nil {
+		s.Callbacks.Counted(what)
+	}
+}
+
+// report is the body of a report, of which the schema was checked.
+type report struct {
+	Result   reported.Result
+	Output   json.RawMessage
+	Error    json.RawMessage
+	Progress *struct {
+		Percent *float64
+		Message string
+	}
+}
+
+// ReportStep takes the report of a participant whose answer has come later.
+func (s *Handlers) ReportStep(ctx context.Context, in api.ReportStepRequestObject) (api.Response, error) {
+	a, ok := reported.Attempt{}, false
+	if s.Callbacks.Open != nil {
+		a, ok = s.Callbacks.Open(in.Token)
+	}
+	if !ok {
+		return nil, noCallback()
+	}
+	req := httpkit.RequestOf(ctx)
+	rep, err := s.readReport(req.Body, a)
+	if err != nil {
+		s.counted(reported.CountedInvalid)
+		return nil, err
+	}
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	for range httpkit.Reloads(ctx) {
+		run, logs, err := s.reportedRun(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		switch standing, first := callback.Standing(&run, a, logs); {
+		case standing == reported.Decided:
+			s.counted(reported.CountedRepeated)
+			return reportAnswer(api.StepReported{Result: api.ReportResult(first), Repeated: new(true)}), nil
+		case standing == reported.Early:
+			s.counted(reported.CountedEarly)
+			return nil, fault.New(fault.Unavailable, callback.CodeEarly,
+				"the answer to this attempt is not stored yet: send the report again")
+		case standing == reported.Late, rep.Result == reported.Heartbeat && run.Pending() != "":
+			return nil, s.lateReport(ctx, &run, a, rep.Result)
+		}
+		change, err := s.decideReport(ctx, &run, a, rep)
+		if err != nil {
+			return nil, err
+		}
+		switch err := s.Commit(ctx, change); {
+		case err == nil:
+			return s.reportTaken(change, rep), nil
+		case !fault.IsCode(err, saga.CodeStale):
+			if err := s.afterUnknownChange(ctx, change, err); err != nil {
+				return nil, err
+			}
+			return s.reportTaken(change, rep), nil
+		}
+	}
+	return nil, httpkit.KeepsChanging("saga")
+}
+
+// reportedRun reads the saga of an attempt, live or archived.
+func (s *Handlers) reportedRun(ctx context.Context, a reported.Attempt) (saga.Instance, []saga.StepLog, error) {
+	f, err := s.find(ctx, a.Tenant, a.Saga, saga.Logs{})
+	if fault.KindOf(err) == fault.NotFound {
+		return saga.Instance{}, nil, noCallback()
+	}
+	if err != nil {
+		return saga.Instance{}, nil, err
+	}
+	run, err := s.run(ctx, f.saga, f.logs)
+	if err == nil && !run.State.Terminal() {
+		if unreadable := run.Unreadable(); unreadable != nil { // its operator will mend it; meanwhile nothing is lost
+			err = unreadable
+		}
+	}
+	return run, f.logs, err
+}
+
+// noCallback is the fault of a token that names nothing. It does not say why.
+func noCallback() error {
+	return fault.New(fault.NotFound, callback.CodeNotFound, "this server has not made this callback URL, or its saga is gone")
+}
+
+// readReport reads a report and checks what its schema cannot say.
+func (s *Handlers) readReport(body []byte, a reported.Attempt) (*report, error) {
+	if most := s.Callbacks.MaxBytes; most > 0 && int64(len(body)) > most {
+		return nil, fault.New(fault.TooLarge, fault.CodeTooLarge,
+			"the report has %d bytes; engine.max_response_bytes allows %d", len(body), most)
+	}
+	rep := &report{}
+	if err := json.Unmarshal(body, rep); err != nil {
+		return nil, httpkit.SchemaFault(fault.Field{Code: "invalid", Message: "is not a report"})
+	}
+	var wrong []fault.Field
+	refuse := func(member string, there bool, why string) {
+		if there {
+			wrong = append(wrong, fault.Field{Pointer: "/" + member, Code: "invalid", Message: why})
+		}
+	}
+	failed := slices.Contains([]reported.Result{reported.Refused, reported.NotApplied, reported.Unknown}, rep.Result)
+	refuse("output", rep.Output != nil && (rep.Result != reported.Done || a.Undo), "goes with the result done of an action")
+	refuse("error", rep.Error != nil && !failed, "goes with the results refused, not_applied and unknown")
+	refuse("progress", rep.Progress != nil && rep.Result != reported.Heartbeat, "goes with the result heartbeat")
+	if wrong != nil {
+		return nil, httpkit.SchemaFault(wrong...)
+	}
+	return rep, nil
+}
+
+// decideReport returns the change that a report makes of a saga that waits for it.
+func (s *Handlers) decideReport(ctx context.Context, run *saga.Instance, a reported.Attempt,
+	rep *report) (saga.Change, error) {
+	e := saga.Reported{Attempt: a}
+	if rep.Result == reported.Heartbeat {
+		e.Beat = &reported.Progress{}
+		if p := rep.Progress; p != nil {
+			e.Beat.Percent = p.Percent
+			e.Beat.Message = oneLine(p.Message)
+		}
+	} else {
+		var err error
+		if e.Outcome, err = s.outcomeOfReport(ctx, run, rep); err != nil {
+			return saga.Change{}, err
+		}
+	}
+	m := saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Budget: s.Budget,
+		Actor: callback.Actor, RequestID: httpkit.RequestOf(ctx).ID}
+	change, err := saga.Apply(*run, e, m)
+	return change.Released(m.Now), err
+}
+
+// mostOfMessage is how many characters of a progress message are kept.
+const mostOfMessage = 1000
+
+// oneLine makes text from outside storable and safe to show, as one line.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, plaintext.Text(s, plaintext.Limit{}))
+	return strings.TrimSpace(plaintext.Text(strings.TrimSpace(s), plaintext.Characters(mostOfMessage)))
+}
+
+func (s *Handlers) outcomeOfReport(ctx context.Context, run *saga.Instance, rep *report) (saga.Outcome, error) {
+	call := run.Call(saga.Defaults{StepTimeout: s.StepTimeout})
+	if call.By.Names() != "" && s.Callbacks.Address != nil {
+		if _, err := s.Callbacks.Address(ctx, &call); err != nil {
+			return saga.Outcome{}, err
+		}
+	}
+	content := rep.Output
+	if content == nil {
+		content = rep.Error
+	}
+	o, err := s.Callbacks.Outcome(ctx, &call, rep.Result, content)
+	if unfit := (*reported.Unfit)(nil); errors.As(err, &unfit) {
+		s.counted(reported.CountedInvalid)
+		return o, httpkit.SchemaFault(fault.Field{Pointer: unfit.Pointer, Code: "invalid", Message: unfit.Why})
+	}
+	return o, err
+}
+
+// lateReport records a report that came too late, and returns its fault.
+func (s *Handlers) lateReport(
+	ctx context.Context, run *saga.Instance, a reported.Attempt, result reported.Result,
+) error {
+	s.counted(reported.CountedLate)
+	e := callback.Orphaned(run, a, result, httpkit.RequestOf(ctx).ID, s.Now())
+	if err := s.Callbacks.Orphans.PutOrphan(ctx, &e); err != nil {
+		return err
+	}
+	return fault.New(fault.Conflict, callback.CodeLate,
+		"attempt %d of step %q was decided without this report, which changes nothing; the saga is %s", a.Number, e.StepName,
+		run.State)
+}
+
+// reportTaken returns the answer to a report that was stored.
+func (s *Handlers) reportTaken(change saga.Change, rep *report) httpkit.Answer {
+	s.counted(string(rep.Result))
+	if rep.Result == reported.Heartbeat {
+		return reportAnswer(api.StepReported{Result: api.ReportResult(rep.Result), ExpiresAt: change.After.NextRunAt})
+	}
+	if s.Callbacks.Moved != nil {
+		s.Callbacks.Moved(change.After.Saga)
+	}
+	s.Log.Debug("a participant has reported the outcome of a step",
+		slog.String("saga_id", change.After.ID.String()), slog.String("result", string(rep.Result)))
+	return reportAnswer(api.StepReported{Result: api.ReportResult(rep.Result), Repeated: new(false)})
+}
+
+func reportAnswer(body api.StepReported) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: body}
+}
