@@ -129,7 +129,7 @@ func TestAReportEndsWithItsContext(t *testing.T) {
 }
 
 func TestHeartbeats(t *testing.T) {
-	s := newSkald(t, status(200), status(200), status(409), status(503))
+	s := newSkald(t, status(200), status(200), status(200), status(409), status(503))
 	h, key := promised(t, s.URL)
 	for n, try := range []struct {
 		progress participant.Progress
@@ -139,6 +139,7 @@ func TestHeartbeats(t *testing.T) {
 		{participant.Progress{}, `{"result":"heartbeat"}`, false},
 		{participant.Progress{Percent: 140, Message: "packed"},
 			`{"progress":{"message":"packed","percent":100},"result":"heartbeat"}`, false},
+		{participant.Progress{Message: "sent"}, `{"progress":{"message":"sent"},"result":"heartbeat"}`, false},
 		{participant.Progress{}, `{"result":"heartbeat"}`, true},
 		{participant.Progress{}, `{"result":"heartbeat"}`, true},
 	} {
@@ -156,7 +157,7 @@ func TestHeartbeats(t *testing.T) {
 	if err := h.Heartbeat(t.Context(), key, participant.Progress{}); !errors.Is(err, participant.ErrCompensated) {
 		t.Errorf("after the compensation: %v", err)
 	}
-	if len(s.bodies) != 4 {
+	if len(s.bodies) != 5 {
 		t.Errorf("%d heartbeats", len(s.bodies))
 	}
 }

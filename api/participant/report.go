@@ -155,8 +155,8 @@ func retryAfter(value string, now time.Time) time.Duration {
 
 // Progress is how far the work has come.
 type Progress struct {
-	Percent int    // 0 to 100
-	Message string // for operators; Skald keeps the first 1,000 characters
+	Percent int    // to 100; 0: as before
+	Message string // for operators; Skald keeps the first 1,000 characters. "": as before
 }
 
 // Heartbeat tells Skald that the work of a call that was answered later goes on, so that the wait begins again. It is
@@ -176,8 +176,15 @@ func (h *Handler) Heartbeat(ctx context.Context, key string, p Progress) error {
 		return err
 	}
 	members := map[string]any{"result": "heartbeat"}
-	if p != (Progress{}) {
-		members["progress"] = map[string]any{"percent": min(max(p.Percent, 0), 100), "message": p.Message}
+	progress := map[string]any{} // what it leaves out stays as it was
+	if p.Percent > 0 {
+		progress["percent"] = min(p.Percent, 100)
+	}
+	if p.Message != "" {
+		progress["message"] = p.Message
+	}
+	if len(progress) > 0 {
+		members["progress"] = progress
 	}
 	body, err := encode(members)
 	if err != nil {

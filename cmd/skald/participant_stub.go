@@ -15,12 +15,13 @@ import (
 
 type participantStub struct {
 	Listen string             `default:"127.0.0.1:9001" help:"Address to serve on."`
-	Rate   map[string]float64 `placeholder:"FAULT=SHARE" help:"Share of the calls with a fault: ok, refuse, error, busy, timeout, lose, twice or forget."`
+	Rate   map[string]float64 `placeholder:"FAULT=SHARE" help:"Share of the calls with a fault: ok, refuse, error, busy, timeout, lose, twice, forget, or later, alone or with -refuse, -never, -twice, -late or -heartbeat."`
+	After  time.Duration      `default:"2s" help:"How long the work of a call takes that is answered later."`
 	Script string             `type:"existingfile" help:"JSON file: the faults of the calls of a step and action, such as {\"charge/execute\": [\"error\", \"ok\"]}."`
 }
 
 func (p participantStub) Run(ctx context.Context) error {
-	cfg := stub.Config{Rates: p.Rate}
+	cfg := stub.Config{Rates: p.Rate, After: p.After}
 	if p.Script != "" {
 		text, err := os.ReadFile(p.Script)
 		if err != nil {

@@ -1,7 +1,7 @@
 // Package stub is a participant without a business: it keeps the rules, in memory, and misbehaves on request, so that
 // authors of workflows see what Skald then does.
 //
-// Files, each on top of those before it: paths, stub.
+// Files, each on top of those before it: paths, later, stub.
 package stub
 
 import (
@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/skald-saga/skald/internal/loop"
 )
@@ -30,6 +31,13 @@ var Faults = []string{
 	"lose",    // done, and the connection is closed without an answer
 	"twice",   // done, with its effect twice behind one answer
 	"forget",  // done, as if the key had never been seen
+	// Answered with 202, and reported to X-Saga-Callback after Config.After:
+	"later",           // done
+	"later-refuse",    // refused, nothing done
+	"later-never",     // nothing: the work goes on forever
+	"later-twice",     // done, with two reports
+	"later-late",      // done, to the callback of an attempt that is over: when the call is repeated or undone
+	"later-heartbeat", // a heartbeat at once, then done
 }
 
 // Script says for a step and action, such as charge/compensate, which faults its calls have, one after the other. The
@@ -40,19 +48,19 @@ type Script map[string][]string
 type Config struct {
 	Rates  map[string]float64 // share of the calls with a fault, by fault
 	Script Script             // has precedence over Rates; Header over both
+	After  time.Duration      // until the work of a call that is answered later is done
 }
-
-// maxBody is as much as Skald sends.
-const maxBody = 16 << 20
 
 type stub struct {
 	Config
 	paths   paths
 	mu      sync.Mutex
-	calls   map[string]int    // by step and action
-	answers map[string]string // by key
-	effects map[string]int    // by key
-	done    map[string]bool   // by tenant, saga, step and run
+	calls   map[string]int      // by step and action
+	answers map[string]string   // by key
+	refused map[string]bool     // by key; such keys have no answer
+	waiting map[string]*promise // by key
+	effects map[string]int      // by key
+	done    map[string]bool     // by tenant, saga, step and run
 	undone  map[string]bool
 	fences  map[string]int64 // by tenant and saga
 }
@@ -78,6 +86,7 @@ func New(cfg Config) (http.Handler, error) {
 	return &stub{
 		Config: cfg, paths: paths{known: map[string]*path{}},
 		calls: map[string]int{}, answers: map[string]string{}, effects: map[string]int{},
+		refused: map[string]bool{}, waiting: map[string]*promise{},
 		done: map[string]bool{}, undone: map[string]bool{}, fences: map[string]int64{},
 	}, nil
 }
@@ -134,7 +143,8 @@ func (s *stub) get(w http.ResponseWriter, r *http.Request) {
 
 // answerOf answers the call of a step; status 0: not at all.
 func (s *stub) answerOf(w http.ResponseWriter, r *http.Request) (status int, body string) {
-	switch fault := s.fault(r.Header); fault {
+	fault := s.fault(r.Header)
+	switch fault {
 	case "refuse":
 		return http.StatusConflict, `{"error":"refused on request"}`
 	case "error":
@@ -145,14 +155,15 @@ func (s *stub) answerOf(w http.ResponseWriter, r *http.Request) (status int, bod
 	case "timeout":
 		<-r.Context().Done()
 		return 0, ""
-	case "ok", "lose", "twice", "forget":
-		status, body = s.call(r.Header, fault)
-		if fault == "lose" {
-			panic(http.ErrAbortHandler) // net/http closes the connection without an answer
-		}
-		return status, body
 	}
-	return http.StatusBadRequest, `{"error":"` + Header + ` must be one of ` + strings.Join(Faults, ", ") + `"}`
+	if !slices.Contains(Faults, fault) {
+		return http.StatusBadRequest, `{"error":"` + Header + ` must be one of ` + strings.Join(Faults, ", ") + `"}`
+	}
+	status, body = s.call(r.Header, fault)
+	if fault == "lose" {
+		panic(http.ErrAbortHandler) // net/http closes the connection without an answer
+	}
+	return status, body
 }
 
 func answer(w http.ResponseWriter, status int, body string) {
@@ -196,24 +207,29 @@ func (s *stub) call(h http.Header, fault string) (int, string) {
 		}
 		s.fences[saga] = fence
 	}
+	if p := s.waiting[key]; p != nil {
+		return s.again(p, key, h.Get("X-Saga-Callback"))
+	}
+	if s.refused[key] {
+		return http.StatusConflict, `{"error":"refused on request"}`
+	}
 	if kept, known := s.answers[key]; known && fault != "forget" {
 		if fault == "twice" && s.effects[key] > 0 {
 			s.effects[key]++
 		}
 		return http.StatusOK, kept
 	}
-	switch {
-	case undo:
-		if s.done[step] {
-			s.effects[key]++
-		}
-		s.undone[step] = true
-	case s.undone[step]:
+	if !undo && s.undone[step] {
 		return http.StatusConflict, `{"error":"the step was compensated before"}`
-	default:
-		s.effects[key]++
-		s.done[step] = true
 	}
+	if undo {
+		s.undone[step] = true
+		s.giveUp(step)
+	}
+	if _, waits := later[fault]; waits {
+		return s.promise(key, &promise{fault, h.Get("X-Saga-Callback"), step, undo})
+	}
+	s.perform(key, step, undo)
 	if fault == "twice" && s.effects[key] > 0 {
 		s.effects[key]++
 	}
@@ -222,4 +238,77 @@ func (s *stub) call(h http.Header, fault string) (int, string) {
 		s.answers[key] = fmt.Sprintf(`{"ok":true,"effects":%d}`, n)
 	}
 	return http.StatusOK, s.answers[key]
+}
+
+// perform has the effect of a call.
+func (s *stub) perform(key, step string, undo bool) {
+	if !undo || s.done[step] {
+		s.effects[key]++
+	}
+	s.done[step] = s.done[step] || !undo
+}
+
+// promise answers a call later, and has its work done after a while.
+func (s *stub) promise(key string, p *promise) (int, string) {
+	if p.callback == "" {
+		return http.StatusBadRequest, `{"error":"answered later on request, but without X-Saga-Callback"}`
+	}
+	s.waiting[key] = p
+	if p.fault == "later-heartbeat" {
+		go send(p.callback, heartbeat)
+	}
+	if p.report() != "" {
+		time.AfterFunc(s.After, func() { s.finish(key, p) })
+	}
+	return http.StatusAccepted, `{"later":true}`
+}
+
+// again answers a repeat of a call that waits: the report goes to the newest callback.
+func (s *stub) again(p *promise, key, callback string) (int, string) {
+	if p.fault == "later-late" && callback != "" && callback != p.callback {
+		go send(p.callback, p.success())
+		delete(s.waiting, key)
+		s.perform(key, p.step, p.undo)
+		s.answers[key] = `{"ok":true}`
+		return http.StatusOK, s.answers[key]
+	}
+	if callback == "" { // Skald would take 202 for done
+		return http.StatusServiceUnavailable, `{"error":"the work goes on, but there is no X-Saga-Callback"}`
+	}
+	p.callback = callback
+	return http.StatusAccepted, `{"later":true}`
+}
+
+// giveUp ends the work for a step that is undone.
+func (s *stub) giveUp(step string) {
+	for key, p := range s.waiting {
+		if p.step == step && !p.undo {
+			delete(s.waiting, key)
+			if p.fault == "later-late" {
+				go send(p.callback, p.success())
+			}
+		}
+	}
+}
+
+// finish ends the work of a call, unless it was given up.
+func (s *stub) finish(key string, p *promise) {
+	s.mu.Lock()
+	if s.waiting[key] != p {
+		s.mu.Unlock()
+		return
+	}
+	delete(s.waiting, key)
+	if p.fault == "later-refuse" {
+		s.refused[key] = !p.undo // a compensation is asked again
+	} else {
+		s.perform(key, p.step, p.undo)
+		s.answers[key] = `{"ok":true}`
+	}
+	to := p.callback
+	s.mu.Unlock()
+	send(to, p.report())
+	if p.fault == "later-twice" {
+		send(to, p.report())
+	}
 }

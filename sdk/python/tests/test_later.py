@@ -78,15 +78,17 @@ class Later(unittest.TestCase):
             with self.subTest(store=kind.name):
                 stored = kind()
                 self.addCleanup(stored.close)
-                self.sent, self.answers = [], [200, 200, 409]
+                self.sent, self.answers = [], [200, 200, 200, 409]
                 participant = self.promised(stored.store)
                 participant.heartbeat("s/charge/execute")
                 participant.heartbeat("s/charge/execute", 140, "packed")
+                participant.heartbeat("s/charge/execute", message="sent")
                 with self.assertRaises(NotDelivered):
                     participant.heartbeat("s/charge/execute")
                 beat = b'{"result":"heartbeat"}'
                 packed = b'{"result":"heartbeat","progress":{"percent":100,"message":"packed"}}'
-                self.assertEqual([beat, packed, beat], self.sent)
+                sent = b'{"result":"heartbeat","progress":{"message":"sent"}}'
+                self.assertEqual([beat, packed, sent, beat], self.sent)
                 with self.assertRaises(NotPending):
                     participant.heartbeat("s/other/execute")
                 undone = over_wsgi(participant, headers("compensate"), body(action="compensate"))
@@ -95,7 +97,7 @@ class Later(unittest.TestCase):
                     participant.heartbeat("s/charge/execute")
                 with self.assertRaises(Compensated):
                     self.finish(participant, None)
-                self.assertEqual(3, len(self.sent))
+                self.assertEqual(4, len(self.sent))
 
     def test_what_cannot_be_an_answer_changes_nothing(self):
         participant = self.promised()

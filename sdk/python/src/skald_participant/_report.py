@@ -55,8 +55,13 @@ class Report:
 def beat(post: Post, url: str, percent: int | None, message: str) -> None:
     """Sends one heartbeat."""
     members: dict[str, Any] = {"result": "heartbeat"}
-    if percent is not None or message:
-        members["progress"] = {"percent": min(max(percent or 0, 0), 100), "message": message}
+    progress: dict[str, Any] = {}  # what it leaves out stays as it was
+    if percent is not None:
+        progress["percent"] = min(max(percent, 0), 100)
+    if message:
+        progress["message"] = message
+    if progress:
+        members["progress"] = progress
     status, _, why = _sent(post, url, encode(members))
     if not 200 <= status < 300:
         raise NotDelivered(f"the heartbeat was not accepted: {why}")
