@@ -135,7 +135,7 @@ func redriveAll(t *testing.T, p *place) {
 	tab.See("3,000 letters match")
 	tab.Fill("[name='stop_on.failures']", "5")
 	tab.Fill("input[name=reason]", "the bank answers again")
-	tab.Click("button.first", "Start")
+	tab.Click("button.first", "Create")
 	tab.Until("the redrive halted", badge("halted"))
 	tab.See("the number of failed letters has reached its limit")
 	redrive := strings.TrimPrefix(strings.Split(tab.Path(), "?")[0], "/ui/redrives/")
