@@ -33,11 +33,11 @@ func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 	if again := s.one(w, `,"claim_id":"c1"`); again.LeaseToken != c.LeaseToken {
 		t.Errorf("the same claim again gave %+v", again)
 	}
-	s.exec(`UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() + interval '7 seconds' WHERE id = $1`, id)
+	s.exec(`UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() + interval '17 seconds' WHERE id = $1`, id)
 	var later client.ClaimedRuns
-	if s.Send("POST", workerPath(w, "claim"), `{"slots":10,"claim_id":"c1"}`).Into(&later); later.LeaseMS > 7000 ||
+	if s.Send("POST", workerPath(w, "claim"), `{"slots":10,"claim_id":"c1"}`).Into(&later); later.LeaseMS > 17_000 ||
 		later.LeaseMS < 1000 {
-		t.Errorf("of a lease with 7 s left the claim says %d ms", later.LeaseMS)
+		t.Errorf("of a lease with 17 s left the claim says %d ms", later.LeaseMS)
 	}
 	if other := s.claim(w, `{"slots":10,"claim_id":"c2"}`); len(other) != 0 {
 		t.Errorf("another claim gave the same runs: %+v", other)

@@ -62,7 +62,7 @@ func TestOneOddItemOfAHeartbeatCostsNoLease(t *testing.T) {
 		items = append(items, item(runs[i], o.more))
 	}
 	seq := 1
-	s.exec(`UPDATE jobs.job_runs SET lease_expires_at = now() + interval '1 second'`)
+	s.exec(`UPDATE jobs.job_runs SET lease_expires_at = now() + interval '9 seconds'`)
 	judge := func(items []string, from int) {
 		t.Helper()
 		r := s.Send("POST", workerPath(w, "heartbeat"),
