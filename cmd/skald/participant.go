@@ -30,6 +30,10 @@ type participantCertify struct {
 	AskRestart     bool          `xor:"restart" help:"Ask for the restart and wait for Enter."`
 	Race           bool          `help:"Repeat races under load."`
 	RaceFor        time.Duration `default:"1m" help:"How long --race lasts."`
+	Later          bool          `help:"The participant answers later: examine that, and only that."`
+	LaterFor       time.Duration `default:"30s" help:"How long a report may take with --later."`
+	CallbackListen string        `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Where reports are received with --later."`
+	CallbackURL    string        `placeholder:"URL" help:"How the participant reaches that address, if not as it is."`
 	Timeout        time.Duration `default:"10s" help:"How long one call may take."`
 	Deadline       time.Duration `default:"10m" help:"How long all may take."`
 	Yes            bool          `short:"y" help:"Do not ask before calling a machine other than this one."`
@@ -61,6 +65,7 @@ func (p participantCertify) Run(ctx context.Context) error {
 		URL: p.URL, Compensation: p.Compensation, Effects: p.Effects, Step: p.Step, Payload: payload, Secret: p.Secret,
 		Restart: p.restart(who), Robust: true, Timeout: p.Timeout, Version: buildInfo().Version,
 	}
+	cfg.Later, cfg.LaterFor, cfg.CallbackListen, cfg.CallbackURL = p.Later, p.LaterFor, p.CallbackListen, p.CallbackURL
 	if p.Race {
 		cfg.RaceFor = p.RaceFor
 	}

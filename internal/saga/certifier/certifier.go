@@ -39,6 +39,9 @@ func Run(ctx context.Context, cfg Config) (certify.Report, error) {
 	if err := c.reachable(ctx, soon, starting); err != nil {
 		return report, fmt.Errorf("%w: %w", ErrUntried, err)
 	}
+	if cfg.Later {
+		return c.finishLater(ctx, report)
+	}
 	if err := c.servesAtAll(ctx); err != nil {
 		return report, fmt.Errorf("%w: %w", ErrUntried, err)
 	}
@@ -67,6 +70,20 @@ func Run(ctx context.Context, cfg Config) (certify.Report, error) {
 	if cfg.Robust && len(report.Played) > 0 {
 		report.Warnings = c.robustness(ctx)
 	}
+	return ended(ctx, report, shown)
+}
+
+// finishLater examines how the participant answers later.
+func (c *certifier) finishLater(ctx context.Context, report certify.Report) (certify.Report, error) {
+	shown, err := c.answersLater(ctx, &report)
+	if err != nil && ctx.Err() == nil {
+		return report, fmt.Errorf("%w: %w", ErrUntried, err)
+	}
+	return ended(ctx, report, shown)
+}
+
+// ended puts together what was found.
+func ended(ctx context.Context, report certify.Report, shown []certify.Shown) (certify.Report, error) {
 	report.Findings = certify.Findings(shown)
 	report.Finish()
 	if err := ctx.Err(); err != nil {

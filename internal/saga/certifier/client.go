@@ -40,6 +40,11 @@ type Config struct {
 	Robust  bool          // also try what leads to warnings: large bodies, slow sending, gzip, HTTP/1.0
 	Timeout time.Duration // of one call
 	Version string
+	// Later: the participant answers later, and only that is examined. The reports must come within LaterFor, to an
+	// address of CallbackListen, by way of CallbackURL unless that is "".
+	Later                       bool
+	LaterFor                    time.Duration
+	CallbackListen, CallbackURL string
 }
 
 // How often and how long a call is repeated that was not answered with a result.
@@ -80,7 +85,13 @@ func newCertifier(cfg Config) (*certifier, error) {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
 	}
-	for _, text := range []string{c.URL, c.Compensation, c.Effects} {
+	if c.LaterFor == 0 {
+		c.LaterFor = 30 * time.Second
+	}
+	if c.CallbackListen == "" {
+		c.CallbackListen = "127.0.0.1:0"
+	}
+	for _, text := range []string{c.URL, c.Compensation, c.Effects, c.CallbackURL} {
 		u, err := url.Parse(strings.ReplaceAll(text, "{step}", "step"))
 		if text != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 			return nil, fmt.Errorf("%q must be an http or https URL", text)

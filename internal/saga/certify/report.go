@@ -99,7 +99,7 @@ func (r Report) In(f Format) ([]byte, error) {
 // RuleName is how docs/participants.md calls a rule.
 func RuleName(rule string) string {
 	if name := map[string]string{
-		"fence": "fences", "operator": "operators", "tenant": "tenants", "response": "responses",
+		"fence": "fences", "operator": "operators", "tenant": "tenants", "response": "responses", "later": "answering later",
 	}[rule]; name != "" {
 		return name
 	}
