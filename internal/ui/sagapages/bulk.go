@@ -121,11 +121,17 @@ func showBulk(answer []byte) (*web.Preview, error) {
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
 	}
+	noun := "sagas"
+	if dry.Matched == 1 {
+		noun = "saga"
+	}
 	shown := &web.Preview{Count: &dry.Matched, Sentences: []template.HTML{
-		web.Sentence("It applies to %s sagas.", web.Count(dry.Matched, dry.MatchedIsCapped)),
+		web.Sentence("It applies to %s "+noun+".", web.Count(dry.Matched, dry.MatchedIsCapped)),
 	}}
 	switch {
 	case dry.Examined == 0:
+	case dry.Skipped == 0 && int64(dry.Examined) == dry.Matched:
+		shown.Sentences = append(shown.Sentences, "Each would accept it now.")
 	case dry.Skipped == 0:
 		shown.Sentences = append(shown.Sentences, web.Sentence("Each of the first %s would accept it now.",
 			web.Count(dry.Examined)))

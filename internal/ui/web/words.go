@@ -111,7 +111,8 @@ func Named(text string) (parts []Part) {
 	return append(parts, Part{Text: text[at:]})
 }
 
-// Duration shows d in at most two units.
+// Duration shows d in at most two units: the smaller one below ten of the larger, and minutes below a day, so that
+// nearly twelve hours are not shown as eleven.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -130,7 +131,7 @@ func Duration(d time.Duration) string {
 			continue
 		}
 		text := fmt.Sprintf("%d %s", d/u.size, u.name)
-		if i+1 < len(units) && d/u.size < 10 {
+		if i+1 < len(units) && (d/u.size < 10 || u.size == time.Hour) {
 			if rest := (d % u.size) / units[i+1].size; rest > 0 {
 				text += fmt.Sprintf(" %d %s", rest, units[i+1].name)
 			}

@@ -53,6 +53,7 @@ func TestAgesAreWholeSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		300 * time.Millisecond: "just now", 8300 * time.Millisecond: "8 s ago", 72 * time.Second: "1 min 12 s ago",
 		-4700 * time.Millisecond: "in 4 s", -20 * time.Millisecond: "in 1 s", -26 * time.Hour: "in 1 d 2 h",
+		12*time.Hour - time.Second: "11 h 59 min ago",
 	} {
 		if got := Ago(now, now.Add(-d)); got != want {
 			t.Errorf("%s: %q, want %q", d, got, want)

@@ -161,7 +161,7 @@ export function ago(ms) {
     if (n < 10_000) return `${Math.max(1, Math.floor(n / 1000))} s`;
     for (const [size, unit, next, small] of [[86_400_000, 'd', 3_600_000, 'h'], [3_600_000, 'h', 60_000, 'min'], [60_000, 'min', 1000, 's'], [1000, 's']]) {
       if (n < size) continue;
-      const rest = next && n / size < 10 ? Math.floor(n % size / next) : 0;
+      const rest = next && (n / size < 10 || unit === 'h') ? Math.floor(n % size / next) : 0;
       return `${Math.floor(n / size)} ${unit}${rest ? ` ${rest} ${small}` : ''}`;
     }
   };
