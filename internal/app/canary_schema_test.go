@@ -21,6 +21,7 @@ type apiOperation struct {
 	body             any                       // the smallest example of its request schema; nil: no body
 	bodies           map[string]map[string]any // media type → schema
 	parameters       []map[string]any
+	sessionless      bool // it takes no session, and no other credential in a header
 }
 
 func contractOf(t *testing.T, url string) apiDoc {
@@ -50,6 +51,8 @@ func (d apiDoc) operations() (all []apiOperation) {
 				id:     op["operationId"].(string),
 				bodies: map[string]map[string]any{},
 			}
+			security, has := op["security"].([]any)
+			o.sessionless = has && len(security) == 0
 			for _, from := range []any{item["parameters"], op["parameters"]} {
 				some, _ := from.([]any)
 				for _, p := range some {
