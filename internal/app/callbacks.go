@@ -61,6 +61,7 @@ func (c *callbacks) open(token string) (a reported.Attempt, ok bool) {
 func (n *node) reports() sagaapi.Callbacks {
 	return sagaapi.Callbacks{
 		Served: n.callbacks.base != "", Open: n.callbacks.open, Address: n.known.Address, Outcome: n.calls.Report,
-		Moved: n.engine.Moved, Counted: n.metrics.Reported, Orphans: n.sagas, MaxBytes: n.cfg.Engine.MaxResponseBytes,
+		Progress: n.calls.Progress,
+		Moved:    n.engine.Moved, Counted: n.metrics.Reported, Orphans: n.sagas, MaxBytes: n.cfg.Engine.MaxResponseBytes,
 	}
 }

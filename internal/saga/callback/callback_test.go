@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback"
+	"github.com/skald-saga/skald/internal/saga/explain"
 	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -354,6 +355,36 @@ func TestAClaimOfADeadDriverEndsTheWait(t *testing.T) {
 	for word, want := range map[string]string{"report:done#1": "late", "report:done": "early"} {
 		if got := w.do(word); got != want {
 			t.Errorf("%s: %s, want %s", word, got, want)
+		}
+	}
+}
+
+// A dry run of what ends a wait does not count on its report.
+func TestADryRunOfACancelEndsTheWait(t *testing.T) {
+	t.Parallel()
+	w := laterWorld{t: t, run: started("u"), now: noon}
+	w.do("later")
+	m := saga.Moment{Now: w.now.Add(time.Minute), NewID: uuid.New, Jitter: 0.5}
+	for name, tt := range map[string]struct {
+		event    saga.Event
+		calls    string
+		end      saga.State
+		inFlight bool
+	}{
+		"cancel":  {saga.CancelRequested{By: "op"}, "COMPENSATE s0", saga.Cancelled, false},
+		"suspend": {saga.SuspendRequested{By: "op"}, "", saga.Completed, true},
+	} {
+		c, err := saga.Apply(w.run, tt.event, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := explain.Following(&c, &w.run, m, saga.Defaults{})
+		calls := ""
+		for _, p := range f.Calls {
+			calls += string(p.Action) + " " + p.Step
+		}
+		if calls != tt.calls || f.EndState != tt.end || f.InFlight != tt.inFlight {
+			t.Errorf("%s: %q to %s, in flight %v", name, calls, f.EndState, f.InFlight)
 		}
 	}
 }

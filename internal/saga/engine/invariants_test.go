@@ -153,7 +153,7 @@ func (v *invariants) possible(step int) bool {
 		return true
 	}
 	for _, c := range v.calls {
-		if c.Index == step && c.Action == saga.Execute && (c.verdict == saga.Unknown || c.verdict == saga.Done) {
+		if c.Index == step && c.Action == saga.Execute && c.verdict != saga.Refused && c.verdict != saga.NotApplied {
 			return true
 		}
 	}

@@ -1,11 +1,17 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/callback"
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -18,6 +24,63 @@ type scenario struct {
 	unowned  bool // stored without an owner: its first write is a claim
 	timed    bool // a deadline decides, so the calls that are made depend on timing
 	end      saga.State
+}
+
+// takenOn is the answer of a participant that has taken the work, does it, and reports later.
+var takenOn = reply{verdict: saga.Later, silent: true}
+
+// reporting returns the behavior of participants of which the second answers later, and reports a result after ten
+// minutes; "": it never does.
+func reporting(result reported.Result) func(*world) func(saga.Call, int) reply {
+	return func(w *world) func(saga.Call, int) reply {
+		return func(c saga.Call, _ int) reply {
+			if c.Index != 1 || c.Action != saga.Execute {
+				return yes
+			}
+			taken := takenOn
+			taken.silent = result != reported.Refused
+			if result != "" {
+				time.AfterFunc(10*time.Minute, func() { w.report(&c, result) })
+			}
+			return taken
+		}
+	}
+}
+
+// report reports the outcome of a call, as the API does, until it is taken or too late.
+func (w *world) report(c *saga.Call, result reported.Result) {
+	for {
+		l := w.load(c.SagaID)
+		run := w.run(c.SagaID)
+		standing, _ := callback.Standing(&run, callback.Of(c), l.Logs)
+		switch {
+		case run.Version != l.Saga.Version:
+			continue
+		case standing == reported.Early:
+			time.Sleep(time.Second)
+			continue
+		case standing != reported.Awaited:
+			return
+		}
+		e := saga.Reported{Attempt: callback.Of(c), Outcome: saga.Outcome{Verdict: saga.Done, Code: result.Code()}}
+		if result == reported.Refused {
+			e.Outcome.Verdict, e.Outcome.Class, e.Outcome.Message = saga.Refused, retry.Refused, "m"
+		}
+		change, err := saga.Apply(run, e, saga.Moment{Now: now(), NewID: w.newID})
+		if err != nil {
+			w.t.Errorf("a report of saga %s: %v", c.SagaID, err)
+			return
+		}
+		results, err := w.api.Commit(context.Background(), []saga.Change{change.Released(now())})
+		switch err = errors.Join(append(results, err)...); {
+		case err == nil:
+			w.wake(c.SagaID)
+			return
+		case !fault.IsCode(err, saga.CodeStale):
+			w.t.Errorf("a report of saga %s: %v", c.SagaID, err)
+			return
+		}
+	}
 }
 
 // scenarios returns the runs that crash_test.go and unknown_test.go disturb at every write.
@@ -67,6 +130,26 @@ func scenarios() []scenario {
 		{name: "an undo that gives up", d: steps("uuu"), behavior: plain(both(2, always(no), 1, always(crashed))), end: saga.Failed},
 		{name: "an undo whose reply is lost and that a gateway then refuses", d: steps("uuu"), behavior: plain(both(2, always(no), 1, then(lostReply, turnedAway))), end: saga.Failed},
 		{name: "an undo that is refused", d: steps("uuu"), behavior: plain(both(2, always(no), 1, always(no))), end: saga.Failed},
+	}
+	for name, sc := range map[string]scenario{
+		"an answer that comes later":  {behavior: reporting(reported.Done), end: saga.Completed},
+		"a refusal that comes later":  {behavior: reporting(reported.Refused), end: saga.Compensated},
+		"a report that does not come": {behavior: reporting(""), end: saga.Compensated},
+		"cancel while a report is awaited": {
+			behavior: func(w *world) func(saga.Call, int) reply {
+				return func(c saga.Call, nth int) reply {
+					if c.Index != 1 || c.Action != saga.Execute {
+						return yes
+					}
+					time.AfterFunc(time.Minute, func() { _ = w.intervene(c.SagaID, cancel) })
+					return takenOn
+				}
+			}, end: saga.Cancelled,
+		},
+	} {
+		sc.name, sc.d = name, named("later", "uuu")
+		sc.d.Steps[1].Answer = &workflow.Answer{Later: "status == 202", LaterMS: (20 * time.Minute).Milliseconds()}
+		all = append(all, sc)
 	}
 	third := func(r reply) func(saga.Call, int) reply { return when(2, saga.Execute, always(r)) }
 	for name, sc := range map[string]scenario{

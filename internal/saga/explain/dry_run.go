@@ -28,7 +28,8 @@ const maxPlanned = 1000
 // Following returns what would follow a change, which was decided on before and is not written.
 func Following(c *saga.Change, before *saga.Instance, m saga.Moment, d saga.Defaults) DryRun {
 	r := c.After
-	f := DryRun{InFlight: !r.State.Terminal() && before.MayBeInFlight(m.Now)}
+	overtaken := r.Awaited() != nil && r.Pending() != "" // the wait for a report ends without one
+	f := DryRun{InFlight: !r.State.Terminal() && before.MayBeInFlight(m.Now) && !overtaken}
 	done := saga.Answered{Outcome: saga.Outcome{Verdict: saga.Done, StartedAt: m.Now, EndedAt: m.Now}}
 	if r.Unreadable() != nil { // the next calls are unknown
 		f.EndState = r.State

@@ -3,6 +3,7 @@ package participant
 import (
 	"bufio"
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/api/webhooks"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -44,9 +46,10 @@ name: order
 steps:
   - name: reserve-stock
     action: {http: {url: "URL/reservations"}}
-    compensation: {http: {url: "URL/reservations/cancel"}}
+    compensation: {http: {url: "URL/reservations/cancel"}, answer: {later: "status == 202"}}
   - name: charge-payment
     action: {http: {url: "URL/charges"}}
+    answer: {later: "status == 202"}
     compensation: {http: {url: "URL/charges/refund"}}
 `, "URL", srv.url())), workflow.Limits{})
 	if err != nil {
@@ -58,6 +61,9 @@ steps:
 	}
 	c := newClient(t, func(cfg *Config) {
 		cfg.SigningKeys = func() [][]byte { return [][]byte{key} }
+		cfg.Callback = func(a reported.Attempt) string {
+			return "https://skald.example/api/v1/step-callbacks/" + hex.EncodeToString(a.Bytes()[:4])
+		}
 		cfg.NewSpanID = func() [8]byte { return [8]byte{0xb7, 0xad, 6: 0x31, 7: 0x9c} }
 	})
 	owner, state, baggage := int64(1), "vendor=a", "customer=42"

@@ -21,12 +21,9 @@ import (
 func (c *Client) Report(
 	ctx context.Context, call *saga.Call, result reported.Result, content json.RawMessage,
 ) (saga.Outcome, error) {
-	var hide *secrets.Hider
-	if c.cfg.Secrets != nil && call.By.HTTP != nil {
-		var err error
-		if hide, err = c.cfg.Secrets.Hides(ctx, call); err != nil {
-			return saga.Outcome{}, err
-		}
+	hide, err := c.hides(ctx, call)
+	if err != nil {
+		return saga.Outcome{}, err
 	}
 	a := answer{status: http.StatusOK, header: http.Header{}, body: content}
 	found := hide != nil && c.hidden(&a, hide)
@@ -35,6 +32,27 @@ func (c *Client) Report(
 		c.cfg.Hidden(call)
 	}
 	return o, err
+}
+
+// Progress returns the message of a heartbeat of an attempt, which call had begun, as one line without secrets.
+func (c *Client) Progress(ctx context.Context, call *saga.Call, message string) (string, error) {
+	hide, err := c.hides(ctx, call)
+	if err != nil {
+		return "", err
+	}
+	hidden := hide.Text(message)
+	if hidden != message {
+		c.cfg.Hidden(call)
+	}
+	return hide.Text(cleaned(hidden)), nil // a secret may have had what is cleaned away
+}
+
+// hides returns what hides the secrets of the participant of a call.
+func (c *Client) hides(ctx context.Context, call *saga.Call) (*secrets.Hider, error) {
+	if c.cfg.Secrets == nil || call.By.HTTP == nil {
+		return nil, nil //nolint:nilnil // it has none
+	}
+	return c.cfg.Secrets.Hides(ctx, call)
 }
 
 func (c *Client) outcomeOf(call *saga.Call, result reported.Result, a answer) (o saga.Outcome, err error) {

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
@@ -16,7 +14,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback"
 	"github.com/skald-saga/skald/internal/saga/reported"
-	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // Callbacks are what reports of participants need (decision 0163). Fields are required unless their comment says
@@ -30,6 +27,8 @@ type Callbacks struct {
 	Address func(context.Context, *saga.Call) (known bool, err error)
 	// Outcome returns what a report makes of the call that it is of; *reported.Unfit: it cannot be kept.
 	Outcome func(context.Context, *saga.Call, reported.Result, json.RawMessage) (saga.Outcome, error)
+	// Progress returns the message of a heartbeat of a call as it is kept.
+	Progress func(ctx context.Context, of *saga.Call, message string) (string, error)
 	// Moved is called after a report has moved a saga on.
 	Moved func(saga.Saga)
 	// Counted is called with what happened to each report (reported.Counted); may be nil.
@@ -159,18 +158,25 @@ func (s *Handlers) readReport(body []byte, a reported.Attempt) (*report, error) 
 // decideReport returns the change that a report makes of a saga that waits for it.
 func (s *Handlers) decideReport(ctx context.Context, run *saga.Instance, a reported.Attempt,
 	rep *report) (saga.Change, error) {
+	call := run.Call(saga.Defaults{StepTimeout: s.StepTimeout})
+	if call.By.Names() != "" && s.Callbacks.Address != nil {
+		if _, err := s.Callbacks.Address(ctx, &call); err != nil {
+			return saga.Change{}, err
+		}
+	}
 	e := saga.Reported{Attempt: a}
+	var err error
 	if rep.Result == reported.Heartbeat {
 		e.Beat = &reported.Progress{}
 		if p := rep.Progress; p != nil {
 			e.Beat.Percent = p.Percent
-			e.Beat.Message = oneLine(p.Message)
+			e.Beat.Message, err = s.Callbacks.Progress(ctx, &call, p.Message)
 		}
 	} else {
-		var err error
-		if e.Outcome, err = s.outcomeOfReport(ctx, run, rep); err != nil {
-			return saga.Change{}, err
-		}
+		e.Outcome, err = s.outcomeOfReport(ctx, &call, rep)
+	}
+	if err != nil {
+		return saga.Change{}, err
 	}
 	m := saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Budget: s.Budget,
 		Actor: callback.Actor, RequestID: httpkit.RequestOf(ctx).ID}
@@ -178,32 +184,12 @@ func (s *Handlers) decideReport(ctx context.Context, run *saga.Instance, a repor
 	return change.Released(m.Now), err
 }
 
-// mostOfMessage is how many characters of a progress message are kept.
-const mostOfMessage = 1000
-
-// oneLine makes text from outside storable and safe to show, as one line.
-func oneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
-			return ' '
-		}
-		return r
-	}, plaintext.Text(s, plaintext.Limit{}))
-	return strings.TrimSpace(plaintext.Text(strings.TrimSpace(s), plaintext.Characters(mostOfMessage)))
-}
-
-func (s *Handlers) outcomeOfReport(ctx context.Context, run *saga.Instance, rep *report) (saga.Outcome, error) {
-	call := run.Call(saga.Defaults{StepTimeout: s.StepTimeout})
-	if call.By.Names() != "" && s.Callbacks.Address != nil {
-		if _, err := s.Callbacks.Address(ctx, &call); err != nil {
-			return saga.Outcome{}, err
-		}
-	}
+func (s *Handlers) outcomeOfReport(ctx context.Context, call *saga.Call, rep *report) (saga.Outcome, error) {
 	content := rep.Output
 	if content == nil {
 		content = rep.Error
 	}
-	o, err := s.Callbacks.Outcome(ctx, &call, rep.Result, content)
+	o, err := s.Callbacks.Outcome(ctx, call, rep.Result, content)
 	if unfit := (*reported.Unfit)(nil); errors.As(err, &unfit) {
 		s.counted(reported.CountedInvalid)
 		return o, httpkit.SchemaFault(fault.Field{Pointer: unfit.Pointer, Code: "invalid", Message: unfit.Why})

@@ -80,7 +80,8 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 			Commit: commit, Engine: e.Node, Timeout: time.Hour, CompensationTimeout: time.Hour,
 			Written: calls.Written(), StepTimeout: 30 * time.Second,
 			Callbacks: sagaapi.Callbacks{
-				Served: true, Open: openCallback, Outcome: calls.Report, Moved: e.Node.Moved, Orphans: e.Store.Sagas,
+				Served: true, Open: openCallback, Outcome: calls.Report, Progress: calls.Progress, Moved: e.Node.Moved,
+				Orphans:  e.Store.Sagas,
 				MaxBytes: 1 << 16,
 			},
 		},

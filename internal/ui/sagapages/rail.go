@@ -196,6 +196,8 @@ func (s *story) forward(st *client.StepView, last int) node {
 			n = node{"ring", "wait", "waits to retry"}
 		case client.SagaExplanationWaitsForParticipant:
 			n = node{"ring", "wait", s.atGate()}
+		case client.SagaExplanationWaitsForReport:
+			n = node{"ring", "wait", "waits for a report"}
 		case client.SagaExplanationWaitsForResume:
 			n = node{"ring", "wait", "suspended"}
 		}

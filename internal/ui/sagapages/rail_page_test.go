@@ -31,6 +31,7 @@ var told = map[string]saga.Event{
 	"503":     failed(saga.Unknown, retry.Unavailable, "http_503"),
 	"429":     failed(saga.NotApplied, retry.Unavailable, "http_429"),
 	"409":     failed(saga.Refused, retry.Refused, "http_409"),
+	"later":   saga.Answered{Outcome: saga.Outcome{Verdict: saga.Later}},
 	"timeout": failed(saga.Unknown, retry.Timeout, "timeout"),
 	"turn":    saga.Turned{}, "cancel": saga.CancelRequested{By: "kim"}, "suspend": saga.SuspendRequested{By: "kim"},
 	"fail":   saga.FailureForced{By: "kim"},
@@ -110,6 +111,8 @@ func TestTheRailSaysOnlyWhatWasAnswered(t *testing.T) {
 		{"503", "wait waits to retry, may have been done; muted to come"},
 		{"429", "wait waits to retry; muted to come"},
 		{"503*999", "wait waits to retry, may have been done 999/1000; muted to come"},
+		{"later", "wait waits for a report; muted to come"},
+		{"503 later", "wait waits for a report, may have been done 2/1000; muted to come"},
 		{"503*1000", "wait may have been done 1000/1000 | undo being undone; muted never reached"},
 		{"503*1000 done", "wait may have been done 1000/1000 | undo undone; muted never reached"},
 		{"503*1000 409", "wait may have been done 1000/1000 | bad undo gave up 1/2; muted never reached"},
@@ -171,7 +174,8 @@ func railEdge(t *testing.T) (*apitest.Edge, *web.Kit) {
 	}
 	call := func(path string) string { return `{"http": {"url": "http://127.0.0.1:9/` + path + `"}}` }
 	step := func(name string) string {
-		return fmt.Sprintf(`{"name": %q, "action": %s, "compensation": %s}`, name, call(name), call("undo"))
+		return fmt.Sprintf(`{"name": %q, "action": %s, "compensation": %s,
+			"answer": {"later": "status == 202"}}`, name, call(name), call("undo"))
 	}
 	e.Send("POST", "/api/v1/workflows", `{"name": "rail", "retry": {"max_attempts": 1000, "initial_interval_ms": 1,
 		"max_interval_ms": 1}, "compensation_retry": {"max_attempts": 2, "initial_interval_ms": 1},

@@ -39,8 +39,9 @@ public class Charges implements StepsApi {
 
   @Override
   public Response executeStep(String key, UUID saga, String step, UUID tenant, Action action, Integer attempt,
-      Long fence, String deadline, String traceparent, String path, Execute call, Long timestamp, String signature,
-      String webhookId, Long webhookTimestamp, String webhookSignature, String tracestate, String baggage) {
+      Long fence, String deadline, String traceparent, String path, Execute call, URI callback, Long timestamp,
+      String signature, String webhookId, Long webhookTimestamp, String webhookSignature, String tracestate,
+      String baggage) {
     return answer(key, tenant + "/" + saga + "/" + step, fence, call.hashCode(), known -> {
       int run = runOf(key);
       if (run <= known.blocked) return refused(409, "ALREADY_COMPENSATED");
@@ -53,8 +54,9 @@ public class Charges implements StepsApi {
 
   @Override
   public Response compensateStep(String key, UUID saga, String step, UUID tenant, Action action, Integer attempt,
-      Long fence, String deadline, String traceparent, String path, Compensate call, Long timestamp, String signature,
-      String webhookId, Long webhookTimestamp, String webhookSignature, String tracestate, String baggage) {
+      Long fence, String deadline, String traceparent, String path, Compensate call, URI callback, Long timestamp,
+      String signature, String webhookId, Long webhookTimestamp, String webhookSignature, String tracestate,
+      String baggage) {
     return answer(key, tenant + "/" + saga + "/" + step, fence, call.hashCode(), known -> {
       if (known.done > 0) {
         charges--;
