@@ -66,7 +66,8 @@ steps:
 		case tt.unfit == "" && err != nil:
 			t.Errorf("%s: %v", tt.name, err)
 		case o.Verdict != tt.want.Verdict || o.Class != tt.want.Class || o.Code != tt.want.Code ||
-			o.Message != tt.want.Message || string(o.Output) != string(tt.want.Output) || string(o.Response) != string(tt.want.Response):
+			o.Message != tt.want.Message || string(o.Output) != string(tt.want.Output) ||
+			string(o.Response) != string(tt.want.Response):
 			t.Errorf("%s: %+v, want %+v", tt.name, o, tt.want)
 		}
 	}
