@@ -255,11 +255,8 @@ func (d *decision) slow(e Slow) bool {
 	} else {
 		d.dispatched(e.StartedAt)
 	}
+	d.Logs = append(d.Logs, d.attempt(d.After.Action(), Outcome{StartedAt: e.StartedAt}, LogRunning))
 	d.After.recorded = true
-	d.Logs = append(d.Logs, StepLog{
-		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,
-		Action: d.After.Action(), Attempt: d.s.Attempt, Status: LogRunning, StartedAt: e.StartedAt, UpdatedAt: d.m.Now,
-	})
 	return true
 }
 

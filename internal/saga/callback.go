@@ -25,11 +25,8 @@ func (d *decision) answersLater(o *Outcome) (waits bool) {
 	if d.s.State != Compensating {
 		d.dispatched(o.StartedAt)
 	}
-	l := StepLog{
-		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: r.Def.Steps[d.s.CurrentStep].Name,
-		Action: r.Action(), Attempt: d.s.Attempt, Status: LogRunning, Outcome: new(outcomeLater),
-		Request: o.Request, Parts: o.Parts, StartedAt: o.StartedAt, UpdatedAt: d.m.Now, Completes: r.recorded,
-	}
+	l := d.attempt(r.Action(), *o, LogRunning)
+	l.Outcome = new(outcomeLater)
 	d.s.Uncertain = d.s.Uncertain || o.InDoubt
 	d.await(l)
 	return true

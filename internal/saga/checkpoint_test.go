@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // startedAhead is started with steps that do not wait for the disk.
@@ -183,6 +185,51 @@ func TestWhatWasPassedTurnsNothing(t *testing.T) {
 	} {
 		if _, err := Apply(r, passed, moments(noon)); err == nil {
 			t.Errorf("%s was passed", name)
+		}
+	}
+}
+
+// TestRequestsOfRenumberedOutcomesAreKept: an operator retries a saga while its driver holds outcomes, which are then
+// stored as later attempts. What was sent on from them can be made again all the same, and is the same.
+func TestRequestsOfRenumberedOutcomesAreKept(t *testing.T) {
+	r, _, _ := tell(t, startedAhead("uuuu"), "timeout")
+	r = lost(r)
+	m := moments(noon.Add(time.Hour))
+	apply := func(r Instance, e Event) Change {
+		t.Helper()
+		c, err := Apply(r, e, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var sent []Outcome
+	var attempts []int
+	ahead := r
+	for range 3 {
+		call := ahead.Call(Defaults{})
+		sent = append(sent, Outcome{Verdict: Done, Output: []byte(`{"n":1}`), Request: call.Body, Parts: call.Parts,
+			StartedAt: m.Now, EndedAt: m.Now})
+		attempts = append(attempts, ahead.Attempt)
+		ahead = apply(ahead, Answered{sent[len(sent)-1]}).After
+	}
+	stored := apply(r, RetryRequested{By: "op"}).After
+	var logs []StepLog
+	for i, e := range []Event{Passed{sent[0]}, Passed{sent[1]}, Answered{sent[2]}} {
+		c := apply(stored, e)
+		stored, logs = c.After, append(logs, c.Logs...)
+		if i > 0 && logs[i].Attempt == attempts[i] {
+			t.Fatalf("attempt %d of step %d has kept its number", attempts[i], i)
+		}
+		if logs[i].Parts != nil {
+			logs[i].Request = nil // as a store keeps it
+		}
+	}
+	MakeRequests(&stored.Saga, logs)
+	for i := range logs {
+		if want, err := strictjson.Canonical(nil, sent[i].Request, strictjson.Stored); err != nil ||
+			string(logs[i].Request) != string(want) && string(logs[i].Request) != string(sent[i].Request) {
+			t.Errorf("step %d: the request is\n%s, sent was\n%s", i, logs[i].Request, sent[i].Request)
 		}
 	}
 }

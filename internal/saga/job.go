@@ -89,8 +89,7 @@ func (r *Instance) lookAt(now time.Time) *time.Time {
 	if limit := r.stepLimit(); limit.After(now) && limit.Before(at) {
 		at = limit
 	}
-	at = at.Truncate(time.Microsecond)
-	return &at
+	return new(at.Truncate(time.Microsecond))
 }
 
 // begun starts the current step, which is a job run.
@@ -131,9 +130,8 @@ func (d *decision) beginRun() {
 		}
 	}
 	c := r.Call(Defaults{})
-	d.Run = &JobRunRequest{
-		ID: d.m.NewID(), Job: c.By.Job, Args: c.Body, Step: c.Index, Action: c.Action, Attempt: c.Attempt,
-	}
+	d.Run = &JobRunRequest{ID: d.m.NewID(), Job: c.By.Job, Args: c.Body, Step: c.Index, Action: c.Action,
+		Attempt: c.Attempt}
 	d.Logs = append(d.Logs, StepLog{
 		ID: d.Run.ID, SagaID: r.ID, StepIndex: c.Index, StepName: c.Step, Action: c.Action, Attempt: c.Attempt,
 		Status: LogRunning, Outcome: new(outcomeJob), Request: c.Body, StartedAt: d.m.Now, UpdatedAt: d.m.Now,

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -13,15 +14,9 @@ import (
 
 // log appends the step log of a call whose outcome is known.
 func (d *decision) log(action Action, o Outcome, status LogStatus, final bool) {
-	ended := o.EndedAt
-	ms := o.EndedAt.Sub(o.StartedAt).Milliseconds()
-	l := StepLog{
-		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,
-		Action: action, Attempt: d.s.Attempt, Status: status, Final: final,
-		Request: o.Request, Parts: o.Parts, Response: o.Response,
-		StartedAt: o.StartedAt, CompletedAt: &ended, DurationMS: &ms, UpdatedAt: d.m.Now,
-		Completes: d.After.recorded,
-	}
+	ended, ms := o.EndedAt, o.EndedAt.Sub(o.StartedAt).Milliseconds()
+	l := d.attempt(action, o, status)
+	l.Final, l.Response, l.CompletedAt, l.DurationMS = final, o.Response, &ended, &ms
 	d.After.recorded, d.After.awaited = false, nil
 	if o.Code != "" {
 		l.Outcome = &o.Code
@@ -32,6 +27,19 @@ func (d *decision) log(action Action, o Outcome, status LogStatus, final bool) {
 		l.Error = d.outcomeError(o, o.Message)
 	}
 	d.Logs = append(d.Logs, l)
+}
+
+// attempt returns the step log of the current attempt. Its request is kept whole if its outputs are of attempts that are
+// stored under other numbers: an operator has retried the saga while the driver held them.
+func (d *decision) attempt(action Action, o Outcome, status LogStatus) StepLog {
+	if n := len(o.Parts); !bytes.Equal(o.Parts, d.After.given[:n]) {
+		o.Parts = nil
+	}
+	return StepLog{
+		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,
+		Action: action, Attempt: d.s.Attempt, Status: status, Request: o.Request, Parts: o.Parts, StartedAt: o.StartedAt,
+		UpdatedAt: d.m.Now, Completes: d.After.recorded,
+	}
 }
 
 // failedStatus maps an unsuccessful outcome to seed 1's word.

@@ -40,7 +40,7 @@ const disagreements = `(async () => {
 			backfills: "all runs ended"}[kind];
 		const state = over || words(d?.state ?? d?.status ?? "");
 		if (d) has("state", text(document.querySelector("main h1")), state);
-		if (d && kind === "sagas") compare("version", fact("version").split(" ")[0], d.version);
+		if (d && kind === "sagas") compare("revision", fact("revision").split(" ")[0], d.version);
 		if (d && kind === "workers") has("slots", fact("slots"), d.running + "/" + d.max_runs);
 		if (d && kind === "runs") compare("attempt", fact("attempt"), d.attempt);
 		if (d && kind === "dlq/letters") {

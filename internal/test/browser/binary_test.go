@@ -121,7 +121,7 @@ func fromTheDemoAlone(t *testing.T, program string) {
 	tab.Click("td a", "late-0")
 	sees("stock/return is in maintenance") // why
 	var version string
-	facts := `[...document.querySelectorAll(".facts div")].find(d => d.innerText.startsWith("version"))?.innerText ?? ""`
+	facts := `[...document.querySelectorAll(".facts div")].find(d => d.innerText.startsWith("revision"))?.innerText ?? ""`
 	tab.Eval(facts, &version)
 	repair("try again")
 	tab.Until("that it gave up again", badge("failed")+` && (`+facts+`) !== `+fmt.Sprintf("%q", version)+` &&
