@@ -136,8 +136,8 @@ func TestEveryOperationForEveryRole(t *testing.T) {
 					t.Errorf("%s %s as %s: %q does not name %s", op.Method, op.Path, who, p.Detail, op.Permission)
 				}
 			case ofAllTenants[op.Method+" "+op.Path] && !apitest.People[who].AnyTenant:
-				if p := r.Wants(403, principal.CodeForbidden); !strings.Contains(p.Detail, "any tenant") {
-					t.Errorf("%s %s as %s: %q does not mention any tenant", op.Method, op.Path, who, p.Detail)
+				if p := r.Wants(403, principal.CodeForbidden); !strings.Contains(p.Detail, "all tenants") {
+					t.Errorf("%s %s as %s: %q does not mention all tenants", op.Method, op.Path, who, p.Detail)
 				}
 			case r.Status == 401 || r.Status == 403 || r.Status >= 500 && !noQueue(r):
 				t.Errorf("%s %s as %s: %d %s", op.Method, op.Path, who, r.Status, r.Body)
