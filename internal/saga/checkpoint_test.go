@@ -190,7 +190,7 @@ func TestWhatWasPassedTurnsNothing(t *testing.T) {
 }
 
 // TestRequestsOfRenumberedOutcomesAreKept: an operator retries a saga while its driver holds outcomes, which are then
-// stored as later attempts. What was sent on from them can be made again all the same, and is the same.
+// stored as later attempts. The requests that were sent on from them can be made again anyway, and are the same.
 func TestRequestsOfRenumberedOutcomesAreKept(t *testing.T) {
 	r, _, _ := tell(t, startedAhead("uuuu"), "timeout")
 	r = lost(r)

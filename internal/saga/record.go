@@ -29,8 +29,8 @@ func (d *decision) log(action Action, o Outcome, status LogStatus, final bool) {
 	d.Logs = append(d.Logs, l)
 }
 
-// attempt returns the step log of the current attempt. Its request is kept whole if its outputs are of attempts that are
-// stored under other numbers: an operator has retried the saga while the driver held them.
+// attempt returns the step log of the current attempt. Its request is kept whole if its outputs are of attempts that
+// are stored under other numbers: an operator has retried the saga while the driver held them.
 func (d *decision) attempt(action Action, o Outcome, status LogStatus) StepLog {
 	if n := len(o.Parts); !bytes.Equal(o.Parts, d.After.given[:n]) {
 		o.Parts = nil
