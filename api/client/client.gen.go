@@ -6390,7 +6390,11 @@ type Saga struct {
 	// long; its retries keep failing. `step_failed`: it is suspended at a step that has
 	// failed. `deadline_after_pivot`, `cancel_after_pivot`: it was to be compensated when its
 	// pivot was done, or may have been. Anything else is what a person wrote.
-	AttentionReason   *string    `json:"attention_reason,omitempty"`
+	AttentionReason *string `json:"attention_reason,omitempty"`
+
+	// AwaitsReport Present if the participant has answered "later", so that the saga waits for its report;
+	// then `next_run_at` is the end of that wait. In lists only.
+	AwaitsReport      *bool      `json:"awaits_report,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 

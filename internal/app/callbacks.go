@@ -62,6 +62,6 @@ func (n *node) reports() sagaapi.Callbacks {
 	return sagaapi.Callbacks{
 		Served: n.callbacks.base != "", Open: n.callbacks.open, Address: n.known.Address, Outcome: n.calls.Report,
 		Progress: n.calls.Progress,
-		Moved:    n.engine.Moved, Counted: n.metrics.Reported, Orphans: n.sagas, MaxBytes: n.cfg.Engine.MaxResponseBytes,
+		Moved:    n.engine.Moved, Counted: n.metrics.Reported, Store: n.sagas, MaxBytes: n.cfg.Engine.MaxResponseBytes,
 	}
 }

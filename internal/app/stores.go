@@ -80,7 +80,7 @@ type sagaStore interface {
 	saga.Ownership
 	saga.Archive
 	saga.Notes
-	callback.Orphans
+	callback.Store
 	reports.Reports
 	janitor.Store
 }

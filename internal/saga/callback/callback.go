@@ -10,6 +10,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/strictjson"
@@ -92,8 +94,10 @@ func Orphaned(r *saga.Instance, a reported.Attempt, result reported.Result, requ
 	return e
 }
 
-// Orphans records reports that came too late.
-type Orphans interface {
+// Store is what the stores of sagas do about reports besides storing changes.
+type Store interface {
+	// Awaiting returns which of these live sagas of a tenant wait for a report.
+	Awaiting(ctx context.Context, tenant uuid.UUID, sagas []uuid.UUID) (map[uuid.UUID]bool, error)
 	// PutOrphan stores the event of such a report, durably on return, unless there is one of the same attempt already.
 	// The saga stays as it is, live or archived.
 	PutOrphan(ctx context.Context, e *saga.AuditEvent) error

@@ -5,10 +5,33 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// PutOrphan implements callback.Orphans.
+// Awaiting implements callback.Store.
+func (st *Sagas) Awaiting(_ context.Context, tenant uuid.UUID, sagas []uuid.UUID) (map[uuid.UUID]bool, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	all := map[uuid.UUID]bool{}
+	for _, id := range sagas {
+		ref := saga.Ref{Tenant: tenant, ID: id}
+		s := st.m.sagas[ref]
+		if s == nil || s.State.Terminal() {
+			continue
+		}
+		for _, l := range st.m.logs[ref] {
+			if l.Status == saga.LogRunning && l.StepIndex == s.CurrentStep && l.Attempt == s.Attempt && l.Outcome != nil &&
+				*l.Outcome == "later" {
+				all[id] = true
+			}
+		}
+	}
+	return all, nil
+}
+
+// PutOrphan implements callback.Store.
 func (st *Sagas) PutOrphan(_ context.Context, e *saga.AuditEvent) error {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()

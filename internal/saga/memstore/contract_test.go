@@ -36,7 +36,7 @@ func open(*testing.T) storetest.Env {
 		Ownership:    m.Sagas,
 		Archive:      m.Sagas,
 		Notes:        m.Sagas,
-		Orphans:      m.Sagas,
+		Callbacks:    m.Sagas,
 		Reports:      m.Sagas,
 		Workflows:    m.Workflows,
 		Trail:        m.Trail,

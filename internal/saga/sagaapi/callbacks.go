@@ -33,8 +33,8 @@ type Callbacks struct {
 	Moved func(saga.Saga)
 	// Counted is called with what happened to each report (reported.Counted); may be nil.
 	Counted func(result string)
-	// Orphans records those that came too late.
-	Orphans callback.Orphans
+	// Store knows which sagas wait for a report, and records those that came too late.
+	Store callback.Store
 	// MaxBytes limits a report, as it does an answer; 0: only the limit of every body.
 	MaxBytes int64
 }
@@ -203,7 +203,7 @@ func (s *Handlers) lateReport(
 ) error {
 	s.counted(reported.CountedLate)
 	e := callback.Orphaned(run, a, result, httpkit.RequestOf(ctx).ID, s.Now())
-	if err := s.Callbacks.Orphans.PutOrphan(ctx, &e); err != nil {
+	if err := s.Callbacks.Store.PutOrphan(ctx, &e); err != nil {
 		return err
 	}
 	return fault.New(fault.Conflict, callback.CodeLate,

@@ -58,6 +58,14 @@ func TestAReportDecidesAnAttemptOnce(t *testing.T) {
 			t.Errorf("%q does not say %q", x.Summary, part)
 		}
 	}
+	listed := func() *bool {
+		var list client.SagaList
+		e.Send("GET", apitest.SagasPath, "").Reads(http.StatusOK, &list)
+		return list.Sagas[0].AwaitsReport
+	}
+	if is := listed(); is == nil || !*is {
+		t.Error("the list does not say that it waits for a report")
+	}
 	e.Send("POST", path, `{"result":"done","output":{"id":"ch_7"}}`).Reads(http.StatusOK, &done)
 	if done.Result != client.ReportResultDone || done.Repeated == nil || *done.Repeated {
 		t.Errorf("the first report is answered with %+v", done)
@@ -70,6 +78,9 @@ func TestAReportDecidesAnAttemptOnce(t *testing.T) {
 		if again.Result != client.ReportResultDone || again.Repeated == nil || !*again.Repeated {
 			t.Errorf("%s is answered with %+v", body, again)
 		}
+	}
+	if listed() != nil {
+		t.Error("the list says that it still waits")
 	}
 	logs := e.Saga(at).StepLogs
 	if len(logs) != 1 || string(logs[0].ResponsePayload) != `"ch_7"` || *logs[0].OutcomeCode != "reported_done" {

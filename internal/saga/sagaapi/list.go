@@ -76,7 +76,8 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
 }
 
-// withGates adds the participants at whose gates sagas of a list wait. Only those can that continue later.
+// withGates adds what sagas of a list wait for besides their next call: the gate of a participant, or a report. Only
+// those can that continue later.
 func (s *Handlers) withGates(ctx context.Context, tenant uuid.UUID, sagas []api.Saga) error {
 	var ids []uuid.UUID
 	now := s.Now()
@@ -85,13 +86,25 @@ func (s *Handlers) withGates(ctx context.Context, tenant uuid.UUID, sagas []api.
 			ids = append(ids, sagas[i].SagaID)
 		}
 	}
-	if len(ids) == 0 || s.AtGates == nil {
+	if len(ids) == 0 {
 		return nil
 	}
-	at, err := s.AtGates(ctx, tenant, ids)
+	var at map[uuid.UUID]string
+	var awaiting map[uuid.UUID]bool
+	var err error
+	if s.AtGates != nil {
+		at, err = s.AtGates(ctx, tenant, ids)
+	}
+	if err == nil && s.Callbacks.Store != nil {
+		awaiting, err = s.Callbacks.Store.Awaiting(ctx, tenant, ids)
+	}
 	for i := range sagas {
-		if name := at[sagas[i].SagaID]; name != "" {
+		id := sagas[i].SagaID
+		if name := at[id]; name != "" {
 			sagas[i].AtGateOf = &name
+		}
+		if awaiting[id] {
+			sagas[i].AwaitsReport = new(true)
 		}
 	}
 	return err

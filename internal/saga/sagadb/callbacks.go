@@ -2,12 +2,36 @@ package sagadb
 
 import (
 	"context"
+	"database/sql"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
+
+var awaiting = postgres.OfTenant(`
+SELECT s.id FROM saga.saga_states s
+  JOIN saga.saga_step_logs l ON l.saga_id = s.id AND l.tenant_id = s.tenant_id AND l.step_index = s.current_step
+       AND l.action IN ('EXECUTE', 'COMPENSATE') AND l.attempt = s.step_attempt
+ WHERE s.tenant_id = tenant.id AND s.id = ANY($2) AND s.completed_at IS NULL AND l.status = 'RUNNING'
+   AND l.outcome_code = 'later'`, "")
+
+// Awaiting implements callback.Store.
+func (st *Sagas) Awaiting(
+	ctx context.Context, tenant uuid.UUID, sagas []uuid.UUID,
+) (map[uuid.UUID]bool, error) {
+	all := map[uuid.UUID]bool{}
+	err := st.db.ReadTenant(ctx, tenant, awaiting, func(rows *sql.Rows) error {
+		var id uuid.UUID
+		err := rows.Scan(&id)
+		all[id] = true
+		return err
+	}, pq.Array(sagas))
+	return all, postgres.Wrap("look which sagas wait for reports", err)
+}
 
 // knownOrphan finds the event of a report that came too late among those of its saga.
 const knownOrphan = `
@@ -15,7 +39,7 @@ SELECT EXISTS (SELECT FROM saga.audit_events e
                 WHERE e.saga_id = $1 AND e.tenant_id = $2 AND e.event_type = $3
                   AND e.step_index = $4 AND e.attempt = $5 AND e.event_data ->> 'action' = $6::jsonb ->> 'action')`
 
-// PutOrphan implements callback.Orphans.
+// PutOrphan implements callback.Store.
 func (st *Sagas) PutOrphan(ctx context.Context, e *saga.AuditEvent) error {
 	err := st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
 		var known bool

@@ -81,7 +81,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 			Written: calls.Written(), StepTimeout: 30 * time.Second,
 			Callbacks: sagaapi.Callbacks{
 				Served: true, Open: openCallback, Outcome: calls.Report, Progress: calls.Progress, Moved: e.Node.Moved,
-				Orphans:  e.Store.Sagas,
+				Store:    e.Store.Sagas,
 				MaxBytes: 1 << 16,
 			},
 		},

@@ -29,7 +29,7 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 		Ownership:    sagas,
 		Archive:      sagas,
 		Notes:        sagas,
-		Orphans:      sagas,
+		Callbacks:    sagas,
 		Reports:      sagas,
 		Workflows:    sagadb.NewWorkflows(db),
 		Trail:        sagadb.NewTrail(db),

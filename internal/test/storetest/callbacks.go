@@ -74,6 +74,13 @@ func (f *fixture) wantAwaits(id uuid.UUID, is bool) *reported.Wait {
 	if (wait != nil) != is {
 		f.t.Fatalf("the saga awaits %+v", wait)
 	}
+	asked := []uuid.UUID{id, newID()}
+	if all, err := f.Callbacks.Awaiting(f.t.Context(), run.Tenant.ID, asked); err != nil || all[id] != is || len(all) > 1 {
+		f.t.Errorf("of a list these wait: %v, %v", all, err)
+	}
+	if all, err := f.Callbacks.Awaiting(f.t.Context(), newID(), asked); err != nil || len(all) > 0 {
+		f.t.Errorf("of another tenant these wait: %v, %v", all, err)
+	}
 	return wait
 }
 
@@ -230,7 +237,7 @@ func (f *fixture) putOrphans(run *saga.Instance) {
 	for range 2 {
 		for _, a := range []reported.Attempt{{Step: 0, Number: 1}, {Step: 0, Undo: true, Number: 1}} {
 			e := callback.Orphaned(run, a, reported.Done, "r1", f.now())
-			if err := f.Orphans.PutOrphan(f.t.Context(), &e); err != nil {
+			if err := f.Callbacks.PutOrphan(f.t.Context(), &e); err != nil {
 				f.t.Fatal(err)
 			}
 		}

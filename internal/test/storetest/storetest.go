@@ -1,5 +1,5 @@
 // Package storetest tests the contracts of saga.Store, saga.Ownership, reports.Reports,
-// saga.Archive, saga.Notes, callback.Orphans, trail.Trail, trail.Chain, workflow.Store and access.Store. Every store
+// saga.Archive, saga.Notes, callback.Store, trail.Trail, trail.Chain, workflow.Store and access.Store. Every store
 // runs the suite, so that the one in memory behaves like the one on PostgreSQL. Package eventtest builds
 // on it for webhooks and publications.
 package storetest
@@ -33,7 +33,7 @@ type Env struct {
 	Ownership    saga.Ownership
 	Archive      saga.Archive
 	Notes        saga.Notes
-	Orphans      callback.Orphans
+	Callbacks    callback.Store
 	Reports      reports.Reports
 	Workflows    workflow.Store
 	Trail        trail.Trail
