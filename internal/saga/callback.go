@@ -26,7 +26,7 @@ func (d *decision) answersLater(o *Outcome) (waits bool) {
 		d.dispatched(o.StartedAt)
 	}
 	l := d.attempt(r.Action(), *o, LogRunning)
-	l.Outcome = new(outcomeLater)
+	l.Outcome = new(reported.CodeLater)
 	d.s.Uncertain = d.s.Uncertain || o.InDoubt
 	d.await(l)
 	return true

@@ -19,9 +19,6 @@ const (
 	Later                         // the participant has taken the work and will report its outcome
 )
 
-// outcomeLater is the outcome code of a step log whose outcome the participant will report.
-const outcomeLater = "later"
-
 // Outcome is the result of one attempt, ready to be recorded.
 type Outcome struct {
 	Verdict    Verdict

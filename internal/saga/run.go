@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -76,7 +77,7 @@ func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
 			switch {
 			case r.job() != nil:
 				r.run, r.runBegun = l.ID, l.StartedAt
-			case l.Outcome != nil && *l.Outcome == outcomeLater:
+			case l.Outcome != nil && *l.Outcome == reported.CodeLater:
 				r.awaited = l
 			}
 		}

@@ -149,9 +149,9 @@ func (c *Cause) Means() string {
 		return "The saga continues automatically when its participant answers. Its explanation shows what it is waiting for."
 	case GroupNew:
 		if c.Groups > 0 {
-			return "None of them has been acknowledged. See them to acknowledge them, or fix their cause and retry all their letters."
+			return "None of them has been acknowledged. Acknowledge them on their page, or fix their cause and retry all their letters."
 		}
-		return "This error has not been acknowledged. See it to acknowledge it, or fix its cause and retry its letters."
+		return "This error has not been acknowledged. Acknowledge it on its page, or fix its cause and retry its letters."
 	case GroupRegressed:
 		if c.Groups > 0 {
 			return "They were resolved, but letters with them have arrived since then: the fix did not last."

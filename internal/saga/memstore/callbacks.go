@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reported"
 )
 
 // Awaiting implements callback.Store.
@@ -23,7 +24,7 @@ func (st *Sagas) Awaiting(_ context.Context, tenant uuid.UUID, sagas []uuid.UUID
 		}
 		for _, l := range st.m.logs[ref] {
 			if l.Status == saga.LogRunning && l.StepIndex == s.CurrentStep && l.Attempt == s.Attempt && l.Outcome != nil &&
-				*l.Outcome == "later" {
+				*l.Outcome == reported.CodeLater {
 				all[id] = true
 			}
 		}

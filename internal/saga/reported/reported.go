@@ -95,6 +95,9 @@ const (
 	Late                        // without a report: nothing that is reported changes anything
 )
 
+// CodeLater is the outcome code of a step log whose outcome the participant will report.
+const CodeLater = "later"
+
 // codePrefix begins the outcome codes of attempts that a report has decided.
 const codePrefix = "reported_"
 

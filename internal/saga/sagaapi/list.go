@@ -71,14 +71,14 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	}
 	err = s.withNotes(ctx, req.Tenant.ID, out.Sagas)
 	if err == nil {
-		err = s.withGates(ctx, req.Tenant.ID, out.Sagas)
+		err = s.withWaits(ctx, req.Tenant.ID, out.Sagas)
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
 }
 
-// withGates adds what sagas of a list wait for besides their next call: the gate of a participant, or a report. Only
+// withWaits adds what sagas of a list wait for besides their next call: the gate of a participant, or a report. Only
 // those can that continue later.
-func (s *Handlers) withGates(ctx context.Context, tenant uuid.UUID, sagas []api.Saga) error {
+func (s *Handlers) withWaits(ctx context.Context, tenant uuid.UUID, sagas []api.Saga) error {
 	var ids []uuid.UUID
 	now := s.Now()
 	for i := range sagas {

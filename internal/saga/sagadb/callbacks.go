@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reported"
 )
 
 var awaiting = postgres.OfTenant(`
@@ -17,7 +18,7 @@ SELECT s.id FROM saga.saga_states s
   JOIN saga.saga_step_logs l ON l.saga_id = s.id AND l.tenant_id = s.tenant_id AND l.step_index = s.current_step
        AND l.action IN ('EXECUTE', 'COMPENSATE') AND l.attempt = s.step_attempt
  WHERE s.tenant_id = tenant.id AND s.id = ANY($2) AND s.completed_at IS NULL AND l.status = 'RUNNING'
-   AND l.outcome_code = 'later'`, "")
+   AND l.outcome_code = '`+reported.CodeLater+`'`, "")
 
 // Awaiting implements callback.Store.
 func (st *Sagas) Awaiting(

@@ -54,22 +54,13 @@ func (p *pages) endSession(v *web.Visit) (*web.Action, error) {
 	}, nil
 }
 
-// ownSession is the session that the visitor's browser uses; the zero UUID: none of the newest.
+// ownSession is the session that the visitor's browser uses; the zero UUID: none.
 func (p *pages) ownSession(v *web.Visit) (uuid.UUID, error) {
-	res, err := p.kit.Client.ListSessionsWithResponse(v.Context(), &client.ListSessionsParams{})
-	if err != nil {
+	res, err := p.kit.Client.GetCurrentSessionWithResponse(v.Context())
+	if err != nil || res.JSON200 == nil { // a visitor without a session has none to end here
 		return uuid.Nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return uuid.Nil, err
-	}
-	for i := range list.Sessions {
-		if list.Sessions[i].Current {
-			return list.Sessions[i].ID, nil
-		}
-	}
-	return uuid.Nil, nil
+	return res.JSON200.ID, nil
 }
 
 // permission is a permission with the operations that require it, and whether the visitor has
