@@ -38,8 +38,6 @@ func (p *pages) waysOut(v *web.Visit) func(context.Context, *client.Problem) []t
 
 // waysPast describes r, which is in the way, and the two ways to get past it.
 func (p *pages) waysPast(ctx context.Context, v *web.Visit, r *client.JobRun) []template.HTML {
-	page := template.HTMLEscapeString(p.kit.Base + "/ui/runs/" + r.ID.String())
-	link := template.HTML(`<a href="` + page + `">`) //nolint:gosec // escaped
 	is := web.Sentence(" of %s, due %s", r.JobDefinition.Name, stamp(r.ScheduledFor))
 	how, cancel := web.Sentence(", has not started yet."), "It ends at once, without having done anything."
 	if r.StartedAt != nil && r.State == client.JobRunStateRUNNING {
@@ -50,8 +48,8 @@ func (p *pages) waysPast(ctx context.Context, v *web.Visit, r *client.JobRun) []
 		cancel = "Its worker is asked to stop; its work then remains undone, unless it is run again too."
 	}
 	return []template.HTML{
-		"Another run is in the way: " + link + web.Sentence("run %s", web.Short(r.ID)) + "</a>" + is + how,
-		link + "Cancel that run</a> first, then start this one. " + web.Sentence(cancel),
+		"Another run is in the way: " + p.runLink(r.ID, web.Sentence("run %s", web.Short(r.ID))) + is + how,
+		p.runLink(r.ID, "Cancel that run") + " first, then start this one. " + web.Sentence(cancel),
 		"Or tick “" + web.Sentence(startsAnyway) + "”: both then run at the same time, which the definition of the job forbids " +
 			"otherwise.",
 	}
@@ -73,8 +71,8 @@ func (p *pages) beside(ctx context.Context, v *web.Visit, job string, body []byt
 	}
 	for i := range list.JobRuns {
 		r := &list.JobRuns[i]
-		said = append(said, "It runs beside "+p.runLink(r.ID)+web.Sentence(", due %s, which is %s.", stamp(r.ScheduledFor),
-			web.BadgeOf(r.State).Word))
+		said = append(said, "It runs beside "+p.runLink(r.ID, web.Sentence("run %s", web.Short(r.ID)))+
+			web.Sentence(", due %s, which is %s.", stamp(r.ScheduledFor), web.BadgeOf(r.State).Word))
 	}
 	if list.Pagination.HasNext {
 		said = append(said, "And beside others.")
@@ -82,10 +80,8 @@ func (p *pages) beside(ctx context.Context, v *web.Visit, job string, body []byt
 	return said, nil
 }
 
-func (p *pages) runLink(id uuid.UUID) template.HTML {
-	page := template.HTMLEscapeString(p.kit.Base + "/ui/runs/" + id.String())
-	link := template.HTML(`<a href="` + page + `">`) //nolint:gosec // escaped
-	return link + web.Sentence("run %s", web.Short(id)) + "</a>"
+func (p *pages) runLink(id uuid.UUID, words template.HTML) template.HTML {
+	return p.kit.Anchor("/ui/runs/"+id.String(), words)
 }
 
 // lastLine is the end of a run's log; empty: there is none, or the visitor may not read it.

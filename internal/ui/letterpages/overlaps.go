@@ -27,9 +27,7 @@ func (p *pages) overlapping(all []client.RedriveOverlap) (said []template.HTML) 
 }
 
 func (p *pages) redriveLink(id uuid.UUID) template.HTML {
-	page := template.HTMLEscapeString(p.kit.Base + "/ui/redrives/" + id.String())
-	link := template.HTML(`<a href="` + page + `">`) //nolint:gosec // escaped
-	return link + web.Sentence("redrive %s", web.Short(id)) + "</a>"
+	return p.kit.Anchor("/ui/redrives/"+id.String(), web.Sentence("redrive %s", web.Short(id)))
 }
 
 // begins reports whether another redrive has not begun yet, but will without an approval.

@@ -192,6 +192,12 @@ func Sentence(format string, args ...any) template.HTML {
 	return template.HTML(fmt.Sprintf(template.HTMLEscapeString(format), shown...)) //nolint:gosec // all is escaped
 }
 
+// Anchor is a link to one of the pages within a sentence.
+func (k *Kit) Anchor(path string, words template.HTML) template.HTML {
+	page := template.HTMLEscapeString(k.Base + path)
+	return template.HTML(`<a href="`+page+`">`) + words + "</a>" //nolint:gosec // escaped
+}
+
 // JSON is the content type of every body.
 const JSON = "application/json"
 
