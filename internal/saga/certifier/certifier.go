@@ -1,19 +1,17 @@
 // Package certifier plays the vectors of sdk/conformance at a participant over HTTP, counts effects, and lets package
 // certify judge what it saw.
+//
+// Files, each on top of those before it: client, call, callbacks, restart, certifier, later, play, robust, runner,
+// stories.
 package certifier
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
-	"time"
 
-	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/sdk/conformance"
 )
@@ -90,7 +88,13 @@ func ended(ctx context.Context, report certify.Report, shown []certify.Shown) (c
 		return report, fmt.Errorf("%w: it took longer than allowed: %w", ErrUntried, err)
 	}
 	if len(report.Played) == 0 {
-		return report, fmt.Errorf("%w: %s", ErrUntried, report.Untried[len(report.Untried)-1].Reason)
+		why := certify.NeedsRestart
+		for _, u := range report.Untried {
+			if u.Reason != certify.NeedsRestart {
+				why = u.Reason
+			}
+		}
+		return report, fmt.Errorf("%w: %s", ErrUntried, why)
 	}
 	return report, nil
 }
@@ -132,11 +136,8 @@ func (c *certifier) playAll(ctx context.Context, plan []conformance.Vector) ([]*
 		ended()
 	}
 	if restart {
-		if err := c.Restart(ctx); err != nil {
-			return nil, fmt.Errorf("the restart failed: %w", err)
-		}
-		if err := c.reachable(ctx, later, anyError); err != nil {
-			return nil, fmt.Errorf("the participant did not come back: %w", err)
+		if err := c.restarted(ctx, func() {}); err != nil {
+			return nil, err
 		}
 	}
 	for _, p := range plays {
@@ -184,32 +185,4 @@ func (c *certifier) race(ctx context.Context, plan []conformance.Vector) (shown 
 	}
 	group.Wait()
 	return shown, repeated
-}
-
-// starting reports whether an error is that of a process that does not listen yet.
-func starting(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
-
-func anyError(error) bool { return true }
-
-// reachable waits until the participant answers anything that does not come from a proxy in front of it. again
-// reports whether it is tried again after an error.
-func (c *certifier) reachable(ctx context.Context, tries int, again func(error) bool) error {
-	for n := 0; ; n++ {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.ReplaceAll(c.URL, "{step}", c.Step), nil)
-		if err != nil {
-			return err
-		}
-		req.Header.Set(marked, "1")
-		res, err := c.client.Do(req)
-		if err == nil {
-			res.Body.Close()
-			if res.StatusCode < 502 || res.StatusCode > 504 {
-				return nil
-			}
-			err = errors.New(res.Status)
-		}
-		if n >= tries || !again(err) || !loop.Sleep(ctx, min(time.Second, pause<<min(n, 5))) {
-			return err
-		}
-	}
 }

@@ -40,11 +40,22 @@ type Config struct {
 	Robust  bool          // also try what leads to warnings: large bodies, slow sending, gzip, HTTP/1.0
 	Timeout time.Duration // of one call
 	Version string
-	// Later: the participant answers later, and only that is examined. The reports must come within LaterFor, to an
-	// address of CallbackListen, by way of CallbackURL unless that is "".
+	// Later: the participant answers later, and only that is examined. The reports must come within LaterFor, to
+	// Reports. nil: to an address of CallbackListen, by way of CallbackURL unless that is "".
 	Later                       bool
 	LaterFor                    time.Duration
+	Reports                     Receiver
 	CallbackListen, CallbackURL string
+	forgets                     time.Duration // for a report after the restart; 0: LaterFor. Tests wait less.
+}
+
+// Receiver is where a participant reports the outcome of calls that it has answered later. Heartbeats are no reports.
+type Receiver interface {
+	// Callback returns the URL for the reports of a call, which has a name of its own. again: the first of them is not
+	// taken, and must come again.
+	Callback(call string, again bool) string
+	// First returns the first report of a call that was taken; nil: there was none yet.
+	First(ctx context.Context, call string) (*certify.Told, error)
 }
 
 // How often and how long a call is repeated that was not answered with a result.
@@ -55,6 +66,8 @@ const (
 	pause   = 50 * time.Millisecond
 	settle  = 20 // questions for the effects until they are as expected
 	clients = 8  // under load
+
+	inboxEvery = 5 * pause // looks for reports that arrive elsewhere
 )
 
 // maxAnswer is how much is read of an answer.

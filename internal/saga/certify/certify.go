@@ -1,5 +1,8 @@
 // Package certify judges what a participant answered to the vectors of sdk/conformance, and what it did: which rule of
 // docs/participants.md it breaks, once for each cause. Package certifier plays the vectors.
+//
+// Files, each on top of those before it: certify, history, problems, findings, report, certification, judge, junit,
+// store, told.
 package certify
 
 import (
@@ -46,6 +49,10 @@ type Breach struct {
 	Seen string // what was observed, and what is right
 }
 
+// NeedsRestart is why a vector is not tried that needs a restart.
+const NeedsRestart = "needs a restart of the participant: `skald participant certify` with --restart-command or " +
+	"--ask-restart"
+
 // Plan divides the vectors into those that can be played at any participant and, with the reason, those of them that
 // cannot be played here. One step is enough for nearly all of them: its name is step, whatever the vector calls it.
 func Plan(all []conformance.Vector, step string, restart bool) (plan []conformance.Vector, untried []Untried) {
@@ -53,8 +60,7 @@ func Plan(all []conformance.Vector, step string, restart bool) (plan []conforman
 		switch {
 		case !v.Certify:
 		case !restart && slices.ContainsFunc(v.Calls, func(c conformance.Call) bool { return c.Restart }):
-			untried = append(untried, Untried{Vector: v.Name, Reason: "needs a restart of the participant: " +
-				"`skald participant certify` with --restart-command or --ask-restart"})
+			untried = append(untried, Untried{Vector: v.Name, Reason: NeedsRestart})
 		default:
 			plan = append(plan, renamed(v, step))
 		}
