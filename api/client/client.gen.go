@@ -1815,6 +1815,10 @@ type Certification struct {
 	Host string             `json:"host"`
 	ID   openapi_types.UUID `json:"id"`
 
+	// Later True if only answers that come later are examined, otherwise absent.
+	Later   *bool `json:"later,omitempty"`
+	LaterMS *int  `json:"later_ms,omitempty"`
+
 	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
@@ -1885,6 +1889,13 @@ type CertificationInput struct {
 	// EffectsURL Answers `GET ?key=KEY` with `{"effects": n}`: how many effects a key has.
 	EffectsURL *ParticipantURL `json:"effects_url,omitempty"`
 
+	// Later The step answers later: that is examined, and only that. The participant reports to
+	// the callback URLs of this server, as it does for sagas.
+	Later *bool `json:"later,omitempty"`
+
+	// LaterMS Only with `later`, how long a report may take; 30,000 if omitted.
+	LaterMS *int `json:"later_ms,omitempty"`
+
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
@@ -1919,7 +1930,10 @@ type CertificationReport struct {
 	Certified      bool                   `json:"certified"`
 	EffectsCounted bool                   `json:"effects_counted"`
 	Findings       []CertificationFinding `json:"findings"`
-	NotTried       []CertificationUntried `json:"not_tried"`
+
+	// Later True if only answers that come later were examined, otherwise absent.
+	Later    *bool                  `json:"later,omitempty"`
+	NotTried []CertificationUntried `json:"not_tried"`
 
 	// Played Vectors that were played to their end.
 	Played []string `json:"played"`
@@ -10234,7 +10248,7 @@ type ListCertificationsParams struct {
 	Host []string `form:"host,omitempty" json:"host,omitempty"`
 
 	// Latest With `true`, only the newest of each host whose verdict is `CERTIFIED` or `BREACHES`, and the
-	// newest `INCOMPLETE` one if it is newer.
+	// newest `INCOMPLETE` one if it is newer. Those of answers that come `later` are counted apart.
 	Latest *bool `form:"latest,omitempty" json:"latest,omitempty"`
 
 	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be

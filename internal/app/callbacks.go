@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
@@ -46,11 +47,27 @@ func (c *callbacks) url(a reported.Attempt) string {
 	if c.base == "" {
 		return ""
 	}
-	return c.base + "/api/v1/step-callbacks/" + c.tokens.Seal(a.Bytes())
+	return c.base + "/api/v1/step-callbacks/" + c.tokens.Seal(httpkit.CallbackOfStep, a.Bytes())
+}
+
+// examination returns the callback URL of a call of an examination, "" if there is none.
+func (c *callbacks) examination(of certify.Callback) string {
+	if c.base == "" {
+		return ""
+	}
+	return c.base + "/api/v1/step-callbacks/" + c.tokens.Seal(httpkit.CallbackOfExamination, of.Bytes())
+}
+
+func (c *callbacks) examined(token string) (of certify.Callback, ok bool) {
+	what, ok := c.tokens.Open(httpkit.CallbackOfExamination, token)
+	if !ok {
+		return of, false
+	}
+	return certify.CallbackOf(what)
 }
 
 func (c *callbacks) open(token string) (a reported.Attempt, ok bool) {
-	what, ok := c.tokens.Open(token)
+	what, ok := c.tokens.Open(httpkit.CallbackOfStep, token)
 	if !ok {
 		return a, false
 	}
@@ -59,9 +76,14 @@ func (c *callbacks) open(token string) (a reported.Attempt, ok bool) {
 
 // reports returns what the API needs for reports.
 func (n *node) reports() sagaapi.Callbacks {
-	return sagaapi.Callbacks{
+	reports := sagaapi.Callbacks{
 		Served: n.callbacks.base != "", Open: n.callbacks.open, Address: n.known.Address, Outcome: n.calls.Report,
 		Progress: n.calls.Progress,
 		Moved:    n.engine.Moved, Counted: n.metrics.Reported, Store: n.sagas, MaxBytes: n.cfg.Engine.MaxResponseBytes,
+		Examined: n.callbacks.examined,
 	}
+	if n.jobStores != nil {
+		reports.Inbox = n.jobStores.certified
+	}
+	return reports
 }

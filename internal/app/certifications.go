@@ -31,9 +31,10 @@ func (n *node) addExaminer(context.Context) error {
 		}
 		return to
 	}}
+	cfg.Callback = n.callbacks.examination
 	cfg.Round = func() { n.metrics.Loop("certifications") }
 	if n.jobStores != nil {
-		cfg.Queue = n.jobStores.certified
+		cfg.Queue, cfg.Inbox = n.jobStores.certified, n.jobStores.certified
 	}
 	n.examiner = certifier.NewRunner(cfg)
 	return nil

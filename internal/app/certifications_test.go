@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -219,5 +220,49 @@ func TestTheServerExaminesParticipants(t *testing.T) {
 	_, page := call(t, "GET", at+"certifications?state=COMPLETED&page_size=2", "")
 	if all, _ := page["certifications"].([]any); len(all) != 2 || page["pagination"].(map[string]any)["has_next"] != true {
 		t.Errorf("a page: %v", page)
+	}
+}
+
+// A participant that answers later reports to a node that does not examine it.
+func TestTheServerExaminesAnswersThatComeLater(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	entrance := start(t, dsn, "a", func(c *config.Config) { c.Roles = []string{config.RoleAPI} })
+	start(t, dsn, "b", func(c *config.Config) {
+		c.Roles, c.Server.PublicURL = []string{config.RoleEngine}, entrance.url
+	})
+	at := entrance.url + "/api/v1/participants/"
+	examine := func(fault, more string) (doc map[string]any) {
+		t.Helper()
+		handler, err := stub.New(stub.Config{Rates: map[string]float64{fault: 1}, After: 500 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		participant := httptest.NewServer(handler)
+		t.Cleanup(participant.Close)
+		status, doc := call(t, "POST", at+"certify", `{"url": "`+participant.URL+`", "effects_url": "`+participant.URL+`",
+			"later": true`+more+`}`)
+		if status != http.StatusAccepted || doc["later"] != true {
+			t.Fatalf("%d %v", status, doc)
+		}
+		id := fmt.Sprint(doc["id"])
+		patience.Until(t, "the examination ends", func() bool {
+			_, doc = call(t, "GET", at+"certifications/"+id, "")
+			return doc["ended_at"] != nil
+		})
+		return doc
+	}
+	doc := examine("later", `, "later_ms": 60000`)
+	report, _ := doc["report"].(map[string]any)
+	if doc["verdict"] != "INCOMPLETE" || doc["findings"] != 0.0 || doc["played"] != 3.0 || doc["not_tried"] != 2.0 ||
+		doc["planned"] != 5.0 || report["later"] != true || !strings.Contains(fmt.Sprint(report["not_tried"]), "restart") {
+		t.Errorf("%v", doc)
+	}
+	if doc := examine("later-late", `, "later_ms": 2000`); doc["verdict"] != "BREACHES" {
+		t.Errorf("%v", doc)
+	}
+	doc = examine("ok", "")
+	if doc["state"] != "FAILED" || !strings.Contains(fmt.Sprint(doc["error_message"]), "not answered later") {
+		t.Errorf("%v", doc)
 	}
 }

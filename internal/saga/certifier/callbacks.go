@@ -69,7 +69,7 @@ func (b *callbacks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Callback implements Receiver.
-func (b *callbacks) Callback(call string, again bool) string {
+func (b *callbacks) Callback(call string, _, again bool) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked[call] = again

@@ -1,8 +1,8 @@
 // Package certifier plays the vectors of sdk/conformance at a participant over HTTP, counts effects, and lets package
 // certify judge what it saw.
 //
-// Files, each on top of those before it: client, call, callbacks, restart, certifier, later, play, robust, runner,
-// stories.
+// Files, each on top of those before it: client, call, callbacks, restart, certifier, inbox, later, play, robust,
+// runner, stories.
 package certifier
 
 import (
@@ -22,7 +22,7 @@ var ErrUntried = errors.New("the participant could not be examined")
 // Run examines the participant. A report with findings is not an error.
 func Run(ctx context.Context, cfg Config) (certify.Report, error) {
 	report := certify.Report{
-		URL: cfg.URL, Version: cfg.Version, Effects: cfg.Effects != "",
+		URL: cfg.URL, Version: cfg.Version, Effects: cfg.Effects != "", Later: cfg.Later,
 		Findings: []certify.Finding{}, Warnings: []certify.Warning{}, Played: []string{}, Untried: []certify.Untried{},
 	}
 	all, err := conformance.Load()

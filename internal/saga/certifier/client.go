@@ -51,9 +51,9 @@ type Config struct {
 
 // Receiver is where a participant reports the outcome of calls that it has answered later. Heartbeats are no reports.
 type Receiver interface {
-	// Callback returns the URL for the reports of a call, which has a name of its own. again: the first of them is not
-	// taken, and must come again.
-	Callback(call string, again bool) string
+	// Callback returns the URL for the reports of a call, which has a name of its own. undo: it is of a compensation;
+	// again: the first report is not taken, and must come again.
+	Callback(call string, undo, again bool) string
 	// First returns the first report of a call that was taken; nil: there was none yet.
 	First(ctx context.Context, call string) (*certify.Told, error)
 }

@@ -46,7 +46,8 @@ func (c *certifier) tell(told tale, at Receiver) *story {
 		attempts[action]++
 		call.Action, call.Attempt = action, attempts[action]
 		call.Restart = told.rest != nil && n == len(told.calls)-1
-		call.Headers = map[string]string{"X-Saga-Callback": at.Callback(callback(told.name, n+1), told.again && n == 0)}
+		to := at.Callback(callback(told.name, n+1), action == "compensate", told.again && n == 0)
+		call.Headers = map[string]string{"X-Saga-Callback": to}
 		v.Calls = append(v.Calls, call)
 	}
 	s := &story{play: c.begin(v), Receiver: at, tale: told}
@@ -126,7 +127,7 @@ func (s *story) outcome(ctx context.Context, last int, calls ...int) (t certify.
 	*s.took = max(*s.took, time.Since(began))
 	switch {
 	case call == 0:
-		s.breach("later_never_reported", last, "was answered later, and no report came within %s", s.LaterFor)
+		s.breach("later_never_reported", last, "was answered later, and no report that Skald would take came within %s", s.LaterFor)
 	case t.Wrong != "":
 		s.invalid(last, t)
 		return t, 0

@@ -19,10 +19,13 @@ type RunnerConfig struct {
 	Queue certify.Queue
 	// Reach says how participants are called: Dial, TLS, Keys and Version.
 	Reach func() Config
-	Now   func() time.Time
-	NewID func() uuid.UUID
-	Round func() // called after each look at the database
-	Log   *slog.Logger
+	// Inbox has what participants report to callbacks, whose URLs Callback returns; "": they reach no node.
+	Inbox    certify.Inbox
+	Callback func(certify.Callback) string
+	Now      func() time.Time
+	NewID    func() uuid.UUID
+	Round    func() // called after each look at the database
+	Log      *slog.Logger
 }
 
 // Bounds of the examinations of a node.
@@ -35,6 +38,8 @@ const (
 	storing    = 10 * time.Second
 	defaultFor = 10 * time.Second // one call
 )
+
+var errUnreachable = errors.New("participants cannot report to this node: set server.public_url")
 
 var errLost = errors.New("it was canceled, or another node has it")
 
@@ -114,7 +119,7 @@ func (r *Runner) examine(ctx context.Context, c *certify.Certification, token uu
 		cfg.Timeout = defaultFor
 	}
 	cfg.Progress = func(n, of int) { played.Store(int64(n)); planned.Store(int64(of)) }
-	report, why := Run(bounded, cfg)
+	report, why := r.run(bounded, c, token, cfg)
 	close(done)
 	holding.Wait()
 	if errors.Is(context.Cause(work), errLost) {
@@ -137,6 +142,20 @@ func (r *Runner) examine(ctx context.Context, c *certify.Certification, token uu
 		r.cfg.Log.WarnContext(ctx, "the end of a certification could not be stored",
 			slog.String("certification_id", c.ID.String()), slog.Any("error", err))
 	}
+}
+
+// run examines the participant of a certification.
+func (r *Runner) run(
+	ctx context.Context, c *certify.Certification, token uuid.UUID, cfg Config,
+) (certify.Report, error) {
+	if cfg.Later = c.Later; cfg.Later {
+		cfg.LaterFor = time.Duration(c.LaterMS) * time.Millisecond
+		at := &inbox{r.cfg.Inbox, r.cfg.Callback, c, token}
+		if cfg.Reports = at; at.Callback("", false, false) == "" {
+			return certify.Report{}, errUnreachable
+		}
+	}
+	return Run(ctx, cfg)
 }
 
 // hold extends the lease and stores the progress until done. An examination that the node no longer holds stops.

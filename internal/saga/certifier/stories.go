@@ -192,7 +192,7 @@ func afterTaken(ctx context.Context, s *story) {
 	switch r := s.reply(ctx, 3); {
 	case r.Status == http.StatusAccepted, r.Status == 0, r.Status >= http.StatusInternalServerError:
 		s.breach("later_never_reported_after_restart", 3,
-			"was answered %d %s, and no report had come within %s after the restart", r.Status, r.Error, s.LaterFor)
+			"was answered %d %s, and no report that Skald would take had come within %s after the restart", r.Status, r.Error, s.LaterFor)
 	case r.Status == http.StatusOK, r.Status == http.StatusNoContent:
 		s.counted(ctx, 3, certify.Told{Result: reported.Done})
 	}

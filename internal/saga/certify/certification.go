@@ -69,6 +69,8 @@ type Asked struct {
 	Payload                    json.RawMessage
 	RaceSeconds                int
 	TimeoutMS                  int
+	Later                      bool // it answers later, and only that is examined
+	LaterMS                    int  // that a report may take; 0: 30 seconds
 }
 
 // Certification is one examination of a participant for a tenant.
@@ -218,9 +220,15 @@ func bracketed(host string) string {
 // filled is a URL with a name for the step.
 func filled(text string) string { return strings.ReplaceAll(text, "{step}", "step") }
 
-// Check returns what is wrong with a request. refused returns why the server may not call a URL, "" if it may.
-func (a *Asked) Check(refused func(url string) string) error {
+// Check returns what is wrong with a request. refused returns why the server may not call a URL, "" if it may;
+// reachable: participants can report to this server.
+func (a *Asked) Check(refused func(url string) string, reachable bool) error {
 	var wrong []fault.Field
+	invalid := func(member string, is bool, why string) {
+		if is {
+			wrong = append(wrong, fault.Field{Pointer: "/" + member, Code: "invalid", Message: why})
+		}
+	}
 	for _, member := range []struct{ name, text string }{
 		{"url", a.URL}, {"compensation_url", a.Compensation}, {"effects_url", a.Effects},
 	} {
@@ -234,10 +242,11 @@ func (a *Asked) Check(refused func(url string) string) error {
 		default:
 			why = refused(filled(member.text))
 		}
-		if why != "" {
-			wrong = append(wrong, fault.Field{Pointer: "/" + member.name, Code: "invalid", Message: why})
-		}
+		invalid(member.name, why != "", why)
 	}
+	invalid("later", a.Later && !reachable, "participants cannot report to this server: set server.public_url")
+	invalid("later_ms", a.LaterMS > 0 && !a.Later, "goes with later")
+	invalid("race_seconds", a.RaceSeconds > 0 && a.Later, "does not go with later, of which no race is examined")
 	if len(a.Payload) > MaxPayload {
 		wrong = append(wrong, fault.Field{Pointer: "/payload", Code: "too_large", Message: "must have at most 64 KiB"})
 	}

@@ -133,9 +133,12 @@ func TestWhatCannotBeExaminedIsNamed(t *testing.T) {
 		"/effects_url":                   {URL: "http://a.example", Effects: "http://me:word@a.example"},
 		"/payload":                       {URL: "http://a.example", Payload: make([]byte, MaxPayload+1)},
 		"/compensation_url /effects_url": {URL: "http://a.example", Compensation: "ftp://a.example", Effects: "http://denied/"},
+		"/later":                         {URL: "http://unreachable", Later: true, LaterMS: 100},
+		"/later_ms":                      {URL: "http://a.example", LaterMS: 100},
+		"/race_seconds":                  {URL: "http://a.example", Later: true, RaceSeconds: 1},
 	} {
 		var got []string
-		err := a.Check(refused)
+		err := a.Check(refused, a.URL != "http://unreachable")
 		if f := fault.As(err); f != nil {
 			for _, field := range f.Fields {
 				got = append(got, field.Pointer)

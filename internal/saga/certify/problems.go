@@ -16,6 +16,6 @@ var (
 		"It has not ended, or ended without one: only a COMPLETED certification has a report. Also if the stored report "+
 			"cannot be read (`report_unreadable`).", 409)
 	CodeInvalid = Problems.Add("CERTIFICATION_INVALID", "The participant cannot be examined like this",
-		"A URL is not one that this server may call, the payload is too large, or the report is not that of an "+
-			"examination; `errors` names the member.", 422)
+		"A URL is not one that this server may call, the payload is too large, participants cannot report to this server, "+
+			"options exclude each other, or the report is not that of an examination; `errors` names the member.", 422)
 )

@@ -12,7 +12,8 @@ type Report struct {
 	URL       string    `json:"url"`
 	Version   string    `json:"version"` // of Skald
 	Certified bool      `json:"certified"`
-	Played    []string  `json:"played"` // vectors that were played to their end
+	Later     bool      `json:"later,omitempty"` // only answers that come later were examined
+	Played    []string  `json:"played"`          // vectors that were played to their end
 	Repeated  int       `json:"repeated,omitempty"`
 	Effects   bool      `json:"effects_counted"`
 	Findings  []Finding `json:"findings"`
@@ -110,6 +111,9 @@ func RuleName(rule string) string {
 func (r Report) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.URL)
+	if r.Later {
+		b.WriteString("Only answers that come later were examined.\n\n")
+	}
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "BREACH %s (%s)\n  %s\n  %s\n  %s: %s.\n", f.Code, RuleName(f.Rule), f.Title, f.Why, f.Vector, f.Seen)
 		others := slices.DeleteFunc(slices.Clone(f.Vectors), func(v string) bool { return v == f.Vector })

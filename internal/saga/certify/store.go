@@ -16,7 +16,7 @@ type Filter struct {
 	State State
 	Hosts []string
 	// Latest: only the newest of each host that says whether it is certified, and the newest that was left incomplete
-	// since.
+	// since; those of answers that come later are counted apart.
 	Latest bool
 }
 

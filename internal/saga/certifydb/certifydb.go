@@ -1,6 +1,6 @@
 // Package certifydb stores certifications of participants in PostgreSQL, and says which node examines what.
 //
-// Files, each on top of those before it: certifydb, queue.
+// Files, each on top of those before it: certifydb, queue, mail.
 package certifydb
 
 import (
@@ -29,11 +29,13 @@ func New(db *postgres.DB) *Certifications { return &Certifications{db} }
 var (
 	_ certify.Store = (*Certifications)(nil)
 	_ certify.Queue = (*Certifications)(nil)
+	_ certify.Inbox = (*Certifications)(nil)
 )
 
 var (
 	fieldPayload = envelope.Field{Name: "certification.payload"}
 	fieldReport  = envelope.Field{Name: "certification.report"}
+	fieldMail    = envelope.Field{Name: "certification.mail"}
 )
 
 // SealedTables lists the table with sealed content.
@@ -41,6 +43,7 @@ func SealedTables() []postgres.SealedTable {
 	return []postgres.SealedTable{{
 		Name: "saga.certifications", Key: []string{"id"}, Place: "id", Values: []postgres.SealedValue{
 			{Column: "payload", Field: fieldPayload.Name}, {Column: "report", Field: fieldReport.Name},
+			{Column: "mail", Field: fieldMail.Name},
 		},
 	}}
 }
@@ -64,6 +67,8 @@ var table = postgres.NewTable(
 	postgres.JSON("payload", func(r *row) *[]byte { return &r.payload }),
 	postgres.Int("race_seconds", func(r *row) *int { return &r.RaceSeconds }),
 	postgres.Int("timeout_ms", func(r *row) *int { return &r.TimeoutMS }),
+	postgres.Bool("later", func(r *row) *bool { return &r.Later }),
+	postgres.Int("later_ms", func(r *row) *int { return &r.LaterMS }),
 	postgres.Int("attempt", func(r *row) *int { return &r.Attempt }),
 	postgres.Int("played", func(r *row) *int { return &r.Played }),
 	postgres.Int("planned", func(r *row) *int { return &r.Planned }),
@@ -176,7 +181,7 @@ func (st *Certifications) List(
 	}
 	if f.Latest {
 		w.Add(`c.state = 'COMPLETED' AND NOT EXISTS (SELECT FROM saga.certifications n
-		  WHERE n.tenant_id = c.tenant_id AND n.host = c.host AND n.state = 'COMPLETED'
+		  WHERE n.tenant_id = c.tenant_id AND n.host = c.host AND n.later = c.later AND n.state = 'COMPLETED'
 		    AND (n.verdict <> 'INCOMPLETE' OR c.verdict = 'INCOMPLETE')
 		    AND (n.created_at, n.id) > (c.created_at, c.id))`)
 	}
@@ -214,7 +219,7 @@ func (st *Certifications) Cancel(
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE saga.certifications c
-		  SET state = $3, version = $4, ended_at = $5, token = NULL, lease_until = NULL
+		  SET state = $3, version = $4, ended_at = $5, token = NULL, lease_until = NULL, mail = NULL
 		  WHERE c.tenant_id = $1 AND c.id = $2`, tenant, id, c.State, c.Version, c.EndedAt); err != nil {
 			return err
 		}

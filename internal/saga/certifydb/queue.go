@@ -43,7 +43,7 @@ func (st *Certifications) Take(
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE saga.certifications c
 		   SET state = $3, version = $4, attempt = $5, played = 0, planned = 0, started_at = $6, token = $7,
-		       lease_until = clock_timestamp() + $8 * interval '1 microsecond'
+		       mail = NULL, lease_until = clock_timestamp() + $8 * interval '1 microsecond'
 		 WHERE c.tenant_id = $1 AND c.id = $2`,
 			c.TenantID, c.ID, c.State, c.Version, c.Attempt, c.StartedAt, token, lease.Microseconds()); err != nil {
 			return err
@@ -64,7 +64,8 @@ func (st *Certifications) Take(
 func put(ctx context.Context, tx *sqlx.Tx, r *row, c *certify.Certification) error {
 	_, err := tx.ExecContext(ctx, `UPDATE saga.certifications c
 	   SET state = $3, version = $4, ended_at = $5, error = $6, verdict = $7, findings = $8, warnings = $9,
-	       not_tried = $10, examiner = $11, played = $12, planned = $13, report = $14, token = NULL, lease_until = NULL
+	       not_tried = $10, examiner = $11, played = $12, planned = $13, report = $14, token = NULL, lease_until = NULL,
+	       mail = NULL
 	 WHERE c.tenant_id = $1 AND c.id = $2`,
 		c.TenantID, c.ID, c.State, c.Version, c.EndedAt, c.Error, c.Verdict, c.Findings, c.Warnings, c.NotTried,
 		c.Examiner, c.Played, c.Planned, jsonOrNil(r.report))
@@ -113,7 +114,7 @@ func (st *Certifications) Return(ctx context.Context, c *certify.Certification, 
 	err := st.db.InRead(ctx, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE saga.certifications c
 		   SET state = 'PENDING', version = c.version + 1, attempt = c.attempt - 1, played = 0, token = NULL,
-		       lease_until = NULL
+		       lease_until = NULL, mail = NULL
 		 WHERE c.tenant_id = $1 AND c.id = $2 AND c.token = $3 AND c.state = 'RUNNING'`, c.TenantID, c.ID, token)
 		return err
 	})

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
-	"slices"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback"
+	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/saga/reported"
 )
 
@@ -23,6 +22,10 @@ type Callbacks struct {
 	Served bool
 	// Open returns the attempt that a token is for; ok is false if this server has not made it.
 	Open func(token string) (a reported.Attempt, ok bool)
+	// Examined returns the call of an examination that a token is for; ok is false if this server has not made it.
+	Examined func(token string) (c certify.Callback, ok bool)
+	// Inbox keeps what examined participants report; nil: there is none.
+	Inbox certify.Inbox
 	// Address fills in where the call of an attempt has gone that names its participant. Nil: none is known.
 	Address func(context.Context, *saga.Call) (known bool, err error)
 	// Outcome returns what a report makes of the call that it is of; *reported.Unfit: it cannot be kept.
@@ -45,28 +48,20 @@ func (s *Handlers) counted(what string) {
 	}
 }
 
-// report is the body of a report, of which the schema was checked.
-type report struct {
-	Result   reported.Result
-	Output   json.RawMessage
-	Error    json.RawMessage
-	Progress *struct {
-		Percent *float64
-		Message string
-	}
-}
-
 // ReportStep takes the report of a participant whose answer has come later.
 func (s *Handlers) ReportStep(ctx context.Context, in api.ReportStepRequestObject) (api.Response, error) {
 	a, ok := reported.Attempt{}, false
 	if s.Callbacks.Open != nil {
 		a, ok = s.Callbacks.Open(in.Token)
 	}
+	if c, examined := s.examined(in.Token); examined {
+		return s.reportExamined(ctx, c)
+	}
 	if !ok {
 		return nil, noCallback()
 	}
 	req := httpkit.RequestOf(ctx)
-	rep, err := s.readReport(req.Body, a)
+	rep, err := s.readReport(req.Body, a.Undo)
 	if err != nil {
 		s.counted(reported.CountedInvalid)
 		return nil, err
@@ -84,8 +79,7 @@ func (s *Handlers) ReportStep(ctx context.Context, in api.ReportStepRequestObjec
 			return reportAnswer(api.StepReported{Result: api.ReportResult(first), Repeated: new(true)}), nil
 		case standing == reported.Early:
 			s.counted(reported.CountedEarly)
-			return nil, fault.New(fault.Unavailable, callback.CodeEarly,
-				"the answer to this attempt is not stored yet: send the report again")
+			return nil, earlyReport()
 		case standing == reported.Late, rep.Result == reported.Heartbeat && run.Pending() != "":
 			return nil, s.lateReport(ctx, &run, a, rep.Result)
 		}
@@ -122,37 +116,6 @@ func (s *Handlers) reportedRun(ctx context.Context, a reported.Attempt) (saga.In
 		}
 	}
 	return run, f.logs, err
-}
-
-// noCallback is the fault of a token that names nothing. It does not say why.
-func noCallback() error {
-	return fault.New(fault.NotFound, callback.CodeNotFound, "this server has not made this callback URL, or its saga is gone")
-}
-
-// readReport reads a report and checks what its schema cannot say.
-func (s *Handlers) readReport(body []byte, a reported.Attempt) (*report, error) {
-	if most := s.Callbacks.MaxBytes; most > 0 && int64(len(body)) > most {
-		return nil, fault.New(fault.TooLarge, fault.CodeTooLarge,
-			"the report has %d bytes; engine.max_response_bytes allows %d", len(body), most)
-	}
-	rep := &report{}
-	if err := json.Unmarshal(body, rep); err != nil {
-		return nil, httpkit.SchemaFault(fault.Field{Code: "invalid", Message: "is not a report"})
-	}
-	var wrong []fault.Field
-	refuse := func(member string, there bool, why string) {
-		if there {
-			wrong = append(wrong, fault.Field{Pointer: "/" + member, Code: "invalid", Message: why})
-		}
-	}
-	failed := slices.Contains([]reported.Result{reported.Refused, reported.NotApplied, reported.Unknown}, rep.Result)
-	refuse("output", rep.Output != nil && (rep.Result != reported.Done || a.Undo), "goes with the result done of an action")
-	refuse("error", rep.Error != nil && !failed, "goes with the results refused, not_applied and unknown")
-	refuse("progress", rep.Progress != nil && rep.Result != reported.Heartbeat, "goes with the result heartbeat")
-	if wrong != nil {
-		return nil, httpkit.SchemaFault(wrong...)
-	}
-	return rep, nil
 }
 
 // decideReport returns the change that a report makes of a saga that waits for it.
@@ -223,8 +186,4 @@ func (s *Handlers) reportTaken(change saga.Change, rep *report) httpkit.Answer {
 	s.Log.Debug("a participant has reported the outcome of a step",
 		slog.String("saga_id", change.After.ID.String()), slog.String("result", string(rep.Result)))
 	return reportAnswer(api.StepReported{Result: api.ReportResult(rep.Result), Repeated: new(false)})
-}
-
-func reportAnswer(body api.StepReported) httpkit.Answer {
-	return httpkit.Answer{Status: http.StatusOK, Body: body}
 }

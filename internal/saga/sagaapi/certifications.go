@@ -25,17 +25,19 @@ func (s *Handlers) CertifyParticipant(
 		URL: in.Body.URL, Compensation: httpkit.Text(in.Body.CompensationURL), Effects: httpkit.Text(in.Body.EffectsURL),
 		Step: httpkit.Text(in.Body.Step), Payload: in.Body.Payload,
 	}
-	if in.Body.RaceSeconds != nil {
-		c.RaceSeconds = *in.Body.RaceSeconds
+	for _, n := range []struct{ from, at *int }{
+		{in.Body.RaceSeconds, &c.RaceSeconds}, {in.Body.TimeoutMS, &c.TimeoutMS}, {in.Body.LaterMS, &c.LaterMS},
+	} {
+		if n.from != nil {
+			*n.at = *n.from
+		}
 	}
-	if in.Body.TimeoutMS != nil {
-		c.TimeoutMS = *in.Body.TimeoutMS
-	}
+	c.Later = in.Body.Later != nil && *in.Body.Later
 	refused := s.CheckParticipant
 	if refused == nil {
 		refused = func(string) string { return "" }
 	}
-	if err := c.Check(refused); err != nil {
+	if err := c.Check(refused, s.Callbacks.Served); err != nil {
 		return nil, err
 	}
 	c.Host = certify.HostOf(c.URL)
@@ -69,7 +71,7 @@ func (s *Handlers) ReportCertification(
 	}
 	report.Finish()
 	c := s.newCertification(ctx, in.Params.IdempotencyKey, in.Body.Reason)
-	c.URL, c.Host = report.URL, certify.HostOf(report.URL)
+	c.URL, c.Host, c.Later = report.URL, certify.HostOf(report.URL), report.Later
 	if err := c.Done(report, nil, c.CreatedAt); err != nil {
 		return nil, err
 	}
@@ -266,12 +268,13 @@ func toAPICertification(c *certify.Certification) (api.Certification, error) {
 		AllowedActions: httpkit.Each(c.Actions(), func(v *certify.Verb) api.CertificationVerb {
 			return api.CertificationVerb(*v)
 		}),
-		Links: api.JobLinks{"self": certificationPath(c.ID)},
+		Links: api.JobLinks{"self": certificationPath(c.ID)}, Later: mark(c.Later),
 	}
 	for _, n := range []struct {
 		of int
 		at **int
-	}{{c.RaceSeconds, &out.RaceSeconds}, {c.TimeoutMS, &out.TimeoutMS}, {c.Attempt, &out.Attempt}} {
+	}{{c.RaceSeconds, &out.RaceSeconds}, {c.TimeoutMS, &out.TimeoutMS}, {c.Attempt, &out.Attempt},
+		{c.LaterMS, &out.LaterMS}} {
 		if n.of > 0 {
 			*n.at = new(n.of)
 		}

@@ -170,6 +170,115 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 	e.Send("GET", certificationsPath+"/"+uuid.NewString()+"/report", "").Wants(http.StatusNotFound, certify.CodeNotFound)
 }
 
+// What a participant that is examined reports is kept for the node that examines, and answered as a report of a step.
+func TestReportsOfExaminedParticipants(t *testing.T) {
+	t.Parallel()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	store := certifydb.New(db)
+	callbacks := map[string]certify.Callback{}
+	e := newBulkEdge(t, func(c *httpapi.Config) {
+		c.Sagas.Certifications, c.Sagas.Callbacks.Inbox, c.Sagas.Callbacks.Served = store, store, true
+		c.Sagas.Callbacks.Examined = func(token string) (certify.Callback, bool) {
+			c, ok := callbacks[token]
+			return c, ok
+		}
+	})
+	var c client.Certification
+	const asked = `{"url":"http://127.0.0.1:9001/","later":true,"later_ms":5000}`
+	e.Send("POST", "/api/v1/participants/certify", asked).Reads(http.StatusAccepted, &c)
+	if c.Later == nil || !*c.Later || c.LaterMS == nil || *c.LaterMS != 5000 {
+		t.Errorf("%+v", c)
+	}
+	for body, pointer := range map[string]string{
+		`{"url":"http://127.0.0.1:9001/","later_ms":5000}`:                      "/later_ms",
+		`{"url":"http://127.0.0.1:9001/","later":true,"race_seconds":5}`:        "/race_seconds",
+		`{"url":"http://127.0.0.1:9001/","later":false,"later_ms":100}`:         "/later_ms",
+		`{"url":"ftp://127.0.0.1:9001/","later":true,"effects_url":"http://a"}`: "/url",
+	} {
+		p := e.Send("POST", "/api/v1/participants/certify", body).Wants(http.StatusUnprocessableEntity, certify.CodeInvalid)
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
+			t.Errorf("%s: %+v", body, p.Errors)
+		}
+	}
+	token := uuid.New()
+	taken, err := store.Take(t.Context(), token, time.Minute)
+	if err != nil || taken == nil || !taken.Later || taken.LaterMS != 5000 {
+		t.Fatalf("%+v, %v", taken, err)
+	}
+	of := certify.Callback{Tenant: taken.TenantID, ID: taken.ID, Token: token}
+	for _, name := range []string{"plain", "again", "undo", "other"} {
+		of.Call, of.Again, of.Undo, of.Token = name, name == "again", name == "undo", token
+		if name == "other" {
+			of.Token = uuid.New()
+		}
+		callbacks[name] = of
+	}
+	send := func(token, body string) apitest.Reply { return e.Send("POST", "/api/v1/step-callbacks/"+token, body) }
+	got := func(token, body string, want string) {
+		t.Helper()
+		if r := send(token, body); r.Status != http.StatusOK || strings.TrimSpace(string(r.Body)) != want {
+			t.Errorf("%s: %d %s, want %s", token, r.Status, r.Body, want)
+		}
+	}
+	got("plain", `{"result":"heartbeat","progress":{"percent":5}}`, `{"result":"heartbeat"}`)
+	send("plain", `{"result":"maybe"}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+	send("undo", `{"result":"done","output":5}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+	got("plain", `{"result":"done","output":{"id":7}}`, `{"repeated":false,"result":"done"}`)
+	got("plain", `{"result":"refused"}`, `{"repeated":true,"result":"done"}`)
+	early := send("again", `{"result":"done"}`)
+	if early.Wants(http.StatusServiceUnavailable, "SAGA_CALLBACK_EARLY"); early.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	got("again", `{"result":"refused"}`, `{"repeated":false,"result":"refused"}`)
+	got("undo", `{"result":"done"}`, `{"repeated":false,"result":"done"}`)
+	send("other", `{"result":"done"}`).Wants(http.StatusNotFound, "SAGA_CALLBACK_NOT_FOUND")
+	send("other", `{"result":"heartbeat"}`).Wants(http.StatusNotFound, "SAGA_CALLBACK_NOT_FOUND")
+	mail, err := store.Reports(t.Context(), taken, token)
+	if err != nil || len(mail) != 3 || certify.ReadTold(mail["plain"].Report).Result != "done" ||
+		string(certify.ReadTold(mail["plain"].Report).Output) != `{"id":7}` ||
+		certify.ReadTold(mail["again"].Report).Result != "refused" {
+		t.Errorf("%v, %v", mail, err)
+	}
+	if err := store.Return(t.Context(), taken, token); err != nil {
+		t.Fatal(err)
+	}
+	send("plain", `{"result":"done"}`).Wants(http.StatusNotFound, "SAGA_CALLBACK_NOT_FOUND")
+	if taken, err = store.Take(t.Context(), token, time.Minute); err != nil || taken == nil {
+		t.Fatalf("%+v, %v", taken, err)
+	}
+	if mail, err := store.Reports(t.Context(), taken, token); err != nil || len(mail) > 0 {
+		t.Errorf("a node begins with what another one was told: %v, %v", mail, err)
+	}
+	report := certify.Report{URL: "http://127.0.0.1:9001/", Later: true, Played: []string{"a"}, Effects: true}
+	report.Finish()
+	if err := taken.Done(report, nil, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.End(t.Context(), taken, token); err != nil {
+		t.Fatal(err)
+	}
+	send("plain", `{"result":"done"}`).Wants(http.StatusNotFound, "SAGA_CALLBACK_NOT_FOUND")
+
+	// What was found of later answers says nothing about the others.
+	e.Send("POST", certificationsPath, `{"report":{"url":"http://127.0.0.1:9001/","version":"1","certified":false,"played":["a"],
+		"effects_counted":true,"findings":[],"warnings":[],"not_tried":[]}}`)
+	e.Send("POST", certificationsPath, `{"report":{"url":"http://127.0.0.1:9001/","version":"1","certified":false,"played":["a"],
+		"effects_counted":false,"later":true,"findings":[],"warnings":[],"not_tried":[]}}`)
+	var list client.CertificationList
+	e.Send("GET", certificationsPath+"?latest=true", "").Into(&list)
+	var kinds []string
+	for _, c := range list.Certifications {
+		kinds = append(kinds, string(*c.Verdict)+map[bool]string{true: " later"}[c.Later != nil])
+	}
+	if want := []string{"INCOMPLETE later", "CERTIFIED", "CERTIFIED later"}; !slices.Equal(kinds, want) {
+		t.Errorf("the newest are %q, want %q", kinds, want)
+	}
+}
+
 // The report is in the format that was asked for, and shows the calls and answers only to those who may see contents.
 func TestReportsOfCertificationsHaveThreeFormats(t *testing.T) {
 	t.Parallel()

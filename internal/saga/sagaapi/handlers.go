@@ -1,7 +1,7 @@
 // Package sagaapi is the HTTP edge of sagas and their workflows: it turns requests into
 // one rule and one store call, and their results into responses of the contract.
 //
-// Files, each on top of those before it: convert, read, actions, callbacks, handlers,
+// Files, each on top of those before it: convert, read, actions, report, callbacks, examined, handlers,
 // workflows_convert, create, workflows, list, archive, bulks, bulks_preview, certifications, erase, errors,
 // explain, interventions, notes, retention, simulate, statistics, series.
 package sagaapi

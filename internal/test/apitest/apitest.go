@@ -125,7 +125,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 var callbackTokens = httpkit.Callbacks{Key: bytes.Repeat([]byte("k"), 32)}
 
 func openCallback(token string) (a reported.Attempt, ok bool) {
-	what, ok := callbackTokens.Open(token)
+	what, ok := callbackTokens.Open(httpkit.CallbackOfStep, token)
 	if !ok {
 		return a, false
 	}
@@ -134,7 +134,7 @@ func openCallback(token string) (a reported.Attempt, ok bool) {
 
 // CallbackPath is the path of the callback URL of a call.
 func CallbackPath(c *saga.Call) string {
-	return "/api/v1/step-callbacks/" + callbackTokens.Seal(callback.Of(c).Bytes())
+	return "/api/v1/step-callbacks/" + callbackTokens.Seal(httpkit.CallbackOfStep, callback.Of(c).Bytes())
 }
 
 // Register stores a workflow of the named steps; "name!" has no compensation.

@@ -41,6 +41,9 @@ type served struct {
 	Last    *client.Certification // nil: it was never certified
 	Verdict web.Badge
 	Later   *client.Certification // one after the last that says whether it is certified, which was left incomplete
+	// AnswersLater is the last certification of answers that come later.
+	AnswersLater        *client.Certification
+	VerdictAnswersLater web.Badge
 }
 
 // hostOf is the host of a URL as certifications have it; "" for none.
@@ -84,7 +87,8 @@ func hostsOf(d *client.WorkflowDefinition, base func(name string) string) (all [
 	return all
 }
 
-// maxHosts is how many hosts the API is asked about at once: each has up to two certifications on a page.
+// maxHosts is how many hosts the API is asked about at once: each has up to four certifications on a page, two of them
+// of answers that come later.
 const maxHosts = 50
 
 // bases are the base URLs of the participants with a name that a definition calls.
@@ -123,7 +127,7 @@ func (p *pages) servedOf(v *web.Visit, d *client.WorkflowDefinition) ([]*served,
 	if all = all[:min(len(all), maxHosts)]; len(all) == 0 {
 		return nil, nil
 	}
-	ask := &client.ListCertificationsParams{Latest: new(true), PageSize: new(int32(2 * maxHosts))}
+	ask := &client.ListCertificationsParams{Latest: new(true), PageSize: new(int32(4 * maxHosts))}
 	for _, s := range all {
 		ask.Host = append(ask.Host, s.Host)
 		if !p.kit.ReadOnly {
@@ -145,13 +149,16 @@ func (p *pages) servedOf(v *web.Visit, d *client.WorkflowDefinition) ([]*served,
 	for i := range list.Certifications {
 		c := &list.Certifications[i]
 		for _, s := range all {
-			if s.Host != c.Host {
-				continue
+			switch {
+			case s.Host != c.Host:
+			case c.Later != nil && *c.Later:
+				s.AnswersLater, s.VerdictAnswersLater = c, verdictOf(c)
+			default:
+				if s.Last != nil { // the list is newest first
+					s.Later = s.Last
+				}
+				s.Last, s.Verdict = c, verdictOf(c)
 			}
-			if s.Last != nil { // the list is newest first
-				s.Later = s.Last
-			}
-			s.Last, s.Verdict = c, verdictOf(c)
 		}
 	}
 	return all, nil
@@ -266,6 +273,8 @@ func (p *pages) certify(v *web.Visit) (*web.Action, error) {
 			{Name: "step", Label: "Name of the step", Hint: "charge"},
 			{Name: "payload", Label: "Saga payload", Kind: "json"},
 			{Name: "race_seconds", Label: "Load test, in seconds", Kind: "number"},
+			{Name: "later", Label: "Only examine how the step answers later", Kind: "check"},
+			{Name: "later_ms", Label: "Longest time until a report of a later answer", Kind: "span", Hint: "30 s"},
 		},
 		Done: func(answer []byte) string {
 			var c client.Certification

@@ -77,6 +77,11 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	incomplete := s.Must(t, "POST", "/participants/certifications", later)["id"].(string)
 	get("/ui/workflows/order", "certified", "/ui/certifications/"+right, "a later one is incomplete",
 		"/ui/certifications/"+incomplete)
+	ofLater := report()
+	ofLater["report"].(map[string]any)["later"] = true
+	apart := s.Must(t, "POST", "/participants/certifications", ofLater)["id"].(string)
+	get("/ui/workflows/order", "/ui/certifications/"+right, "answers later:", "/ui/certifications/"+apart)
+	get("/ui/certifications/"+apart, "only how it", "answers later")
 	s.Must(t, "PUT", "/participants/card", map[string]any{"base_url": s.Participant + "/ok"})
 	named := map[string]any{"http": map[string]any{"participant": "card", "path": "/charges"}}
 	s.Must(t, "POST", "/workflows", map[string]any{"name": "by-name", "steps": []any{
@@ -105,6 +110,15 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	}
 	get(path, "canceled")
 	get("/ui/audit", "certification")
+	begun = uitest.Form(get(asked, "answers later"))
+	begun.Set("reason", "does it report?")
+	begun.Set("later", "true")
+	begun.Set("later_ms", "5 s")
+	if status, text, path := s.Post(t, asked, begun); !strings.HasPrefix(path, "/ui/certifications/") {
+		t.Errorf("later answers are not examined: %d %s", status, text)
+	} else {
+		get(path, "only how it", "with reports within 5 s")
+	}
 	if status, _ := s.Get(t, "/ui/certifications/00000000-0000-4000-8000-000000000000"); status != 404 {
 		t.Errorf("answered %d", status)
 	}

@@ -1,0 +1,49 @@
+package sagaapi
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/reported"
+)
+
+// examined returns the call of an examination that a token is for.
+func (s *Handlers) examined(token string) (c certify.Callback, ok bool) {
+	if s.Callbacks.Examined == nil || s.Callbacks.Inbox == nil {
+		return c, false
+	}
+	return s.Callbacks.Examined(token)
+}
+
+// reportExamined takes the report of a participant that is examined, as if a saga waited for it.
+func (s *Handlers) reportExamined(ctx context.Context, c certify.Callback) (api.Response, error) {
+	body := httpkit.RequestOf(ctx).Body
+	rep, err := s.readReport(body, c.Undo)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	kept := json.RawMessage(body)
+	if rep.Result == reported.Heartbeat {
+		kept = nil
+	}
+	first, repeated, err := s.Callbacks.Inbox.Report(ctx, c, kept)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return nil, noCallback()
+	case err != nil:
+		return nil, err
+	case kept == nil:
+		return reportAnswer(api.StepReported{Result: api.ReportResult(rep.Result)}), nil
+	case first == nil:
+		return nil, earlyReport()
+	}
+	return reportAnswer(api.StepReported{
+		Result: api.ReportResult(certify.ReadTold(first).Result), Repeated: new(repeated),
+	}), nil
+}

@@ -1,0 +1,63 @@
+package sagaapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/saga/callback"
+	"github.com/skald-saga/skald/internal/saga/reported"
+)
+
+// report is the body of a report, of which the schema was checked.
+type report struct {
+	Result   reported.Result
+	Output   json.RawMessage
+	Error    json.RawMessage
+	Progress *struct {
+		Percent *float64
+		Message string
+	}
+}
+
+// noCallback is the fault of a token that names nothing. It does not say why.
+func noCallback() error {
+	return fault.New(fault.NotFound, callback.CodeNotFound, "this server has not made this callback URL, or its saga is gone")
+}
+
+func earlyReport() error {
+	return fault.New(fault.Unavailable, callback.CodeEarly, "the answer to this attempt is not stored yet: send the report again")
+}
+
+// readReport reads a report and checks what its schema cannot say.
+func (s *Handlers) readReport(body []byte, undo bool) (*report, error) {
+	if most := s.Callbacks.MaxBytes; most > 0 && int64(len(body)) > most {
+		return nil, fault.New(fault.TooLarge, fault.CodeTooLarge,
+			"the report has %d bytes; engine.max_response_bytes allows %d", len(body), most)
+	}
+	rep := &report{}
+	if err := json.Unmarshal(body, rep); err != nil {
+		return nil, httpkit.SchemaFault(fault.Field{Code: "invalid", Message: "is not a report"})
+	}
+	var wrong []fault.Field
+	refuse := func(member string, there bool, why string) {
+		if there {
+			wrong = append(wrong, fault.Field{Pointer: "/" + member, Code: "invalid", Message: why})
+		}
+	}
+	failed := slices.Contains([]reported.Result{reported.Refused, reported.NotApplied, reported.Unknown}, rep.Result)
+	refuse("output", rep.Output != nil && (rep.Result != reported.Done || undo), "goes with the result done of an action")
+	refuse("error", rep.Error != nil && !failed, "goes with the results refused, not_applied and unknown")
+	refuse("progress", rep.Progress != nil && rep.Result != reported.Heartbeat, "goes with the result heartbeat")
+	if wrong != nil {
+		return nil, httpkit.SchemaFault(wrong...)
+	}
+	return rep, nil
+}
+
+func reportAnswer(body api.StepReported) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: body}
+}
