@@ -35,3 +35,20 @@ func TestLibraries(t *testing.T) {
 		})
 	}
 }
+
+func TestTypeScriptAnswersLater(t *testing.T) {
+	folder, database := filepath.Join("..", "typescript"), testdb.Empty(t)
+	for _, command := range []string{"npm ci --ignore-scripts --no-audit --no-fund", "npm run build"} {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+		cmd.Dir = folder
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+	}
+	certifiesLater(t, func(env ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), "node", "example/packing.mjs")
+		cmd.Dir = folder
+		cmd.Env = append(append(os.Environ(), env...), "DATABASE_URL="+database)
+		return cmd
+	})
+}
