@@ -8,6 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/webhooks"
@@ -33,6 +36,10 @@ type Config struct {
 	// Secrets verify signed calls (participants.signing_secrets of Skald); two while one replaces the other.
 	// nil: nothing is verified.
 	Secrets []string
+	// CallbackOrigins are those of server.public_url of Skald, such as https://skald.example: a call with a callback
+	// elsewhere is refused, because X-Saga-Callback is not signed. nil: reports go to where the call says.
+	CallbackOrigins []string
+
 	MaxBody int64        // of a request; 0: 16 MiB, as limits.max_request_bytes of Skald
 	Log     *slog.Logger // nil: nothing is logged
 	// Client sends the reports of what was answered later; nil: a client without settings. It follows no redirects.
@@ -55,6 +62,12 @@ func New(cfg Config) (*Handler, error) {
 	for _, secret := range cfg.Secrets {
 		if _, err := webhooks.ParseSecret(secret); err != nil {
 			return nil, fmt.Errorf("participant: %w", err)
+		}
+	}
+	for _, origin := range cfg.CallbackOrigins {
+		at, err := url.Parse(origin)
+		if err != nil || origin != at.Scheme+"://"+at.Host || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
+			return nil, fmt.Errorf("participant: %q is not an origin such as https://skald.example", origin)
 		}
 	}
 	if cfg.MaxBody == 0 {
@@ -95,8 +108,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(http.StatusBadRequest, "CALL_INVALID", err.Error()).write(w, 0)
 		return
 	}
+	if !h.reportsTo(c.Callback) {
+		problem(http.StatusForbidden, "CALLBACK_ORIGIN", "this participant does not report to X-Saga-Callback").write(w, 0)
+		return
+	}
 	answer, err := h.answer(r.Context(), c)
 	h.explain(w, c, answer, err)
+}
+
+// reportsTo reports whether a callback is at one of the origins. They are compared as texts up to the first slash, so
+// that no two readers of URLs can disagree about the host.
+func (h *Handler) reportsTo(callback string) bool {
+	return callback == "" || h.cfg.CallbackOrigins == nil ||
+		slices.ContainsFunc(h.cfg.CallbackOrigins, func(o string) bool { return strings.HasPrefix(callback, o+"/") })
 }
 
 // explain sends the answer, or what an error means to Skald.

@@ -194,3 +194,47 @@ func TestACallbackThatIsNoAddress(t *testing.T) {
 		}
 	}
 }
+
+// foreign are callbacks that are not at https://skald.example, though some look like it.
+var foreign = []string{
+	"https://other.example/one", "http://skald.example/one", "https://skald.example:8443/one", "https://skald.example",
+	"https://skald.example@other.example/one", "https://skald.example.other.example/one", "https://skald.example\\@other/one",
+	"//skald.example/one", "https://other.example/https://skald.example/", "https://skald.example?/@other.example/",
+}
+
+// What comes with a callback elsewhere does nothing, and is not remembered.
+func TestCallbacksAtAnotherOrigin(t *testing.T) {
+	done := 0
+	h, err := participant.New(participant.Config{
+		Store: participant.Memory(), CallbackOrigins: []string{"http://127.0.0.1:8080", "https://skald.example"},
+		Execute: func(context.Context, *sql.Tx, *participant.Call) (any, error) { done++; return participant.Later, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, callback := range foreign {
+		for _, action := range []string{"compensate", "execute"} {
+			w := call(t, h, action, callback)
+			if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "CALLBACK_ORIGIN") || done != 0 {
+				t.Errorf("%s of %s: %d %s", action, callback, w.Code, w.Body)
+			}
+		}
+	}
+	if w := call(t, h, "execute", "https://skald.example/one"); w.Code != http.StatusAccepted || done != 1 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := call(t, h, "execute", "http://127.0.0.1:8080/two"); w.Code != http.StatusAccepted || done != 1 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := call(t, h, "compensate", ""); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	for _, origin := range []string{
+		"skald.example", "https://skald.example/", "https://", "ftp://skald.example", "https://a@skald.example", "",
+	} {
+		wrong := participant.Config{Store: participant.Memory(), Execute: nothing, CallbackOrigins: []string{origin}}
+		if _, err := participant.New(wrong); err == nil {
+			t.Errorf("%s is an origin", origin)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package certifier
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -100,7 +101,8 @@ func (s *story) await(ctx context.Context, d time.Duration, calls ...int) (t cer
 func (s *story) promised(ctx context.Context) bool {
 	r := s.reply(ctx, 1)
 	if r.Status != http.StatusAccepted {
-		s.untried = fmt.Sprintf("a call with X-Saga-Callback is not answered later, with 202, but with %d %s", r.Status, r.Error)
+		s.untried = fmt.Sprintf("a call with X-Saga-Callback is not answered later, with 202, but with %d %.200s",
+			r.Status, cmp.Or(r.Error, r.Body))
 	}
 	return r.Status == http.StatusAccepted
 }

@@ -113,6 +113,33 @@ class Later(unittest.TestCase):
         for callback in (None, "file:///etc/passwd", "/relative", "http://"):
             self.assertEqual(500, over_wsgi(participant, headers(X_Saga_Callback=callback), body()).status, callback)
 
+    def test_a_callback_at_another_origin(self):
+        done = []
+        origins = ["http://127.0.0.1:8080", "https://skald.example"]
+        participant = Participant(
+            MemoryStore(), lambda call, db: done.append(call.key) or later(), callback_origins=origins
+        )
+        for callback in (
+            "https://other.example/one", "http://skald.example/one", "https://skald.example:8443/one",
+            "https://skald.example", "https://skald.example@other.example/one", "//skald.example/one",
+            "https://skald.example.other.example/one", "https://skald.example\\@other/one",
+            "https://other.example/https://skald.example/", "https://skald.example?/@other.example/",
+        ):  # fmt: skip
+            for action in ("compensate", "execute"):
+                named = headers(action=action, X_Saga_Callback=callback)
+                answer = over_wsgi(participant, named, body(action=action))
+                self.assertEqual((403, []), (answer.status, done), callback)
+                self.assertIn(b"CALLBACK_ORIGIN", answer.body)
+        for callback in ("https://skald.example/one", "http://127.0.0.1:8080/two"):
+            self.assertEqual(202, over_wsgi(participant, headers(X_Saga_Callback=callback), body()).status)
+        self.assertEqual(1, len(done))
+        undo = over_wsgi(participant, headers(action="compensate"), body(action="compensate"))
+        self.assertEqual(200, undo.status)
+        for wrong in ("https://skald.example", [], ["skald.example"], ["https://skald.example/"], ["https://"],
+                      ["ftp://skald.example"], ["https://a@skald.example"]):  # fmt: skip
+            with self.assertRaises(ValueError):
+                Participant(MemoryStore(), lambda call, db: None, callback_origins=wrong)
+
     def test_without_a_transaction_nothing_is_finished(self):
         stored = SQLite()
         self.addCleanup(stored.close)

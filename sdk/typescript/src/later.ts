@@ -26,6 +26,21 @@ export function promised(call: Call): Answer {
   return { status: 202, body: '{"later":true}', later: { callback, attempt, action, run } };
 }
 
+/**
+ * Returns whether a callback is at one of the origins. They are compared as texts up to the first slash, so that no two
+ * readers of URLs can disagree about the host. Throws if one is malformed, so that this is found at the start.
+ */
+export function reportsToAny(origins: readonly string[] | undefined): (callback: string) => boolean {
+  if (!origins) return () => true;
+  for (const origin of origins) {
+    if (!/^https?:/.test(origin) || !URL.canParse(origin) || new URL(origin).origin !== origin) {
+      throw new TypeError(`"${origin}" is not an origin such as https://skald.example`);
+    }
+  }
+  if (origins.length === 0) throw new TypeError("callbackOrigins must have an origin, or be undefined");
+  return (callback) => callback === "" || origins.some((origin) => callback.startsWith(origin + "/"));
+}
+
 /** How the work has ended: the answer of later repeats, if there is one, and the body of the report. */
 export interface End {
   answer: Answer | undefined;

@@ -1,6 +1,6 @@
 import { BadCall, idOf, nameOf, readCall, type Call } from "./call.js";
 import { Compensated, NotApplied, NotPending, Refused } from "./errors.js";
-import { bodyOf, endOf, Later, promised } from "./later.js";
+import { bodyOf, endOf, Later, promised, reportsToAny } from "./later.js";
 import { beat, Report, type Progress } from "./report.js";
 import { attempt, finished, judge, keep, pending, problem, type Answer, type Step } from "./rule.js";
 import { keysOf, signatureMistake } from "./signature.js";
@@ -22,6 +22,11 @@ export interface Options<Tx, Payload = any> {
   cancel?: Handler<Tx, Payload>;
   /** The secrets of participants.signing_secrets. Without them, signatures are not verified. */
   secrets?: readonly string[];
+  /**
+   * The origins of server.public_url of Skald, such as https://skald.example: a call with a callback elsewhere is
+   * refused, because X-Saga-Callback is not signed. Without them, reports go to where the call says.
+   */
+  callbackOrigins?: readonly string[];
   /** How long a repeat waits for the call in progress before it gets 425. 2 seconds unless given. */
   waitMs?: number;
   /** Larger bodies are refused. 16 MiB unless given, the default of limits.max_request_bytes. */
@@ -64,6 +69,7 @@ export function participant<Tx, Payload = any>(
   const onError = options.onError ?? ((error) => console.error(error));
   const keys = options.secrets && keysOf(options.secrets);
   keys?.catch(() => {}); // the first call fails with it
+  const reportsTo = reportsToAny(options.callbackOrigins);
   const turns = new Turns();
   const send = options.fetch ?? ((input, init) => fetch(input, init));
 
@@ -75,6 +81,9 @@ export function participant<Tx, Payload = any>(
       const mistake = keys && await signatureMistake(await keys, request.headers, body, now());
       if (mistake) return respond(problem(401, "SIGNATURE", mistake));
       call = await readCall(request.headers, body);
+      if (!reportsTo(call.callback)) {
+        return respond(problem(403, "CALLBACK_ORIGIN", "this participant does not report to X-Saga-Callback"));
+      }
       return await inTurn(call);
     } catch (error) {
       if (error instanceof BadCall) return respond(problem(400, "CALL_INVALID", error.message));

@@ -96,3 +96,32 @@ test("a callback that is no address", async () => {
     assert.match(errors.pop(), /answer\.later/);
   }
 });
+
+test("a callback at another origin", async () => {
+  let done = 0;
+  const handle = participant({
+    store: memoryStore(), callbackOrigins: ["http://127.0.0.1:8080", "https://skald.example"],
+    execute: () => { done++; return later(); },
+  });
+  const saga = randomUUID();
+  const call = (callback, action) =>
+    handle(requestOf({ saga, action, headers: callback ? { "X-Saga-Callback": callback } : {} }));
+  for (const callback of [
+    "https://other.example/one", "http://skald.example/one", "https://skald.example:8443/one", "https://skald.example",
+    "https://skald.example@other.example/one", "https://skald.example.other.example/one", "//skald.example/one",
+    "https://skald.example\\@other/one", "https://other.example/https://skald.example/", "https://skald.example?/@other.example/",
+  ]) {
+    for (const action of ["compensate", "execute"]) {
+      const answer = await call(callback, action);
+      assert.deepEqual([answer.status, (await answer.json()).code, done], [403, "CALLBACK_ORIGIN", 0], callback);
+    }
+  }
+  assert.deepEqual([(await call("https://skald.example/one", "execute")).status, done], [202, 1]);
+  assert.deepEqual([(await call("http://127.0.0.1:8080/two", "execute")).status, done], [202, 1]);
+  assert.equal((await call("", "compensate")).status, 200);
+  for (const origin of ["skald.example", "https://skald.example/", "https://", "ftp://skald.example", "https://a@skald.example"]) {
+    const wrong = { store: memoryStore(), execute: () => {}, callbackOrigins: [origin] };
+    assert.throws(() => participant(wrong), /is not an origin/, origin);
+  }
+  assert.throws(() => participant({ store: memoryStore(), execute: () => {}, callbackOrigins: [] }), /callbackOrigins/);
+});

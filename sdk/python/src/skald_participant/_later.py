@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -42,6 +44,22 @@ def check_callback(call: Call) -> None:
         raise ValueError(
             f"answered later, but X-Saga-Callback is {call.callback!r}: the step's definition has no answer.later"
         )
+
+
+def reports_to(origins: Sequence[str] | None) -> Callable[[str], bool]:
+    """Whether a callback is at one of the origins; with None, each is.
+
+    They are compared as texts up to the first slash, so that no two readers of URLs can disagree about the host.
+    """
+    if origins is None:
+        return lambda callback: True
+    if isinstance(origins, str) or not origins:
+        raise ValueError("callback_origins must be a list with at least one origin, or None")
+    for origin in origins:
+        if not re.fullmatch(r"https?://[^/?#@\\\s]+", origin):
+            raise ValueError(f"{origin!r} is not an origin such as https://skald.example")
+    starts = tuple(origin + "/" for origin in origins)
+    return lambda callback: not callback or callback.startswith(starts)
 
 
 @dataclass(frozen=True)

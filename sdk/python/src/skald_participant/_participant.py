@@ -10,7 +10,7 @@ from typing import Generic
 from ._asgi import ASGI
 from ._call import Call, Invalid, name_of, read_call
 from ._errors import NotApplied, Refused
-from ._later import Later, check_callback, end_of, find, finish, pending_of
+from ._later import Later, check_callback, end_of, find, finish, pending_of, reports_to
 from ._report import Post, Report, beat, post
 from ._rules import PROMISE, Answer, Decision, decide, done, encode, promised, refusal, refused
 from ._signature import parse_secret, verify
@@ -39,7 +39,9 @@ class Participant(Generic[Handle]):
     With secrets, calls that none of them has signed get 401.
 
     cancel undoes what execute wrote when it answered later, if a compensation comes before the work is finished; without
-    it nothing is to be undone, such as a note of the work only. post sends the reports of what was answered later.
+    it nothing is to be undone, such as a note of the work only. callback_origins are those of server.public_url of
+    Skald, such as https://skald.example: a call with a callback elsewhere gets 403, because X-Saga-Callback is not
+    signed; without them, reports go to where the call says. post sends the reports of what was answered later.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Participant(Generic[Handle]):
         *,
         cancel: Callable[[Call, Handle], object] | None = None,
         secrets: Sequence[str] | None = None,
+        callback_origins: Sequence[str] | None = None,
         post: Post = post,
         max_body: int = MAX_BODY,
     ) -> None:
@@ -67,6 +70,7 @@ class Participant(Generic[Handle]):
         if isinstance(secrets, str) or secrets is not None and not secrets:
             raise ValueError("secrets must be a list with at least one secret, or None")
         self._keys = None if secrets is None else [parse_secret(secret) for secret in secrets]
+        self._reports_to = reports_to(callback_origins)
         self.max_body = max_body
         self.asgi = ASGI(self.handle, max_body)
         self.wsgi = WSGI(self.handle, max_body)
@@ -81,6 +85,8 @@ class Participant(Generic[Handle]):
             call = read_call(headers, body)
         except Invalid as wrong:
             return refusal(400, "CALL_INVALID", str(wrong))
+        if not self._reports_to(call.callback):
+            return refusal(403, "CALLBACK_ORIGIN", "this participant does not report to X-Saga-Callback")
         try:
             return self._answer(call)
         except Busy as busy:
