@@ -135,6 +135,7 @@ func TestParticipantCertifySaysByItsStatusWhatItFound(t *testing.T) {
 		{forgetful.URL + " --report-to " + pages.URL + "/", 1, "BREACH done_again"},
 		{forgetful.URL + " --report-to " + refusing.URL, 1, "the report was not stored at " + refusing.URL + ": 404"},
 		{forgetful.URL + " --later", 2, "is not answered later, with 202, but with 200"},
+		{forgetful.URL + " --later --race", 80, "can't be used together"},
 		{forgetful.URL + " --payload {", 2, "the payload must be JSON"},
 		{forgetful.URL + " --restart-command false", 2, "the restart failed"},
 		{refusing.URL, 2, "give another with --payload"},

@@ -28,9 +28,9 @@ type participantCertify struct {
 	Secret         string        `env:"SKALD_CERTIFY_SECRET" help:"Secret that signs the calls, whsec_…"`
 	RestartCommand string        `placeholder:"COMMAND" xor:"restart" help:"Shell command that restarts the participant. It must return once the old process has ended."`
 	AskRestart     bool          `xor:"restart" help:"Ask for the restart and wait for Enter."`
-	Race           bool          `help:"Repeat races under load."`
+	Race           bool          `xor:"what" help:"Repeat races under load."`
 	RaceFor        time.Duration `default:"1m" help:"How long --race lasts."`
-	Later          bool          `help:"The participant answers later: examine that, and only that."`
+	Later          bool          `xor:"what" help:"The participant answers later: examine that, and only that."`
 	LaterFor       time.Duration `default:"30s" help:"How long a report may take with --later."`
 	CallbackListen string        `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Where reports are received with --later."`
 	CallbackURL    string        `placeholder:"URL" help:"How the participant reaches that address, if not as it is."`

@@ -36,6 +36,7 @@ func verdictOf(c *client.Certification) web.Badge {
 type served struct {
 	Host    string
 	url     string      // of the first call
+	later   bool        // that is answered later
 	Examine *web.Button // nil: the pages only show
 	Steps   []string
 	Last    *client.Certification // nil: it was never certified
@@ -78,7 +79,7 @@ func hostsOf(d *client.WorkflowDefinition, base func(name string) string) (all [
 			switch {
 			case host == "":
 			case known < 0:
-				all = append(all, &served{Host: host, url: at, Steps: []string{st.Name}})
+				all = append(all, &served{Host: host, url: at, later: answersLater(st), Steps: []string{st.Name}})
 			case !slices.Contains(all[known].Steps, st.Name):
 				all[known].Steps = append(all[known].Steps, st.Name)
 			}
@@ -86,6 +87,8 @@ func hostsOf(d *client.WorkflowDefinition, base func(name string) string) (all [
 	}
 	return all
 }
+
+func answersLater(st *client.Step) bool { return st.Answer != nil && st.Answer.Later != nil }
 
 // maxHosts is how many hosts the API is asked about at once: each has up to four certifications on a page, two of them
 // of answers that come later.
@@ -131,8 +134,11 @@ func (p *pages) servedOf(v *web.Visit, d *client.WorkflowDefinition) ([]*served,
 	for _, s := range all {
 		ask.Host = append(ask.Host, s.Host)
 		if !p.kit.ReadOnly {
-			s.Examine = new(v.Button("Certify", "/ui/certify?"+url.Values{"url": {s.url}}.Encode(), web.ToCertify,
-				web.MeansCertify, web.Changes))
+			asked := url.Values{"url": {s.url}}
+			if s.later {
+				asked.Set("later", "true")
+			}
+			s.Examine = new(v.Button("Certify", "/ui/certify?"+asked.Encode(), web.ToCertify, web.MeansCertify, web.Changes))
 		}
 	}
 	res, err := p.kit.Client.ListCertificationsWithResponse(v.Context(), ask)
@@ -225,7 +231,10 @@ func (p *pages) certification(v *web.Visit) (*web.Page, error) {
 		d.Downloads = reportFormats
 		for _, f := range c.Report.Findings {
 			shown := breach{CertificationFinding: f, Called: "rule " + f.Rule}
-			if f.Rule == "" || f.Rule[0] < '0' || f.Rule[0] > '9' {
+			switch {
+			case f.Rule == "later":
+				shown.Called = "the rule about answers that come later"
+			case f.Rule == "" || f.Rule[0] < '0' || f.Rule[0] > '9':
 				shown.Called = "the rule about the " + f.Rule
 			}
 			var lines []string
@@ -259,9 +268,12 @@ const meansCancel = "No further calls are made. What was done at the participant
 
 // certify is the form that starts an examination.
 func (p *pages) certify(v *web.Visit) (*web.Action, error) {
-	at := ""
+	at, later := "", ""
 	if to := v.Query("url"); to != nil {
 		at = *to
+	}
+	if only := v.Query("later"); only != nil && *only == "true" {
+		later = *only
 	}
 	return &web.Action{
 		Label: "Certify", Title: "Certify a participant", Class: web.Changes, Needs: web.ToCertify,
@@ -273,7 +285,7 @@ func (p *pages) certify(v *web.Visit) (*web.Action, error) {
 			{Name: "step", Label: "Name of the step", Hint: "charge"},
 			{Name: "payload", Label: "Saga payload", Kind: "json"},
 			{Name: "race_seconds", Label: "Load test, in seconds", Kind: "number"},
-			{Name: "later", Label: "Only examine how the step answers later", Kind: "check"},
+			{Name: "later", Label: "Only examine how the step answers later", Kind: "check", Value: later},
 			{Name: "later_ms", Label: "Longest time until a report of a later answer", Kind: "span", Hint: "30 s"},
 		},
 		Done: func(answer []byte) string {

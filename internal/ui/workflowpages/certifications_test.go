@@ -77,11 +77,20 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	incomplete := s.Must(t, "POST", "/participants/certifications", later)["id"].(string)
 	get("/ui/workflows/order", "certified", "/ui/certifications/"+right, "a later one is incomplete",
 		"/ui/certifications/"+incomplete)
-	ofLater := report()
+	get("/ui/certify?url=http%3A%2F%2Fa.example", `name="later" value="true">`)
+	s.Must(t, "POST", "/workflows", map[string]any{"name": "slow", "steps": []any{map[string]any{
+		"name": "pack", "action": call("http://packing.example/p"), "compensation": "none",
+		"answer": map[string]any{"later": "status == 202"},
+	}}})
+	asked := "/ui/certify?" + url.Values{"url": {"http://packing.example/p"}, "later": {"true"}}.Encode()
+	get("/ui/workflows/slow", strings.ReplaceAll(asked, "&", "&amp;"))
+	get(asked, `name="later" value="true" checked>`)
+	finding["rule"] = "later"
+	ofLater := report(finding)
 	ofLater["report"].(map[string]any)["later"] = true
 	apart := s.Must(t, "POST", "/participants/certifications", ofLater)["id"].(string)
 	get("/ui/workflows/order", "/ui/certifications/"+right, "answers later:", "/ui/certifications/"+apart)
-	get("/ui/certifications/"+apart, "only how it", "answers later")
+	get("/ui/certifications/"+apart, "only how it", "answers later", "the rule about answers that come later of")
 	s.Must(t, "PUT", "/participants/card", map[string]any{"base_url": s.Participant + "/ok"})
 	named := map[string]any{"http": map[string]any{"participant": "card", "path": "/charges"}}
 	s.Must(t, "POST", "/workflows", map[string]any{"name": "by-name", "steps": []any{
@@ -91,7 +100,7 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	get("/ui/workflows/order?tab=definition", "YAML")
 
 	// One that is under way is canceled by its form.
-	asked := "/ui/certify?" + url.Values{"url": {silent(t)}}.Encode()
+	asked = "/ui/certify?" + url.Values{"url": {silent(t)}}.Encode()
 	begun := uitest.Form(get(asked, "X-Saga-Certification"))
 	begun.Set("reason", "is it right?")
 	status, text, path := s.Post(t, asked, begun)
