@@ -139,6 +139,7 @@ func TestParticipantCertifySaysByItsStatusWhatItFound(t *testing.T) {
 		{forgetful.URL + " --payload {", 2, "the payload must be JSON"},
 		{forgetful.URL + " --restart-command false", 2, "the restart failed"},
 		{refusing.URL, 2, "give another with --payload"},
+		{refusing.URL, 2, "a step that answers later is examined with --later"},
 		{"http://192.0.2.1/charges", 2, "give --yes to call it"},
 	} {
 		args := append([]string{"participant", "certify"}, strings.Fields(tt.args)...)
