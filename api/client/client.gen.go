@@ -797,6 +797,9 @@ const (
 	SimulationEntryKindDeadlineExceeded SimulationEntryKind = "deadline_exceeded"
 	SimulationEntryKindJobRun           SimulationEntryKind = "job_run"
 	SimulationEntryKindNotSent          SimulationEntryKind = "not_sent"
+	SimulationEntryKindReport           SimulationEntryKind = "report"
+	SimulationEntryKindReportMissing    SimulationEntryKind = "report_missing"
+	SimulationEntryKindReportWait       SimulationEntryKind = "report_wait"
 	SimulationEntryKindSkipped          SimulationEntryKind = "skipped"
 	SimulationEntryKindWait             SimulationEntryKind = "wait"
 )
@@ -7269,8 +7272,13 @@ type SimulatedAnswer struct {
 	// Fault `timeout`: no answer in time. `connection_lost`: the request was sent, and the
 	// connection broke. `invalid_response`: what came is not HTTP. `dial_failed`: nothing
 	// was sent.
-	Fault    *SimulatedFault    `json:"fault,omitempty"`
-	Headers  map[string]string  `json:"headers,omitempty"`
+	Fault   *SimulatedFault   `json:"fault,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+
+	// Reports Only after an answer that the definition calls `later`: what the participant
+	// then reports, in order. Only heartbeats may come before another report. Without
+	// a report the wait ends as `answer.later_ms` says.
+	Reports  []SimulatedReport  `json:"reports,omitempty"`
 	RunState *SimulatedRunState `json:"run_state,omitempty"`
 	Status   *int               `json:"status,omitempty"`
 
@@ -7288,6 +7296,23 @@ type SimulatedFault string
 // worth another attempt. LATER: the participant will report the outcome. UNKNOWN:
 // the call may have been applied.
 type SimulatedOutcome string
+
+// SimulatedReport What a participant reports of a call that it has answered "later".
+type SimulatedReport struct {
+	// AfterMS How long after the answer, or after the report before; default: 0. One that comes
+	// after the wait has ended is too late and changes nothing.
+	AfterMS *int64 `json:"after_ms,omitempty"`
+
+	// Error Only with the results `refused`, `not_applied` and `unknown`, as in a report.
+	Error JSONObject `json:"error,omitempty"`
+
+	// Output Only with the result `done` of an action, as in a report.
+	Output AnyJSON `json:"output,omitempty"`
+
+	// Result What the rules of `answer` with these names mean. `heartbeat`: the work goes on, and
+	// the wait for the report begins again.
+	Result ReportResult `json:"result"`
+}
 
 // SimulatedRequest defines model for SimulatedRequest.
 type SimulatedRequest struct {
@@ -7357,8 +7382,10 @@ type SimulationEntry struct {
 
 	// Kind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could
 	// not be sent. `skipped`: a step or a compensation was not needed. `wait`: until the
-	// next attempt. `compensation`: from here on the saga is compensated.
-	// `cancel_requested`, `deadline_exceeded`.
+	// next attempt. `report_wait`: for the report of an answer that was `later`.
+	// `report`: it came, or a heartbeat did; with the code SAGA_CALLBACK_LATE it came too
+	// late. `report_missing`: the wait ended without it. `compensation`: from here on the
+	// saga is compensated. `cancel_requested`, `deadline_exceeded`.
 	Kind    SimulationEntryKind `json:"kind"`
 	Message *string             `json:"message,omitempty"`
 
@@ -7367,8 +7394,11 @@ type SimulationEntry struct {
 	// the call may have been applied.
 	Outcome *SimulatedOutcome `json:"outcome,omitempty"`
 
-	// Output What the step keeps of the answer.
-	Output  AnyJSON           `json:"output,omitempty"`
+	// Output What the step keeps of the answer, or of the report.
+	Output AnyJSON `json:"output,omitempty"`
+
+	// Report What a participant reports of a call that it has answered "later".
+	Report  *SimulatedReport  `json:"report,omitempty"`
 	Request *SimulatedRequest `json:"request,omitempty"`
 	Step    *string           `json:"step,omitempty"`
 	WaitMS  *int64            `json:"wait_ms,omitempty"`
@@ -7376,8 +7406,10 @@ type SimulationEntry struct {
 
 // SimulationEntryKind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could
 // not be sent. `skipped`: a step or a compensation was not needed. `wait`: until the
-// next attempt. `compensation`: from here on the saga is compensated.
-// `cancel_requested`, `deadline_exceeded`.
+// next attempt. `report_wait`: for the report of an answer that was `later`.
+// `report`: it came, or a heartbeat did; with the code SAGA_CALLBACK_LATE it came too
+// late. `report_missing`: the wait ended without it. `compensation`: from here on the
+// saga is compensated. `cancel_requested`, `deadline_exceeded`.
 type SimulationEntryKind string
 
 // SimulationInput Either `definition` or `workflow_name` is required.

@@ -120,6 +120,52 @@ func TestWorkflowSimulateTakesParticipantsByName(t *testing.T) {
 	}
 }
 
+// What is reported after an answer that is later is written like a further answer.
+func TestWorkflowSimulatePlaysReports(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "later.yaml")
+	const definition = `name: l
+retry: {max_attempts: 1}
+steps:
+- name: s
+  action: {http: {url: "http://s.example"}}
+  answer: {later: "status == 202", later_ms: 60000, output: "${body.id}"}
+  compensation: {http: {url: "http://s.example/undo"}}
+`
+	if err := os.WriteFile(file, []byte(definition), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		answers []string
+		want    []string
+		code    int
+	}{
+		{[]string{"s=202", "s=report heartbeat after 50s", `s=report done after 50s:{"id": 7}`}, []string{
+			"0s     s  POST http://s.example  202  later\n", "0s        wait 50s for the report\n",
+			"50s    s  report heartbeat", "1m40s  s  report done  7  done\nended as completed after 1 call\n",
+		}, 0},
+		{[]string{"s=202", `s=report refused:{"message": "full"}`}, []string{"s  report refused", `step "s": full`}, 0},
+		{[]string{"s=202", `s=report done after 61s:{"id": 7}`}, []string{
+			"s       no report", "later_expired  unknown", "1m1s  s       report done", "too late",
+		}, 0},
+		{[]string{"s=report done"}, []string{"a report comes after an answer of its step"}, 1},
+		{[]string{"s=202", "s=report done after soon"}, []string{`"soon" is no duration`}, 1},
+		{[]string{"s=202", "s=report failed"}, []string{"/answers/s/0/reports/0/result: is unknown"}, 1},
+		{[]string{"s=202", "s=report done:{"}, []string{"the body is invalid"}, 1},
+		{[]string{"s=reports done"}, []string{"no report, none of"}, 1},
+	} {
+		args := []string{"workflow", "simulate", file}
+		for _, a := range tt.answers {
+			args = append(args, "--answer", a)
+		}
+		out, code := run(t, nil, args...)
+		for _, want := range tt.want {
+			if code != tt.code || !strings.Contains(out, want) {
+				t.Errorf("%q: exit %d, want exit %d and %q:\n%s", tt.answers, code, tt.code, want, out)
+			}
+		}
+	}
+}
+
 func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	migrations, err := filepath.Glob("../../db/migrations/*.sql")
 	if err != nil {

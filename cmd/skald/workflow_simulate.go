@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -14,8 +13,10 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/callback"
 	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/registry"
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/simulate"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -23,7 +24,7 @@ import (
 type workflowSimulate struct {
 	File        string   `arg:"" help:"YAML or JSON file; - means standard input."`
 	Payload     string   `help:"Payload of the saga: JSON, or @ and the name of a file." placeholder:"JSON"`
-	Answer      []string `help:"Answer to a call: STEP=STATUS, STEP=STATUS:BODY, STEP=FAULT (timeout, connection_lost, invalid_response, dial_failed), for a job STEP=SUCCEEDED:RESULT or STEP=FAILED; STEP/compensate for its compensation. Several for one step are its answers in order, the last one is repeated. Default: 200 without a body." sep:"none" placeholder:"STEP=ANSWER"`
+	Answer      []string `help:"Answer to a call: STEP=STATUS, STEP=STATUS:BODY, STEP=FAULT (timeout, connection_lost, invalid_response, dial_failed), for a job STEP=SUCCEEDED:RESULT or STEP=FAILED; STEP/compensate for its compensation. Several for one step are its answers in order, the last one is repeated. After an answer that is later, STEP=report RESULT, STEP=report RESULT:OUTPUT (for a failure: its error) or STEP=report RESULT after 90s is what is reported then. Default: 200 without a body." sep:"none" placeholder:"STEP=ANSWER"`
 	Participant []string `help:"Base URL of a participant that steps name. Without it requests go to participant://NAME." sep:"none" placeholder:"NAME=URL"`
 	CancelAt    string   `help:"Request a cancel during the first call of this step." placeholder:"STEP"`
 	Requests    bool     `help:"Print each request as it would be sent."`
@@ -55,13 +56,14 @@ func (v workflowSimulate) Run(c *cli) error {
 	if s.Address, err = addressesOf(v.Participant); err != nil {
 		return err
 	}
-	if wrong := s.Check(); wrong != nil {
+	by := written(&cfg)
+	if wrong := s.Check(by); wrong != nil {
 		return fmt.Errorf("%s: %s", wrong[0].Pointer, wrong[0].Message)
 	}
 	if _, known := saga.ParseState(v.Expect); v.Expect != "" && !known {
 		return fmt.Errorf("--expect: there is no state %s", v.Expect)
 	}
-	r := simulate.Play(&s, written(&cfg))
+	r := simulate.Play(&s, by)
 	printSimulation(os.Stdout, s.Start, &r, v.Requests)
 	if v.Expect != "" && r.Saga.State.String() != v.Expect {
 		return errors.New("expected " + v.Expect)
@@ -116,42 +118,6 @@ func payloadOf(text string) (json.RawMessage, error) {
 	return out, nil
 }
 
-func answersOf(list []string) (map[string][]simulate.Answer, error) {
-	out := map[string][]simulate.Answer{}
-	for _, text := range list {
-		key, what, ok := strings.Cut(text, "=")
-		word, body, withBody := strings.Cut(what, ":")
-		if !ok || key == "" {
-			return nil, fmt.Errorf("--answer %s: must be STEP=ANSWER", text)
-		}
-		var a simulate.Answer
-		status, err := strconv.Atoi(word)
-		switch {
-		case slices.Contains(simulate.Faults, word):
-			a.Fault = word
-		case slices.Contains(simulate.RunStates, word):
-			a.RunState = word
-		case err == nil && status >= 200 && status <= 599:
-			a.Status = status
-		default:
-			return nil, fmt.Errorf("--answer %s: %q is no status from 200 to 599, none of %v and none of %v", text, word,
-				simulate.Faults, simulate.RunStates)
-		}
-		if withBody {
-			if a.Body, err = strictjson.Canonical(nil, []byte(body), strictjson.Limits{}); err != nil {
-				return nil, fmt.Errorf("--answer %s: the body is invalid: %w", text, err)
-			}
-		}
-		out[key] = append(out[key], a)
-	}
-	return out, nil
-}
-
-// outcomes are the words of the API.
-var outcomes = map[saga.Verdict]string{
-	saga.Done: "done", saga.Refused: "refused", saga.NotApplied: "not applied", saga.Unknown: "unknown",
-}
-
 func printSimulation(out io.Writer, start time.Time, r *simulate.Result, requests bool) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i := range r.Path {
@@ -195,6 +161,19 @@ func told(e *simulate.Entry) string {
 	switch e.Kind {
 	case simulate.Waited:
 		return "\twait for " + e.For.Round(time.Millisecond).String()
+	case simulate.AwaitsReport:
+		return "\twait " + e.For.Round(time.Millisecond).String() + " for the report"
+	case simulate.Reported:
+		how := outcomes[e.Verdict]
+		switch {
+		case e.Code == callback.CodeLate:
+			how = "too late"
+		case e.Report.Result == reported.Heartbeat:
+			how = "the wait begins again"
+		}
+		return step + "\treport " + string(e.Report.Result) + "\t" + string(e.Output) + "\t" + how
+	case simulate.Unreported:
+		return step + "\tno report\t" + e.Code + "\t" + outcomes[e.Verdict]
 	case simulate.TurnedBack:
 		return "\tcompensation begins"
 	case simulate.Cancelled:

@@ -1,19 +1,26 @@
 package participant
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/simulate"
 )
 
 // Written is the transport of simulations: requests as Call would send them, and answers as it would read them.
 // Signatures are left out, because their keys are secret. It sends nothing.
 func (c *Client) Written() simulate.Transport {
-	return simulate.Transport{Request: c.written, Outcome: c.read}
+	return simulate.Transport{Request: c.written, Outcome: c.read, Report: c.told}
+}
+
+// told returns the outcome of a report that was not received.
+func (c *Client) told(call saga.Call, result reported.Result, content json.RawMessage) (saga.Outcome, error) {
+	return c.outcomeOf(&call, result, answer{status: http.StatusOK, header: http.Header{}, body: content})
 }
 
 // unknownBase stands in simulations for the base URL of a participant that is not known. No host has such a name.

@@ -27,6 +27,21 @@ const (
 // Results lists them.
 var Results = []Result{Done, Refused, NotApplied, Unknown, Heartbeat}
 
+// Failed reports whether it says that the work was not done, or perhaps not: such a report may have an error.
+func (r Result) Failed() bool { return r == Refused || r == NotApplied || r == Unknown }
+
+// Misplaced returns the members of a report that do not go with its result. undo: it is of a compensation, of which
+// nothing is kept.
+func (r Result) Misplaced(undo, output, problem bool) (wrong []Unfit) {
+	if output && (r != Done || undo) {
+		wrong = append(wrong, Unfit{"/output", "goes with the result done of an action"})
+	}
+	if problem && !r.Failed() {
+		wrong = append(wrong, Unfit{"/error", "goes with the results refused, not_applied and unknown"})
+	}
+	return wrong
+}
+
 // What happens to reports that decide nothing, for metrics.
 const (
 	CountedRepeated = "repeated"

@@ -3,7 +3,6 @@ package sagaapi
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
@@ -42,16 +41,13 @@ func (s *Handlers) readReport(body []byte, undo bool) (*report, error) {
 	if err := json.Unmarshal(body, rep); err != nil {
 		return nil, httpkit.SchemaFault(fault.Field{Code: "invalid", Message: "is not a report"})
 	}
-	var wrong []fault.Field
-	refuse := func(member string, there bool, why string) {
-		if there {
-			wrong = append(wrong, fault.Field{Pointer: "/" + member, Code: "invalid", Message: why})
-		}
+	var wrong fault.Mistakes
+	for _, w := range rep.Result.Misplaced(undo, rep.Output != nil, rep.Error != nil) {
+		wrong.Add(w.Pointer, "invalid", "%s", w.Why)
 	}
-	failed := slices.Contains([]reported.Result{reported.Refused, reported.NotApplied, reported.Unknown}, rep.Result)
-	refuse("output", rep.Output != nil && (rep.Result != reported.Done || undo), "goes with the result done of an action")
-	refuse("error", rep.Error != nil && !failed, "goes with the results refused, not_applied and unknown")
-	refuse("progress", rep.Progress != nil && rep.Result != reported.Heartbeat, "goes with the result heartbeat")
+	if rep.Progress != nil && rep.Result != reported.Heartbeat {
+		wrong.Add("/progress", "invalid", "goes with the result heartbeat")
+	}
 	if wrong != nil {
 		return nil, httpkit.SchemaFault(wrong...)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/simulate"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -50,7 +51,7 @@ func (s *Handlers) SimulateWorkflow(ctx context.Context, in api.SimulateWorkflow
 			sc.Answers[key] = append(sc.Answers[key], answerOf(&list[i]))
 		}
 	}
-	if wrong := sc.Check(); wrong != nil {
+	if wrong := sc.Check(s.Written); wrong != nil {
 		return nil, httpkit.SchemaFault(wrong...)
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPISimulation(&sc, simulate.Play(&sc, s.Written))}, nil
@@ -93,6 +94,13 @@ func answerOf(a *api.SimulatedAnswer) simulate.Answer {
 	}
 	if a.TakesMS != nil {
 		out.TakesMS = *a.TakesMS
+	}
+	for _, r := range a.Reports {
+		given := simulate.Report{Result: reported.Result(r.Result), Output: r.Output, Error: r.Error}
+		if r.AfterMS != nil {
+			given.AfterMS = *r.AfterMS
+		}
+		out.Reports = append(out.Reports, given)
 	}
 	return out
 }
@@ -155,6 +163,17 @@ func toAPIEntry(sc *simulate.Scenario, e *simulate.Entry) api.SimulationEntry {
 		if a.TakesMS > 0 {
 			out.Answer.TakesMS = &a.TakesMS
 		}
+	}
+	if e.Report != nil {
+		out.Report = new(toAPIReport(e.Report))
+	}
+	return out
+}
+
+func toAPIReport(r *simulate.Report) api.SimulatedReport {
+	out := api.SimulatedReport{Result: api.ReportResult(r.Result), Output: r.Output, Error: r.Error}
+	if r.AfterMS > 0 {
+		out.AfterMS = &r.AfterMS
 	}
 	return out
 }

@@ -107,6 +107,98 @@ func TestASimulationIsWhatTheEngineDoes(t *testing.T) {
 	}
 }
 
+// TestASimulatedReportIsWhatTheServerMakesOfIt: a saga whose participant reports the same ends in the same way.
+func TestASimulatedReportIsWhatTheServerMakesOfIt(t *testing.T) {
+	e := apitest.NewEdge(t)
+	if r := e.Send("POST", apitest.WorkflowsPath, promised); r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	for name, tt := range map[string]struct {
+		reports []string // of the calls in order, each answered with 202
+		path    string
+	}{
+		"done":                  {[]string{`{"result":"done","output":{"id":"ch_7"}}`}, `call later, report done "ch_7"`},
+		"refused with an error": {[]string{`{"result":"refused","error":{"code":"FULL","message":"no rooms"}}`}, "call later, report refused reported_refused, compensation"},
+		"refused":               {[]string{`{"result":"refused"}`}, "call later, report refused reported_refused, compensation"},
+		"not applied, then done": {[]string{`{"result":"not_applied"}`, `{"result":"done","output":{"id":"ch_8"}}`},
+			`call later, report not_applied reported_not_applied, wait, call later, report done "ch_8"`},
+		"unknown to the end": {[]string{`{"result":"unknown"}`, `{"result":"unknown","error":{"message":"lost"}}`, `{"result":"done"}`},
+			"call later, report unknown reported_unknown, wait, call later, report unknown reported_unknown, compensation, " +
+				"call later, report done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := make(chan string, 10)
+			e.Node.Script = func(c saga.Call) saga.Outcome {
+				calls <- apitest.CallbackPath(&c)
+				return saga.Outcome{Verdict: saga.Later, Request: c.Body, StartedAt: e.Cfg.Now(), EndedAt: e.Cfg.Now()}
+			}
+			path := apitest.SagasPath + "/" + e.Start(`{"workflow_name":"w"}`).SagaID.String()
+			answers := map[string][]json.RawMessage{}
+			for _, report := range tt.reports {
+				var to string
+				patience.Until(t, "a call", func() bool {
+					select {
+					case to = <-calls:
+						return true
+					default:
+						e.Node.Backlog() // it looks for what is due, such as a retry
+						return false
+					}
+				})
+				key := "charge"
+				if report == `{"result":"done"}` {
+					key = "charge/compensate"
+				}
+				patience.Until(t, "the report is taken", func() bool { return e.Send("POST", to, report).Status == http.StatusOK })
+				answers[key] = append(answers[key], json.RawMessage(`{"status":202,"reports":[`+report+`]}`))
+			}
+			ended := e.Saga(path + "?wait=5s")
+			body, err := json.Marshal(map[string]any{"workflow_name": "w", "answers": answers})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got client.Simulation
+			e.Send("POST", simulatePath, string(body)).Reads(200, &got)
+			var happened []string
+			for i := range got.Path {
+				happened = append(happened, shortly(&got.Path[i]))
+			}
+			if words := strings.Join(happened, ", "); words != tt.path {
+				t.Errorf("simulated: %s\nwant %s", words, tt.path)
+			}
+			if got.State != ended.State || string(got.Result) != string(ended.Result) {
+				t.Errorf("the simulation ended as %s with %s; the saga as %s with %s", got.State, got.Result, ended.State, ended.Result)
+			}
+			if (got.Error == nil) != (ended.Error == nil) || got.Error != nil && (got.Error.Message != ended.Error.Message ||
+				got.Error.Code != ended.Error.Code) {
+				t.Errorf("error %+v; of the saga %+v", got.Error, ended.Error)
+			}
+		})
+	}
+}
+
+// shortly tells an entry of a path in words.
+func shortly(e *client.SimulationEntry) string {
+	words := []string{string(e.Kind)}
+	switch {
+	case e.Report != nil:
+		words = append(words, string(e.Report.Result))
+	case e.Outcome != nil:
+		words = append(words, strings.ToLower(string(*e.Outcome)))
+	}
+	if e.Code != nil {
+		words = append(words, *e.Code)
+	}
+	if e.Output != nil {
+		words = append(words, string(e.Output))
+	}
+	return strings.Join(words, " ")
+}
+
+// promised is a workflow whose calls may be answered later.
+var promised = strings.Replace(laterSteps, `"steps":`,
+	`"retry":{"max_attempts":2,"initial_interval_ms":1,"max_interval_ms":1},"output":{"id":"${steps.charge}"},"steps":`, 1)
+
 func TestASimulationOfADefinitionThatIsNotRegistered(t *testing.T) {
 	e := apitest.NewEdge(t)
 	yaml, err := json.Marshal("name: y\nsteps:\n- name: a\n  action: {http: {url: \"http://a.example\"}}\n  compensation: none\n")
@@ -143,16 +235,19 @@ func TestMistakesInASimulationAreNamed(t *testing.T) {
 		`{"workflow_name":"trip","workflow_version":9}`:      {404, "WORKFLOW_NOT_FOUND", ""},
 		`{"workflow_name":"trip","definition":` + trip + `}`: {422, "REQ_SCHEMA", "/definition"},
 		`{"workflow_version":1,"definition":` + trip + `}`:   {422, "REQ_SCHEMA", "/workflow_version"},
-		`{"definition":5}`:                                                {422, "WORKFLOW_INVALID", "/definition"},
-		`{"definition":{"name":"w","steps":[]}}`:                          {422, "WORKFLOW_EMPTY", "/definition/steps"},
-		in + `"answers":{"hotels":[{}]}}`:                                 {422, "REQ_SCHEMA", "/answers/hotels"},
-		in + `"answers":{"note/compensate":[{}]}}`:                        {422, "REQ_SCHEMA", "/answers/note~1compensate"},
-		in + `"answers":{"hotel":[]}}`:                                    {422, "REQ_SCHEMA", "/answers/hotel"},
-		in + `"answers":{"hotel":[{"status":99}]}}`:                       {422, "REQ_SCHEMA", "/answers/hotel/0/status"},
-		in + `"answers":{"hotel":[{},{"status":200,"fault":"timeout"}]}}`: {422, "REQ_SCHEMA", "/answers/hotel/1"},
-		in + `"answers":{"hotel":[{"run_state":"FAILED"}]}}`:              {422, "REQ_SCHEMA", "/answers/hotel/0"},
-		in + `"answers":{"hotel":[{"fault":"timeout","body":1}]}}`:        {422, "REQ_SCHEMA", "/answers/hotel/0"},
-		in + `"cancel_at":"hotels"}`:                                      {422, "REQ_SCHEMA", "/cancel_at"},
+		`{"definition":5}`:                                                         {422, "WORKFLOW_INVALID", "/definition"},
+		`{"definition":{"name":"w","steps":[]}}`:                                   {422, "WORKFLOW_EMPTY", "/definition/steps"},
+		in + `"answers":{"hotels":[{}]}}`:                                          {422, "REQ_SCHEMA", "/answers/hotels"},
+		in + `"answers":{"note/compensate":[{}]}}`:                                 {422, "REQ_SCHEMA", "/answers/note~1compensate"},
+		in + `"answers":{"hotel":[]}}`:                                             {422, "REQ_SCHEMA", "/answers/hotel"},
+		in + `"answers":{"hotel":[{"status":99}]}}`:                                {422, "REQ_SCHEMA", "/answers/hotel/0/status"},
+		in + `"answers":{"hotel":[{},{"status":200,"fault":"timeout"}]}}`:          {422, "REQ_SCHEMA", "/answers/hotel/1"},
+		in + `"answers":{"hotel":[{"run_state":"FAILED"}]}}`:                       {422, "REQ_SCHEMA", "/answers/hotel/0"},
+		in + `"answers":{"hotel":[{"fault":"timeout","body":1}]}}`:                 {422, "REQ_SCHEMA", "/answers/hotel/0"},
+		in + `"answers":{"hotel":[{"status":202,"reports":[{"result":"done"}]}]}}`: {422, "REQ_SCHEMA", "/answers/hotel/0/reports"},
+		in + `"answers":{"hotel":[{"reports":[{"result":"failed"}]}]}}`:            {422, "REQ_SCHEMA", "/answers/hotel/0/reports/0/result"},
+		in + `"answers":{"hotel":[{"reports":[{"result":"refused","error":5}]}]}}`: {422, "REQ_SCHEMA", "/answers/hotel/0/reports/0/error"},
+		in + `"cancel_at":"hotels"}`:                                               {422, "REQ_SCHEMA", "/cancel_at"},
 	} {
 		p := e.Send("POST", simulatePath, body).Wants(want.status, want.code)
 		if want.pointer != "" && (len(p.Errors) == 0 || p.Errors[0].Pointer != want.pointer) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reported"
 )
 
 // Kind is what happens in an entry of a path.
@@ -17,13 +18,17 @@ const (
 	NotSent        Kind = "not_sent"          // a request could not be sent
 	Skipped        Kind = "skipped"           // a step, or a compensation, is not needed
 	Waited         Kind = "wait"              // until the next attempt
+	AwaitsReport   Kind = "report_wait"       // for the report of an answer that was later
+	Reported       Kind = "report"            // a report, or a heartbeat, came
+	Unreported     Kind = "report_missing"    // the wait has ended without a report
 	TurnedBack     Kind = "compensation"      // from here on the saga is compensated
 	Cancelled      Kind = "cancel_requested"  // as the scenario says
 	DeadlinePassed Kind = "deadline_exceeded" // of the saga, or of its compensation
 )
 
 // Kinds lists them.
-var Kinds = []Kind{Called, Ran, NotSent, Skipped, Waited, TurnedBack, Cancelled, DeadlinePassed}
+var Kinds = []Kind{Called, Ran, NotSent, Skipped, Waited, AwaitsReport, Reported, Unreported, TurnedBack, Cancelled,
+	DeadlinePassed}
 
 // Entry is one thing that happens.
 type Entry struct {
@@ -35,6 +40,7 @@ type Entry struct {
 	Key     string
 	Request *Request
 	Answer  *Answer
+	Report  *Report
 	Verdict saga.Verdict // 0: none
 	Code    string
 	Message string
@@ -50,6 +56,9 @@ func (e *Entry) size() int {
 	}
 	if e.Answer != nil {
 		n += len(e.Answer.Body)
+	}
+	if e.Report != nil {
+		n += len(e.Report.content())
 	}
 	return n
 }
@@ -67,6 +76,8 @@ type Transport struct {
 	// Request returns the request of a call as it is sent at a time.
 	Request func(c saga.Call, at time.Time) (Request, error)
 	Outcome func(c saga.Call, a Answer) saga.Outcome
+	// Report returns what a report makes of a call; *reported.Unfit: it cannot be kept.
+	Report func(c saga.Call, result reported.Result, content json.RawMessage) (saga.Outcome, error)
 }
 
 // Result is how it went.

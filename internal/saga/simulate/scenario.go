@@ -1,7 +1,7 @@
 package simulate
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -54,22 +55,6 @@ type Scenario struct {
 	Address func(c *saga.Call) bool
 }
 
-// Answer is what comes back: an HTTP answer, a fault, or the end of a job run.
-type Answer struct {
-	Status   int // of HTTP
-	Headers  map[string]string
-	Body     json.RawMessage // JSON; of a run: its result
-	Fault    string          // one of Faults
-	RunState string          // one of RunStates
-	TakesMS  int64           // how long it takes; a timeout takes as long as it may
-}
-
-// Faults are what can happen instead of an answer.
-var Faults = []string{"timeout", "connection_lost", "invalid_response", "dial_failed"}
-
-// RunStates are how a job run can end.
-var RunStates = []string{"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED", "SKIPPED"}
-
 // undo is the suffix of the key of a compensation. Names contain no slash.
 const undo = "/compensate"
 
@@ -81,27 +66,31 @@ func KeyOf(step string, a saga.Action) string {
 	return step
 }
 
-// Check returns the mistakes in a scenario: a payload that the workflow does not take, at /payload, those of the
-// answers, at /answers, and in /cancel_at.
-func (s *Scenario) Check() fault.Mistakes {
+// Check returns the mistakes in a scenario that is to be played by a Transport: a payload that the workflow does not
+// take, at /payload, those of the answers, at /answers, and in /cancel_at.
+func (s *Scenario) Check(by Transport) fault.Mistakes {
 	wrong := s.Definition.Unfit("/payload", s.Spec.Payload)
 	n := 0
 	for _, key := range slices.Sorted(maps.Keys(s.Answers)) {
 		at := "/answers/" + strictjson.Token(key)
-		c := s.callOf(key)
+		c, of := s.callOf(key)
 		if c == nil {
 			wrong.Add(at, "invalid", "is neither a step of the workflow nor a compensation (STEP%s) that it has", undo)
 			continue
 		}
 		for i, a := range s.Answers[key] {
+			at := fmt.Sprintf("%s/%d", at, i)
 			if why := a.mistake(c.Job != ""); why != "" {
-				wrong.Add(fmt.Sprintf("%s/%d", at, i), "invalid", "%s", why)
+				wrong.Add(at, "invalid", "%s", why)
+				continue
+			}
+			if n += 1 + len(a.Reports); len(a.Reports) > 0 {
+				s.checkReports(by, of, &a, at+"/reports", &wrong)
 			}
 		}
-		n += len(s.Answers[key])
 	}
 	if n > MostAnswers {
-		wrong.Add("/answers", "maximum", "has %d answers; at most %d are allowed", n, MostAnswers)
+		wrong.Add("/answers", "maximum", "has %d answers and reports; at most %d are allowed", n, MostAnswers)
 	}
 	if s.CancelAt != "" && !slices.Contains(s.Definition.StepNames(), s.CancelAt) {
 		wrong.Add("/cancel_at", "invalid", "is not a step of the workflow")
@@ -110,42 +99,64 @@ func (s *Scenario) Check() fault.Mistakes {
 }
 
 // callOf returns the call that a key stands for, nil: there is none.
-func (s *Scenario) callOf(key string) *workflow.Call {
+func (s *Scenario) callOf(key string) (c *workflow.Call, of saga.Call) {
 	name, compensation := strings.CutSuffix(key, undo)
 	for i := range s.Definition.Steps {
 		step := &s.Definition.Steps[i]
 		switch {
 		case step.Name != name:
 		case !compensation:
-			return &step.Action
+			return &step.Action, saga.Call{Step: name, Index: i, Action: saga.Execute, Rules: s.Definition.Rules(i, false)}
 		case !step.Compensation.None():
-			return &step.Compensation.Call
+			return &step.Compensation.Call,
+				saga.Call{Step: name, Index: i, Action: saga.Compensate, Rules: s.Definition.Rules(i, true)}
 		}
 	}
-	return nil
+	return nil, of
 }
 
-// mistake returns what is wrong with an answer to a call; "": nothing.
-func (a *Answer) mistake(job bool) string {
-	given := 0
-	for _, there := range []bool{a.Status != 0, a.Fault != "", a.RunState != ""} {
-		if there {
-			given++
+// filled returns an answer to a call with what it gets by default.
+func (s *Scenario) filled(a Answer, c *saga.Call) Answer {
+	if a.Status == 0 && a.Fault == "" {
+		a.Status = 200
+	}
+	if step := &s.Definition.Steps[c.Index]; a.Body == nil && a.Status == 200 &&
+		c.Action == saga.Execute && (step.Answer == nil || step.Answer.Output == nil) {
+		a.Body = exampleOf(step.OutputSchema)
+	}
+	return a
+}
+
+// checkReports finds the mistakes in the reports after an answer to a call: a server would refuse such a report, or
+// the answer does not announce any.
+func (s *Scenario) checkReports(by Transport, of saga.Call, a *Answer, at string, wrong *fault.Mistakes) {
+	if !of.Rules.Later() {
+		wrong.Add(at, "invalid", "go with an answer that is later, and no rule of this call says which are")
+		return
+	}
+	if by.Outcome(of, s.filled(*a, &of)).Verdict != saga.Later {
+		wrong.Add(at, "invalid", "go with an answer that is later, and by the rules of this call this one is not")
+		return
+	}
+	for i := range a.Reports {
+		r, at := &a.Reports[i], fmt.Sprintf("%s/%d", at, i)
+		if !slices.Contains(reported.Results, r.Result) {
+			wrong.Add(at+"/result", "invalid", "is unknown; known are %v", reported.Results)
+			continue
+		}
+		if i > 0 && a.Reports[i-1].Result != reported.Heartbeat {
+			wrong.Add(at, "invalid", "comes after a report that has decided the attempt")
+		}
+		misplaced := r.Result.Misplaced(of.Action == saga.Compensate, r.Output != nil, r.Error != nil)
+		for _, w := range misplaced {
+			wrong.Add(at+w.Pointer, "invalid", "%s", w.Why)
+		}
+		if misplaced != nil || r.Result == reported.Heartbeat {
+			continue
+		}
+		_, err := by.Report(of, r.Result, r.content())
+		if unfit := (*reported.Unfit)(nil); errors.As(err, &unfit) {
+			wrong.Add(at+unfit.Pointer, "invalid", "%s", unfit.Why)
 		}
 	}
-	switch {
-	case given > 1:
-		return "may have one of status, fault and run_state"
-	case job && (a.Status != 0 || a.Fault != "" || a.Headers != nil):
-		return "is for a job: it may have run_state, body and takes_ms"
-	case !job && a.RunState != "":
-		return "is for a call by HTTP: it has no run_state"
-	case a.Fault != "" && !slices.Contains(Faults, a.Fault):
-		return fmt.Sprintf("has an unknown fault; known are %v", Faults)
-	case a.RunState != "" && !slices.Contains(RunStates, a.RunState):
-		return fmt.Sprintf("has an unknown run_state; known are %v", RunStates)
-	case a.Fault != "" && (a.Body != nil || a.Headers != nil):
-		return "is a fault: it has neither body nor headers"
-	}
-	return ""
 }

@@ -4,7 +4,7 @@
 // It drives the rules of sagas (saga.Apply) as the engine does, on a clock of its own: a wait takes no time. What
 // requests look like and what answers mean comes from package participant, by a Transport.
 //
-// Files, each on top of those before it: example, scenario, path, simulate.
+// Files, each on top of those before it: answer, example, path, scenario, simulate.
 package simulate
 
 import (
@@ -15,7 +15,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/callback"
 	"github.com/skald-saga/skald/internal/saga/registry"
+	"github.com/skald-saga/skald/internal/saga/reported"
 )
 
 // Play plays a scenario to its end, or until it stops: Result.Stopped says why. It never fails; a Scenario must have
@@ -33,6 +35,9 @@ func Play(s *Scenario, by Transport) Result {
 			p.stopped = "more than a simulation shows"
 		}
 	}
+	for p.stopped == "" && len(p.coming) > 0 {
+		p.arrive()
+	}
 	return p.result()
 }
 
@@ -48,10 +53,19 @@ type play struct {
 	tries   int            // calls, and those that could not be sent
 	letters int
 	path    []Entry
+	coming  []coming // in order of their times
 	stopped string
 	flagged bool      // the cancel of the scenario was requested
 	passed  time.Time // the deadline that has passed last: after a pivot it turns nothing back, and stays
 	size    int       // of the path, in bytes
+}
+
+// coming is a report that has not come yet.
+type coming struct {
+	Report
+	call    saga.Call
+	attempt reported.Attempt
+	at      time.Time
 }
 
 // step does what comes next; false: the saga has ended.
@@ -94,12 +108,25 @@ func (p *play) wait() {
 		p.stopped = "the saga waits for a person"
 		return
 	}
-	until := *next
-	if at := p.due(); at != nil && at.Before(until) {
-		until = *at
+	until, arrives := *next, false
+	if len(p.coming) > 0 && !p.coming[0].at.After(until) {
+		until, arrives = p.coming[0].at, true
 	}
-	p.add(Entry{Kind: Waited, For: until.Sub(p.now)})
-	p.now = until
+	if at := p.due(); at != nil && at.Before(until) {
+		until, arrives = *at, false
+	}
+	if until.After(p.now) {
+		e := Entry{Kind: Waited, For: until.Sub(p.now)}
+		if p.run.Awaited() != nil {
+			e.Kind = AwaitsReport
+			e.Step, e.Action, e.Attempt = p.run.Def.Steps[p.run.CurrentStep].Name, p.run.Action(), p.run.Attempt
+		}
+		p.add(e)
+		p.now = until
+	}
+	if arrives {
+		p.arrive()
+	}
 }
 
 func (p *play) deadline(at time.Time) {
@@ -118,6 +145,9 @@ func (p *play) call() {
 		p.outcome(Entry{Kind: NotSent}, o)
 		return
 	}
+	if p.run.LeaseOwner == nil { // a wait for a report has no owner: the node that goes on takes a new lease
+		p.run.LeaseOwner, p.run.LeaseEpoch = new(int64(1)), p.run.LeaseEpoch+1
+	}
 	call := p.run.Call(saga.Defaults{StepTimeout: p.s.Limits.StepTimeout})
 	if call.By.Names() != "" && p.s.Address != nil && !p.s.Address(&call) {
 		p.outcome(Entry{Kind: NotSent}, registry.Unknown(&call, p.now))
@@ -129,19 +159,14 @@ func (p *play) call() {
 		return
 	}
 	p.calls++
-	answer := p.answer(KeyOf(call.Step, call.Action))
-	if answer.Status == 0 && answer.Fault == "" {
-		answer.Status = 200
-	}
-	if step := &p.s.Definition.Steps[call.Index]; answer.Body == nil && answer.Status == 200 &&
-		call.Action == saga.Execute && (step.Answer == nil || step.Answer.Output == nil) {
-		answer.Body = exampleOf(step.OutputSchema)
-	}
+	answer := p.s.filled(p.answer(KeyOf(call.Step, call.Action)), &call)
 	o := p.by.Outcome(call, answer)
 	o.Request, o.StartedAt = call.Body, p.now
 	p.now = p.now.Add(took(answer, call.Timeout))
 	o.EndedAt = p.now
+	attempt := p.run.InFlight()
 	p.outcome(Entry{Kind: Called, Request: &request, Answer: &answer, Key: call.Key}, o)
+	p.expect(call, attempt, answer.Reports)
 }
 
 // took is how long a call takes: a timeout as long as the call may take.
@@ -192,6 +217,7 @@ func (p *play) outcome(e Entry, o saga.Outcome) {
 	if o.StartedAt.IsZero() {
 		e.At = p.now
 	}
+	p.overdue(e.At)
 	p.path = append(p.path, e)
 	p.size += e.size()
 	if at := p.due(); at != nil && !at.After(p.now) {
@@ -205,20 +231,23 @@ func (p *play) outcome(e Entry, o saga.Outcome) {
 	p.apply(saga.Answered{Outcome: o})
 }
 
-// apply decides and takes over what a store would add to the decision.
-func (p *play) apply(e saga.Event) {
+// apply decides and takes over what a store would add to the decision; false: the saga does not allow the event.
+func (p *play) apply(e saga.Event) bool {
 	change, err := saga.Apply(p.run, e, saga.Moment{
 		Now: p.now, NewID: p.newID, Jitter: 0.5, CompensationTimeout: p.s.Limits.CompensationTimeout,
 		Budget: p.s.Limits.Budget,
 	})
-	if err != nil { // a cancel that comes too late
-		return
+	if err != nil { // a cancel, or a report, that comes too late
+		return false
 	}
 	if change.Letter != nil {
 		p.letters++
 		change = change.WithoutLetter()
 	}
 	p.run = change.After
+	for i := range change.Logs {
+		p.unreported(&change.Logs[i])
+	}
 	if change.StartsCompensation {
 		p.add(Entry{Kind: TurnedBack})
 		p.run.CompensationTimeoutAt = nil
@@ -231,9 +260,72 @@ func (p *play) apply(e saga.Event) {
 			p.add(Entry{Kind: Skipped, Step: l.StepName, Action: l.Action})
 		}
 	}
+	return true
+}
+
+// expect lets the reports of an attempt come, which was answered just now.
+func (p *play) expect(call saga.Call, attempt reported.Attempt, reports []Report) {
+	at := p.now
+	for _, r := range reports {
+		at = at.Add(time.Duration(r.AfterMS) * time.Millisecond)
+		p.coming = append(p.coming, coming{r, call, attempt, at})
+	}
+	slices.SortStableFunc(p.coming, func(a, b coming) int { return a.at.Compare(b.at) })
+}
+
+// overdue lets the reports come whose time has passed while a call was made. No attempt has waited for them.
+func (p *play) overdue(until time.Time) {
+	for len(p.coming) > 0 && !p.coming[0].at.After(until) {
+		p.arrive()
+	}
+}
+
+// late says of a report what a server answers to it.
+const late = "the attempt was decided without this report, which changes nothing"
+
+// arrive lets the next report come.
+func (p *play) arrive() {
+	c := p.coming[0]
+	p.coming = p.coming[1:]
+	e := Entry{
+		At: c.at, Kind: Reported, Step: c.call.Step, Action: c.call.Action, Attempt: c.call.Attempt, Report: &c.Report,
+	}
+	event := saga.Reported{Attempt: c.attempt}
+	if c.Result == reported.Heartbeat {
+		event.Beat = &reported.Progress{}
+	} else {
+		o, err := p.by.Report(c.call, c.Result, c.content())
+		if err != nil { // Check would have said so
+			p.stopped = err.Error()
+			return
+		}
+		event.Outcome = o
+		if e.Verdict, e.Message, e.Output = o.Verdict, o.Message, o.Output; o.Verdict != saga.Done {
+			e.Code = o.Code
+		}
+	}
+	n := len(p.path)
+	p.path = append(p.path, e)
+	p.size += e.size()
+	if !p.apply(event) {
+		e.Verdict, e.Code, e.Message, e.Output = 0, callback.CodeLate, late, nil
+		p.path[n] = e
+	}
+}
+
+// unreported shows that a wait has ended without a report, if the log of an attempt says so.
+func (p *play) unreported(l *saga.StepLog) {
+	if l.Outcome == nil || *l.Outcome != reported.CodeExpired && *l.Outcome != reported.CodeEnded {
+		return
+	}
+	p.add(Entry{
+		Kind: Unreported, Step: l.StepName, Action: l.Action, Attempt: l.Attempt, Verdict: saga.Unknown,
+		Code: *l.Outcome, Message: l.Error.Message,
+	})
 }
 
 func (p *play) add(e Entry) {
+	p.overdue(p.now)
 	e.At = p.now
 	p.path = append(p.path, e)
 }

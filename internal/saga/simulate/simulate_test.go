@@ -17,6 +17,8 @@ import (
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
+var written = participant.New(participant.Config{NewSpanID: func() [8]byte { return [8]byte{7: 1} }}).Written()
+
 // play plays a definition and returns its path in words.
 func play(t *testing.T, definition string, change func(*simulate.Scenario)) ([]string, simulate.Result) {
 	t.Helper()
@@ -27,11 +29,10 @@ func play(t *testing.T, definition string, change func(*simulate.Scenario)) ([]s
 	s := simulate.Scenario{Definition: def, Spec: saga.Spec{ID: simulate.SagaID}, Start: noon,
 		Limits: simulate.Limits{StepTimeout: time.Second, Timeout: time.Minute, CompensationTimeout: time.Minute}}
 	change(&s)
-	if wrong := s.Check(); wrong != nil {
+	if wrong := s.Check(written); wrong != nil {
 		t.Fatal(wrong)
 	}
-	by := participant.New(participant.Config{NewSpanID: func() [8]byte { return [8]byte{7: 1} }}).Written()
-	r := simulate.Play(&s, by)
+	r := simulate.Play(&s, written)
 	var path []string
 	for _, e := range r.Path {
 		words := []string{fmt.Sprint(e.At.Sub(noon)), string(e.Kind)}
@@ -43,7 +44,7 @@ func play(t *testing.T, definition string, change func(*simulate.Scenario)) ([]s
 		}
 		path = append(path, strings.Join(words, " "))
 	}
-	again := simulate.Play(&s, by)
+	again := simulate.Play(&s, written)
 	if !reflect.DeepEqual(r.Path, again.Path) {
 		t.Errorf("played again (-first +second):\n%s", cmp.Diff(r.Path, again.Path))
 	}
@@ -193,7 +194,7 @@ func TestWordsOfExpressionsArePlayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := simulate.Scenario{Definition: def}
-	if wrong := s.Check(); len(wrong) == 0 || wrong[0].Pointer != "/payload" {
+	if wrong := s.Check(written); len(wrong) == 0 || wrong[0].Pointer != "/payload" {
 		t.Errorf("a payload that does not fit: %v", wrong)
 	}
 }

@@ -2,7 +2,7 @@
 // them, and their registration.
 //
 // Files, each on top of those before it: steps, yamltext, actions, changes, window, series, statistics,
-// certifications, graph, timing, workflows, workflow, mistakes, pages, register, simulate.
+// certifications, graph, timing, workflows, workflow, mistakes, simulate_answers, pages, register, simulate.
 package workflowpages
 
 import (

@@ -130,6 +130,9 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 		status, page, _ := s.Post(t, "/ui/simulate-workflow", f)
 		has(t, status, page, tt.want, tt.texts...)
 	}
+	if text := get(play, 200); strings.Contains(text, "then report") {
+		t.Error("the form of a workflow without later answers explains reports")
+	}
 	for path, want := range map[string]int{"?name=order": 400, "?name=nobody&v=1": 404, "?name=order&v=9": 404} {
 		get("/ui/simulate-workflow"+path, want)
 	}
@@ -145,4 +148,44 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 	}
 	get("/ui/workflows/order/disable", 200, "Sagas that have started continue", "/api/v1/workflows/order/disable")
 	get("/ui/workflows/nobody/disable", 404)
+}
+
+// TestTheSimulationOfAWorkflowThatAnswersLater: its form takes reports, and its page shows them.
+func TestTheSimulationOfAWorkflowThatAnswersLater(t *testing.T) {
+	s := uitest.Start(t)
+	later := map[string]any{"later": "status == 202", "later_ms": 60_000, "output": "${body.id}"}
+	to := map[string]any{"http": map[string]any{"url": s.Participant + "/ok/a"}}
+	status, doc := s.Call(t, "POST", "/workflows", map[string]any{"name": "slow", "steps": []any{
+		map[string]any{"name": "book", "action": to, "answer": later, "retry": map[string]any{"max_attempts": 1},
+			"compensation": map[string]any{"http": to["http"], "answer": map[string]any{"later": "status == 202"}}},
+	}})
+	if status != 201 {
+		t.Fatalf("%d %v", status, doc)
+	}
+	const play = "/ui/simulate-workflow"
+	status, page := s.Get(t, play+"?name=slow&v=1")
+	has(t, status, page, 200, `<code>202 then report done {"id": 7}</code>`, `list="later-answers"`)
+	f := uitest.Form(page)
+	for _, tt := range []struct {
+		words string
+		want  int
+		texts []string
+	}{
+		{`202 {"a": "b then report done"} then report heartbeat after 50s then report done after 50s {"id": "c then 200 d"}`, 200,
+			[]string{"○</span> later", "waits 50 s for the report", "reports heartbeat",
+				"<code>&#34;c then 200 d&#34;</code>", "✓</span> done", "ends as <strong>completed</strong>, after 1 call"}},
+		{`202 then report refused {"message": "full"}`, 200, []string{"reports refused", "✕</span> refused", "full"}},
+		{"202", 200, []string{"waits 1 min for the report", "no report", "no report or heartbeat came within"}},
+		{`202 then report done after 61s {"id": 7}`, 200, []string{"too late"}},
+		{"202 then report failed", 422, []string{"&#34;failed&#34; is no result of a report; known are done, refused,"}},
+		{"202 then report done after soon", 422, []string{"&#34;soon&#34; is no duration"}},
+		{"202 then report done {", 422, []string{"the body after done is not JSON"}},
+		{"report done", 422, []string{"a report comes after an answer"}},
+		{"200 then report done", 422, []string{"/answers/book/0/reports", "this one is not"}},
+		{"202 then report heartbeat {}", 422, []string{"/answers/book/0/reports/0/output"}},
+	} {
+		f.Set("answer.book", tt.words)
+		status, page, _ := s.Post(t, play, f)
+		has(t, status, page, tt.want, tt.texts...)
+	}
 }

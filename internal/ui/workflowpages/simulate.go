@@ -3,7 +3,6 @@ package workflowpages
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ type simulation struct {
 	Payload  string
 	CancelAt string
 	Answers  []answerField
+	Later    bool // some of its calls may be answered later
 	Problem  *client.Problem
 	Mistakes []string // in what the form says before the API sees it
 	Result   *client.Simulation
@@ -33,8 +33,18 @@ type answerField struct {
 	Words string // as the visitor wrote it
 	Call  string
 	Undo  bool
-	Job   bool
+	List  string // of answers that are proposed
 }
+
+// Lists of answers that the form proposes.
+const (
+	listHTTP  = "http-answers"
+	listLater = "later-answers"
+	listRuns  = "run-answers"
+)
+
+// Job reports whether it is a job that is called.
+func (f answerField) Job() bool { return f.List == listRuns }
 
 // simulate shows the form, and with POST how a saga would go.
 func (p *pages) simulate(v *web.Visit) (*web.Page, error) {
@@ -57,6 +67,7 @@ func (p *pages) simulate(v *web.Visit) (*web.Page, error) {
 		return nil, web.ErrNoPage // it is damaged
 	}
 	d.Answers = fieldsOf(w.Definition, v.Form)
+	d.Later = slices.ContainsFunc(d.Answers, func(f answerField) bool { return f.List == listLater })
 	d.Tabs = p.tabsOf(w.Workflow, "simulate", false)
 	page := &web.Page{Template: "workflow-simulate", Title: "Simulate " + w.Name, Nav: "Workflows", Data: d}
 	if v.Method != "POST" {
@@ -82,8 +93,16 @@ func fieldsOf(def *client.WorkflowDefinition, form url.Values) (fields []answerF
 			if words == "" {
 				continue
 			}
-			fields = append(fields, answerField{Key: key, Step: s.Name, Call: words, Undo: undo,
-				Words: strings.TrimSpace(form.Get("answer." + key)), Job: strings.HasPrefix(words, "job ")})
+			f := answerField{Key: key, Step: s.Name, Call: words, Undo: undo, List: listHTTP,
+				Words: strings.TrimSpace(form.Get("answer." + key))}
+			waits, undoWaits := laterWaits(s)
+			switch {
+			case strings.HasPrefix(words, "job "):
+				f.List = listRuns
+			case undo && undoWaits != "", !undo && waits != "":
+				f.List = listLater
+			}
+			fields = append(fields, f)
 		}
 	}
 	return fields
@@ -133,69 +152,6 @@ func (p *pages) play(v *web.Visit, d *simulation) (status int, err error) {
 	return 0, err
 }
 
-// then separates the answers to the calls of one step.
-const then = " then "
-
-// answersIn reads "timeout then 200 {...}"; mistake says what is wrong with it.
-func answersIn(text string) (list []client.SimulatedAnswer, mistake string) {
-	for rest := text; rest != ""; {
-		// A body may contain the word: the next answer begins with one that is known.
-		part, from := rest, 0
-		rest = ""
-		for from < len(part) {
-			at := strings.Index(part[from:], then)
-			if at < 0 {
-				break
-			}
-			after := strings.TrimSpace(part[from+at+len(then):])
-			if word, _, _ := strings.Cut(after, " "); isAnswer(word) {
-				rest, part = after, part[:from+at]
-				break
-			}
-			from += at + len(then)
-		}
-		a, why := answerIn(strings.TrimSpace(part))
-		if why != "" {
-			return nil, why
-		}
-		list = append(list, a)
-	}
-	return list, ""
-}
-
-var (
-	faults    = []string{"timeout", "connection_lost", "invalid_response", "dial_failed"}
-	runStates = []string{"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED", "SKIPPED"}
-)
-
-func isAnswer(word string) bool {
-	_, err := strconv.Atoi(word)
-	return err == nil || slices.Contains(faults, word) || slices.Contains(runStates, word)
-}
-
-func answerIn(text string) (a client.SimulatedAnswer, mistake string) {
-	word, body, _ := strings.Cut(text, " ")
-	switch {
-	case slices.Contains(faults, word):
-		a.Fault = new(client.SimulatedFault(word))
-	case slices.Contains(runStates, word):
-		a.RunState = new(client.SimulatedRunState(word))
-	default:
-		status, err := strconv.Atoi(word)
-		if err != nil {
-			return a, fmt.Sprintf("%q is no status, no fault and no end of a run", word)
-		}
-		a.Status = &status
-	}
-	if body = strings.TrimSpace(body); body != "" {
-		if !json.Valid([]byte(body)) {
-			return a, fmt.Sprintf("the body after %s is not JSON", word)
-		}
-		a.Body = []byte(body)
-	}
-	return a, ""
-}
-
 // Dirty reports whether the saga ends with some of its effects.
 func (d *simulation) Dirty() bool { return d.Result.Clean != nil && !*d.Result.Clean }
 
@@ -212,6 +168,7 @@ type Row struct {
 	client.SimulationEntry
 	At, Words, Tone, Shape string
 	Answered, Ended        string
+	Kept                   string // the output that a report has given
 	Undo                   bool
 }
 
@@ -223,6 +180,15 @@ func (d *simulation) Rows() []Row {
 		switch e.Kind {
 		case client.SimulationEntryKindWait:
 			r.Words = "waits " + web.Milliseconds(e.WaitMS) + " for the next attempt"
+		case client.SimulationEntryKindReportWait:
+			r.Words = "waits " + web.Milliseconds(e.WaitMS) + " for the report"
+		case client.SimulationEntryKindReport:
+			r.Answered = "reports " + web.Words(string(e.Report.Result))
+			if r.Kept = string(e.Output); e.Outcome == nil && e.Code != nil {
+				r.Tone, r.Shape, r.Ended = "muted", "⤼", "too late"
+			}
+		case client.SimulationEntryKindReportMissing:
+			r.Answered = "no report"
 		case client.SimulationEntryKindCompensation:
 			r.Words, r.Tone = "compensation begins", "undo"
 		case client.SimulationEntryKindCancelRequested:
@@ -250,6 +216,8 @@ func (d *simulation) Rows() []Row {
 				r.Tone, r.Shape = "done", "✓"
 			case client.SimulatedOutcomeUNKNOWN:
 				r.Tone, r.Shape = "undo", "?"
+			case client.SimulatedOutcomeLATER:
+				r.Tone, r.Shape = "wait", "○"
 			}
 		}
 		rows[i] = r

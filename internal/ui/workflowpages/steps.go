@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -49,6 +50,28 @@ func stepsOf(d *client.WorkflowDefinition) []step {
 		all[i].Stays = all[i].Undo == "" && i+1 < len(d.Steps) && !past && !all[i].Pivot
 	}
 	return all
+}
+
+// laterWaits say how long Skald waits for the report of a step that is answered later, and of its undo; "": its
+// answers never come later.
+func laterWaits(s *client.Step) (action, undo string) {
+	if c := web.UndoOf(s); c != nil {
+		undo = laterWait(c.Answer)
+	}
+	return laterWait(s.Answer), undo
+}
+
+// laterByDefault is how long it waits where the definition does not say.
+const laterByDefault = 24 * time.Hour
+
+func laterWait(a *client.AnswerRules) string {
+	switch {
+	case a == nil || a.Later == nil || *a.Later == "":
+		return ""
+	case a.LaterMS == nil || *a.LaterMS == 0:
+		return web.Duration(laterByDefault)
+	}
+	return web.Milliseconds(a.LaterMS)
 }
 
 // onFailure says what follows when the step has failed, "" if the saga is compensated.

@@ -1,0 +1,67 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/skald-saga/skald/internal/saga/reported"
+)
+
+// Answer is what comes back: an HTTP answer, a fault, or the end of a job run.
+type Answer struct {
+	Status   int // of HTTP
+	Headers  map[string]string
+	Body     json.RawMessage // JSON; of a run: its result
+	Fault    string          // one of Faults
+	RunState string          // one of RunStates
+	TakesMS  int64           // how long it takes; a timeout takes as long as it may
+	Reports  []Report        // what comes after it if it is later, in order
+}
+
+// Faults are what can happen instead of an answer.
+var Faults = []string{"timeout", "connection_lost", "invalid_response", "dial_failed"}
+
+// RunStates are how a job run can end.
+var RunStates = []string{"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED", "SKIPPED"}
+
+// Report is what a participant reports of a call that it has answered "later".
+type Report struct {
+	Result  reported.Result
+	Output  json.RawMessage // JSON; only of an action that was done
+	Error   json.RawMessage // JSON; only of what was not done
+	AfterMS int64           // how long after the answer, or the report before
+}
+
+// content is what an outcome is made of.
+func (r *Report) content() json.RawMessage {
+	if r.Output != nil {
+		return r.Output
+	}
+	return r.Error
+}
+
+// mistake returns what is wrong with an answer to a call; "": nothing.
+func (a *Answer) mistake(job bool) string {
+	given := 0
+	for _, there := range []bool{a.Status != 0, a.Fault != "", a.RunState != ""} {
+		if there {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return "may have one of status, fault and run_state"
+	case job && (a.Status != 0 || a.Fault != "" || a.Headers != nil || a.Reports != nil):
+		return "is for a job: it may have run_state, body and takes_ms"
+	case !job && a.RunState != "":
+		return "is for a call by HTTP: it has no run_state"
+	case a.Fault != "" && !slices.Contains(Faults, a.Fault):
+		return fmt.Sprintf("has an unknown fault; known are %v", Faults)
+	case a.RunState != "" && !slices.Contains(RunStates, a.RunState):
+		return fmt.Sprintf("has an unknown run_state; known are %v", RunStates)
+	case a.Fault != "" && (a.Body != nil || a.Headers != nil):
+		return "is a fault: it has neither body nor headers"
+	}
+	return ""
+}
