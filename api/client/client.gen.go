@@ -1579,6 +1579,24 @@ type AuditVerification_Head struct {
 	Seq      int64     `json:"seq"`
 }
 
+// AwaitedReport The report of the current step that the saga waits for.
+type AwaitedReport struct {
+	// Attempt As in `X-Saga-Attempt`.
+	Attempt int `json:"attempt"`
+
+	// HeartbeatAt When the last heartbeat came. Absent if there was none.
+	HeartbeatAt *time.Time `json:"heartbeat_at,omitempty"`
+
+	// Progress How far the work is. What a heartbeat leaves out stays as it was.
+	Progress *ReportProgress `json:"progress,omitempty"`
+
+	// Since When the participant was called.
+	Since time.Time `json:"since"`
+
+	// Until When the wait ends unless a heartbeat comes. Absent if it is over.
+	Until *time.Time `json:"until,omitempty"`
+}
+
 // Backfill defines model for Backfill.
 type Backfill struct {
 	// Active Number of its runs that have not ended. Absent in lists.
@@ -6842,8 +6860,11 @@ type SagaExplanation struct {
 	// sagas of the workflow, and of the newest 100 of all workflows, the last attempt of
 	// each call to the same host counts; refusals say neither the one nor the other.
 	Participant *ExplainedParticipant `json:"participant,omitempty"`
-	SagaID      openapi_types.UUID    `json:"saga_id"`
-	Since       time.Time             `json:"since"`
+
+	// Report The report of the current step that the saga waits for.
+	Report *AwaitedReport     `json:"report,omitempty"`
+	SagaID openapi_types.UUID `json:"saga_id"`
+	Since  time.Time          `json:"since"`
 
 	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
 	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`

@@ -47,6 +47,7 @@ type Explanation struct {
 	Next     string     // what happens next, "" nothing
 	NextAt   *time.Time // nil: as soon as the event that it waits for occurs
 	Step     *ExplainedStep
+	Report   *reported.Wait // for a report; nil: it waits for none
 	Deadline *time.Time
 	// BlockedBy is the dead letter that a failed saga waits for; Nil: none.
 	BlockedBy uuid.UUID
@@ -165,6 +166,7 @@ func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Expl
 // report explains the wait for a report.
 func (x *Explanation) report(w *reported.Wait) {
 	x.WaitsFor, x.Step.Attempts, x.Since, x.NextAt = WaitsReport, x.Step.Attempts+1, w.Since, w.Until
+	x.Report = w
 	x.Next = "the report decides; without one, the attempt is taken as one that may have been applied"
 	x.Summary = fmt.Sprintf("It waits for a report of step %q", x.Step.Name)
 	if x.Step.Action == saga.Compensate {

@@ -58,6 +58,10 @@ func TestAReportDecidesAnAttemptOnce(t *testing.T) {
 			t.Errorf("%q does not say %q", x.Summary, part)
 		}
 	}
+	if r := x.Report; r == nil || r.Attempt != 1 || r.HeartbeatAt == nil || r.Until == nil || r.Progress == nil ||
+		!r.Until.Equal(*beat.ExpiresAt) || *r.Progress.Percent != 40 || *r.Progress.Message != "two lines" {
+		t.Errorf("the wait is explained as %+v", r)
+	}
 	listed := func() *bool {
 		var list client.SagaList
 		e.Send("GET", apitest.SagasPath, "").Reads(http.StatusOK, &list)

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/explain"
 	"github.com/skald-saga/skald/internal/saga/registry"
+	"github.com/skald-saga/skald/internal/saga/reported"
 	"github.com/skald-saga/skald/internal/saga/reports"
 )
 
@@ -115,6 +116,9 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 			out.Step.InDoubt = new(true)
 		}
 	}
+	if x.Report != nil {
+		out.Report = toAPIAwaited(x.Report)
+	}
 	if f.archivedAt == nil {
 		if out.Participant, err = s.participantOf(ctx, &x, &run, f.logs); err != nil {
 			return nil, err
@@ -128,6 +132,20 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 			Description: v.Description})
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+func toAPIAwaited(w *reported.Wait) *api.AwaitedReport {
+	out := &api.AwaitedReport{Attempt: w.Attempt, Since: w.Since, Until: w.Until}
+	if p := w.Progress; p != nil {
+		out.HeartbeatAt = &p.At
+		if p.Percent != nil || p.Message != "" {
+			out.Progress = &api.ReportProgress{Percent: p.Percent}
+		}
+		if p.Message != "" {
+			out.Progress.Message = &p.Message
+		}
+	}
+	return out
 }
 
 // atGate corrects the explanation of a saga that waits at a gate.

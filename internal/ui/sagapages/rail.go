@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -28,6 +29,8 @@ type railRow struct {
 	Track         track
 	Drawing       drawing
 	Code          string
+	Report        *client.AwaitedReport // that is awaited
+	Now           time.Time
 	Selected      bool
 	Checkpoint    string       // whether the next step waits for the disk, if it does not
 	Pivot         string       // whether the saga may be compensated, if the step decides about that
@@ -126,6 +129,9 @@ func (s *story) row(st *client.StepView, last int) railRow {
 		}
 	}
 	row.Forward = s.forward(st, last)
+	if s.awaits(st, client.StepActionEXECUTE) || s.awaits(st, client.StepActionCOMPENSATE) {
+		row.Report, row.Now = s.explain.Report, s.now
+	}
 	if st.Error != nil {
 		row.Code = st.Error.Code
 	}
@@ -145,6 +151,9 @@ func (s *story) row(st *client.StepView, last int) railRow {
 		}
 		if s.atGate() != "" && s.explain.Step.Index == st.StepIndex && s.explain.Step.Action == client.StepActionCOMPENSATE {
 			n = node{"ring", "wait", s.atGate()}
+		}
+		if s.awaits(st, client.StepActionCOMPENSATE) {
+			n = node{"ring", "wait", "undo waits for a report"}
 		}
 		if s.left(st) {
 			n.Words += ", left for a person: the saga went on"
@@ -218,6 +227,12 @@ func (s *story) forward(st *client.StepView, last int) node {
 		n.Words += attemptsOf(st.Attempts, st.MaxAttempts)
 	}
 	return n
+}
+
+// awaits reports whether the saga waits for a report of this step.
+func (s *story) awaits(st *client.StepView, action client.StepAction) bool {
+	x := s.explain
+	return x != nil && x.Report != nil && x.Step != nil && x.Step.Index == st.StepIndex && x.Step.Action == action
 }
 
 // atGate is for whom the current step waits, "" if it waits at no gate.

@@ -2,6 +2,7 @@ package workflowpages
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -119,14 +120,29 @@ func newNode(s *step, x, y int) node {
 	if s.Undo == "" {
 		n.Back = "undo: none"
 	}
-	policy := s.Retry
-	if s.Timeout != "" {
-		if policy != "" {
-			policy += " · "
-		}
-		policy += "timeout " + s.Timeout
+	var later, notes []string
+	if s.Later != "" {
+		later = append(later, "report within "+s.Later)
+		n.Title += ", whose report may take " + s.Later
 	}
-	n.Policy = cut(policy, callFits)
+	if s.UndoLater != "" {
+		words := "undo " + s.UndoLater
+		if later == nil {
+			words = "report of undo within " + s.UndoLater
+		}
+		later = append(later, words)
+		n.Title += "; the report of its undo may take " + s.UndoLater
+	}
+	if later != nil {
+		notes = append(notes, strings.Join(later, ", "))
+	}
+	if s.Retry != "" {
+		notes = append(notes, s.Retry)
+	}
+	if s.Timeout != "" {
+		notes = append(notes, "timeout "+s.Timeout)
+	}
+	n.Policy = cut(strings.Join(notes, " · "), callFits)
 	return n
 }
 

@@ -162,8 +162,11 @@ func TestTheSimulationOfAWorkflowThatAnswersLater(t *testing.T) {
 	if status != 201 {
 		t.Fatalf("%d %v", status, doc)
 	}
+	status, page := s.Get(t, "/ui/workflows/slow")
+	has(t, status, page, 200, "may answer later: the report may take 1 min", "may answer later: the report may take 1 d",
+		"report within 1 min, undo 1 d", ", whose report may take 1 min; the report of its undo may take 1 d")
 	const play = "/ui/simulate-workflow"
-	status, page := s.Get(t, play+"?name=slow&v=1")
+	status, page = s.Get(t, play+"?name=slow&v=1")
 	has(t, status, page, 200, `<code>202 then report done {"id": 7}</code>`, `list="later-answers"`)
 	f := uitest.Form(page)
 	for _, tt := range []struct {

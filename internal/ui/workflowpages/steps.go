@@ -19,6 +19,7 @@ type step struct {
 	// Stays: there is no undo, and steps follow that may fail.
 	Stays            bool
 	Pivot            bool   // once it is done, nothing is undone
+	Later, UndoLater string // how long Skald waits for its report, if its answers may come later
 	Ahead            bool   // the next step may be called before its outcome is on disk
 	UndoFailure      string // what follows when the undo gave up, unless that is to stop
 	OnFailure        string // what its failure leads to, unless that is a compensation
@@ -40,6 +41,7 @@ func stepsOf(d *client.WorkflowDefinition) []step {
 		}
 		all[i].Pivot, all[i].OnFailure = i == pivot, onFailure(d, s)
 		all[i].Ahead = web.GoesAhead(s)
+		all[i].Later, all[i].UndoLater = laterWaits(s)
 		if goesOn(d, s) && all[i].Undo != "" {
 			all[i].UndoFailure = "if it gives up, the steps before it are compensated anyway"
 		}
