@@ -225,6 +225,7 @@ var Invariants = []string{
 	"J7 a failure with budget left has its retry once",
 	"a saga whose run has ended does not wait for it",
 	"a letter that is retried by a run waits for it",
+	"I5 a saga is as its state says",
 }
 
 const proveOne = `SELECT count(*) OVER (), v.id FROM jobs.invariants v WHERE v.invariant = $1 LIMIT 5`

@@ -138,6 +138,8 @@ func TestProofsFindViolations(t *testing.T) {
 var violations = map[string]string{
 	"I1 every unfinished saga is owned or due": `
 		INSERT INTO saga.saga_states (id, tenant_id, state) VALUES (gen_random_uuid(), gen_random_uuid(), 1)`,
+	"I5 a saga is as its state says": `
+		INSERT INTO saga.saga_states (id, tenant_id, state, next_run_at) VALUES (gen_random_uuid(), gen_random_uuid(), 3, now())`,
 	"J1 a slot has one run": `
 		INSERT INTO jobs.job_runs (id, tenant_id, definition_id, state, trigger, scheduled_for)
 		SELECT gen_random_uuid(), t, t, 'PENDING', 'TIME', '2026-01-01' FROM gen_random_uuid() t, generate_series(1, 2)`,

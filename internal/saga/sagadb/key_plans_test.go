@@ -10,7 +10,7 @@ import (
 // TestThePrimaryKeyIsTheCheapestPathToASaga shows that in a young table, for which
 // PostgreSQL has no statistics yet, no index except the primary key is chosen to find a
 // saga by id and tenant. A plan that is made then is kept, and with an index for lists it
-// would read all of a tenant's sagas: for each change, and for the foreign key of each log.
+// would read all of a tenant's sagas for each change.
 func TestThePrimaryKeyIsTheCheapestPathToASaga(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Observer(t, testdb.DSN(t))

@@ -47,10 +47,7 @@ var schema = []Mutant{
 			"uuid, archived_at timestamptz) PARTITION BY RANGE (archived_at)"),
 	after("J-31", "DROP INDEX jobs.idx_events_processed_at"),
 	after("J-42", "ALTER TABLE jobs.settings RENAME TO options"),
-	after("S1-25, S2-05", "ALTER TABLE saga.saga_step_logs DROP CONSTRAINT fk_saga_steps_saga"),
-	after("S1-27, S2-75",
-		"ALTER TABLE saga.saga_step_logs DROP CONSTRAINT fk_saga_steps_saga, ADD CONSTRAINT "+
-			"fk_saga_steps_saga FOREIGN KEY (saga_id, tenant_id) REFERENCES saga.saga_states (id, tenant_id)"),
+	after("S1-25, S1-27, S2-05, S2-75", "DROP TRIGGER delete_step_logs ON saga.saga_states"),
 	after("S1-13",
 		"DROP TRIGGER update_saga_states_updated_at ON saga.saga_states; DROP TRIGGER "+
 			"trigger_saga_updated_at ON saga.saga_states"),
