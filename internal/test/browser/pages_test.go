@@ -283,7 +283,7 @@ func checkLongValues(t *testing.T, at demo.Place, tab *browser.Tab) {
 	}
 	for _, path := range []string{
 		"/ui/sagas?correlation_id=" + key, "/ui/sagas/" + saga.ID, "/ui/timeline?correlation_id=" + key,
-		"/ui/workflows/shipment", "/ui/certifications/" + certified(t, at, key),
+		"/ui/workflows/shipment", "/ui/certifications/" + certified(t, at, key), "/ui/workflows/visa", awaiting(t, at),
 	} {
 		tab.Look(1440, 900, "light")
 		tab.Go(at.URL + path)
