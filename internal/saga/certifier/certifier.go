@@ -124,11 +124,11 @@ func (c *certifier) playAll(ctx context.Context, plan []conformance.Vector) ([]*
 		c.Progress(played, len(plan))
 	}
 	for _, v := range plan {
-		p := c.begin(v)
-		plays = append(plays, p)
-		if err := p.until(ctx, p.pauseAt()); err != nil {
+		p, err := c.untilRestart(ctx, v)
+		if err != nil {
 			return nil, err
 		}
+		plays = append(plays, p)
 		if p.next < len(p.Vector.Calls) {
 			restart = true
 			continue
@@ -153,6 +153,17 @@ func (c *certifier) playAll(ctx context.Context, plan []conformance.Vector) ([]*
 		}
 	}
 	return plays, nil
+}
+
+// untilRestart plays a vector up to the restart that it needs, with another saga if a call was answered before its
+// connection could be cut.
+func (c *certifier) untilRestart(ctx context.Context, v conformance.Vector) (*play, error) {
+	for n := 1; ; n++ {
+		p := c.begin(v)
+		if err := p.until(ctx, p.pauseAt()); err != nil || !p.Stayed || n == orders {
+			return p, err
+		}
+	}
 }
 
 // race repeats the vectors with races, by several clients at once.

@@ -50,6 +50,10 @@ func TestEachBrokenRuleIsFoundAndNoOther(t *testing.T) {
 		{undoFailsLater, "repeated_undo_fails"},
 		{doneAfterUndo, "done_again_after_undo"},
 		{refusesApplied, "refused_although_applied"},
+		{waitsForRunning, ""},
+		{waiterFrees, "done_again_after_a_lost_answer"},
+		{outlivesUndo, "late_do_accepted_after_a_lost_answer"},
+		{stoppedAndForgot, "late_do_accepted_after_a_lost_answer"},
 	} {
 		t.Run(string(tt.way), func(t *testing.T) {
 			t.Parallel()

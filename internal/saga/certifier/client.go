@@ -47,6 +47,10 @@ type Config struct {
 	Reports                     Receiver
 	CallbackListen, CallbackURL string
 	forgets                     time.Duration // for a report after the restart; 0: LaterFor. Tests wait less.
+
+	// leaves hears of a call whose connection will be cut, before it is sent; what it returns is called before the cut.
+	// nil: the connection is cut as soon as the call is sent. In tests it makes certain that the call has begun.
+	leaves func(*http.Request) (begun func(context.Context))
 }
 
 // Receiver is where a participant reports the outcome of calls that it has answered later. Heartbeats are no reports.
@@ -65,6 +69,7 @@ const (
 	soon    = 6 // questions for a participant that was just started: 2.5 s
 	pause   = 50 * time.Millisecond
 	settle  = 20 // questions for the effects until they are as expected
+	orders  = 8  // sagas until every connection was cut before its answer came
 	clients = 8  // under load
 
 	inboxEvery = 5 * pause // looks for reports that arrive elsewhere
@@ -80,8 +85,9 @@ const defaultTenant = "00000000-0000-0000-0000-000000000001"
 
 type certifier struct {
 	Config
-	client *http.Client
-	keys   [][]byte // sign
+	client    *http.Client
+	transport *http.Transport // of client
+	keys      [][]byte        // sign
 }
 
 func newCertifier(cfg Config) (*certifier, error) {
@@ -130,6 +136,7 @@ func newCertifier(cfg Config) (*certifier, error) {
 	if c.Progress == nil {
 		c.Progress = func(int, int) {}
 	}
+	c.transport = transport
 	c.client = &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -32,6 +32,13 @@ const (
 	undoFailsLater    broken = "undo that fails the second time"
 	doneAfterUndo     broken = "do accepted after undo"
 	refusesApplied    broken = "refused although applied"
+
+	// Calls that run beside others, and whose callers have left: running_test.go.
+	waitsForRunning  broken = "right, and slow"
+	waiterFrees      broken = "a repeat that gives up waiting frees the key"
+	outlivesUndo     broken = "undo does not wait for a call whose caller has left"
+	stoppedAndForgot broken = "undo stops a call whose caller has left, without a tombstone"
+	staysBusy        broken = "right, and not now as long as a call runs whose caller has left"
 )
 
 // participant keeps the rules, except for one.
@@ -48,10 +55,18 @@ type participant struct {
 	asked   map[string]int
 	marked  int // calls with X-Saga-Certification
 	calls   int
+
+	changed *sync.Cond          // any of these have; of mu
+	leaving map[string]*leaving // calls whose callers will leave, by key and attempt
+	running map[string]*running // executes, by key
+	freed   map[string]*running // whose key was given to another call, by key
+	over    bool                // the test
 }
 
 func newParticipant(way broken) *participant {
-	p := &participant{way: way, effects: map[string]int{}, asked: map[string]int{}, failed: map[string]bool{}}
+	p := &participant{way: way, effects: map[string]int{}, asked: map[string]int{}, failed: map[string]bool{},
+		leaving: map[string]*leaving{}, running: map[string]*running{}, freed: map[string]*running{}}
+	p.changed = sync.NewCond(&p.mu)
 	p.forget()
 	return p
 }
@@ -70,6 +85,11 @@ func (p *participant) restart() {
 	case tombstoneInMemory:
 		p.undone = map[string]bool{}
 	}
+	for key, r := range p.running { // it ends with the process
+		r.stopped = true
+		delete(p.running, key)
+	}
+	p.changed.Broadcast()
 }
 
 func (p *participant) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -77,11 +97,20 @@ func (p *participant) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.count(w, r)
 		return
 	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return
 	}
-	status, text := p.call(r.Header, body)
+	if p.slow() {
+		p.run(w, r)
+		return
+	}
+	l := p.leavingOf(r.Header)
+	status, text := p.call(r.Header)
+	if l != nil { // it is done, and its caller leaves without the answer
+		close(l.begun)
+		<-r.Context().Done()
+		return
+	}
 	w.WriteHeader(status)
 	io.WriteString(w, text)
 }
@@ -97,17 +126,27 @@ func (p *participant) count(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]int{"effects": n})
 }
 
-func (p *participant) call(h http.Header, body []byte) (int, string) {
+func (p *participant) call(h http.Header) (int, string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.locked(h)
+}
+
+// stepOfKey is the saga, step and run of a call.
+func stepOfKey(h http.Header) string {
+	_, run, _ := strings.Cut(h.Get("Idempotency-Key"), "#")
+	return h.Get("X-Saga-Tenant") + "/" + h.Get("X-Saga-Id") + "/" + h.Get("X-Saga-Step") + "#" + run
+}
+
+// locked is a call while the lock is held.
+func (p *participant) locked(h http.Header) (int, string) {
 	p.calls++
 	if h.Get("X-Saga-Certification") == "1" {
 		p.marked++
 	}
 	key := h.Get("Idempotency-Key")
 	saga := h.Get("X-Saga-Tenant") + "/" + h.Get("X-Saga-Id")
-	_, run, _ := strings.Cut(key, "#")
-	step := saga + "/" + h.Get("X-Saga-Step") + "#" + run
+	step := stepOfKey(h)
 	undo := h.Get("X-Saga-Action") == "compensate"
 
 	if fence, _ := strconv.Atoi(h.Get("X-Saga-Fence")); p.way != ignoresFences {
@@ -172,8 +211,11 @@ func (p *participant) serve(t *testing.T) Config {
 	t.Helper()
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)
+	t.Cleanup(p.end)
 	return Config{
 		URL: server.URL + "/{step}", Effects: server.URL + "/effects", Version: "test",
 		Restart: func(context.Context) error { p.restart(); return nil },
+		Timeout: time.Minute, // a test ends by events
+		leaves:  p.leaves,
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/http/httptrace"
 	"sync"
 
 	"github.com/skald-saga/skald/internal/loop"
@@ -35,7 +34,7 @@ func (p *play) until(ctx context.Context, end int) error {
 			p.Seen[i].Replies = make([]certify.Reply, call.AtOnce)
 			if call.Cut {
 				p.Seen[i].Replies = nil
-				p.cut(ctx, call)
+				p.Stayed = !p.cut(ctx, call) || p.Stayed
 				continue
 			}
 			for copied := range call.AtOnce {
@@ -87,20 +86,6 @@ func (p *play) once(ctx context.Context, call conformance.Call) certify.Reply {
 		return certify.Reply{Error: err.Error()}
 	}
 	return p.do(req)
-}
-
-// cut sends a call and closes the connection as soon as it is sent.
-func (p *play) cut(ctx context.Context, call conformance.Call) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteRequest: func(httptrace.WroteRequestInfo) { cancel() },
-	})
-	if req, err := p.request(ctx, call); err == nil {
-		if res, err := p.client.Do(req); err == nil { // it was quicker
-			res.Body.Close()
-		}
-	}
 }
 
 // look counts the effects of a call as soon as it is answered.

@@ -40,6 +40,8 @@ type Played struct {
 	Vector  conformance.Vector
 	Seen    []Seen
 	Effects map[string]int // by key, at the end; nil if they were not counted
+	// Stayed: a call was answered before its caller could leave, as the vector wants it.
+	Stayed bool
 }
 
 // Breach is a broken rule, as one vector shows it.

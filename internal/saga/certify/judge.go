@@ -9,13 +9,19 @@ import (
 
 // Judge returns the first breach that a vector shows. What follows it in the vector is not judged: it may be a
 // consequence. Instead, untried says why the vector proves nothing.
+//
+// Whether a call whose caller has left still runs when the next one arrives, or is delivered after it, is not known. So
+// everything here is a breach in whatever order they arrive; the order that the vector wants is only likelier to show it.
 func Judge(p Played) (breach *Breach, untried *Untried) {
 	for n := range p.Seen {
 		if breach, untried = p.answers(n); breach != nil || untried != nil {
 			return breach, untried
 		}
 	}
-	return p.effects(), nil
+	if breach = p.effects(); breach == nil && p.Stayed {
+		return nil, &Untried{Vector: p.Vector.Name, Reason: "a call was always answered before its connection could be cut"}
+	}
+	return breach, nil
 }
 
 // answers judges call n by its answers, and by whether its effect was there when it was answered.
@@ -130,11 +136,15 @@ func (p Played) effects() *Breach {
 		n := len(p.Vector.Calls) - 1
 		net := p.Effects[of+"/execute"] - p.Effects[of+"/compensate"]
 		what := fmt.Sprintf("left %d effects more than were undone; right is %d", net, want)
+		again, late := "done_again_at_once", "late_do_accepted_at_once"
+		if slices.ContainsFunc(p.Vector.Calls, func(c conformance.Call) bool { return c.Cut }) {
+			again, late = "done_again_after_undo", "late_do_accepted_after_a_lost_answer"
+		}
 		switch {
 		case p.Effects[of+"/execute"] > 1 || p.Effects[of+"/compensate"] > 1:
-			return p.breach("done_again_at_once", n, what)
+			return p.breach(again, n, what)
 		case net > want:
-			return p.breach("late_do_accepted_at_once", n, what)
+			return p.breach(late, n, what)
 		case net < want:
 			return p.breach("undone_without_do", n, what)
 		}
