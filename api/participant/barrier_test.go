@@ -144,7 +144,7 @@ func TestVectorsThroughTheSQLFunctions(t *testing.T) {
 		}
 		t.Run(v.Name, func(t *testing.T) {
 			r, b := newRunner(t, v), newBusiness(v)
-			r.start = func() *httptest.Server { return httptest.NewServer(barrier{t, b, dsn}) }
+			r.start = func() *httptest.Server { return r.serve(b, barrier{t, b, dsn}) }
 			r.finish = func(key string, o conformance.Outcome, sent bool) int { return finishInSQL(t, dsn, key, o, sent) }
 			r.effects = func() map[string]int { return effectsOf(t, dsn, r.ids) }
 			r.run()

@@ -39,6 +39,7 @@ type runner struct {
 	// finish ends the work of a call, in a transaction. sent: the report is sent. It returns the status of the end.
 	finish  func(key string, o conformance.Outcome, sent bool) int
 	reports reports
+	leave   sync.Map // functions that cut the connections of calls, by id
 }
 
 // reply is an answer as it was received.
@@ -138,7 +139,9 @@ func (r *runner) send(c conformance.Call) (got reply) {
 		defer cancel()
 		req := r.request(ctx, c)
 		if c.Cut {
-			time.AfterFunc(5*time.Millisecond, cancel)
+			id := uuid.NewString()
+			req.Header.Set(cutHeader, id)
+			r.leave.Store(id, cancel)
 		}
 		res, err := r.server.Client().Do(req)
 		if err != nil {

@@ -27,6 +27,8 @@ type business struct {
 	// inMemory are the effects of a participant without a database, by key; guarded by mu
 	inMemory map[string]int
 	insert   string // how an effect is written; "": insertEffect
+	begun    event  // the function was called
+	awaited  event  // a call has come whose caller stays
 }
 
 // play is the function for both actions.
@@ -49,10 +51,14 @@ func (b *business) scripted(
 		o = script[min(b.n[by], len(script))-1]
 	}
 	b.mu.Unlock()
+	b.begun.happen()
 	if o.Outcome == "done" || o.Outcome == "fail" || o.Effect {
 		if err := b.effect(ctx, tx, c); err != nil {
 			return nil, err
 		}
+	}
+	if o.Held { // also if its caller leaves
+		<-b.awaited.c
 	}
 	select {
 	case <-time.NewTimer(time.Duration(o.SlowMS) * time.Millisecond).C:
@@ -114,7 +120,9 @@ func vectors(t *testing.T) []conformance.Vector {
 }
 
 func newBusiness(v conformance.Vector) *business {
-	return &business{v: v, n: map[participant.Action]int{}, inMemory: map[string]int{}}
+	return &business{
+		v: v, n: map[participant.Action]int{}, inMemory: map[string]int{}, begun: newEvent(), awaited: newEvent(),
+	}
 }
 
 func TestVectorsInMemory(t *testing.T) {
@@ -126,7 +134,7 @@ func TestVectorsInMemory(t *testing.T) {
 			t.Parallel()
 			r, b, store := newRunner(t, v), newBusiness(v), participant.Memory()
 			h := b.handler(t, store)
-			r.start = func() *httptest.Server { return httptest.NewServer(h) }
+			r.start = func() *httptest.Server { return r.serve(b, h) }
 			r.finish = func(key string, o conformance.Outcome, sent bool) int { return b.finish(t, h, nil, key, o, sent) }
 			r.effects = func() map[string]int { b.mu.Lock(); defer b.mu.Unlock(); return maps.Clone(b.inMemory) }
 			r.run()
@@ -155,7 +163,7 @@ func between(t *testing.T, db *sql.DB, insert string, start func(t *testing.T) [
 			r.start = func() *httptest.Server {
 				stores := start(t)
 				nodes = [2]*participant.Handler{b.handler(t, stores[0]), b.handler(t, stores[1])}
-				return httptest.NewServer(&twoNodes{nodes: nodes})
+				return r.serve(b, &twoNodes{nodes: nodes})
 			}
 			r.finish = func(key string, o conformance.Outcome, sent bool) int {
 				return b.finish(t, nodes[len(key)%2], db, key, o, sent)

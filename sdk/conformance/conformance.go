@@ -50,6 +50,7 @@ type Outcome struct {
 	Effect       bool            `json:"effect"` // refused, not_applied and later: after an effect
 	RetryAfterMS int             `json:"retry_after_ms"`
 	SlowMS       int             `json:"slow_ms"`
+	Held         bool            `json:"held"` // until the next call that is not cut has arrived
 }
 
 // Call is one request, or several equal ones at the same moment, or the end of the work of one.

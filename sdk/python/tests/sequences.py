@@ -50,7 +50,7 @@ class Crashing:
 
 class Saga:
     def __init__(self, random, stored):
-        self.random, self.stored, self.id = random, stored, str(uuid.UUID(int=random.getrandbits(128)))
+        self.random, self.stored, self.id = random, stored, str(uuid.uuid4())  # a store has many sagas
         self.store = Crashing(stored)
         self.participant = Participant(self.store, self.do, self.do, cancel=self.cancel, post=lambda *_: (200, None))
         self.works = []  # keys of what was answered later

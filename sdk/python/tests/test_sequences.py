@@ -1,6 +1,7 @@
 """Sagas over a bad network with crashes: by a seeded generator, and by hypothesis where it is installed.
 
-SEQUENCES: how many by hypothesis; the seeded ones are a tenth of it. SEED begins somewhere else.
+SEQUENCES: how many by hypothesis; the seeded ones are a tenth of it, and so are those by hypothesis in each database,
+unless SEQUENCES_IN_DATABASES says how many. SEED begins somewhere else.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from .sequences import Saga
 from .stores import STORES, Memory
 
 SEQUENCES = int(os.environ.get("SEQUENCES", "1000"))
+IN_DATABASES = int(os.environ.get("SEQUENCES_IN_DATABASES", SEQUENCES // 10))
 
 try:
     import hypothesis
@@ -43,18 +45,29 @@ class Sequences(unittest.TestCase):
 
     @unittest.skipIf(hypothesis is None, "hypothesis is not installed")
     def test_by_hypothesis(self):
-        played = 0
+        for kind in STORES:
+            with self.subTest(store=kind.name):
+                self.by_hypothesis(kind, SEQUENCES if kind is Memory else IN_DATABASES)
+
+    def by_hypothesis(self, kind, sequences):
+        stored, played, counted = kind(), 0, 0
 
         @hypothesis.settings(
-            max_examples=SEQUENCES, deadline=None, database=None,
+            max_examples=sequences, deadline=None, database=None,
             suppress_health_check=list(hypothesis.HealthCheck),
         )  # fmt: skip
         @hypothesis.given(hypothesis.strategies.randoms(use_true_random=False))
         def play(source):
-            nonlocal played
+            nonlocal stored, played, counted
             played += 1
-            Saga(source, Memory()).play()
+            if played % 100 == 0:  # the effects of all sagas are read to count those of one
+                counted += len(stored.effects())
+                stored.close()
+                stored = kind()
+            Saga(source, stored).play()
 
         play()
-        self.assertGreaterEqual(played, SEQUENCES)
-        print(f"hypothesis: {played} sequences")
+        counted += len(stored.effects())
+        stored.close()
+        self.assertGreaterEqual(played, sequences)
+        print(f"hypothesis, {kind.name}: {played} sequences, {counted} effects, 0 wrong")

@@ -23,7 +23,7 @@ CALL = {
     "saga", "tenant", "step", "action", "run", "attempt", "fence", "payload", "headers", "members", "without", "body",
     "at_once", "together", "cut", "restart", "sign", "expect", "callback", "finish", "lost",
 }  # fmt: skip
-OUTCOME = {"outcome", "output", "returns", "status", "code", "message", "effect", "retry_after_ms", "slow_ms"}
+OUTCOME = {"outcome", "output", "returns", "status", "code", "message", "effect", "retry_after_ms", "slow_ms", "held"}
 ANSWER = {"status", "same_as", "body", "headers"}
 
 
@@ -65,7 +65,8 @@ class Run:
         self.vector, self.stored, self.send = vector, stored, send
         self.ids, self.lock, self.invoked = {}, threading.Lock(), {"execute": 0, "compensate": 0}
         self.invoked["cancel"] = 0
-        self.answers, self.outputs, self.reports = [], {}, []
+        self.answers, self.outputs, self.reports, self.left = [], {}, [], []
+        self.begun, self.awaited = threading.Event(), threading.Event()
         self.start()
 
     def start(self):
@@ -94,9 +95,12 @@ class Run:
             outcome = script[min(self.invoked[function], len(script) - 1)]
             self.invoked[function] += 1
             n = sum(self.invoked.values())
+        self.begun.set()
         kind = outcome["outcome"]
         if kind in ("done", "fail") or outcome.get("effect"):
             self.stored.effect(tx, call.key)
+        if outcome.get("held"):
+            assert self.awaited.wait(PATIENCE), f"{self.vector['name']}: no call has come whose caller stays"
         time.sleep(outcome.get("slow_ms", 0) / 1000)
         if kind == "later":
             return later()
@@ -189,8 +193,14 @@ class Run:
             while word and n + len(group) < len(calls) and calls[n + len(group)].get("together") == word:
                 group.append(calls[n + len(group)])
             if calls[n].get("restart"):
+                self.wait_for_the_left()
                 self.stored.restart()
                 self.start()
+            if calls[n].get("cut"):
+                self.leave(calls[n])
+                self.answers.append(None)
+                n += 1
+                continue
             sent = [
                 (n + i, call, *self.request(call))
                 for i, call in enumerate(group)
@@ -201,7 +211,19 @@ class Run:
                     self.answers.append(response)
                 self.check(number, response)
             n += len(group)
+        self.wait_for_the_left()
         self.count()
+
+    def leave(self, call):
+        """A call that goes on without its caller: it runs, or waits for one that does, when the next call comes."""
+        thread = threading.Thread(target=self.send, args=(self.participant, *self.request(call)))
+        thread.start()
+        self.left.append(thread)
+        assert self.begun.wait(PATIENCE), f"{self.vector['name']}: a call that is cut has not begun"
+
+    def wait_for_the_left(self):
+        for thread in self.left:
+            thread.join(PATIENCE)
 
     def at_once(self, sent):
         if len(sent) == 1:
@@ -225,6 +247,7 @@ class Run:
         """The answer, after as many repeats as the participant asks for."""
         if "finish" in call:
             return self.finish(call)
+        self.awaited.set()
         named = [alternative.get("status") for alternative in call.get("expect", [])]
         until = time.monotonic() + PATIENCE
         while True:
@@ -237,13 +260,11 @@ class Run:
 
     def check(self, n, response):
         call = self.vector["calls"][n]
-        if response.status == 200 and call.get("action", "execute") == "execute" and not call.get("cut"):
+        if response.status == 200 and call.get("action", "execute") == "execute":
             if "finish" in call and call["finish"].get("returns") != "nothing":
                 response.body = json.dumps(call["finish"].get("output", {"finished": True})).encode()
             of = (call.get("tenant"), self.id(call.get("saga", "A")), call.get("step", "charge"))
             self.outputs[of] = json.loads(response.body) if response.body else None
-        if call.get("cut"):
-            return
         expect = call.get("expect", [{"status": 200}])
         right = any(self.fits(alternative, response) for alternative in expect)
         assert right, f"{self.vector['name']}: call {n + 1}: {response}, want one of {expect}"

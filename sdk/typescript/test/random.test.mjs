@@ -241,6 +241,7 @@ async function campaign(sequences, here, first) {
 }
 
 const first = Number(process.env.SEED ?? 1);
+const inDatabases = Number(process.env.SEQUENCES_IN_DATABASES ?? 1_000);
 
 test("10,000 random sequences in memory", () => campaign(10_000, inMemory(), first));
 
@@ -249,6 +250,6 @@ if (withPostgres) {
     let here;
     before(async () => { here = await inPostgres("random_sequences"); });
     after(() => here?.end());
-    test("1,000 of them", () => campaign(1_000, here, first));
+    test(`${inDatabases} of them`, () => campaign(inDatabases, here, first));
   });
 }

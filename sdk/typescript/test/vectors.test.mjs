@@ -10,7 +10,7 @@ import { inMemory, inPostgres, withPostgres } from "./stores.mjs";
 const folder = new URL("../../conformance/", import.meta.url);
 const members = {
   vector: ["name", "rule", "why", "certify", "library", "secrets", "participant", "calls", "effects", "net", "reports"],
-  outcome: ["outcome", "output", "returns", "status", "code", "message", "effect", "retry_after_ms", "slow_ms"],
+  outcome: ["outcome", "output", "returns", "status", "code", "message", "effect", "retry_after_ms", "slow_ms", "held"],
   call: ["saga", "tenant", "step", "action", "run", "attempt", "fence", "payload", "headers", "members", "without",
     "body", "at_once", "together", "cut", "restart", "sign", "expect", "callback", "finish",
     "lost"],
@@ -31,11 +31,19 @@ assert(vectors.length > 50, "only " + vectors.length + " vectors were found");
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+function event() {
+  let happen;
+  const happened = new Promise((resolve) => { happen = resolve; });
+  return { happened, happen };
+}
+
 class Run {
   constructor(vector, here) {
     Object.assign(this, { vector, here, answers: [], cut: [], invocations: 0, times: { execute: 0, compensate: 0, cancel: 0 } });
     this.reports = [];
     this.ids = new Map();
+    this.begun = event();
+    this.awaited = event();
     this.start();
   }
 
@@ -61,7 +69,9 @@ class Run {
     const list = this.vector.participant?.[action] ?? [{ outcome: "done" }];
     const how = checkMembers("outcome", list[Math.min(this.times[action]++, list.length - 1)]);
     const n = ++this.invocations;
+    this.begun.happen();
     if (how.outcome === "done" || how.outcome === "fail" || how.effect) await this.here.effect(tx, call.key);
+    if (how.held) await this.awaited.happened;
     if (how.slow_ms) await sleep(how.slow_ms);
     switch (how.outcome) {
       case "done": return how.returns === "nothing" ? undefined : how.output ?? { effect: n };
@@ -138,7 +148,11 @@ class Run {
         this.start();
       }
       const all = now.map(async (call, k) => {
-        if (call.cut) return void this.cut.push(this.send(call));
+        if (call.cut) { // it goes on without its caller
+          this.cut.push(this.send(call));
+          return await this.begun.happened;
+        }
+        this.awaited.happen();
         const answers = await Promise.all(Array.from({ length: call.at_once ?? 1 }, () => call.finish ? this.finish(call) : this.send(call)));
         const done = answers.filter((a) => a.status === 200);
         assert.equal(new Set(done.map((a) => a.body)).size, Math.min(done.length, 1), "answers at once differ");
