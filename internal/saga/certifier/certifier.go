@@ -1,7 +1,7 @@
 // Package certifier plays the vectors of sdk/conformance at a participant over HTTP, counts effects, and lets package
 // certify judge what it saw.
 //
-// Files, each on top of those before it: client, call, callbacks, restart, certifier, inbox, later, play, robust,
+// Files, each on top of those before it: client, call, callbacks, restart, certifier, inbox, later, cut, play, robust,
 // runner, stories.
 package certifier
 

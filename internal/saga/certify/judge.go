@@ -10,8 +10,8 @@ import (
 // Judge returns the first breach that a vector shows. What follows it in the vector is not judged: it may be a
 // consequence. Instead, untried says why the vector proves nothing.
 //
-// Whether a call whose caller has left still runs when the next one arrives, or is delivered after it, is not known. So
-// everything here is a breach in whatever order they arrive; the order that the vector wants is only likelier to show it.
+// Whether a call whose caller has left still runs when the next one arrives, or is delivered after it, is not known.
+// So everything here is a breach in whatever order they arrive; that of the vector is only likelier to show it.
 func Judge(p Played) (breach *Breach, untried *Untried) {
 	for n := range p.Seen {
 		if breach, untried = p.answers(n); breach != nil || untried != nil {
