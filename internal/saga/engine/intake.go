@@ -183,7 +183,9 @@ func (s *session) adoptStrays(ctx context.Context) {
 	// Driven sagas may be found too, and are left alone; the limit is above their number.
 	refs, err := s.e.cfg.Ownership.Due(ctx, s.owner, strayAfter, 2*s.e.cfg.MaxRunning+1000)
 	if err != nil {
-		s.e.cfg.Log.WarnContext(ctx, "cannot look for stray sagas", slog.Any("error", err))
+		if ctx.Err() == nil { // a session that ends looks no more
+			s.e.cfg.Log.WarnContext(ctx, "cannot look for stray sagas", slog.Any("error", err))
+		}
 		return
 	}
 	for _, ref := range refs {
