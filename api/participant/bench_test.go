@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -32,37 +33,46 @@ func BenchmarkBesideAPlainHandler(b *testing.B) {
 		INSERT INTO accounts SELECT n, 0 FROM generate_series(0, 999) n`); err != nil {
 		b.Fatal(err)
 	}
-	insert := func(ctx context.Context, tx *sql.Tx, key string) error {
+	insert := func(ctx context.Context, tx *sql.Tx, key string, _ int) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO effects VALUES ($1)`, key)
 		return err
 	}
-	charge := func(ctx context.Context, tx *sql.Tx, key string) error {
+	charge := func(ctx context.Context, tx *sql.Tx, key string, amount int) error {
 		var balance int
 		account := len(key) % 1000
 		err := tx.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE id = $1 FOR UPDATE`, account).Scan(&balance)
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE accounts SET balance = $2 WHERE id = $1`, account, balance-5); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE accounts SET balance = $2 WHERE id = $1`, account, balance-amount); err != nil {
 			return err
 		}
-		return insert(ctx, tx, key)
+		return insert(ctx, tx, key, amount)
 	}
-	for name, do := range map[string]func(context.Context, *sql.Tx, string) error{
+	for name, do := range map[string]func(context.Context, *sql.Tx, string, int) error{
 		"one statement": insert, "three statements": charge,
 	} {
 		b.Run(name, func(b *testing.B) { beside(b, dsn, do) })
 	}
 }
 
-func beside(b *testing.B, dsn string, do func(context.Context, *sql.Tx, string) error) {
+// order is what the handlers read of a call.
+type order struct {
+	Amount int `json:"amount"`
+}
+
+func beside(b *testing.B, dsn string, do func(context.Context, *sql.Tx, string, int) error) {
 	db := open(b, dsn)
 	servers := map[string]*httptest.Server{}
 	for name, store := range map[string]participant.Store{"with": together(b, dsn), "by-sql.Open": postgres(b, dsn)} {
 		library, err := participant.New(participant.Config{Store: store, Execute: func(
 			ctx context.Context, tx *sql.Tx, c *participant.Call,
 		) (any, error) {
-			return map[string]string{"charge_id": c.Key}, do(ctx, tx, c.Key)
+			var order order
+			if err := json.Unmarshal(c.Payload, &order); err != nil {
+				return nil, err
+			}
+			return map[string]string{"charge_id": c.Key}, do(ctx, tx, c.Key, order.Amount)
 		}})
 		if err != nil {
 			b.Fatal(err)
@@ -70,9 +80,16 @@ func beside(b *testing.B, dsn string, do func(context.Context, *sql.Tx, string) 
 		servers[name] = httptest.NewServer(library)
 	}
 	plain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tx, err := db.BeginTx(r.Context(), nil)
+		var call struct {
+			Payload order `json:"payload"`
+		}
+		err := json.NewDecoder(r.Body).Decode(&call)
+		var tx *sql.Tx
 		if err == nil {
-			if err = do(r.Context(), tx, r.Header.Get("Idempotency-Key")); err == nil {
+			tx, err = db.BeginTx(r.Context(), nil)
+		}
+		if err == nil {
+			if err = do(r.Context(), tx, r.Header.Get("Idempotency-Key"), call.Payload.Amount); err == nil {
 				err = tx.Commit()
 			}
 		}
