@@ -164,3 +164,22 @@ func code(err error) string {
 	}
 	return e.Code
 }
+
+func TestSame(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{
+		{`{"a": [1, "x y"]}`, "{\"a\":[1,\n\"x y\"]}", true},
+		{`"x y"`, `"xy"`, false},
+		{`{"a":1,"b":2}`, `{"b":2,"a":1}`, false},
+		{`1`, `1.0`, false},
+		{`null`, ``, false},
+		{`{`, `{`, false},
+	} {
+		if got := strictjson.Same([]byte(tt.a), []byte(tt.b)); got != tt.want {
+			t.Errorf("Same(%s, %s) = %t", tt.a, tt.b, got)
+		}
+	}
+}

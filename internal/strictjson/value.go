@@ -31,6 +31,13 @@ func Decode(j json.RawMessage) any {
 	return v
 }
 
+// Same reports whether two JSON texts differ in white space at most; false if one of them is not JSON. Members in
+// another order, and numbers and strings that are written differently, are not the same.
+func Same(a, b []byte) bool {
+	var one, other bytes.Buffer
+	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && bytes.Equal(one.Bytes(), other.Bytes())
+}
+
 // At returns the value at path in decoded JSON: members of objects by name, elements
 // of arrays by index from 0. False: there is no such value; null is a value.
 func At(v any, path []string) (any, bool) {

@@ -1,7 +1,6 @@
 package jobapi
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/principal"
+	"github.com/skald-saga/skald/internal/strictjson"
 	"github.com/skald-saga/skald/internal/waiting"
 )
 
@@ -211,9 +211,7 @@ func sameJSON(stored, canonical json.RawMessage) bool {
 	if stored == nil || canonical == nil {
 		return (stored == nil) == (canonical == nil)
 	}
-	var compact, other bytes.Buffer
-	return json.Compact(&compact, stored) == nil && json.Compact(&other, canonical) == nil &&
-		bytes.Equal(compact.Bytes(), other.Bytes())
+	return strictjson.Same(stored, canonical)
 }
 
 // GetJobRun returns a run, after its end if the client asks to wait for it.

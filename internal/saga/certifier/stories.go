@@ -1,15 +1,14 @@
 package certifier
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/http"
 	"time"
 
 	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // tales are played at a participant that answers later, in this order. Those with work that goes on at the restart
@@ -237,12 +236,11 @@ func (s *story) counted(ctx context.Context, n int, t certify.Told) {
 
 // same reports whether two outputs are equal as JSON; no output is null.
 func same(a, b []byte) bool {
-	var one, other bytes.Buffer
 	if len(a) == 0 {
 		a = []byte("null")
 	}
 	if len(b) == 0 {
 		b = []byte("null")
 	}
-	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && one.String() == other.String()
+	return strictjson.Same(a, b)
 }
