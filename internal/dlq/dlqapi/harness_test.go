@@ -30,6 +30,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/apitest"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -51,11 +52,7 @@ type queue struct {
 // both are closed when the test ends.
 func openQueue(t *testing.T) (*postgres.DB, *targets.HTTP) {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	db := pgtest.Connect(t, testdb.DSN(t))
 	loopback, err := egress.NewPolicy(nil, nil, true)
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -49,11 +50,7 @@ type post struct {
 func newPost(t *testing.T) *post {
 	t.Helper()
 	dsn := testdb.DSN(t)
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	db := pgtest.Connect(t, dsn)
 	queue := dlqdb.NewQueue(db, policy)
 	return &post{t, dsn, db, dlqdb.NewLetters(db, policy), queue, redrivedb.NewRedrives(db, queue), id(), newTarget(t)}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/queuedb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/apitest"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -41,11 +42,7 @@ type jobEdge struct {
 
 func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	db := pgtest.Connect(t, testdb.DSN(t))
 	settings := jobdb.NewSettings(db)
 	base := jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)
 	runs := jobdb.NewJobs(base, settings.Current)

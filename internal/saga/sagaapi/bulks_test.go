@@ -17,11 +17,11 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/fencedb"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/apitest"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -45,11 +45,7 @@ type bulkEdge struct {
 
 func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	db := pgtest.Connect(t, testdb.DSN(t))
 	base := jobdb.NewDB(db, jobrun.Chance{Jitter: func() float64 { return 0 }, NewID: uuid.New}, nil)
 	settings, sagas := jobdb.NewSettings(db), sagadb.NewSagasWith(base)
 	runs := jobdb.NewJobs(base, settings.Current)

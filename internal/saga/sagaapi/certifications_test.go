@@ -12,10 +12,10 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/saga/certifydb"
 	"github.com/skald-saga/skald/internal/test/apitest"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -23,11 +23,7 @@ const certificationsPath = "/api/v1/participants/certifications"
 
 func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 	t.Parallel()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	db := pgtest.Connect(t, testdb.DSN(t))
 	store := certifydb.New(db)
 	e := newBulkEdge(t, func(c *httpapi.Config) { c.Sagas.Certifications = store })
 
@@ -173,11 +169,7 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 // What a participant that is examined reports is kept for the node that examines, and answered as a report of a step.
 func TestReportsOfExaminedParticipants(t *testing.T) {
 	t.Parallel()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	db := pgtest.Connect(t, testdb.DSN(t))
 	store := certifydb.New(db)
 	callbacks := map[string]certify.Callback{}
 	e := newBulkEdge(t, func(c *httpapi.Config) {
@@ -282,11 +274,7 @@ func TestReportsOfExaminedParticipants(t *testing.T) {
 // The report is in the format that was asked for, and shows the calls and answers only to those who may see contents.
 func TestReportsOfCertificationsHaveThreeFormats(t *testing.T) {
 	t.Parallel()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	db := pgtest.Connect(t, testdb.DSN(t))
 	e := newBulkEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Sagas.Certifications = certifydb.New(db) })
 	r := e.Send("POST", certificationsPath, `{"report":{"url":"http://127.0.0.1:9001/","version":"1.4.0","certified":false,
 		"played":["repeat"],"effects_counted":true,"findings":[{"code":"done_again","rule":"1","title":"It is done again.",
