@@ -54,10 +54,10 @@ func (s *Handlers) ReportStep(ctx context.Context, in api.ReportStepRequestObjec
 	if s.Callbacks.Open != nil {
 		a, ok = s.Callbacks.Open(in.Token)
 	}
-	if c, examined := s.examined(in.Token); examined {
-		return s.reportExamined(ctx, c)
-	}
 	if !ok {
+		if c, examined := s.examined(in.Token); examined {
+			return s.reportExamined(ctx, c)
+		}
 		return nil, noCallback()
 	}
 	req := httpkit.RequestOf(ctx)
