@@ -79,7 +79,7 @@ func hostsOf(d *client.WorkflowDefinition, base func(name string) string) (all [
 			switch {
 			case host == "":
 			case known < 0:
-				all = append(all, &served{Host: host, url: at, later: answersLater(st), Steps: []string{st.Name}})
+				all = append(all, &served{Host: host, url: at, later: laterWait(st.Answer) != "", Steps: []string{st.Name}})
 			case !slices.Contains(all[known].Steps, st.Name):
 				all[known].Steps = append(all[known].Steps, st.Name)
 			}
@@ -87,8 +87,6 @@ func hostsOf(d *client.WorkflowDefinition, base func(name string) string) (all [
 	}
 	return all
 }
-
-func answersLater(st *client.Step) bool { return st.Answer != nil && st.Answer.Later != nil }
 
 // maxHosts is how many hosts the API is asked about at once: each has up to four certifications on a page, two of them
 // of answers that come later.
