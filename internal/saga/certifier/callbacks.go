@@ -27,7 +27,7 @@ type callbacks struct {
 func listen(ctx context.Context, address, base string) (*callbacks, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("no place for reports: %w", err)
+		return nil, fmt.Errorf("listen for reports: %w", err)
 	}
 	if base == "" {
 		base = "http://" + listener.Addr().String()

@@ -29,7 +29,7 @@ func ReadTold(body []byte) (t Told) {
 // Callback is the call of an examination that a callback URL of a server is for.
 type Callback struct {
 	Tenant, ID uuid.UUID
-	Token      uuid.UUID // of the node that examines: what a node has asked for before is of no interest
+	Token      uuid.UUID // of the node that examines: reports that an earlier node asked for do not count
 	Call       string    // its name
 	Undo       bool      // of the compensation
 	Again      bool      // the first report is not taken

@@ -183,7 +183,7 @@ func (s *session) adoptStrays(ctx context.Context) {
 	// Driven sagas may be found too, and are left alone; the limit is above their number.
 	refs, err := s.e.cfg.Ownership.Due(ctx, s.owner, strayAfter, 2*s.e.cfg.MaxRunning+1000)
 	if err != nil {
-		if ctx.Err() == nil { // a session that ends looks no more
+		if ctx.Err() == nil { // a session that is ending stops looking
 			s.e.cfg.Log.WarnContext(ctx, "cannot look for stray sagas", slog.Any("error", err))
 		}
 		return
