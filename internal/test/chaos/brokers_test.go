@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // brokers is the Kafka of a run, one of whose brokers may be down for a while.
@@ -109,7 +110,7 @@ func startRealBroker(w *world, libs string) (*realBroker, error) {
 	b := &realBroker{w: w, dir: filepath.Join(w.dir, "kafka"), classes: filepath.Join(libs, "*")}
 	controller := ""
 	for _, addr := range []*string{&b.addr, &controller} {
-		if *addr, err = steadyAddr(); err != nil {
+		if *addr, err = testnet.Free(); err != nil {
 			return nil, err
 		}
 	}

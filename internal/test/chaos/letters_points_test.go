@@ -20,6 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // Letters of a sweep: so many are retried automatically, and as many are redriven, in batches.
@@ -66,7 +67,7 @@ func newMail(t *testing.T, bin string) *letterWorld {
 	t.Helper()
 	m := &letterWorld{t: t, bin: bin, dsn: testdb.DSN(t), dir: t.TempDir(), sent: map[string]int{}}
 	var err error
-	if m.addr, err = steadyAddr(); err != nil {
+	if m.addr, err = testnet.Free(); err != nil {
 		t.Fatal(err)
 	}
 	if m.log, err = openNodeLog(filepath.Join(m.dir, "node.log")); err != nil {

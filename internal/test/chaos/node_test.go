@@ -3,10 +3,7 @@ package chaos
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // node is one skald of a run, over all its processes: it keeps its name and port.
@@ -32,26 +31,12 @@ type node struct {
 }
 
 func newNode(w *world, name string) (*node, error) {
-	addr, err := steadyAddr()
+	addr, err := testnet.Free()
 	if err != nil {
 		return nil, err
 	}
 	log, err := openNodeLog(filepath.Join(w.dir, name+".log"))
 	return &node{w: w, name: name, addr: addr, url: "http://" + addr, log: log}, err
-}
-
-// steadyAddr picks a port that is free now and stays free while the server on it is down: one
-// below the range of ephemeral ports.
-func steadyAddr() (string, error) {
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			continue
-		}
-		return addr, l.Close()
-	}
-	return "", errors.New("found no free port in a hundred tries")
 }
 
 // start starts a new process and returns immediately. extra is added to its environment.

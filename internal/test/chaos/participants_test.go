@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/examples/order/ledger"
 	"github.com/skald-saga/skald/examples/order/shop"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // participants is the participant of all sagas: one shop in this process, which survives the
@@ -47,7 +48,7 @@ func unreliable(dir string, seed uint64) shop.Config {
 func openParticipants(
 	cfg shop.Config, w *witness, g *gateway, before func(http.Handler) http.Handler,
 ) (*participants, error) {
-	addr, err := steadyAddr()
+	addr, err := testnet.Free()
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@
 package testnet
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -26,18 +27,28 @@ func ClosedAddress(t testing.TB) string {
 	return own.LocalAddr().String() // the port of a connection: taken, without a listener
 }
 
-// FreeAddress returns a host:port on loopback for a server that another program starts. The port is
-// free now, and none of those that the kernel gives away: the port of a closed listener could be
-// taken before the program has it.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
+// Ports of services that Skald does not call (package egress). There is no other one between them.
+const memcached, mongoDB = 11211, 27017
+
+// Free returns a host:port on loopback for a server that another program starts. The port is free now, and none of
+// those that the kernel gives away: the port of a closed listener could be taken before the program has it, or while
+// it is down.
+func Free() (string, error) {
 	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
+		addr := fmt.Sprintf("127.0.0.1:%d", memcached+1+rand.IntN(mongoDB-memcached-1))
 		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
+			return addr, l.Close()
 		}
 	}
-	t.Fatal("no free port in a hundred tries")
-	return ""
+	return "", errors.New("no free port in a hundred tries")
+}
+
+// FreeAddress is Free for a test, which ends if there is none.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	addr, err := Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
 }
