@@ -17,7 +17,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos outage failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin bench-parked bench-scaling soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts test-sdk bench-dlq mutants licenses release test-release examples
+.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos outage failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin bench-parked bench-scaling soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts test-sdk bench-dlq bench-sdk mutants licenses release test-release examples
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ test-sdk: postgres ## test the libraries for participants, Go's also on MariaDB,
 	@sh scripts/programs.sh mariadbd:mariadb-server javac:default-jdk-headless mvn:maven
 	$(TEST) -modfile=tools/dialects.mod -overlay=tools/dialects.json -tags dialects -v -run 'Dialects|InDatabases' ./api/participant
 	$(TEST) -tags sdk -v ./sdk/sdktest
+
+bench-sdk: ## what the libraries for participants cost beside the same handlers without them, on the PostgreSQL of DATABASE_URL, whose disk should be waited for
+	@GO='$(GO)' sh scripts/bench-sdk.sh
 
 test-peers: postgres ## compare Skald with the real DTM for a second (builds DTM, two minutes at the first time)
 	cd tools/bench && $(TESTED_THERE) -tags peers -run BesideDTM .

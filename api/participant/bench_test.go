@@ -28,6 +28,9 @@ func BenchmarkBesideAPlainHandler(b *testing.B) {
 	if dsn == "" {
 		dsn = testdb.Empty(b)
 	}
+	if _, err := open(b, dsn).ExecContext(b.Context(), `DROP TABLE IF EXISTS skald_calls, effects, accounts`); err != nil {
+		b.Fatal(err) // those of an earlier run
+	}
 	migrate(b, dsn)
 	if _, err := open(b, dsn).ExecContext(b.Context(), `CREATE TABLE accounts (id int PRIMARY KEY, balance bigint);
 		INSERT INTO accounts SELECT n, 0 FROM generate_series(0, 999) n`); err != nil {

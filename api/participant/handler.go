@@ -59,6 +59,10 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Store == nil || cfg.Execute == nil {
 		return nil, errors.New("participant: Store and Execute are required")
 	}
+	// An empty list is a mistake, such as a setting that is missing: it would refuse every call.
+	if cfg.Secrets != nil && len(cfg.Secrets) == 0 || cfg.CallbackOrigins != nil && len(cfg.CallbackOrigins) == 0 {
+		return nil, errors.New("participant: Secrets and CallbackOrigins must be nil, or have at least one element")
+	}
 	for _, secret := range cfg.Secrets {
 		if _, err := webhooks.ParseSecret(secret); err != nil {
 			return nil, fmt.Errorf("participant: %w", err)

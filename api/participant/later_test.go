@@ -237,4 +237,12 @@ func TestCallbacksAtAnotherOrigin(t *testing.T) {
 			t.Errorf("%s is an origin", origin)
 		}
 	}
+	for name, wrong := range map[string]participant.Config{
+		"CallbackOrigins": {CallbackOrigins: []string{}}, "Secrets": {Secrets: []string{}},
+	} {
+		wrong.Store, wrong.Execute = participant.Memory(), nothing
+		if _, err := participant.New(wrong); err == nil {
+			t.Errorf("%s may be empty", name)
+		}
+	}
 }

@@ -167,9 +167,11 @@ func sqlState(err error) string {
 	return ""
 }
 
+var quoting = strings.NewReplacer(`\`, `\\`, `'`, `''`)
+
 // quote returns a text as a literal, whatever the setting standard_conforming_strings is.
 func quote(s string) string {
-	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
+	return "E'" + quoting.Replace(s) + "'"
 }
 
 // What follows hands on what the connection can do: database/sql asks by interfaces.

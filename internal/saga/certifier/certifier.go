@@ -109,7 +109,7 @@ func (c *certifier) servesAtAll(ctx context.Context) error {
 		return err
 	}
 	if _, untried := certify.Judge(p.Played); untried != nil {
-		return errors.New(untried.Reason + "; a step that answers later is examined with --later")
+		return errors.New(untried.Reason + "; a step that answers later is examined with --later, or with later in the request")
 	}
 	return nil
 }

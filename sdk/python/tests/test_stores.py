@@ -127,6 +127,45 @@ class OnPostgres(unittest.TestCase):
         store = PostgresStore("host=127.0.0.1 port=1 connect_timeout=5")
         self.assertEqual(425, over_wsgi(Participant(store, echo), headers(), body()).status)
 
+    def test_sessions_that_a_pooler_hands_on(self):
+        from skald_participant.postgres import _PREPARE, PostgresStore
+
+        with self.stored.connect() as connection:
+            connection.autocommit = True
+
+            @contextlib.contextmanager
+            def pooled():
+                yield connection
+
+            def effect(call, db):
+                self.stored.effect(db, call.key)
+
+            participant = Participant(PostgresStore(pooled), effect)
+            connection.execute(_PREPARE.encode())  # by another client
+            for call in ("first", "second", "third"):
+                of = headers(Idempotency_Key=f"{call}/charge/execute", X_Saga_Id=call)
+                self.assertEqual(200, over_wsgi(participant, of, body(saga_id=call)).status)
+                connection.execute("DEALLOCATE ALL")  # another session
+                self.assertEqual(200, over_wsgi(participant, of, body(saga_id=call)).status)
+                connection.execute("DEALLOCATE ALL")
+        self.assertEqual(3, len(self.stored.effects()))
+
+    def test_the_level_of_isolation_is_that_of_the_connection(self):
+        import psycopg
+        from skald_participant.postgres import PostgresStore
+
+        @contextlib.contextmanager
+        def serializable():
+            with self.stored.connect() as connection:
+                connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+                yield connection
+
+        def level(call, db):
+            return db.execute("SHOW transaction_isolation").fetchone()[0]
+
+        answer = over_wsgi(Participant(PostgresStore(serializable), level), headers(), body())
+        self.assertEqual((200, b'"serializable"'), (answer.status, answer.body))
+
     def test_an_open_transaction_is_refused(self):
         from skald_participant.postgres import PostgresStore
 

@@ -1,3 +1,5 @@
+import { allOf, type HeadersOf } from "./received.js";
+
 /** One call of Skald, as a business function sees it. */
 export interface Call<Payload = any> {
   /** The Idempotency-Key: the same in every attempt. Pass it on to services that have such keys themselves. */
@@ -30,7 +32,7 @@ export interface Call<Payload = any> {
 export class BadCall extends Error {}
 
 /** Reads a call, or throws BadCall. */
-export async function readCall(headers: Headers, body: Uint8Array<ArrayBuffer>): Promise<Call> {
+export function readCall(headers: HeadersOf, body: Uint8Array<ArrayBuffer>, digest: string): Call {
   const key = headers.get("idempotency-key");
   if (!key) throw new BadCall("the header Idempotency-Key is missing");
   const envelope = parse(body);
@@ -55,7 +57,8 @@ export async function readCall(headers: Headers, body: Uint8Array<ArrayBuffer>):
     workflow: typeof envelope.workflow_name === "string" ? envelope.workflow_name : "",
     payload: envelope.payload, outputs: envelope.outputs ?? {},
     input: envelope.input, output: envelope.output ?? null,
-    headers, callback: headers.get("x-saga-callback") ?? "", digest: await sha256(body),
+    get headers() { return allOf(headers); },
+    callback: headers.get("x-saga-callback") ?? "", digest,
   };
 }
 
@@ -108,7 +111,7 @@ function runOf(key: string, action: string): number {
   return suffix && key.slice(0, suffix.index).endsWith("/" + action) ? Number(suffix[1]) : 1;
 }
 
-function integer(headers: Headers, name: string, missing: number): number {
+function integer(headers: HeadersOf, name: string, missing: number): number {
   const value = headers.get(name);
   if (value === null) return missing;
   if (!/^\d{1,15}$/.test(value)) throw new BadCall(`the header ${name} is not a number`);
@@ -128,7 +131,7 @@ interface NodeCrypto {
 const node = (globalThis as { process?: { getBuiltinModule?(name: string): unknown } }).process
   ?.getBuiltinModule?.("node:crypto") as NodeCrypto | undefined;
 
-async function sha256(body: Uint8Array<ArrayBuffer>): Promise<string> {
+export async function sha256(body: Uint8Array<ArrayBuffer>): Promise<string> {
   if (node) return node.createHash("sha256").update(body).digest("hex");
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", body));
   return Array.from(hash, (b) => b.toString(16).padStart(2, "0")).join("");

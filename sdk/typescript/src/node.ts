@@ -1,3 +1,6 @@
+import type { Participant } from "./participant.js";
+import { serve, type HeadersOf, type Reply } from "./received.js";
+
 /** What is used of a request of node:http, which is also one of Express. */
 export interface NodeRequest extends AsyncIterable<Uint8Array> {
   method?: string;
@@ -14,32 +17,36 @@ export interface NodeResponse {
  * Makes a participant a listener for node:http, or a handler for Express. Nothing may have read the body
  * before: register it before express.json().
  */
-export function toNode(
-  handle: (request: Request) => Promise<Response>,
-): (req: NodeRequest, res: NodeResponse) => Promise<void> {
+export function toNode(participant: Participant<any>): (req: NodeRequest, res: NodeResponse) => Promise<void> {
   return async (req, res) => {
-    const headers = new Headers();
-    for (const [name, value] of Object.entries(req.headers)) {
-      for (const one of [value ?? []].flat()) headers.append(name, one);
-    }
     const chunks = req[Symbol.asyncIterator]();
-    const body = new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        const { done, value } = await chunks.next();
-        if (done) controller.close();
-        else controller.enqueue(value);
-      },
-    });
-    const init = { method: "POST", headers, body, duplex: "half" };
-    let response: Response;
+    let reply: Reply;
     try {
-      response = await handle(new Request("http://participant/", init as RequestInit));
-    } catch {
-      response = new Response(null, { status: 500 });
+      reply = await participant[serve]({
+        headers: new NodeHeaders(req.headers),
+        next: async () => (await chunks.next()).value,
+      });
+    } catch { // the body has not arrived whole
+      reply = { status: 500, body: "" };
     }
-    const bytes = new Uint8Array(await response.arrayBuffer());
-    const answer = { ...Object.fromEntries(response.headers), "content-length": String(bytes.length) };
-    res.writeHead(response.status, answer);
+    const bytes = new TextEncoder().encode(reply.body);
+    const headers: Record<string, string> = { "content-length": String(bytes.length) };
+    if (reply.body) headers["content-type"] = "application/json";
+    if (reply.retryAfter !== undefined) headers["retry-after"] = String(reply.retryAfter);
+    res.writeHead(reply.status, headers);
     res.end(bytes);
   };
+}
+
+class NodeHeaders implements HeadersOf {
+  constructor(private readonly headers: NodeRequest["headers"]) {}
+
+  get(name: string): string | null {
+    const value = this.headers[name];
+    return value === undefined ? null : [value].flat().join(", ");
+  }
+
+  *[Symbol.iterator](): Iterator<[string, string]> {
+    for (const name in this.headers) yield [name, this.get(name) ?? ""];
+  }
 }

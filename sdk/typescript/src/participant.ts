@@ -1,6 +1,7 @@
-import { BadCall, idOf, nameOf, readCall, type Call } from "./call.js";
+import { BadCall, idOf, nameOf, readCall, sha256, type Call } from "./call.js";
 import { Compensated, NotApplied, NotPending, Refused } from "./errors.js";
 import { bodyOf, endOf, Later, promised, reportsToAny } from "./later.js";
+import { received, serve, wholeBody, type Received, type Reply } from "./received.js";
 import { beat, Report, type Progress } from "./report.js";
 import { attempt, finished, judge, keep, pending, problem, type Answer, type Step } from "./rule.js";
 import { keysOf, signatureMistake } from "./signature.js";
@@ -42,6 +43,8 @@ export interface Options<Tx, Payload = any> {
 /** A participant: a function that answers the calls of Skald, and what ends those that were answered later. */
 export interface Participant<Tx> {
   (request: Request): Promise<Response>;
+  /** What toNode calls. */
+  readonly [serve]: (request: Received) => Promise<Reply>;
   /**
    * Ends the work of a call that was answered later: gives the call its final answer, in a transaction of yours, in which
    * the effects of the work are written. All later repeats of the call get this answer, byte for byte. Send the report
@@ -67,6 +70,7 @@ export function participant<Tx, Payload = any>(
 ): Participant<Tx> {
   const { store, waitMs = 2000, maxBodyBytes = 16 << 20, now = Date.now } = options;
   const onError = options.onError ?? ((error) => console.error(error));
+  if (options.secrets?.length === 0) throw new TypeError("secrets must have a secret, or be undefined");
   const keys = options.secrets && keysOf(options.secrets);
   keys?.catch(() => {}); // the first call fails with it
   const reportsTo = reportsToAny(options.callbackOrigins);
@@ -74,21 +78,29 @@ export function participant<Tx, Payload = any>(
   const send = options.fetch ?? ((input, init) => fetch(input, init));
 
   async function handle(request: Request): Promise<Response> {
+    const { status, body, retryAfter } = await served(received(request));
+    const headers = new Headers();
+    if (body) headers.set("Content-Type", "application/json");
+    if (retryAfter !== undefined) headers.set("Retry-After", String(retryAfter));
+    return new Response(body || null, { status, headers });
+  }
+
+  async function served(request: Received): Promise<Reply> {
     let call: Call<Payload> | undefined;
     try {
-      const body = await received(request, maxBodyBytes);
-      if (!body) return respond(problem(413, "TOO_LARGE", `the body is larger than ${maxBodyBytes} bytes`));
+      const body = await wholeBody(request, maxBodyBytes);
+      if (!body) return problem(413, "TOO_LARGE", `the body is larger than ${maxBodyBytes} bytes`);
       const mistake = keys && await signatureMistake(await keys, request.headers, body, now());
-      if (mistake) return respond(problem(401, "SIGNATURE", mistake));
-      call = await readCall(request.headers, body);
+      if (mistake) return problem(401, "SIGNATURE", mistake);
+      call = readCall(request.headers, body, await sha256(body));
       if (!reportsTo(call.callback)) {
-        return respond(problem(403, "CALLBACK_ORIGIN", "this participant does not report to X-Saga-Callback"));
+        return problem(403, "CALLBACK_ORIGIN", "this participant does not report to X-Saga-Callback");
       }
       return await inTurn(call);
     } catch (error) {
-      if (error instanceof BadCall) return respond(problem(400, "CALL_INVALID", error.message));
+      if (error instanceof BadCall) return problem(400, "CALL_INVALID", error.message);
       onError(error, call);
-      return respond(problem(500, "FAILED", "the call failed; it may be repeated"));
+      return problem(500, "FAILED", "the call failed; it may be repeated");
     }
   }
 
@@ -115,17 +127,17 @@ export function participant<Tx, Payload = any>(
     await beat(send, waiting(await store.look(id), key).later.callback, progress);
   }
 
-  async function inTurn(call: Call<Payload>): Promise<Response> {
+  async function inTurn(call: Call<Payload>): Promise<Reply> {
     const id = await idOf(call);
     const leave = await turns.take(id, waitMs);
-    if (!leave) return respond(problem(425, "IN_PROGRESS", "another call of this step is in progress"), 1);
+    if (!leave) return { ...problem(425, "IN_PROGRESS", "another call of this step is in progress"), retryAfter: 1 };
     try {
       let session: Session<Tx>;
       try {
         session = await store.begin(id);
       } catch (error) {
         onError(error, call);
-        return respond(problem(425, "NOT_APPLIED", "the store is not available"), 1);
+        return { ...problem(425, "NOT_APPLIED", "the store is not available"), retryAfter: 1 };
       }
       return await answered(session, call);
     } finally {
@@ -133,12 +145,12 @@ export function participant<Tx, Payload = any>(
     }
   }
 
-  async function answered(session: Session<Tx>, call: Call<Payload>): Promise<Response> {
+  async function answered(session: Session<Tx>, call: Call<Payload>): Promise<Reply> {
     const verdict = judge(session.step, call);
     if (!verdict.perform) {
       if (verdict.step) await session.commit(verdict.step);
       else await session.rollback();
-      return respond(verdict.answer);
+      return verdict.answer;
     }
     let answer: Answer;
     try {
@@ -148,7 +160,7 @@ export function participant<Tx, Payload = any>(
     }
     // The answer leaves only when it is durable. If commit throws, the outcome is unknown: 500.
     await session.commit(keep(session.step, call, answer), answer.later && await nameOf(call.key));
-    return respond(answer);
+    return answer;
   }
 
   async function performed({ tx, step }: Session<Tx>, call: Call<Payload>): Promise<Answer> {
@@ -160,11 +172,11 @@ export function participant<Tx, Payload = any>(
     return output instanceof Later ? promised(call) : { status: 200, body: bodyOf(output) };
   }
 
-  async function failed(session: Session<Tx>, call: Call<Payload>, error: unknown): Promise<Response> {
+  async function failed(session: Session<Tx>, call: Call<Payload>, error: unknown): Promise<Reply> {
     if (error instanceof Refused) {
       const answer = problem(error.status, error.code, error.message, error.details);
       await session.rollback(keep(session.step, call, answer));
-      return respond(answer);
+      return answer;
     }
     try {
       await session.rollback(attempt(session.step, call));
@@ -173,10 +185,10 @@ export function participant<Tx, Payload = any>(
     }
     if (!(error instanceof NotApplied)) throw error;
     const seconds = error.retryAfterMs === undefined ? undefined : Math.ceil(error.retryAfterMs / 1000);
-    return respond(problem(425, "NOT_APPLIED", error.message), seconds);
+    return { ...problem(425, "NOT_APPLIED", error.message), retryAfter: seconds };
   }
 
-  return Object.assign(handle, { finish, heartbeat });
+  return Object.assign(handle, { finish, heartbeat, [serve]: served });
 }
 
 function waiting(step: Step, key: string) {
@@ -184,34 +196,4 @@ function waiting(step: Step, key: string) {
   if (known === "not pending") throw new NotPending();
   if (known === "compensated") throw new Compensated();
   return known;
-}
-
-function respond(answer: Answer, retryAfter?: number): Response {
-  const headers = new Headers();
-  if (answer.body) headers.set("Content-Type", "application/json");
-  if (retryAfter !== undefined) headers.set("Retry-After", String(retryAfter));
-  return new Response(answer.body || null, { status: answer.status, headers });
-}
-
-/** Reads the body; undefined if it is too large. */
-async function received(request: Request, most: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  // Not every runtime can iterate over a stream.
-  const reader = request.body?.getReader();
-  for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
-    size += read.value.length;
-    if (size > most) {
-      await reader?.cancel();
-      return undefined;
-    }
-    chunks.push(read.value);
-  }
-  const body = new Uint8Array(size);
-  let at = 0;
-  for (const chunk of chunks) {
-    body.set(chunk, at);
-    at += chunk.length;
-  }
-  return body;
 }

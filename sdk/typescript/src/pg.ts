@@ -97,9 +97,18 @@ function parsed(state: string | undefined): Step {
   return state ? JSON.parse(state) : { fence: 0 };
 }
 
+// Made once for each connection: planning costs more than these statements. The library in Go makes the same ones,
+// so that a pooler may hand its sessions from one to the other.
+const prepare = `PREPARE skald_claim_1 (text, bigint) AS
+INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2) ON CONFLICT (id) DO NOTHING;
+PREPARE skald_save_1 (text, bigint, text) AS UPDATE skald_calls SET state = $1, changed_at = $2 WHERE id = $3`;
+const prepared = new WeakSet<PgClient>();
+const [duplicateStatement, unknownStatement] = ["42P05", "26000"];
+
 /**
  * A transaction takes two round trips besides those of the function, as many as BEGIN and COMMIT alone:
  * several statements are sent at once. PostgreSQL takes no parameters with these, so values are literals.
+ * Only a step that has a row already, because of a repeat or a compensation, is read by a query of its own.
  */
 class PgSession<Client extends PgClient> implements Session<Client> {
   step: Step = { fence: 0 };
@@ -115,9 +124,44 @@ class PgSession<Client extends PgClient> implements Session<Client> {
    * waits here. A function that refuses or throws is rolled back to the savepoint, which keeps the lock.
    */
   async open(): Promise<void> {
-    const results = await this.#query(`BEGIN ISOLATION LEVEL READ COMMITTED;
-      ${claimed(this.id)}; SAVEPOINT skald`);
-    this.step = parsed(results[1].rows[0].state);
+    try {
+      if (await this.#claim()) return;
+      // What is locked after a savepoint is unlocked by a return to it, so a new one follows.
+      const [{ rows: [row] }] = await this.tx.query(`${selected(this.id)} FOR UPDATE; SAVEPOINT skald`);
+      if (!row) throw new Error("the step was forgotten at this moment");
+      this.step = parsed(row.state);
+    } catch (error) {
+      this.#release(true);
+      throw error;
+    }
+  }
+
+  /** Begins the transaction; whether the step has had no row. */
+  async #claim(): Promise<boolean> {
+    const message = `BEGIN ISOLATION LEVEL READ COMMITTED;
+      EXECUTE skald_claim_1(${literal(this.id)}, ${seconds(Date.now())}); SAVEPOINT skald`;
+    const known = prepared.has(this.tx);
+    if (!known) await this.#prepare();
+    let results;
+    try {
+      results = await this.tx.query(message);
+    } catch (error) {
+      if (!known || codeOf(error) !== unknownStatement) throw error;
+      await this.tx.query("ROLLBACK"); // a pooler has given us another session
+      await this.#prepare();
+      results = await this.tx.query(message);
+    }
+    return results[1].rowCount === 1;
+  }
+
+  async #prepare(): Promise<void> {
+    try {
+      // Not in the message of BEGIN: the level of isolation cannot be set after another statement.
+      await this.tx.query(prepare);
+    } catch (error) {
+      if (codeOf(error) !== duplicateStatement) throw error; // by another client of a pooler
+    }
+    prepared.add(this.tx);
   }
 
   async commit(step: Step, name?: string): Promise<void> {
@@ -125,13 +169,18 @@ class PgSession<Client extends PgClient> implements Session<Client> {
       VALUES (${literal(name)}, ${literal(this.id)}, ${seconds(Date.now())})
       ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at;` : "";
     // RELEASE fails if the function has ended the transaction.
-    await this.#query(`RELEASE SAVEPOINT skald; ${named} ${saved(this.id, step)}; COMMIT`);
+    await this.#query(`RELEASE SAVEPOINT skald; ${named} ${this.#saved(step)}; COMMIT`);
     this.#release();
   }
 
   async rollback(step?: Step): Promise<void> {
-    await this.#query(step ? `ROLLBACK TO SAVEPOINT skald; ${saved(this.id, step)}; COMMIT` : "ROLLBACK");
+    await this.#query(step ? `ROLLBACK TO SAVEPOINT skald; ${this.#saved(step)}; COMMIT` : "ROLLBACK");
     this.#release();
+  }
+
+  #saved(step: Step): string {
+    const values = `${literal(JSON.stringify(step))}, ${seconds(Date.now())}, ${literal(this.id)}`;
+    return `EXECUTE skald_save_1(${values})`;
   }
 
   /** Sends statements. After an error the connection is closed, which rolls back what is open. */
@@ -150,13 +199,19 @@ class PgSession<Client extends PgClient> implements Session<Client> {
   }
 }
 
+function codeOf(error: unknown): string | undefined {
+  return (error as { code?: string }).code;
+}
+
 function seconds(ms: number): number {
   return Math.floor(ms / 1000);
 }
 
-/** Text as SQL. It is in hexadecimal, so that no setting and no character of it matters. */
+/**
+ * Text as SQL, whatever the setting standard_conforming_strings is. What is not ASCII is escaped: it would depend on
+ * the encoding of the client.
+ */
 function literal(text: string): string {
-  let hex = "";
-  for (const byte of new TextEncoder().encode(text)) hex += byte.toString(16).padStart(2, "0");
-  return `convert_from(decode('${hex}', 'hex'), 'UTF8')`;
+  const escaped = text.replace(/[\\']/g, "$&$&");
+  return `E'${escaped.replace(/[^\x20-\x7e]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"))}'`;
 }

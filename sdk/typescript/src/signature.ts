@@ -1,3 +1,5 @@
+import type { HeadersOf } from "./received.js";
+
 const tolerance = 5 * 60; // seconds
 
 /** The keys of secrets such as `whsec_…`. Throws if one is malformed, so that this is found at the start. */
@@ -16,7 +18,7 @@ export function keysOf(secrets: readonly string[]): Promise<CryptoKey[]> {
  * now is in milliseconds.
  */
 export async function signatureMistake(
-  keys: readonly CryptoKey[], headers: Headers, body: Uint8Array, now: number,
+  keys: readonly CryptoKey[], headers: HeadersOf, body: Uint8Array, now: number,
 ): Promise<string | undefined> {
   const id = headers.get("idempotency-key");
   const timestamp = headers.get("x-saga-timestamp") ?? "";

@@ -33,6 +33,7 @@ test("the signatures in the manual are good", async () => {
 test("a secret that is malformed is found at the start", () => {
   for (const secret of ["secret", "whsec_", "whsec_AAAA", "whsec_" + "A".repeat(92), "whsec_?"]) {
     assert.throws(() => participant({ store: memoryStore(), execute: () => {}, secrets: [secret] }), /whsec_/);
+    assert.throws(() => participant({ store: memoryStore(), execute: () => {}, secrets: [] }), /must have a secret/);
   }
 });
 

@@ -55,6 +55,41 @@ if (withPostgres) {
       });
     }
 
+    test("functions run at READ COMMITTED, whatever the default of the database is", async () => {
+      const options = "-c search_path=processes -c default_transaction_isolation=serializable";
+      const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL, options });
+      const execute = async (_, db) => (await db.query("SHOW transaction_isolation")).rows[0];
+      const handle = participant({ store: pgStore(pool), execute });
+      const done = { status: 200, body: '{"transaction_isolation":"read committed"}' };
+      assert.deepEqual(await answer(handle, { saga: randomUUID() }), done);
+      await pool.end();
+    });
+
+    // Poolers hand the sessions of PostgreSQL, and what is prepared in them, from one client to another.
+    for (const [name, before, between] of [
+      ["has prepared the statements before", `PREPARE skald_claim_1 (text, bigint) AS
+        INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2) ON CONFLICT (id) DO NOTHING;
+        PREPARE skald_save_1 (text, bigint, text) AS
+        UPDATE skald_calls SET state = $1, changed_at = $2 WHERE id = $3`, "SELECT"],
+      ["has not prepared the statements", "SELECT", "DEALLOCATE ALL"],
+    ]) {
+      test(`a session that another client ${name}`, async () => {
+        const settings = { connectionString: process.env.DATABASE_URL, options: "-c search_path=processes", max: 1 };
+        const pool = new pg.Pool(settings);
+        const handle = participant({ store: pgStore(pool), execute: ({ key }, db) => here.effect(db, key) });
+        await pool.query(before);
+        for (const call of [{ saga: randomUUID() }, { saga: randomUUID() }]) {
+          const done = await answer(handle, call);
+          assert.equal(done.status, 200);
+          await pool.query(between);
+          assert.deepEqual(await answer(handle, call), done);
+          assert.equal(await effects(call), 1);
+          await pool.query(between);
+        }
+        await pool.end();
+      });
+    }
+
     test("a function that commits gets 500, so that it is found at once", async () => {
       const handle = first(async () => {}, (db) => db.query("COMMIT"));
       assert.equal((await answer(handle, { saga: randomUUID() })).status, 500);

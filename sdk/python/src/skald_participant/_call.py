@@ -160,7 +160,7 @@ def _time(value: str) -> datetime | None:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        content = _DECODER.decode(body.decode("utf-8"))
     except (ValueError, RecursionError):
         raise Invalid("the body must be a JSON object in UTF-8") from None
     if not isinstance(content, dict):
@@ -170,3 +170,6 @@ def _object(body: bytes) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -212,7 +212,7 @@ def dump(state: State) -> str:
         if kept.later is not None:
             calls[key]["later"] = asdict(kept.later)
     of = {"fence": state.fence, "seen": state.seen, "done": state.done, "blocked": state.blocked, "calls": calls}
-    return json.dumps(of, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(of)
 
 
 def load(text: str) -> State:
@@ -244,4 +244,7 @@ def encode(output: object) -> bytes:
     """The output as JSON; raises ValueError or TypeError if it has no form in JSON."""
     if output is None:
         return b""
-    return json.dumps(output, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+    return _ENCODER.encode(output).encode("utf-8")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg import generators
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 
 from ._call import Call, id_of
 from ._rules import State, dump, load
@@ -32,38 +37,74 @@ _CLAIM = (
 )
 _SAVE = "UPDATE skald_calls SET state = %s WHERE id = %s"
 
+# Made once for each connection: planning costs more than these statements. The library in Go makes the same ones, so
+# that a pooler may hand its sessions from one to the other.
+_PREPARE = """\
+PREPARE skald_claim_1 (text, bigint) AS
+INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2) ON CONFLICT (id) DO NOTHING;
+PREPARE skald_save_1 (text, bigint, text) AS UPDATE skald_calls SET state = $1, changed_at = $2 WHERE id = $3"""
+_prepared: WeakSet[Connection] = WeakSet()
+
 
 class PostgresTransaction:
     """A transaction that takes as many round trips as the function alone.
 
-    What comes before the function is sent with BEGIN, and the state with COMMIT: in libpq's pipeline mode, in which the
-    function itself is not called.
+    The statement that claims the step is sent in the message of BEGIN, the one that saves its state in that of COMMIT.
+    Only a step that has a row already, because of a repeat or a compensation, is read by a message of its own.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # connection.transaction() would stay in pipeline mode while the function runs.
-        self._transaction = psycopg.Transaction(connection)
         self._begun = False
-        self._state: tuple[str, str] | None = None  # what is saved with COMMIT, and the row
+        self._save = ""  # the statement that is sent with COMMIT
 
     @property
     def handle(self) -> Connection:
         return self._connection
 
     def look(self, call: Call) -> State:
-        with self._connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
-            with self._together():
-                self._transaction.__enter__()
-                self._begun = True
-                cursor.execute(_CLAIM, (id_of(call), int(time.time())))
-                self._connection.execute("SAVEPOINT skald_participant")
-            row = cursor.fetchone()
-        assert row is not None
-        return load(row[0])
+        step = _literal(id_of(call))
+        self._begun = True
+        claimed = self._claim(step)
+        # psycopg refuses these in transactions that it has begun. A commit would separate effect and answer.
+        for name in ("commit", "rollback"):
+            setattr(self._connection, name, _forbidden)
+        if claimed:
+            return State()
+        # What is locked after a savepoint is unlocked by a return to it, so a new one follows.
+        query = f"SELECT state FROM skald_calls WHERE id = {step} FOR UPDATE; SAVEPOINT skald_participant"
+        row = self._send(query)[0].get_value(0, 0)
+        if row is None:
+            raise Busy("the step was forgotten at this moment")
+        return load(row.decode(self._connection.info.encoding))
+
+    def _claim(self, step: str) -> bool:
+        """Begins the transaction; whether the step has had no row."""
+        level = self._connection.isolation_level
+        begin = "BEGIN" if level is None else f"BEGIN ISOLATION LEVEL {level.name.replace('_', ' ')}"
+        message = f"{begin}; EXECUTE skald_claim_1({step}, {int(time.time())}); SAVEPOINT skald_participant"
+        known = self._connection in _prepared
+        if not known:
+            self._prepare()
+        try:
+            results = self._send(message)
+        except InvalidSqlStatementName:  # a pooler has given us another session
+            if not known:
+                raise
+            self._end()
+            self._prepare()
+            results = self._send(message)
+        return results[-2].command_tuples == 1
+
+    def _prepare(self) -> None:
+        # Not in the message of BEGIN: the level of isolation cannot be set after another statement.
+        with contextlib.suppress(DuplicatePreparedStatement):  # by another client of a pooler
+            self._send(_PREPARE)
+        _prepared.add(self._connection)
 
     def save(self, call: Call, state: State) -> None:
-        self._state = (dump(state), id_of(call))
+        values = f"{_literal(dump(state))}, {int(time.time())}, {_literal(id_of(call))}"
+        self._save = f"EXECUTE skald_save_1({values}); "
 
     def name(self, call: Call, name: str) -> None:
         self._connection.execute(
@@ -81,7 +122,7 @@ class PostgresTransaction:
                 if status != TransactionStatus.INTRANS:
                     raise psycopg.ProgrammingError(f"the function has left the transaction {status.name}")
             except BaseException:
-                self._state = None
+                self._save = ""
                 self._connection.execute("ROLLBACK TO SAVEPOINT skald_participant")
                 raise
 
@@ -90,23 +131,47 @@ class PostgresTransaction:
             self._connection.commit()
             return
         try:
-            with _busy(), self._together():
-                if self._state is not None:
-                    self._connection.execute(_SAVE, self._state)
-                self._transaction.__exit__(None, None, None)
-        except BaseException:
-            if self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-                self._connection.rollback()
-            raise
+            with _busy():
+                # RELEASE fails if the function has ended the transaction.
+                self._send(f"RELEASE SAVEPOINT skald_participant; {self._save}COMMIT")
+        finally:
+            self._end()
 
-    def rollback(self, failure: BaseException) -> None:
+    def rollback(self) -> None:
         if self._begun:
-            self._transaction.__exit__(type(failure), failure, failure.__traceback__)
+            self._end()
         else:
             self._connection.rollback()
 
-    def _together(self) -> AbstractContextManager[object]:
-        return self._connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
+    def _end(self) -> None:
+        """Rolls back what is open, and lets the connection be used by others."""
+        for name in ("commit", "rollback"):
+            self._connection.__dict__.pop(name, None)
+        if self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            self._connection.rollback()
+
+    def _send(self, message: str) -> list[PGresult]:
+        """Sends statements in one message; raises at the first that fails, after which none was executed.
+
+        Connection.execute would send a BEGIN of its own, and wait for it.
+        """
+        connection = self._connection
+        with connection.lock:
+            connection.pgconn.send_query(message.encode(connection.info.encoding))
+            results: list[PGresult] = connection.wait(generators.execute(connection.pgconn))
+        for result in results:
+            if result.status == ExecStatus.FATAL_ERROR:
+                raise psycopg.errors.error_from_result(result, connection.info.encoding)
+        return results
+
+
+def _forbidden() -> None:
+    raise psycopg.ProgrammingError("a function must not end the transaction of its call")
+
+
+def _literal(text: str) -> str:
+    """Text as SQL, whatever the setting standard_conforming_strings is."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 class PostgresJoined:
@@ -169,7 +234,7 @@ class PostgresStore:
                 with _busy():
                     yield transaction
             except BaseException as failure:
-                transaction.rollback(failure)
+                transaction.rollback()
                 raise
             transaction.commit()
         except BaseException as failure:

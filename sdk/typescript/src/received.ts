@@ -1,0 +1,59 @@
+/** The headers of a call: those of a Request, or of a server that has them in another form. */
+export interface HeadersOf extends Iterable<[string, string]> {
+  get(name: string): string | null;
+}
+
+/** A call as a server receives it. */
+export interface Received {
+  headers: HeadersOf;
+  /** The next piece of the body, undefined after the last. */
+  next(): Promise<Uint8Array | undefined>;
+  /** Says that the rest of the body is not wanted. */
+  cancel?(): Promise<void> | undefined;
+}
+
+/** What the server answers. The body is JSON; "" for none. */
+export interface Reply {
+  status: number;
+  body: string;
+  /** In seconds. */
+  retryAfter?: number | undefined;
+}
+
+/** What answers a call without a Request and a Response, which in Node.js cost as much as a statement. */
+export const serve = Symbol("serve");
+
+export function allOf(headers: HeadersOf): Headers {
+  return headers instanceof Headers ? headers : new Headers([...headers]);
+}
+
+/** Not every runtime can iterate over the stream of a body. */
+export function received(request: Request): Received {
+  const reader = request.body?.getReader();
+  return {
+    headers: request.headers,
+    next: async () => (await reader?.read())?.value,
+    cancel: () => reader?.cancel(),
+  };
+}
+
+/** Reads the body; undefined if it is too large. */
+export async function wholeBody(call: Received, most: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for (let chunk = await call.next(); chunk; chunk = await call.next()) {
+    size += chunk.length;
+    if (size > most) {
+      await call.cancel?.();
+      return undefined;
+    }
+    chunks.push(chunk);
+  }
+  const body = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    body.set(chunk, at);
+    at += chunk.length;
+  }
+  return body;
+}
