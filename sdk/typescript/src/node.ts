@@ -15,9 +15,10 @@ export interface NodeResponse {
 
 /**
  * Makes a participant a listener for node:http, or a handler for Express. Nothing may have read the body
- * before: register it before express.json().
+ * before: register it before express.json(). A function around a participant is not one.
  */
 export function toNode(participant: Participant<any>): (req: NodeRequest, res: NodeResponse) => Promise<void> {
+  if (typeof participant[serve] !== "function") throw new TypeError("toNode needs what participant() has returned");
   return async (req, res) => {
     const chunks = req[Symbol.asyncIterator]();
     let reply: Reply;

@@ -20,8 +20,11 @@ export interface Reply {
   retryAfter?: number | undefined;
 }
 
-/** What answers a call without a Request and a Response, which in Node.js cost as much as a statement. */
-export const serve = Symbol("serve");
+/**
+ * What answers a call without a Request and a Response, which in Node.js cost as much as a statement. An application may
+ * contain this package twice, so both have the same symbol.
+ */
+export const serve: unique symbol = Symbol.for("@skald-saga/participant serve");
 
 export function allOf(headers: HeadersOf): Headers {
   return headers instanceof Headers ? headers : new Headers([...headers]);

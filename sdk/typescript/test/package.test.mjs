@@ -102,7 +102,9 @@ if (withPostgres) {
     test("express.ts", async () => throughServer(createServer((await load("express")).app)));
     test("node:http", async () => {
       const { toNode } = await import("@skald-saga/participant/node");
-      await throughServer(createServer(toNode((await load("charge")).charge)));
+      const { charge } = await load("charge"); // of another copy of the package
+      await throughServer(createServer(toNode(charge)));
+      assert.throws(() => toNode((request) => charge(request)), /participant\(\)/);
     });
     test("next.ts", async () => works((await load("next")).POST));
     test("worker.ts", async () => works((await load("worker")).default.fetch));
