@@ -3,11 +3,9 @@ package jobdb
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/fault"
@@ -17,21 +15,6 @@ import (
 
 // claimrule.Pool defines which runs a claim gets; these are the parts of the statements for single
 // and combined claims.
-
-// startClaimed starts runs that were just assigned to workers of one tenant. It is a separate
-// statement because only ASSIGNED runs become RUNNING (J-06, J-07), and PostgreSQL changes a row only
-// once per statement.
-var startClaimed = postgres.Named(`
-UPDATE jobs.job_runs r
-   SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(),
-       lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond'
-  FROM unnest(@ids::uuid[], @workers::uuid[]) AS f (id, worker)
- WHERE r.id = f.id
-   AND r.tenant_id = @tenant
-   AND r.assigned_worker_id = f.worker
-   AND r.state || ''`+movableTo(jobrun.Running, jobrun.Worker)+`
-RETURNING r.id, r.version, r.started_at, r.lease_expires_at`,
-	postgres.Single("tenant", "ids", "workers", "lease"))
 
 // claimed reads the runs that the claim with an id got and that the worker still holds, with the
 // time left of their leases, which the worker counts from this response. A run whose lease has
@@ -88,14 +71,7 @@ func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun
 
 // claim makes claims that one claimQuery serves.
 func (st *Jobs) claim(ctx context.Context, asks []jobrun.ClaimRequest, s jobrun.Settings) ([]jobrun.Offer, error) {
-	return tryClaim(func(keyless bool) (offers []jobrun.Offer, err error) {
-		if asks[0].Start {
-			err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
-				offers, err = st.claimIn(ctx, tx, asks, s, keyless)
-				return err
-			})
-			return offers, err
-		}
+	return tryClaim(func(keyless bool) ([]jobrun.Offer, error) {
 		query, args := claimQuery(asks, s, keyless)
 		rows, err := st.db.QueryWrite(ctx, query, args...)
 		if err != nil {
@@ -105,7 +81,7 @@ func (st *Jobs) claim(ctx context.Context, asks []jobrun.ClaimRequest, s jobrun.
 	})
 }
 
-// claimIn claims runs and starts them.
+// claimIn makes claims in a transaction.
 func (st *Jobs) claimIn(
 	ctx context.Context, tx *sqlx.Tx, asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool,
 ) ([]jobrun.Offer, error) {
@@ -114,15 +90,11 @@ func (st *Jobs) claimIn(
 	if err != nil {
 		return nil, err
 	}
-	offers, err := st.offers(ctx, rows, false)
-	if err == nil && len(offers) > 0 {
-		err = st.startOffers(ctx, tx, offers, s)
-	}
-	return offers, err
+	return st.offers(ctx, rows, false)
 }
 
-// offers reads assigned runs; those of a repeated claim with the time left of their leases. A run
-// whose content cannot be decrypted is not offered: its worker never starts it, and it counts as
+// offers reads claimed runs; those of a repeated claim with the time left of their leases. A run
+// whose content cannot be decrypted is not offered: its worker never learns of it, and it counts as
 // lost.
 func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, repeated bool) (offers []jobrun.Offer, err error) {
 	var left int64 // µs
@@ -143,42 +115,6 @@ func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, repeated bool) (offe
 		return nil
 	})
 	return offers, err
-}
-
-func (st *Jobs) startOffers(ctx context.Context, tx *sqlx.Tx, offers []jobrun.Offer, s jobrun.Settings) error {
-	slices.SortFunc(offers, func(a, b jobrun.Offer) int { return compareIDs(a.ID, b.ID) })
-	var ids, workers postgres.BinaryColumn
-	at := make(map[uuid.UUID]*jobrun.Run, len(offers))
-	for i := range offers {
-		ids.UUID(offers[i].ID)
-		workers.UUID(offers[i].WorkerID)
-		at[offers[i].ID] = &offers[i].Run
-	}
-	rows, err := st.db.QueryIn(ctx, tx, startClaimed.Text,
-		startClaimed.Args(postgres.Values{offers[0].TenantID, ids.Parameter(), workers.Parameter(),
-			s.Seconds(jobrun.RunLease).Microseconds()})...)
-	if err != nil {
-		return err
-	}
-	started := 0
-	err = postgres.EachRow(rows, func() error {
-		var id uuid.UUID
-		var version int64
-		var begin, until time.Time
-		if err := rows.Scan(&id, &version, &begin, &until); err != nil {
-			return err
-		}
-		started++
-		r := at[id]
-		r.State, r.Version, r.StartedAt, r.LeaseExpiresAt = jobrun.Running, version, &begin, &until
-		postgres.UTC(r.StartedAt, r.LeaseExpiresAt)
-		r.UpdatedAt = *r.StartedAt
-		return nil
-	})
-	if err == nil && started != len(offers) {
-		err = fmt.Errorf("%d of %d runs that were just assigned could not be started", len(offers)-started, len(offers))
-	}
-	return err
 }
 
 // claimedBefore returns, for a claim that got nothing, the runs that the same claim got earlier, if
@@ -213,10 +149,14 @@ func workerGone() error {
 // the same queue.
 func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (query string, args []any) {
 	a := &asks[0]
+	lease := s.Seconds(jobrun.AssignLease)
+	if a.Start {
+		lease = s.Seconds(jobrun.RunLease)
+	}
 	bounds := postgres.Values{
 		s.Int(jobrun.MaxRunsPerWorker),
 		s.Seconds(jobrun.HeartbeatTTL).Microseconds(),
-		s.Seconds(jobrun.AssignLease).Microseconds(),
+		lease.Microseconds(),
 		keyless, a.Start,
 	}
 	if len(a.Queues) != 1 {

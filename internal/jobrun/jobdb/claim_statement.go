@@ -121,11 +121,12 @@ const firstOfKeys = `
 	       row_number() OVER (PARTITION BY l.concurrency_key ORDER BY l.priority DESC, l.scheduled_for, l.id) AS nth
 	  FROM locked l`
 
-// assignChosen ends every claim: it assigns each run in chosen to its worker in w.
+// assignChosen ends every claim: it assigns each run in chosen to its worker in w, and with @start also starts it.
+// These are two transitions (J-06, J-07), of which the row shows the second, as a saga's row does (decision 0167).
 var assignChosen = `, assigned AS (
 	UPDATE jobs.job_runs r
-	   SET state = 'ASSIGNED',
-	       version = r.version + 1,
+	   SET state = CASE WHEN @start::boolean THEN 'RUNNING' ELSE 'ASSIGNED' END,
+	       version = r.version + CASE WHEN @start::boolean THEN 2 ELSE 1 END,
 	       attempt = r.attempt + 1,
 	       assigned_worker_id = c.worker,
 	       assigned_at = clock_timestamp(),
@@ -133,7 +134,7 @@ var assignChosen = `, assigned AS (
 	       lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond',
 	       leader_epoch = e.epoch,
 	       fencing_seq = nextval('jobs.fencing'),
-	       started_at = NULL,
+	       started_at = CASE WHEN @start::boolean THEN clock_timestamp() END,
 	       continuation_state = 'NONE',
 	       continuation_check_started_at = NULL,
 	       continuation_check_deadline_at = NULL, progress = NULL, updated_at = clock_timestamp()

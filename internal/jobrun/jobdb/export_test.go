@@ -36,8 +36,8 @@ var LockUnclaimed = lockUnclaimed.Text
 // their files in testdata.
 var HotRunStatements = map[string]string{
 	"run_insert": storeRuns.Text, "run_claim": claimRuns.Text, "run_claim_queue": claimOfQueue.Text,
-	"run_claimed": claimed, "run_start_claimed": startClaimed.Text,
-	"run_start": startRuns.Text, "run_finish": finishRuns.Text, "run_lock": lockOneRun, "run_read": readRuns,
+	"run_claimed": claimed,
+	"run_start":   startRuns.Text, "run_finish": finishRuns.Text, "run_lock": lockOneRun, "run_read": readRuns,
 	"run_get":    getRun,
 	"run_events": storeRunEvents.Text, "run_attempts": storeRunAttempts.Text,
 }

@@ -214,7 +214,9 @@ func TestStartingARunAndAppendingToItsLogTouchNoIndex(t *testing.T) {
 		Job: jobrun.Definition{}}
 	j.Lead(t, 1)
 	j.Job = j.Define(t, nil)
-	r := j.Running(t, j.NewWorker(t), j.Job)
+	j.CreateAll(t, j.NewRun(j.Job))
+	r := j.ClaimRuns(t, j.NewWorker(t))[0].Run
+	j.StartRuns(t, r)
 	j.Writes(t, r, 0, "the first says that there is a log")
 	j.Writes(t, r, 1, "a", "b", "c", "d")
 	db.Close()

@@ -3,6 +3,8 @@ package jobdb_test
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lib/pq"
@@ -48,6 +50,35 @@ func TestTheDatabaseKnowsTheTableOfTransitions(t *testing.T) {
 			}
 			if n := j.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE id = $1 AND state = $2 AND version = 5`, id, from); moveRefused(err) && n != 1 {
 				t.Errorf("%s → %s was refused, and changed the row", from, to)
+			}
+		}
+	}
+}
+
+// A claim that starts its runs makes two transitions in one change of the row: both are in the table, and both leave
+// their traces.
+func TestTheDatabaseKnowsClaimsThatStart(t *testing.T) {
+	t.Parallel()
+	j := pgtest.NewJobs(t)
+	const start = `state = 'RUNNING', version = version + 2, attempt = attempt + 1, lease_token = gen_random_uuid()`
+	for _, from := range jobrun.States {
+		legal := slices.Contains(jobrun.From(jobrun.Assigned, jobrun.Worker), from) &&
+			slices.Contains(jobrun.From(jobrun.Running, jobrun.Worker), jobrun.Assigned)
+		for what, set := range map[string]string{
+			"a claim that starts": start,
+			"with one version":    strings.Replace(start, "version + 2", "version + 1", 1),
+			"without an attempt":  strings.Replace(start, "attempt + 1", "attempt", 1),
+			"with two attempts":   strings.Replace(start, "attempt + 1", "attempt + 2", 1),
+			"with the old token":  strings.Replace(start, "gen_random_uuid()", "lease_token", 1),
+		} {
+			id := pgtest.NewID()
+			pgtest.Execute(t, j.DB.SQL(), putRunIn, id, j.Tenant, from)
+			_, err := j.DB.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET `+set+` WHERE id = $1`, id)
+			switch allowed := legal && set == start; {
+			case allowed && err != nil:
+				t.Errorf("%s, %s: %v", from, what, err)
+			case !allowed && !moveRefused(err):
+				t.Errorf("%s, %s: the database says %v", from, what, err)
 			}
 		}
 	}

@@ -18,7 +18,8 @@ WITH e AS MATERIALIZED (
 	SELECT DISTINCT q.queue, w.labels, w.commands, w.room
 	  FROM w
 	 CROSS JOIN unnest(w.queues) AS q (queue)
-	 WHERE w.room > 0 AND ($4::text[] IS NULL OR q.queue = ANY ($4::text[])) AND NOT EXISTS (SELECT FROM jobs.queues h WHERE h.tenant_id = $1 AND h.name = q.queue AND h.state = 'HELD')
+	 WHERE w.room > 0 AND ($4::text[] IS NULL OR q.queue = ANY ($4::text[])) AND NOT EXISTS (SELECT FROM jobs.queues h
+	 WHERE h.tenant_id = $1 AND h.name = q.queue AND h.state = 'HELD')
 ), front AS MATERIALIZED (
 	SELECT q.queue FROM q CROSS JOIN LATERAL (
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
@@ -77,8 +78,8 @@ WITH e AS MATERIALIZED (
 	 WHERE l.concurrency_key IS NULL OR l.nth = 1
 ), assigned AS (
 	UPDATE jobs.job_runs r
-	   SET state = 'ASSIGNED',
-	       version = r.version + 1,
+	   SET state = CASE WHEN $10::boolean THEN 'RUNNING' ELSE 'ASSIGNED' END,
+	       version = r.version + CASE WHEN $10::boolean THEN 2 ELSE 1 END,
 	       attempt = r.attempt + 1,
 	       assigned_worker_id = c.worker,
 	       assigned_at = clock_timestamp(),
@@ -86,7 +87,7 @@ WITH e AS MATERIALIZED (
 	       lease_expires_at = clock_timestamp() + $8 * interval '1 microsecond',
 	       leader_epoch = e.epoch,
 	       fencing_seq = nextval('jobs.fencing'),
-	       started_at = NULL,
+	       started_at = CASE WHEN $10::boolean THEN clock_timestamp() END,
 	       continuation_state = 'NONE',
 	       continuation_check_started_at = NULL,
 	       continuation_check_deadline_at = NULL, progress = NULL, updated_at = clock_timestamp()

@@ -19,7 +19,8 @@ WITH e AS MATERIALIZED (
 	 WHERE EXISTS (SELECT FROM e) AND (SELECT count(*) FROM alone) > 0 AND NOT EXISTS (SELECT FROM jobs.claims c
 	                     WHERE c.worker_id = k.worker AND c.claim_id = k.claim_id)
 ), q AS MATERIALIZED (
-	SELECT $5 AS queue, w.labels, w.commands FROM w WHERE w.room > 0 AND NOT EXISTS (SELECT FROM jobs.queues h WHERE h.tenant_id = $1 AND h.name = $5 AND h.state = 'HELD') LIMIT 1
+	SELECT $5 AS queue, w.labels, w.commands FROM w WHERE w.room > 0 AND NOT EXISTS (SELECT FROM jobs.queues h
+	 WHERE h.tenant_id = $1 AND h.name = $5 AND h.state = 'HELD') LIMIT 1
 ), seats AS MATERIALIZED (
 	SELECT array_agg(w.id ORDER BY s.n, w.id) AS workers, count(*) AS n
 	  FROM q CROSS JOIN w CROSS JOIN LATERAL generate_series(1, w.room) AS s (n)
@@ -57,8 +58,8 @@ WITH e AS MATERIALIZED (
 	SELECT n.id, s.workers[n.seat] AS worker FROM numbered n CROSS JOIN seats s
 ), assigned AS (
 	UPDATE jobs.job_runs r
-	   SET state = 'ASSIGNED',
-	       version = r.version + 1,
+	   SET state = CASE WHEN $10::boolean THEN 'RUNNING' ELSE 'ASSIGNED' END,
+	       version = r.version + CASE WHEN $10::boolean THEN 2 ELSE 1 END,
 	       attempt = r.attempt + 1,
 	       assigned_worker_id = c.worker,
 	       assigned_at = clock_timestamp(),
@@ -66,7 +67,7 @@ WITH e AS MATERIALIZED (
 	       lease_expires_at = clock_timestamp() + $8 * interval '1 microsecond',
 	       leader_epoch = e.epoch,
 	       fencing_seq = nextval('jobs.fencing'),
-	       started_at = NULL,
+	       started_at = CASE WHEN $10::boolean THEN clock_timestamp() END,
 	       continuation_state = 'NONE',
 	       continuation_check_started_at = NULL,
 	       continuation_check_deadline_at = NULL, progress = NULL, updated_at = clock_timestamp()
