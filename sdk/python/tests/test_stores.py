@@ -150,6 +150,24 @@ class OnPostgres(unittest.TestCase):
                 connection.execute("DEALLOCATE ALL")
         self.assertEqual(3, len(self.stored.effects()))
 
+    def test_a_step_that_is_forgotten_meanwhile_is_not_now(self):
+        from skald_participant.postgres import PostgresTransaction
+
+        participant = Participant(self.stored.store, echo)
+        self.assertEqual(200, over_wsgi(participant, headers(), body()).status)
+
+        def claim(transaction, step):
+            found = claims(transaction, step)
+            self.stored.store.purge(timedelta(seconds=-5))
+            return found
+
+        claims, PostgresTransaction._claim = PostgresTransaction._claim, claim
+        try:
+            self.assertEqual(425, over_wsgi(participant, headers(), body()).status)
+        finally:
+            PostgresTransaction._claim = claims
+        self.assertEqual(200, over_wsgi(participant, headers(), body()).status)
+
     def test_the_level_of_isolation_is_that_of_the_connection(self):
         import psycopg
         from skald_participant.postgres import PostgresStore

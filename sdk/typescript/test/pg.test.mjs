@@ -65,6 +65,29 @@ if (withPostgres) {
       await pool.end();
     });
 
+    test("a step that is forgotten meanwhile is 425: nothing was applied", async () => {
+      const call = { saga: randomUUID() };
+      const forgets = {
+        async connect() {
+          const client = await here.pool.connect();
+          const query = client.query;
+          client.query = async (text) => {
+            const results = await query.call(client, text);
+            if (text.includes("EXECUTE skald_claim_1")) {
+              await here.pool.query("DELETE FROM skald_calls WHERE id LIKE $1", [call.saga + "%"]);
+              client.query = query;
+            }
+            return results;
+          };
+          return client;
+        },
+      };
+      const execute = ({ key }, db) => here.effect(db, key);
+      assert.equal((await answer(participant({ store: here.store, execute }), call)).status, 200);
+      const handle = participant({ store: pgStore(forgets), execute: () => assert.fail("it ran"), onError: () => {} });
+      assert.equal((await answer(handle, call)).status, 425);
+    });
+
     // Poolers hand the sessions of PostgreSQL, and what is prepared in them, from one client to another.
     for (const [name, before, between] of [
       ["has prepared the statements before", `PREPARE skald_claim_1 (text, bigint) AS

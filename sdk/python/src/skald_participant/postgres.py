@@ -73,10 +73,10 @@ class PostgresTransaction:
             return State()
         # What is locked after a savepoint is unlocked by a return to it, so a new one follows.
         query = f"SELECT state FROM skald_calls WHERE id = {step} FOR UPDATE; SAVEPOINT skald_participant"
-        row = self._send(query)[0].get_value(0, 0)
-        if row is None:
+        row = self._send(query)[0]
+        if row.ntuples == 0:
             raise Busy("the step was forgotten at this moment")
-        return load(row.decode(self._connection.info.encoding))
+        return load((row.get_value(0, 0) or b"").decode(self._connection.info.encoding))
 
     def _claim(self, step: str) -> bool:
         """Begins the transaction; whether the step has had no row."""
@@ -151,7 +151,7 @@ class PostgresTransaction:
             self._connection.rollback()
 
     def _send(self, message: str) -> list[PGresult]:
-        """Sends statements in one message; raises at the first that fails, after which none was executed.
+        """Sends statements in one message; raises what the first one that fails has raised. The rest is not executed.
 
         Connection.execute would send a BEGIN of its own, and wait for it.
         """
