@@ -209,7 +209,7 @@ bench-dlq: postgres build skald-bench ## measure dead letters: ingestion from Ka
 bench-jobs: postgres build skald-bench ## measure job runs through the worker protocol, in batches and one by one, due slots, a leader failover (5 minutes)
 	./bin/skald-bench jobs
 
-bench-peers: postgres build skald-bench ## measure Skald beside DTM, Restate and River, in turns (twelve minutes; PEERS=dtm,river LEVELS=wait-16,jobs-1 ROUNDS=1)
+bench-peers: postgres build skald-bench ## measure Skald beside DTM, Restate and River, in turns (twenty minutes, or forty if rounds differ; PEERS=dtm,river LEVELS=wait-16,mixed-16,jobs-1 ROUNDS=1)
 	@GO='$(GO)' sh scripts/peers.sh $(subst $(comma), ,$(or $(PEERS),dtm restate river))
 	./bin/skald-bench peers $(if $(PEERS),-peers $(PEERS)) $(if $(LEVELS),-levels $(LEVELS)) $(if $(ROUNDS),-rounds $(ROUNDS))
 

@@ -14,13 +14,14 @@ import (
 	_ "github.com/lib/pq"
 )
 
-// fakeSchema holds the columns the benchmark reads, and no others.
+// fakeSchema holds the columns that the benchmark reads, and what the fake reads itself.
 const fakeSchema = `
 CREATE SCHEMA IF NOT EXISTS saga;
 CREATE TABLE IF NOT EXISTS saga.saga_states (
 	id uuid PRIMARY KEY DEFAULT gen_random_uuid(), state int NOT NULL,
 	created_at timestamptz NOT NULL DEFAULT now(), completed_at timestamptz);
-CREATE TABLE IF NOT EXISTS saga.saga_step_logs (saga_id uuid NOT NULL, action text NOT NULL, status text NOT NULL);`
+CREATE TABLE IF NOT EXISTS saga.saga_step_logs (saga_id uuid NOT NULL, action text NOT NULL, status text NOT NULL);
+CREATE TABLE IF NOT EXISTS saga.fake_workflows (definition jsonb NOT NULL);`
 
 // fakeSaga writes what an ended saga leaves behind.
 const fakeSaga = `
@@ -52,11 +53,9 @@ func serveFake() {
 	defer db.Close()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc(
-		"POST /api/v1/workflows",
-		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) },
-	)
-	mux.Handle("POST /api/v1/sagas", &fakeSagas{db: db, mood: mood})
+	sagas := &fakeSagas{db: db, mood: mood, calls: os.Getenv("FAKE_CALLS") != ""}
+	mux.HandleFunc("POST /api/v1/workflows", sagas.register)
+	mux.Handle("POST /api/v1/sagas", sagas)
 
 	server := &http.Server{Addr: os.Getenv("SKALD_LISTEN_ADDR"), Handler: mux}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -70,6 +69,7 @@ func serveFake() {
 type fakeSagas struct {
 	db       *sql.DB
 	mood     string
+	calls    bool // calls are made, as the workflows say
 	accepted atomic.Int64
 	mixed    atomic.Int64 // those of bench-mixed
 }
@@ -77,6 +77,7 @@ type fakeSagas struct {
 func (f *fakeSagas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		WorkflowName string `json:"workflow_name"`
+		Payload      json.RawMessage
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -86,6 +87,16 @@ func (f *fakeSagas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mixed := body.WorkflowName == "bench-mixed"
 	if body.WorkflowName == "bench-undo" || mixed && f.mixed.Add(1)%3 == 0 {
 		state, executed, compensated, status = 5, 2, 2, "FAILED"
+	}
+	if f.calls {
+		done, err := f.call(r.Context(), body.WorkflowName, body.Payload)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		if !done {
+			state, status = 5, "FAILED"
+		}
 	}
 	third := f.accepted.Add(1) == 3 // the one saga that goes wrong
 	switch {

@@ -119,12 +119,14 @@ func generateLoad(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&cfg.Payload, "payload", 0, "size of a saga's payload in bytes; 0: about 100")
 	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long new sagas are created")
 	flags.StringVar(&cfg.WantStatus, "want-status", "COMPLETED", "status of the ended saga in mode wait")
-	flags.StringVar(&cfg.Orders.URL, "url", "", "URL of a server other than Skald, to which -body is sent")
-	flags.StringVar(&cfg.Orders.Body, "body", "", "what is sent to -url")
-	flags.IntVar(&cfg.Orders.WantCode, "want-code", 0, "status code of the responses of -url")
-	flags.StringVar(&cfg.Orders.Want, "want", "", "text in the responses of -url")
+	orders := flags.Bool("orders", false, "send the request that standard input describes in JSON, of any server")
 	if err := parse(flags, args); err != nil {
 		return err
+	}
+	if *orders {
+		if err := json.NewDecoder(os.Stdin).Decode(&cfg.Orders); err != nil {
+			return fmt.Errorf("read the request from standard input: %w", err)
+		}
 	}
 	result, err := measure.Load(ctx, cfg)
 	if err != nil {

@@ -25,6 +25,8 @@ func peers(ctx context.Context, args []string, out io.Writer) error {
 	listFlag(flags, &cfg.Peers, "peers", "dtm,restate,river", "peers to measure, each of which must be there")
 	listFlag(flags, &cfg.Levels, "levels", "", "levels to measure (default: all)")
 	flags.IntVar(&cfg.Rounds, "rounds", 3, "rounds, in each of which everything is measured once")
+	flags.IntVar(&cfg.MaxRounds, "max-rounds", 0,
+		"rounds of a row whose ratios differ by more than 15 % from round to round (default: twice the rounds)")
 	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long orders are placed in each turn")
 	flags.DurationVar(&cfg.Warmup, "warmup", time.Second, "how long they are placed before counting begins")
 	flags.DurationVar(&cfg.Drain, "drain", 2*time.Minute, "how long submitted orders may take to end")
@@ -33,6 +35,9 @@ func peers(ctx context.Context, args []string, out io.Writer) error {
 	serverEnvFlag(flags, &cfg.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return err
+	}
+	if cfg.MaxRounds == 0 {
+		cfg.MaxRounds = 2 * cfg.Rounds
 	}
 	if err := cfg.Validate(); err != nil {
 		return err

@@ -29,16 +29,19 @@ func TestSkaldBesideDTM(t *testing.T) {
 	var out bytes.Buffer
 	err := peers(t.Context(), []string{
 		"-skald", skald, "-programs", filepath.Join("..", "..", "bin", "peers"), "-peers", "dtm", "-rounds", "1",
-		"-levels", "wait-16,submit-64,undo-16", "-duration", "300ms", "-warmup", "100ms",
+		"-levels", "wait-16,submit-64,undo-16,mixed-16,wait-16-100k,wait-16-20-steps", "-duration", "300ms", "-warmup", "100ms",
 	}, &out)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	for _, row := range []string{"16 clients that wait", "64 clients that submit", "16 clients that wait, compensated"} {
-		for _, name := range []string{"Skald", "DTM"} {
-			if !regexp.MustCompile(`\| ` + row + ` \| ` + name + ` [1-9][0-9]*/s \|`).Match(out.Bytes()) {
-				t.Errorf("no rate of %s for %s in\n%s", name, row, &out)
-			}
+	const rate, compared = `[1-9][0-9]*`, ` \([0-9.]+ / [0-9.]+\)`
+	for _, row := range []string{
+		"16 clients that wait", "64 clients that submit", "16 clients that wait, compensated",
+		"16 clients that wait, every third compensated", "16 clients that wait, payloads of 100 kB", "16 clients that wait, 20 steps",
+	} {
+		cells := strings.Join([]string{row, rate, rate, rate + compared, rate + compared}, ` \| `)
+		if !regexp.MustCompile(`\| ` + cells + ` \|`).Match(out.Bytes()) {
+			t.Errorf("no rates of %s in\n%s", row, &out)
 		}
 	}
 	if strings.Contains(out.String(), "requests failed") {

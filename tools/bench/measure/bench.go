@@ -9,8 +9,8 @@
 //
 // Files, each on top of those before it: procfs, workflow, database, latency, report, child,
 // table, level, bench, generate_sql, generate, dlq_kafka, load, servers, dlq, jobs, recorder,
-// peers_level, read_cases, letters_generate, peers_skald, peers_dtm, read, ui_fill, growth,
-// jobs_worker, jobs_phases, letters_read, peers_jobs, peers_restate, peers_table, dlq_phases,
+// peers_level, read_cases, letters_generate, peers_turn, peers_skald, peers_dtm, read, ui_fill, growth,
+// jobs_worker, jobs_phases, letters_read, peers_jobs, peers_restate, peers_table, peers_rounds, dlq_phases,
 // migrate, participant, peers, scaling, soak, ui, ui_open, xmin.
 package measure
 

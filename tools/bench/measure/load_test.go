@@ -141,7 +141,7 @@ func TestSagaRequestHoldsAPayloadOfTheSizeThatIsAskedFor(t *testing.T) {
 			WorkflowName string `json:"workflow_name"`
 			Payload      json.RawMessage
 		}
-		if err := json.Unmarshal(sagaRequest("bench-undo", size), &body); err != nil {
+		if err := json.Unmarshal(sagaRequest("bench-undo", "A-10023", size), &body); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(body.Payload); body.WorkflowName != "bench-undo" || n < about-10 || n > about+10 {
@@ -173,7 +173,7 @@ func TestOrdersOfAnotherServer(t *testing.T) {
 	}))
 	defer server.Close()
 	got, err := Load(t.Context(), LoadConfig{Clients: 3, Duration: 50 * time.Millisecond, Orders: OrderRequest{
-		URL: server.URL, Body: body, WantCode: http.StatusOK, Want: "SUCCESS",
+		URL: server.URL, Body: body, Want: []OrderAnswer{{http.StatusConflict, "FAILURE"}, {http.StatusOK, "SUCCESS"}},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ type PeersConfig struct {
 	Peers       []string
 	Levels      []string // keys of levels; empty: all
 	Rounds      int
+	MaxRounds   int           // of rows whose ratios differ too much from round to round
 	Duration    time.Duration // how long orders are placed in each turn
 	Warmup      time.Duration
 	Drain       time.Duration // how long submitted orders may take to end
@@ -41,6 +42,9 @@ var peerPrograms = map[string][]string{
 // Validate reports all mistakes. A peer that was asked for and is missing is one.
 func (c PeersConfig) Validate() error {
 	var errs []error
+	if c.MaxRounds < c.Rounds {
+		errs = append(errs, fmt.Errorf("max-rounds must be at least rounds, %d", c.Rounds))
+	}
 	if c.Rounds < 1 || c.Duration <= 0 || c.Drain <= 0 || c.Warmup < 0 || c.JobsDivisor < 1 {
 		errs = append(errs, errors.New("rounds, duration, drain and jobs-divisor must be positive, warmup must not be negative"))
 	}
@@ -93,8 +97,8 @@ type peersRun struct {
 
 // Peers measures Skald and its peers with the same clients and participants, in turns: in each
 // round each level is measured for one after the other, and only the measured one runs. It prints
-// medians and ratios to cfg.Out. An error means that something could not be started, that a saga
-// was lost, or that an order did not make its calls.
+// medians and ratios to cfg.Out. What a peer loses is a result. An error means that something could
+// not be started, or that Skald lost a saga or did not make the calls of an order.
 func Peers(ctx context.Context, cfg PeersConfig) (err error) {
 	for _, path := range []*string{&cfg.Skald, &cfg.Programs, &cfg.Dir} {
 		if *path, err = filepath.Abs(*path); err != nil {
@@ -121,12 +125,17 @@ func Peers(ctx context.Context, cfg PeersConfig) (err error) {
 	if err := p.printVersions(ctx); err != nil {
 		return err
 	}
-	results, err := p.rounds(ctx)
-	printPeers(cfg.Out, cfg.Rounds, results)
-	return err
+	lines := p.lines()
+	err = measureRounds(ctx, cfg.Out, lines, cfg.Rounds, cfg.MaxRounds)
+	var rows []*peerRow
+	for _, line := range lines {
+		rows = append(rows, &line.peerRow)
+	}
+	printPeers(cfg.Out, cfg.Rounds, rows)
+	return errors.Join(err, lossesOfSkald(rows))
 }
 
-// gather makes the contestants that were asked for. Skald is always the first.
+// gather makes the contestants that were asked for. Skald always comes first.
 func (p *peersRun) gather(ctx context.Context) error {
 	dir := filepath.Join(p.cfg.Dir, "skald")
 	if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -135,12 +144,14 @@ func (p *peersRun) gather(ctx context.Context) error {
 	skald := &run{db: p.db, participantAddr: p.participantAddr, cfg: Config{
 		Skald: p.cfg.Skald, DatabaseURL: p.cfg.DatabaseURL, Dir: dir, ServerEnv: p.cfg.ServerEnv, Out: p.cfg.Out,
 	}}
-	p.contestants = []contestant{&skaldContestant{run: skald}}
+	p.contestants = []contestant{&skaldContestant{run: skald}, &skaldContestant{run: skald, ahead: true}}
 	if slices.Contains(p.cfg.Peers, "dtm") {
-		p.contestants = append(p.contestants, &dtm{
-			program: filepath.Join(p.cfg.Programs, "dtm"), dir: p.cfg.Dir,
-			database: p.cfg.DatabaseURL, participant: p.participantAddr,
-		})
+		for _, sync := range []bool{true, false} {
+			p.contestants = append(p.contestants, &dtm{
+				sync: sync, program: filepath.Join(p.cfg.Programs, "dtm"), dir: p.cfg.Dir,
+				database: p.cfg.DatabaseURL, participant: p.participantAddr,
+			})
+		}
 	}
 	if slices.Contains(p.cfg.Peers, "restate") {
 		p.contestants = append(p.contestants, &restate{
@@ -163,67 +174,12 @@ func (p *peersRun) gather(ctx context.Context) error {
 	return nil
 }
 
-// rounds measures everything, and returns what it has even after an error.
-func (p *peersRun) rounds(ctx context.Context) (results []peerRow, err error) {
-	wanted := func(key string) bool { return len(p.cfg.Levels) == 0 || slices.Contains(p.cfg.Levels, key) }
-	sagas, jobs := map[string]*peerRow{}, map[string]*peerRow{}
-	collect := func() (rows []peerRow) {
-		for _, key := range levelKeys() {
-			if row := sagas[key]; row != nil {
-				rows = append(rows, *row)
-			}
-			if row := jobs[key]; row != nil {
-				rows = append(rows, *row)
-			}
-		}
-		return rows
-	}
-	for round := range p.cfg.Rounds {
-		for _, l := range peerLevels {
-			if !wanted(l.key) {
-				continue
-			}
-			if sagas[l.key] == nil {
-				sagas[l.key] = &peerRow{title: l.title, mode: l.mode}
-			}
-			for _, c := range p.contestants {
-				t, err := p.turn(ctx, c, l)
-				if err != nil {
-					return collect(), fmt.Errorf("%s, %s: %w", c.name(), l.title, err)
-				}
-				sagas[l.key].add(p.cfg.Out, round, c.name(), t)
-			}
-		}
-		for _, l := range jobLevels {
-			if !wanted(l.key) || !slices.Contains(p.cfg.Peers, "river") {
-				continue
-			}
-			if jobs[l.key] == nil {
-				jobs[l.key] = &peerRow{title: l.title, jobs: true}
-			}
-			for name, measure := range p.jobContestants() {
-				t, err := measure(ctx, l)
-				if err != nil {
-					return collect(), fmt.Errorf("%s, %s: %w", name, l.title, err)
-				}
-				jobs[l.key].add(p.cfg.Out, round, name, t)
-			}
-		}
-	}
-	return collect(), nil
-}
-
-func (p *peersRun) jobContestants() func(yield func(string, func(context.Context, jobLevel) (turn, error)) bool) {
-	return func(yield func(string, func(context.Context, jobLevel) (turn, error)) bool) {
-		_ = yield("Skald", p.jobTurn) && yield("River", p.riverTurn)
-	}
-}
-
 // printVersions prints which versions of the peers are measured, and how they are set up.
 func (p *peersRun) printVersions(ctx context.Context) error {
 	for _, c := range []struct{ peer, program, module, as string }{
 		{"dtm", "dtm", "github.com/dtm-labs/dtm",
-			"on the same PostgreSQL; UpdateBranchSync (each step is stored before the next), " + dtmConnections + " connections"},
+			"on the same PostgreSQL, with " + dtmConnections + " connections; DTM with UpdateBranchSync (each step is stored " +
+				"before the next), \"DTM, its default\" without (steps are stored later)"},
 		{"restate", "restate", "github.com/restatedev/sdk-go", "the service; one durable side effect for each step"},
 		{"river", "river", "github.com/riverqueue/river", "on the same PostgreSQL; fetches after " + riverCooldown},
 	} {

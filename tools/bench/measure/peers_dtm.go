@@ -14,10 +14,11 @@ import (
 	"path/filepath"
 )
 
-// dtm is DTM on a database of its own in the PostgreSQL that Skald uses. It stores the result of
-// every step before it makes the next call, which Skald always does and DTM if
-// UpdateBranchSync is set.
+// dtm is DTM on a database of its own in the PostgreSQL that Skald uses.
 type dtm struct {
+	// sync: UpdateBranchSync is set, so that the result of each step is stored before the next call is made,
+	// as Skald does. By default results are stored later, and lost in a crash.
+	sync         bool
 	program, dir string
 	database     string // URL of any database on the server
 	participant  string
@@ -32,7 +33,21 @@ type dtm struct {
 // PostgreSQL's default allows, and requests would fail.
 const dtmConnections = "90"
 
-func (d *dtm) name() string      { return "DTM" }
+func (d *dtm) name() string {
+	if d.sync {
+		return "DTM"
+	}
+	return "DTM, its default"
+}
+
+// key is the name of its database and directory.
+func (d *dtm) key() string {
+	if d.sync {
+		return "dtm"
+	}
+	return "dtm_default"
+}
+
 func (d *dtm) servers() []*child { return []*child{d.server} }
 
 // prepare makes the database and its tables, from the script that DTM ships.
@@ -41,7 +56,7 @@ func (d *dtm) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the tables of DTM: %w", err)
 	}
-	own, err := makeDatabase(ctx, d.database, "dtm")
+	own, err := makeDatabase(ctx, d.database, d.key())
 	if err != nil {
 		return err
 	}
@@ -54,10 +69,13 @@ func (d *dtm) prepare(ctx context.Context) error {
 	password, _ := own.User.Password()
 	d.env = environment(
 		"STORE_DRIVER=postgres", "STORE_HOST="+own.Hostname(), "STORE_PORT="+own.Port(),
-		"STORE_USER="+own.User.Username(), "STORE_PASSWORD="+password, "STORE_DB=dtm", "STORE_SCHEMA=public",
+		"STORE_USER="+own.User.Username(), "STORE_PASSWORD="+password, "STORE_DB="+d.key(), "STORE_SCHEMA=public",
 		"STORE_MAX_OPEN_CONNS="+dtmConnections, "STORE_MAX_IDLE_CONNS="+dtmConnections,
-		"UPDATE_BRANCH_SYNC=1", "LOG_LEVEL=warn",
+		"LOG_LEVEL=warn",
 	)
+	if d.sync {
+		d.env = append(d.env, "UPDATE_BRANCH_SYNC=1")
+	}
 	return nil
 }
 
@@ -75,7 +93,7 @@ func (d *dtm) start(ctx context.Context) error {
 	cmd := exec.Command(d.program)
 	cmd.Env = append(d.env, "HTTP_PORT="+ports[0], "GRPC_PORT="+ports[1], "JSON_RPC_PORT="+ports[2])
 	var err error
-	if d.server, err = startLogged("dtm", d.dir, cmd); err != nil {
+	if d.server, err = startLogged(d.key(), d.dir, cmd); err != nil {
 		return err
 	}
 	d.url = "http://127.0.0.1:" + ports[0] + "/api/dtmsvr"
@@ -83,26 +101,26 @@ func (d *dtm) start(ctx context.Context) error {
 }
 
 func (d *dtm) request(l peerLevel) OrderRequest {
-	call := func(path string) string { return "http://" + d.participant + path }
-	last := call("/shipment/create")
-	if l.undone {
-		last = call("/shipment/refuse")
+	var steps []map[string]string
+	var payloads []string
+	for _, step := range l.orderSteps() {
+		urls := map[string]string{"action": "http://" + d.participant + step.action, "compensate": ""}
+		if step.undo != "" {
+			urls["compensate"] = "http://" + d.participant + step.undo
+		}
+		steps = append(steps, urls)
+		payloads = append(payloads, payload(orderPlace, l.payload))
 	}
 	body, err := json.Marshal(map[string]any{
 		"gid": orderPlace, "trans_type": "saga", "protocol": "http", "wait_result": l.mode == Wait,
-		"steps": []map[string]string{
-			{"action": call("/stock/reserve"), "compensate": call("/stock/release")},
-			{"action": call("/payment/charge"), "compensate": call("/payment/refund")},
-			{"action": last, "compensate": ""},
-		},
-		"payloads": []string{orderPayload, orderPayload, orderPayload},
+		"steps": steps, "payloads": payloads,
 	})
 	if err != nil {
 		panic(err) // strings and booleans only
 	}
-	r := OrderRequest{URL: d.url + "/submit", Body: string(body), WantCode: http.StatusOK, Want: "SUCCESS"}
-	if l.undone && l.mode == Wait {
-		r.WantCode, r.Want = http.StatusConflict, "FAILURE"
+	r := OrderRequest{URL: d.url + "/submit", Body: string(body), Want: []OrderAnswer{{http.StatusOK, "SUCCESS"}}}
+	if l.mode == Wait {
+		r.Want = l.answers(r.Want[0], OrderAnswer{http.StatusConflict, "FAILURE"})
 	}
 	return r
 }

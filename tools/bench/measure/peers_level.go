@@ -1,12 +1,9 @@
 package measure
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
-	"strconv"
+	"path"
+	"strings"
 	"time"
 )
 
@@ -15,238 +12,156 @@ type peerLevel struct {
 	key, title string
 	mode       Mode
 	clients    int
-	undone     bool // the last step is refused
+	last       string // the path of the last step
+	steps      int    // of each order, 3 or more; only orders of 3 are compensated
+	payload    int    // its size in bytes; 0: about 100
 }
+
+// The paths of last steps: done, refused, or every third one refused.
+const (
+	createPath = "/shipment/create"
+	refusePath = "/shipment/refuse"
+	thirdPath  = "/shipment" + refuseThird
+)
 
 // peerLevels are the rows about sagas. Those after them are about job runs.
 var peerLevels = []peerLevel{
-	{"wait-1", "1 client that waits", Wait, 1, false},
-	{"wait-16", "16 clients that wait", Wait, 16, false},
-	{"wait-64", "64 clients that wait", Wait, 64, false},
-	{"wait-256", "256 clients that wait", Wait, 256, false},
-	{"submit-64", "64 clients that submit", Submit, 64, false},
-	{"undo-16", "16 clients that wait, compensated", Wait, 16, true},
+	{"wait-1", "1 client that waits", Wait, 1, createPath, 3, 0},
+	{"wait-16", "16 clients that wait", Wait, 16, createPath, 3, 0},
+	{"wait-64", "64 clients that wait", Wait, 64, createPath, 3, 0},
+	{"wait-256", "256 clients that wait", Wait, 256, createPath, 3, 0},
+	{"submit-64", "64 clients that submit", Submit, 64, createPath, 3, 0},
+	{"undo-16", "16 clients that wait, compensated", Wait, 16, refusePath, 3, 0},
+	{"mixed-16", "16 clients that wait, every third compensated", Wait, 16, thirdPath, 3, 0},
+	{"wait-16-10k", "16 clients that wait, payloads of 10 kB", Wait, 16, createPath, 3, 10_000},
+	{"wait-16-100k", "16 clients that wait, payloads of 100 kB", Wait, 16, createPath, 3, 100_000},
+	{"wait-16-10-steps", "16 clients that wait, 10 steps", Wait, 16, createPath, 10, 0},
+	{"wait-16-20-steps", "16 clients that wait, 20 steps", Wait, 16, createPath, 20, 0},
 }
 
-// calls are those that each order of the level must make.
-func (l peerLevel) calls() calls {
-	if l.undone {
-		return undoneCalls
+// orderStep is a step by the paths that it calls.
+type orderStep struct {
+	action, undo string // undo may be ""
+}
+
+func (s orderStep) name() string { return path.Base(s.action) }
+
+func (l peerLevel) orderSteps() []orderStep {
+	steps := []orderStep{{"/stock/reserve", "/stock/release"}, {"/payment/charge", "/payment/refund"}}
+	for _, name := range furtherSteps[:l.steps-3] {
+		steps = append(steps, orderStep{action: "/further/" + name})
 	}
-	return placedCalls
+	return append(steps, orderStep{action: l.last})
 }
 
-// contestant is Skald or one of its peers. Only one runs at a time.
-type contestant interface {
-	name() string
-	// prepare is called once, before the first start.
-	prepare(ctx context.Context) error
-	start(ctx context.Context) error
-	// request is what a client sends to place an order.
-	request(l peerLevel) OrderRequest
-	// running is how many sagas have not ended, and ended how many have, as its store says.
-	running(ctx context.Context) (int, error)
-	ended(ctx context.Context) (ended, error)
-	// servers are the processes whose memory counts.
-	servers() []*child
-	stop() error
+// answers are those of an order to a client that waits, of which the contestant gives one if all steps
+// were done and the other if they were undone.
+func (l peerLevel) answers(done, undone OrderAnswer) []OrderAnswer {
+	switch l.last {
+	case refusePath:
+		return []OrderAnswer{undone}
+	case thirdPath:
+		return []OrderAnswer{done, undone}
+	}
+	return []OrderAnswer{done}
 }
 
 // ended counts sagas that have ended since the beginning.
 type ended struct{ completed, compensated int }
 
-// turn is what a contestant reached in one level in one round.
-type turn struct {
-	orders    int
-	perSecond float64
-	answers   Latency
-	cpu       time.Duration // of the whole machine, for each saga
-	wal       int64         // bytes of PostgreSQL's log for each saga
-	rss       int64         // the most that was seen
-	repeated  int           // calls that were made again
-	errors    int
-	first     string
+// loaded is what came of the orders of a load.
+type loaded struct {
+	LoadResult
+	end        time.Time // when the last saga had ended
+	before     int       // sagas of earlier turns that had not ended
+	unfinished int       // calls and sagas that had not been made and ended when there was no more time
 }
 
-const (
-	// endPoll is how often a contestant is asked whether submitted sagas have ended, which
-	// limits the error of the time.
-	endPoll = 25 * time.Millisecond
-	rssPoll = 100 * time.Millisecond
-)
+// The calls of an order whose last step is refused.
+var undoneCalls = calls{1, 1, 0, 1, 1, 1}
 
-// turn starts a contestant, warms it up, measures it, checks every order, and stops it.
-func (p *peersRun) turn(ctx context.Context, c contestant, l peerLevel) (t turn, err error) {
-	if err := c.start(ctx); err != nil {
-		return turn{}, errors.Join(err, c.stop())
+// placedCalls are those of an order of this level whose steps all succeed.
+func (l peerLevel) placedCalls() calls {
+	made := calls{1, 1, 1}
+	for i := range l.steps - 3 {
+		made[len(callPaths)-len(furtherSteps)+i] = 1
 	}
-	defer func() { err = errors.Join(err, c.stop()) }()
-	if p.cfg.Warmup > 0 {
-		if _, _, err := p.load(ctx, c, l, p.cfg.Warmup); err != nil {
-			return turn{}, fmt.Errorf("warm up: %w", err)
-		}
-	}
-	before, err := c.ended(ctx)
-	if err != nil {
-		return turn{}, err
-	}
-	if _, err := p.recorded(ctx); err != nil {
-		return turn{}, err
-	}
-	counters, err := p.db.wal(ctx)
-	if err != nil {
-		return turn{}, err
-	}
-	busy, err := hostProc.busy()
-	if err != nil {
-		return turn{}, err
-	}
-	stopWatching := watchMemory(c.servers())
-	load, end, err := p.load(ctx, c, l, p.cfg.Duration)
-	rss := stopWatching()
-	if err != nil {
-		return turn{}, err
-	}
-	busyAfter, err1 := hostProc.busy()
-	countersAfter, err2 := p.db.wal(ctx)
-	if err := errors.Join(err1, err2, p.check(ctx, c, l, load, before)); err != nil {
-		return turn{}, err
-	}
-	recorded, err := p.recorded(ctx)
-	if err != nil {
-		return turn{}, err
-	}
-	repeated, err := checkCalls(recorded, load.Accepted, l.calls())
-	n := len(load.Accepted)
-	return turn{
-		orders: n, perSecond: float64(n) / end.Sub(load.StartedAt).Seconds(), answers: load.Answers,
-		cpu: (busyAfter - busy) / time.Duration(n), wal: (countersAfter - counters) / int64(n), rss: rss,
-		repeated: repeated, errors: load.Errors, first: load.FirstError,
-	}, err
+	return made
 }
 
-// load places orders, waits until all of their sagas have ended, and returns when the last one
-// had: for clients that wait, when the last response had arrived.
-func (p *peersRun) load(
-	ctx context.Context,
-	c contestant,
-	l peerLevel,
-	duration time.Duration,
-) (LoadResult, time.Time, error) {
-	request := c.request(l)
-	made, err := p.made(ctx)
-	if err != nil {
-		return LoadResult{}, time.Time{}, err
-	}
-	load, err := execLoad(ctx, p.cfg.Self, duration, []string{
-		"-url", request.URL, "-body", request.Body, "-want", request.Want, "-want-code", fmt.Sprint(request.WantCode),
-		"-clients", fmt.Sprint(l.clients), "-duration", duration.String(),
-	})
-	if err != nil {
-		return LoadResult{}, time.Time{}, err
-	}
-	for _, n := range l.calls() {
-		made += n * len(load.Accepted)
-	}
-	drain, cancel := context.WithTimeout(ctx, p.cfg.Drain)
-	defer cancel()
-	for {
-		// The store is asked only when all calls were made: some stores answer slowly, and are being
-		// measured.
-		missing, err := p.made(drain)
-		if missing = made - missing; err == nil && missing <= 0 {
-			missing, err = c.running(drain)
-		}
-		for _, s := range c.servers() {
-			err = errors.Join(err, s.ended())
-		}
-		if ctx.Err() == nil && drain.Err() != nil {
-			return LoadResult{}, time.Time{}, fmt.Errorf("LOST: %d calls or sagas have not ended in %s", missing, p.cfg.Drain)
-		}
-		if err != nil {
-			return LoadResult{}, time.Time{}, err
-		}
-		if missing <= 0 {
-			break
-		}
-		pause(drain, endPoll)
-	}
-	if l.mode == Wait {
-		return load, load.EndedAt, nil
-	}
-	return load, time.Now(), nil
+// undone: the participant has refused the last step of an order that made these calls, or must.
+func (l peerLevel) undone(made calls) bool {
+	return l.last == refusePath || l.last == thirdPath && made[refuseCalls] > 0
 }
 
-// check returns an error unless every order of the load has ended as it must.
-func (p *peersRun) check(ctx context.Context, c contestant, l peerLevel, load LoadResult, before ended) error {
-	after, err := c.ended(ctx)
-	if err != nil {
-		return err
+// leastCalls is how many calls a number of orders make at least.
+func (l peerLevel) leastCalls(orders int) int {
+	if l.last == refusePath {
+		return orders * (l.steps + 2)
 	}
-	got, other := after.completed-before.completed, after.compensated-before.compensated
-	if l.undone {
-		got, other = other, got
-	}
-	// A request that failed may have placed an order anyway.
-	if n := len(load.Accepted); got < n || got > n+load.Errors || other > load.Errors {
-		return fmt.Errorf("LOST: %d orders were accepted and %d requests failed, but %d sagas ended as they must and %d otherwise",
-			n, load.Errors, got, other)
-	}
-	return nil
+	return orders * l.steps
 }
 
-// made is how many calls the participant has got.
-func (p *peersRun) made(ctx context.Context) (n int, err error) {
-	raw, err := request(ctx, p.client, http.MethodGet, "http://"+p.participantAddr+madePath, nil)
-	if err == nil {
-		n, err = strconv.Atoi(string(raw))
-	}
-	if err != nil {
-		return 0, fmt.Errorf("count the calls: %w", err)
-	}
-	return n, nil
+// checkedCalls is what the participant got of the orders of a load.
+type checkedCalls struct {
+	undone   int // orders whose last step was refused
+	repeated int // calls that were made again
+	wrong    int // orders that did not make exactly their calls
+	example  string
 }
 
-// recorded takes what the participant recorded.
-func (p *peersRun) recorded(ctx context.Context) (map[string]calls, error) {
-	raw, err := request(ctx, p.client, http.MethodGet, "http://"+p.participantAddr+recordedPath, nil)
-	if err != nil {
-		return nil, err
-	}
-	orders := map[string]calls{}
-	if err := json.Unmarshal(raw, &orders); err != nil {
-		return nil, fmt.Errorf("read what was called: %w", err)
-	}
-	return orders, nil
-}
-
-// watchMemory reads the memory of processes until the function that it returns is called, which
-// returns the most that they had together.
-func watchMemory(servers []*child) func() int64 {
-	var most int64
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		ticker := time.NewTicker(rssPoll)
-		defer ticker.Stop()
-		for {
-			var sum int64
-			for _, s := range servers {
-				// A process that has ended is found by others.
-				size, _ := hostProc.memory(s.pid())
-				sum += size.now
-			}
-			most = max(most, sum)
-			select {
-			case <-stop:
-				return
-			case <-ticker.C:
-			}
+// checkCalls compares what was recorded with what each order must make.
+func (l peerLevel) checkCalls(recorded map[string]calls, orders []string) (c checkedCalls) {
+	for _, id := range orders {
+		made, want, fits := recorded[id], l.placedCalls(), true
+		if l.undone(made) {
+			want = undoneCalls
+			c.undone++
 		}
-	}()
-	return func() int64 {
-		close(stop)
-		<-stopped
-		return most
+		for i, n := range made {
+			fits = fits && (n > 0) == (want[i] > 0)
+			c.repeated += max(0, n-want[i])
+		}
+		if !fits {
+			c.wrong++
+			c.example = fmt.Sprintf("order %s called %s instead of %s", id, made, want)
+		}
 	}
+	return c
+}
+
+// String lists the calls that were made, with their numbers if more than once.
+func (c calls) String() string {
+	var made []string
+	for i, n := range c {
+		switch {
+		case n == 1:
+			made = append(made, callPaths[i])
+		case n > 1:
+			made = append(made, fmt.Sprintf("%d × %s", n, callPaths[i]))
+		}
+	}
+	return "[" + strings.Join(made, " ") + "]"
+}
+
+// lost says what is wrong with a load after which so many more sagas have ended, or "".
+func (l loaded) lost(c checkedCalls, sagas ended) string {
+	n := len(l.Accepted)
+	missing := max(0, n-c.undone-sagas.completed) + max(0, c.undone-sagas.compensated)
+	// A request that failed may have placed an order anyway, and a saga of an earlier turn may have ended.
+	more := sagas.completed + sagas.compensated - n - l.Errors - l.before
+	var all []string
+	if missing > 0 {
+		all = append(all, fmt.Sprintf("lost %s of %s", thousands(missing), thousands(n)))
+	}
+	if c.wrong > missing { // a lost order has seldom made its calls
+		all = append(all, fmt.Sprintf("wrong calls of %s of %s", thousands(c.wrong), thousands(n)))
+	}
+	if more > 0 {
+		all = append(all, fmt.Sprintf("%s more than the %s that were placed", thousands(more), thousands(n)))
+	}
+	if len(all) == 0 && l.unfinished > 0 {
+		all = append(all, fmt.Sprintf("%s calls or sagas did not end", thousands(l.unfinished)))
+	}
+	return strings.Join(all, ", ")
 }

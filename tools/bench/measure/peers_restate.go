@@ -23,7 +23,10 @@ type restate struct {
 	server, handler               *child
 }
 
-func (r *restate) name() string { return "Restate" }
+// restateName is the one contestant that does not store anything in PostgreSQL.
+const restateName = "Restate"
+
+func (r *restate) name() string { return restateName }
 
 // servers leaves out the service, which is the user's own process.
 func (r *restate) servers() []*child { return []*child{r.server} }
@@ -57,6 +60,9 @@ func (r *restate) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := r.awaitStore(ctx); err != nil {
+		return err
+	}
 	if r.registered {
 		return nil
 	}
@@ -67,6 +73,22 @@ func (r *restate) start(ctx context.Context) (err error) {
 		map[string]any{"uri": "http://" + r.service})
 	r.registered = err == nil
 	return err
+}
+
+// awaitStore returns when Restate's tables can be read, which is later than it says that it is healthy.
+func (r *restate) awaitStore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		_, err := r.running(ctx)
+		if err == nil {
+			return nil
+		}
+		if err := errors.Join(r.server.ended(), ctx.Err()); err != nil {
+			return fmt.Errorf("wait for Restate's store: %w", err)
+		}
+		pause(ctx, endPoll)
+	}
 }
 
 // awaitListening returns when a connection to addr can be made.
@@ -86,15 +108,16 @@ func awaitListening(ctx context.Context, c *child, addr string) error {
 }
 
 func (r *restate) request(l peerLevel) OrderRequest {
-	o := OrderRequest{
-		URL: "http://" + r.ingress + "/Orders/Place", Body: orderPayload,
-		WantCode: http.StatusOK, Want: "COMPLETED",
+	handler := map[string]string{refusePath: "Refuse", thirdPath: "RefuseThird", createPath: "Place"}[l.last]
+	if l.steps > 3 {
+		handler += fmt.Sprint(l.steps)
 	}
-	if l.undone {
-		o.URL, o.WantCode, o.Want = "http://"+r.ingress+"/Orders/Refuse", http.StatusConflict, "refused"
+	o := OrderRequest{
+		URL: "http://" + r.ingress + "/Orders/" + handler, Body: payload(orderPlace, l.payload),
+		Want: l.answers(OrderAnswer{http.StatusOK, "COMPLETED"}, OrderAnswer{http.StatusConflict, "refused"}),
 	}
 	if l.mode == Submit {
-		o.URL, o.WantCode, o.Want = o.URL+"/send", http.StatusAccepted, "invocationId"
+		o.URL, o.Want = o.URL+"/send", []OrderAnswer{{http.StatusAccepted, "invocationId"}}
 	}
 	return o
 }

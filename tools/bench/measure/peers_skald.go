@@ -10,14 +10,26 @@ import (
 // skaldContestant is Skald itself.
 type skaldContestant struct {
 	*run
+	ahead bool // no step waits for the disk (checkpoint: false)
 	known bool // its workflows are registered
 }
 
-// orderPayload is what clients send, and what the participants of every contestant get.
-const orderPayload = `{"order_id":"` + orderPlace + `","customer_id":"C-4711","amount":12900,"currency":"EUR",` +
-	`"items":[{"sku":"S-1"}]}`
+// The names of the contestants that peers are compared with.
+const (
+	skaldName = "Skald"
+	aheadName = "Skald, checkpoint: false"
+)
 
-func (s *skaldContestant) name() string                  { return "Skald" }
+// skalds are the contestants that peers are compared with, in order.
+var skalds = []string{skaldName, aheadName}
+
+func (s *skaldContestant) name() string {
+	if s.ahead {
+		return aheadName
+	}
+	return skaldName
+}
+
 func (s *skaldContestant) prepare(context.Context) error { return nil }
 func (s *skaldContestant) servers() []*child             { return []*child{s.server} }
 
@@ -26,8 +38,8 @@ func (s *skaldContestant) start(ctx context.Context) error {
 	if err := s.measureStart(ctx, &ready); err != nil || s.known {
 		return err
 	}
-	for _, flow := range workflows(s.participantAddr) {
-		if err := registerWorkflow(ctx, s.serverURL, flow); err != nil {
+	for _, l := range peerLevels {
+		if err := registerWorkflow(ctx, s.serverURL, s.flow(l)); err != nil {
 			return err
 		}
 	}
@@ -35,19 +47,39 @@ func (s *skaldContestant) start(ctx context.Context) error {
 	return nil
 }
 
-func (s *skaldContestant) request(l peerLevel) OrderRequest {
-	flow := workflows(s.participantAddr)[0]
-	if l.undone {
-		flow = workflows(s.participantAddr)[1]
+// flow is the workflow of a level.
+func (s *skaldContestant) flow(l peerLevel) workflow {
+	var steps []any
+	for _, step := range l.orderSteps() {
+		compensation := any("none")
+		if step.undo != "" {
+			compensation = call(s.participantAddr, step.undo)
+		}
+		steps = append(steps, map[string]any{
+			"name": step.name(), "action": call(s.participantAddr, step.action), "compensation": compensation,
+		})
 	}
+	flow := workflow{name: "bench-" + l.key}
+	if s.ahead {
+		flow.name += "-ahead"
+	}
+	flow.definition = map[string]any{"name": flow.name, "steps": steps}
+	if s.ahead {
+		flow.goAhead()
+	}
+	return flow
+}
+
+func (s *skaldContestant) request(l peerLevel) OrderRequest {
 	r := OrderRequest{
-		URL:      s.serverURL + "/api/v1/sagas",
-		Body:     `{"workflow_name":"` + flow.name + `","payload":` + orderPayload + `}`,
-		WantCode: http.StatusCreated, Want: `"saga_id":"`,
+		URL:  s.serverURL + "/api/v1/sagas",
+		Body: string(sagaRequest(s.flow(l).name, orderPlace, l.payload)),
+		Want: []OrderAnswer{{http.StatusCreated, `"saga_id":"`}},
 	}
 	if l.mode == Wait {
 		r.URL += "?wait=" + waitFor.String()
-		r.Want = `"status":"` + flow.wantStatus + `"`
+		r.Want = l.answers(
+			OrderAnswer{http.StatusCreated, `"status":"COMPLETED"`}, OrderAnswer{http.StatusCreated, `"status":"FAILED"`})
 	}
 	return r
 }

@@ -43,27 +43,25 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-func TestCheckCalls(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		made     calls
-		want     calls
-		repeated int
-		wrong    bool
-	}{
-		{"all once", calls{1, 1, 1, 0, 0, 0}, placedCalls, 0, false},
-		{"one again", calls{1, 3, 1, 0, 0, 0}, placedCalls, 2, false},
-		{"one missing", calls{1, 0, 1, 0, 0, 0}, placedCalls, 0, true},
-		{"one that must not be", calls{1, 1, 1, 0, 1, 0}, placedCalls, 1, true},
-		{"all undone", calls{1, 1, 0, 1, 1, 1}, undoneCalls, 0, false},
-		{"not undone", calls{1, 1, 0, 1, 0, 0}, undoneCalls, 0, true},
-		{"never called", calls{}, placedCalls, 0, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			repeated, err := checkCalls(map[string]calls{"A": tt.made}, []string{"A"}, tt.want)
-			if repeated != tt.repeated || (err != nil) != tt.wrong {
-				t.Errorf("checkCalls = %d, %v; want %d, wrong %t", repeated, err, tt.repeated, tt.wrong)
-			}
-		})
+func TestTheRecorderRefusesEveryThirdOrder(t *testing.T) {
+	h := &recorder{orders: map[string]calls{}}
+	place := func(order string) int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, thirdPath, strings.NewReader(`{"order_id":"`+order+`"}`)))
+		return w.Code
+	}
+	var codes []int
+	for _, order := range []string{"A", "B", "C", "C", "A", "D", "E", "F"} {
+		codes = append(codes, place(order))
+	}
+	if diff := cmp.Diff([]int{200, 200, 409, 409, 200, 200, 200, 409}, codes); diff != "" {
+		t.Errorf("answers, repeated ones like the first (-want +got):\n%s", diff)
+	}
+	want := map[string]calls{
+		"A": {createCalls: 2}, "B": {createCalls: 1}, "C": {refuseCalls: 2},
+		"D": {createCalls: 1}, "E": {createCalls: 1}, "F": {refuseCalls: 1},
+	}
+	if diff := cmp.Diff(want, h.orders); diff != "" {
+		t.Errorf("recorded (-want +got):\n%s", diff)
 	}
 }

@@ -264,12 +264,3 @@ func postgresOf(c Cores) float64 {
 	}
 	return *c.Postgres
 }
-
-// thousands writes n with commas.
-func thousands(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}

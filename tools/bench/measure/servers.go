@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -156,16 +157,22 @@ func (r *run) runLoad(ctx context.Context, spec levelSpec, duration time.Duratio
 		"-payload", fmt.Sprint(spec.payload),
 		"-duration", duration.String(),
 		"-want-status", spec.flow.wantStatus,
-	})
+	}, nil)
 }
 
-// execLoad runs a load generator with these flags for duration.
-func execLoad(ctx context.Context, self string, duration time.Duration, flags []string) (LoadResult, error) {
+// execLoad runs a load generator with these flags and standard input for duration.
+func execLoad(
+	ctx context.Context,
+	self string,
+	duration time.Duration,
+	flags []string,
+	input io.Reader,
+) (LoadResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, duration+2*answerTimeout)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, self, append([]string{"load"}, flags...)...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = environment(), &stdout, &stderr
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environment(), input, &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return LoadResult{}, fmt.Errorf("run the load generator: %w: %s", err, stderr.Bytes())
 	}

@@ -60,6 +60,15 @@ func shortCores(c float64) string { return fmt.Sprintf("%.2f", c) }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/1e6) }
 
+// thousands writes n with commas.
+func thousands(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
 // The table goes to a terminal; if that is gone, errors cannot be shown anywhere, so the print
 // functions ignore write errors.
 

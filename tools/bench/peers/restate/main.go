@@ -1,5 +1,5 @@
 // Command restate is the service that Restate drives in `make bench-peers`: one order is three calls of
-// participants, each a durable side effect; if the last one is refused, the first two are undone.
+// participants or more, each a durable side effect; if the last one is refused, the first two are undone.
 package main
 
 import (
@@ -46,18 +46,36 @@ type Orders struct {
 
 // Place makes three calls.
 func (o *Orders) Place(ctx restate.Context, order json.RawMessage) (string, error) {
-	return o.run(ctx, order, "/shipment/create")
+	return o.run(ctx, order, 3, "/shipment/create")
+}
+
+// Place10 makes ten calls.
+func (o *Orders) Place10(ctx restate.Context, order json.RawMessage) (string, error) {
+	return o.run(ctx, order, 10, "/shipment/create")
+}
+
+// Place20 makes twenty calls.
+func (o *Orders) Place20(ctx restate.Context, order json.RawMessage) (string, error) {
+	return o.run(ctx, order, 20, "/shipment/create")
 }
 
 // Refuse makes three calls, of which the last is refused.
 func (o *Orders) Refuse(ctx restate.Context, order json.RawMessage) (string, error) {
-	return o.run(ctx, order, "/shipment/refuse")
+	return o.run(ctx, order, 3, "/shipment/refuse")
 }
 
-func (o *Orders) run(ctx restate.Context, order json.RawMessage, last string) (string, error) {
-	steps := []struct{ action, undo string }{
-		{"/stock/reserve", "/stock/release"}, {"/payment/charge", "/payment/refund"}, {last, ""},
+// RefuseThird makes three calls, of which the last is refused for every third order.
+func (o *Orders) RefuseThird(ctx restate.Context, order json.RawMessage) (string, error) {
+	return o.run(ctx, order, 3, "/shipment/refuse-third")
+}
+
+func (o *Orders) run(ctx restate.Context, order json.RawMessage, calls int, last string) (string, error) {
+	type step struct{ action, undo string }
+	steps := []step{{"/stock/reserve", "/stock/release"}, {"/payment/charge", "/payment/refund"}}
+	for i := 3; i < calls; i++ {
+		steps = append(steps, step{action: fmt.Sprint("/further/step-", i)})
 	}
+	steps = append(steps, step{action: last})
 	for i, step := range steps {
 		err := o.call(ctx, step.action, order)
 		if err == nil {
