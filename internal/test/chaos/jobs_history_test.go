@@ -71,6 +71,19 @@ type move struct {
 	finished              bool
 }
 
+// transitions are the moves that a change of the row stands for: a claim that starts its run assigns it as well
+// (decision 0167). The second has nothing of the first but what the change has left.
+func (m move) transitions() []move {
+	if m.to != "RUNNING" || m.from != "PENDING" && m.from != "ORPHANED" {
+		return []move{m}
+	}
+	assigned, started := m, m
+	assigned.to, assigned.version = "ASSIGNED", m.version-1
+	started.from, started.before, started.oldToken = "ASSIGNED", m.continuation, m.token
+	started.oldLease, started.oldDeadline = time.Time{}, time.Time{}
+	return []move{assigned, started}
+}
+
 // leaderTerm records that a node begins to lead or, with round set, that the leader has
 // completed a sweep.
 type leaderTerm struct {
@@ -89,7 +102,7 @@ func (r *jobRecord) readHistory(ctx context.Context, db *sql.DB) error {
 		var m move
 		err := rows.Scan(&m.n, &m.run, &m.at, &m.version, &m.from, &m.to, &m.attempt, &m.worker, &m.token, &m.oldToken,
 			&m.epoch, &m.continuation, &m.before, &m.oldLease, &m.oldDeadline, &m.key, &m.finished)
-		r.moves = append(r.moves, m)
+		r.moves = append(r.moves, m.transitions()...)
 		return err
 	})
 	if err != nil {

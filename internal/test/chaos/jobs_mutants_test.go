@@ -294,3 +294,29 @@ func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// A claim that starts its run is one change and two transitions, each of which the judge looks at.
+func TestTheJudgeKnowsClaimsThatStart(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		spoil func(*move)
+		wrong bool
+	}{
+		{"as it is", func(*move) {}, false},
+		{"one version", func(m *move) { m.version-- }, true},
+		{"no new attempt", func(m *move) { m.attempt-- }, true},
+		{"no new token", func(m *move) { m.token = m.oldToken }, true},
+		{"an epoch that nobody has led", func(m *move) { m.epoch = 9 }, true},
+	} {
+		r := validJobRecord()
+		i := slices.IndexFunc(r.moves, func(m move) bool { return m.run == "t0" && m.to == "ASSIGNED" })
+		k := slices.IndexFunc(r.moves, func(m move) bool { return m.run == "t0" && m.from == "ASSIGNED" })
+		claim := r.moves[k]
+		claim.from, claim.before, claim.oldToken = r.moves[i].from, r.moves[i].before, r.moves[i].oldToken
+		c.spoil(&claim)
+		r.moves = slices.Replace(r.moves, i, k+1, claim.transitions()...)
+		if v := judgeJobs(r); c.wrong != (len(v.violations) > 0) {
+			t.Errorf("%s: %v", c.what, v.violations)
+		}
+	}
+}
