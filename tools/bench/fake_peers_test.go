@@ -111,7 +111,7 @@ func serveFakeDTM() {
 	}
 	defer db.Close()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/dtmsvr/version", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /api/dtmsvr/all", func(http.ResponseWriter, *http.Request) {})
 	mux.Handle("POST /api/dtmsvr/submit", &fakeDTM{db: db, sync: os.Getenv("UPDATE_BRANCH_SYNC") == "1"})
 	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("HTTP_PORT"), Handler: mux}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -33,6 +33,12 @@ type dtm struct {
 // PostgreSQL's default allows, and requests would fail.
 const dtmConnections = "90"
 
+// freeConnections says whether PostgreSQL has so many for DTM, besides those that it reserves.
+const freeConnections = `
+SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int - count(*)
+       >= ` + dtmConnections + `
+  FROM pg_stat_activity WHERE backend_type = 'client backend'`
+
 func (d *dtm) name() string {
 	if d.sync {
 		return "DTM"
@@ -80,6 +86,9 @@ func (d *dtm) prepare(ctx context.Context) error {
 }
 
 func (d *dtm) start(ctx context.Context) error {
+	if err := d.awaitConnections(ctx); err != nil {
+		return err
+	}
 	var ports [3]string
 	for i := range ports {
 		addr, err := freeAddr()
@@ -97,7 +106,26 @@ func (d *dtm) start(ctx context.Context) error {
 		return err
 	}
 	d.url = "http://127.0.0.1:" + ports[0] + "/api/dtmsvr"
-	return awaitReady(ctx, d.server, d.url+"/version")
+	// The first request that needs the database must be alone: each of those that come together opens
+	// connections of its own, more than PostgreSQL has.
+	return awaitReady(ctx, d.server, d.url+"/all?limit=1")
+}
+
+// awaitConnections waits until PostgreSQL has ended the sessions of what ran before, which takes a moment on a
+// busy machine. DTM accepts orders that it could not store, and would lose them.
+func (d *dtm) awaitConnections(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		var free bool
+		if err := d.pool.QueryRowContext(ctx, freeConnections).Scan(&free); err != nil {
+			return fmt.Errorf("wait for %s free connections: %w", dtmConnections, err)
+		}
+		if free {
+			return nil
+		}
+		pause(ctx, endPoll)
+	}
 }
 
 func (d *dtm) request(l peerLevel) OrderRequest {
