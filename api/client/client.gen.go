@@ -1816,7 +1816,7 @@ type Certification struct {
 	// AllowedActions What can be done to it now.
 	AllowedActions []CertificationVerb `json:"allowed_actions"`
 
-	// Attempt From 1; higher if a node died while it examined the participant. Absent if it was examined elsewhere.
+	// Attempt Starts at 1; higher if a node died while examining the participant. Absent if it was examined elsewhere.
 	Attempt *int `json:"attempt,omitempty"`
 
 	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
@@ -3828,8 +3828,8 @@ type JobBulk struct {
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON `json:"filter,omitempty"`
 
-	// FilterUnreadable True when the stored request is damaged, otherwise absent. Then
-	// nothing is done by it, and it can be canceled.
+	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
+	// case the bulk operation does nothing, and it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 
 	// Found How many runs it found when it halted, including those it has dealt with.
@@ -5828,8 +5828,8 @@ type Redrive struct {
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON `json:"filter,omitempty"`
 
-	// FilterUnreadable True when the stored request is damaged, otherwise absent. Then
-	// nothing is done by it, and it can be canceled.
+	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
+	// case the bulk operation does nothing, and it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 	Force            bool  `json:"force"`
 	Gathered         bool  `json:"gathered"`
@@ -6255,7 +6255,7 @@ type RetryInput struct {
 	// FromStep The step to start from, by name or index; default: the step that failed.
 	FromStep *RetryInput_FromStep `json:"from_step,omitempty"`
 
-	// InputPatch A JSON merge patch (RFC 7386) of the step's `payload`, which is by default
+	// InputPatch A JSON merge patch (RFC 7396) of the step's `payload`, which is by default
 	// the saga's payload.
 	InputPatch AnyJSON `json:"input_patch,omitempty"`
 
@@ -6577,8 +6577,8 @@ type SagaBulk struct {
 	// Filter The same filters as those of the list of sagas.
 	Filter *SagaFilter `json:"filter,omitempty"`
 
-	// FilterUnreadable True when the stored request is damaged, otherwise absent. Then
-	// nothing is done by it, and it can be canceled.
+	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
+	// case the bulk operation does nothing, and it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 
 	// Found How many sagas it found when it halted, including those it has dealt with.
@@ -19187,7 +19187,7 @@ func (c *ClientWithResponses) ReportCertificationWithBodyWithResponse(ctx contex
 	return decoded(ParseReportCertificationResponse)(c.ReportCertificationWithBody(ctx, params, contentType, body, reqEditors...))
 }
 
-// ReportCertificationWithResponse Import the report of an examination made elsewhere
+// ReportCertificationWithResponse Import the report of an examination performed elsewhere
 //
 // POST /api/v1/participants/certifications
 func (c *ClientWithResponses) ReportCertificationWithResponse(ctx context.Context, params *ReportCertificationParams, body ReportCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportCertificationResponse, error) {

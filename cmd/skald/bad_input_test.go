@@ -94,7 +94,7 @@ func newBadServer(t *testing.T) *badServer {
 		t.Fatalf("key generate: %s", out)
 	}
 	s := &badServer{t: t, key: regexp.MustCompile(`sk_\S+|skald_\S+`).FindString(out), kinds: map[string]int{}}
-	t.Cleanup(func() { // when the server has ended
+	t.Cleanup(func() { // when the server has stopped
 		if s.log != "" {
 			s.readLog()
 		}

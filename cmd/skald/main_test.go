@@ -149,7 +149,7 @@ steps:
 		}, 0},
 		{[]string{"s=report done"}, []string{"a report comes after an answer of its step"}, 1},
 		{[]string{"s=202", "s=report done after soon"}, []string{`"soon" is no duration`}, 1},
-		{[]string{"s=202", "s=report failed"}, []string{"/answers/s/0/reports/0/result: is unknown"}, 1},
+		{[]string{"s=202", "s=report failed"}, []string{"/answers/s/0/reports/0/result: must be one of"}, 1},
 		{[]string{"s=202", "s=report done:{"}, []string{"the body is invalid"}, 1},
 		{[]string{"s=reports done"}, []string{"no report, none of"}, 1},
 	} {

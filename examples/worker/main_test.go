@@ -33,7 +33,7 @@ func serve(t *testing.T) string {
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("the server ended with %v", err)
+			t.Errorf("the server stopped with %v", err)
 		}
 	})
 	select {

@@ -24,7 +24,7 @@ type walker struct {
 
 	keyed    map[string]bool // operationId: takes an Idempotency-Key
 	kept     map[string]bool // operationId: its response is stored with the key
-	lossy    bool            // no response is stored: every server ends just before
+	lossy    bool            // no response is stored: every server stops just before
 	repeated map[string]int  // operationId → how often again() repeated it
 }
 

@@ -135,7 +135,7 @@ func another(op, body string) string {
 	return body
 }
 
-// The effect of an operation is stored together with its key: when the server ends right after
+// The effect of an operation is stored together with its key: when the server stops right after
 // the commit, before it has stored a response, the same request does not take effect again.
 func TestTheKeyIsStoredWithTheEffect(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ func (c *calls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, held := c.held.Load(r.URL.Path); held {
 		select {
 		case <-hold:
-		case <-r.Context().Done(): // the node has ended
+		case <-r.Context().Done(): // the node has stopped
 			return
 		}
 	}

@@ -136,8 +136,8 @@ func didYouMean(name string) string {
 
 func lastPart(key string) string { return key[strings.LastIndex(key, ".")+1:] }
 
-// nearest returns the candidate with the fewest edits from word, "" when even that
-// needs more than one edit, plus one for every eight letters. Case and separators do
+// nearest returns the candidate that is the fewest edits away from word, or "" if even that one
+// needs more than the limit: one edit, plus one for every eight letters of word. Case and separators do
 // not count, so maxOpenConns is near max_open_conns. Of equals, the first wins.
 func nearest(word string, candidates []string) string {
 	plain := func(s string) string {

@@ -26,6 +26,6 @@ var (
 		"The body is larger than the server's limit, or a definition larger than the limit for definitions. The "+
 			"server stopped reading it.", 413)
 	CodeUnavailable = Problems.Add("SYS_UNAVAILABLE", "Unavailable",
-		"The server cannot do this right now, usually because the database is unreachable. Retry after "+
+		"The server cannot do this right now, usually because the database is unreachable. Retry after the "+
 			"Retry-After. A write may have taken effect: with an Idempotency-Key or your own saga_id, a retry is safe.", 503)
 )

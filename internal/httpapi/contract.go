@@ -56,7 +56,7 @@ type route struct {
 	feature      string        // deadLetters or jobRuns, which may not be configured; "": always available
 	parameters   []parameter   // in path, query and headers
 	checked      routers.Route // for the validator of parameters
-	// together finds mistakes beyond those of the schema; nil: only the schema is checked.
+	// together finds mistakes in the body that the schema does not catch; if nil, only the schema is checked.
 	together func(body []byte, wrong func(pointer string) bool) []fault.Field
 }
 

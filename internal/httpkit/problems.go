@@ -11,7 +11,7 @@ var (
 		"The connection ended or stalled before the whole body arrived.", 400)
 	CodeRateLimited = Problems.Add("REQ_RATE_LIMITED", "Too many requests",
 		"The credential or its tenant has made more requests than `limits` allows; `detail` and the header "+
-			"RateLimit name the limit. Nothing was done; retry after Retry-After.", 429)
+			"RateLimit name the limit. Nothing was done; retry after the time given in Retry-After.", 429)
 	CodeTooSlow = Problems.Add("REQ_TOO_SLOW", "Request body too slow",
 		"The client sent the body more slowly than `server.min_body_rate`, or took longer than "+
 			"`server.read_timeout`. Nothing was done; send the request again.", 408)
@@ -47,7 +47,7 @@ var (
 			"`If-Match: *` matches any version.", 428)
 	CodeKeepsChanging = Problems.Add("REQ_KEEPS_CHANGING", "The resource keeps changing",
 		"Other requests changed the resource during each of several attempts at this change. Nothing was done; "+
-			"send it again after Retry-After. With If-Match the first conflict would have been answered with 412.", 409)
+			"send it again after the time given in Retry-After. With If-Match the first conflict would have been answered with 412.", 409)
 	CodeMediaType = Problems.Add("REQ_UNSUPPORTED_MEDIA_TYPE", "Unsupported media type",
 		"The Content-Type is missing or not accepted by the operation, or a body was sent to an operation that "+
 			"takes none.", 415)
@@ -67,8 +67,8 @@ var (
 			"secret, was larger than 1 MiB, or the server stopped before storing it. `detail` names the resource "+
 			"that it created. Read that resource; use a new key to repeat the request.", 409)
 	CodeTooManyStreams = Problems.Add("REQ_TOO_MANY_STREAMS", "Too many streams",
-		"This node has reached its maximum of live streams, in total (`server.max_streams`) or for this tenant "+
-			"(`limits.tenant_streams`). Retry after Retry-After, perhaps on another node, or read the feed with "+
+		"This node has reached its maximum number of live streams, in total (`server.max_streams`) or for this tenant "+
+			"(`limits.tenant_streams`). Retry after the time given in Retry-After, perhaps on another node, or read the feed with "+
 			"`?wait=`.", 429)
 	CodeInternal = Problems.Add("SYS_INTERNAL", "Internal error",
 		"A bug in Skald. The server logs it under the request id.", 500)

@@ -34,8 +34,8 @@ func lowerHex(s string, n int) bool {
 }
 
 // CleanTrace leaves of a request's tracestate and baggage what may be passed on: one line of
-// each, well-formed and within its limits. The standards ask to drop anything else, so that
-// tracing never makes a request fail; that includes a tracestate without a valid traceparent,
+// each, well-formed and within its limits. The standards ask us to drop anything else, so that
+// tracing never makes a request fail; this includes a tracestate without a valid traceparent,
 // and a traceparent that is sent twice.
 func CleanTrace(h http.Header) {
 	if parents := h[headerTraceParent]; len(parents) > 1 || len(parents) == 1 && parents[0] == "" {

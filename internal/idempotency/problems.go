@@ -11,5 +11,5 @@ var (
 		"The key belongs to an earlier request with another path or body. Use a new key for a new request.", 422)
 	CodeInUse = Problems.Add("REQ_IDEMPOTENCY_KEY_IN_USE", "Request already in progress",
 		"A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. "+
-			"Retry after Retry-After.", 409)
+			"Retry after the time given in Retry-After.", 409)
 )

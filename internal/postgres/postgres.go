@@ -54,8 +54,8 @@ type Config struct {
 	// Unsecured leaves connections with the login's own rights, for a database
 	// without Skald's roles: then WHERE tenant_id alone separates tenants.
 	Unsecured bool
-	// Encryption seals content from clients and participants (decision 0026); nil: nothing is
-	// sealed.
+	// Encryption seals the content that clients and participants send (decision 0026). If nil,
+	// nothing is sealed.
 	Encryption *envelope.Keyring
 	// Unreadable is called when the engine leaves out a saga because its sealed
 	// content cannot be opened. The error shows no content. Optional.

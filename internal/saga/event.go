@@ -60,7 +60,7 @@ type RetryRequested struct {
 	// FromStep is the index of the step to begin with, nil: the one that failed.
 	// Steps before the failed one are undone first, down to it.
 	FromStep *int
-	// Patch is a JSON merge patch (RFC 7386) of that step's input; nil: none.
+	// Patch is a JSON merge patch (RFC 7396) of that step's input; nil: none.
 	Patch json.RawMessage
 	// NotApplied: the operator has verified that no attempt so far was applied.
 	NotApplied bool

@@ -18,7 +18,7 @@ const (
 	Stored      Created = iota + 1 // durable; TimeoutAt is filled in
 	Replayed                       // the idempotency key was used before for the same request
 	KeyReused                      // ... for another request
-	IDTaken                        // the tenant has a saga of this id, live or archived
+	IDTaken                        // the tenant has a saga with this id, live or archived
 	NotCurrent                     // Floating, and a newer workflow version exists
 	NotRunnable                    // the workflow does not exist or is disabled
 	Unstorable                     // the database cannot store its content

@@ -2,7 +2,7 @@ package strictjson
 
 import "encoding/json"
 
-// Merge applies an RFC 7386 merge patch. target (which may be nil), patch and the
+// Merge applies an RFC 7396 merge patch. target (which may be nil), patch and the
 // result are canonical JSON.
 func Merge(target, patch json.RawMessage) json.RawMessage {
 	b, err := Encode(merge(Decode(target), Decode(patch)))

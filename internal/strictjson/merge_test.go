@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The examples of RFC 7386, appendix A, in canonical JSON.
+// The examples of RFC 7396, appendix A, in canonical JSON.
 func TestMergePatch(t *testing.T) {
 	for _, tt := range []struct{ target, patch, want string }{
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},

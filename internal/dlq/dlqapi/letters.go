@@ -45,7 +45,7 @@ func (s *Handlers) moment() dlq.Moment {
 	return dlq.Moment{Now: s.Now(), Jitter: loop.Chance()}
 }
 
-// didLetter returns an action of the caller on a letter.
+// didLetter returns the record of an action by the caller on a letter.
 func (s *Handlers) didLetter(ctx context.Context, id uuid.UUID, verb string, reason *string,
 	detail any) operator.Action {
 	return s.Did(ctx, s.Now(), operator.DeadLetter, id.String(), verb, httpkit.Text(reason), detail)

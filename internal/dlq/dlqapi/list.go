@@ -147,7 +147,7 @@ func (s *Handlers) GetArchivedDeadLetter(ctx context.Context,
 	defer cancel()
 	l, err := s.Letters.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.MessageID)
 	if err == nil && l.ArchivedAt == nil {
-		err = noLetter("there is no archived dead letter of this id")
+		err = noLetter("there is no archived dead letter with this id")
 	}
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (s *Handlers) GetDeadLetterLineage(ctx context.Context,
 	defer cancel()
 	lineage, err := s.Letters.Lineage(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.MessageID)
 	if err == nil && len(lineage) == 0 {
-		err = noLetter("there is no dead letter of this id")
+		err = noLetter("there is no dead letter with this id")
 	}
 	if err != nil {
 		return nil, err

@@ -86,14 +86,14 @@ var deliveryTable = postgres.NewTable(
 )
 
 var (
-	// listedDelivery are the columns of a delivery in a list.
+	// listedDelivery holds the columns of a delivery in a list.
 	listedDelivery = deliveryTable.Without("body")
-	// addedDelivery are the columns of a new delivery, and queuedDelivery the same
+	// addedDelivery holds the columns of a new delivery, and queuedDelivery the same
 	// without tenant and webhook.
 	addedDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "event_id", "event_type", "saga_id", "body",
 		"status", "due_at", "created_at")
 	queuedDelivery = addedDelivery.Without("tenant_id", "webhook_id")
-	// settledDelivery are the columns that rules change.
+	// settledDelivery holds the columns that rules change.
 	settledDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "status", "round_start", "due_at",
 		"response_status", "error", "ended_at")
 )

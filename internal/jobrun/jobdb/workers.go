@@ -44,7 +44,7 @@ func (st *Workers) Worker(ctx context.Context, tenant, id uuid.UUID) (w jobrun.W
 }
 
 func noWorker() error {
-	return fault.New(fault.NotFound, jobrun.CodeWorkerUnknown, "there is no worker of this id")
+	return fault.New(fault.NotFound, jobrun.CodeWorkerUnknown, "there is no worker with this id")
 }
 
 // ListWorkers implements jobrun.Workers.

@@ -126,7 +126,7 @@ func (s *s3) start(t *testing.T) {
 	}
 }
 
-// try reports whether the server answers; else it has ended. The server ends with this process in
+// try reports whether the server answers; else it has stopped. The server stops with this process in
 // any case: a shell beside it reads a pipe that only this process holds open.
 func (s *s3) try(t *testing.T, program, meta string) bool {
 	t.Helper()

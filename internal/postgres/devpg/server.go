@@ -40,7 +40,7 @@ func (s *Server) PID() int { return s.pid }
 // Attached reports whether another process owns the server.
 func (s *Server) Attached() bool { return s.proc == nil }
 
-// Done is closed when the server has ended, by Stop or on its own. It is nil, and so never
+// Done is closed when the server has stopped, by Stop or on its own. It is nil, and so never
 // closed, when attached.
 func (s *Server) Done() <-chan struct{} { return s.done }
 

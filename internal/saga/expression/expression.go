@@ -78,7 +78,7 @@ func (p *Place) variable(name string) error {
 	case slices.Contains(known, name):
 		return nil
 	}
-	return fmt.Errorf("there is no variable %.100q here; known are %s", name, strings.Join(known, ", "))
+	return fmt.Errorf("there is no variable %.100q here; the variables available here are %s", name, strings.Join(known, ", "))
 }
 
 func (p *Place) step(name string) error {
@@ -96,7 +96,7 @@ func member(variable, name string) error {
 	if known == nil || slices.Contains(known, name) {
 		return nil
 	}
-	return fmt.Errorf("%s has no member %.100q; known are %s", variable, name, strings.Join(known, ", "))
+	return fmt.Errorf("%s has no member %.100q; its members are %s", variable, name, strings.Join(known, ", "))
 }
 
 var errSecretPlace = errors.New("a secret may be used in a header or in a body of a request, alone or inside a " +

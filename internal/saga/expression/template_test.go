@@ -231,7 +231,7 @@ func TestMistakes(t *testing.T) {
 	for _, tt := range []struct{ template, want string }{
 		{`"${payload.sku"`, "closing brace"}, {`"${}"`, "empty"}, {`"${ }"`, "empty"},
 		{`"${payload.n +}"`, "is not an expression at character 12: "}, {`"${payload.n + 'a' * 2}"`, "is not an expression"},
-		{`"${foo}"`, `no variable "foo" here; known are payload, steps, saga, call, secrets`},
+		{`"${foo}"`, `no variable "foo" here; the variables available here are payload, steps, saga, call, secrets`},
 		{`"${foo.bar > 1}"`, `no variable "foo"`}, {`"${output.id}"`, `no variable "output"`}, {`"${body.x}"`, `no variable "body"`},
 		{`"${now}"`, `no variable "now"`}, {`"${status == 200}"`, `no variable "status"`},
 		{`"${steps}"`, "name the step"}, {`"${size(steps) > 0}"`, "name the step"}, {`"${steps[payload.sku]}"`, "name the step"},

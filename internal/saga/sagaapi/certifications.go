@@ -52,7 +52,7 @@ func (s *Handlers) CertifyParticipant(
 	return a, nil
 }
 
-// ReportCertification stores the report of an examination that was made elsewhere.
+// ReportCertification stores the report of an examination performed elsewhere.
 func (s *Handlers) ReportCertification(
 	ctx context.Context, in api.ReportCertificationRequestObject,
 ) (api.Response, error) {

@@ -45,7 +45,7 @@ const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'sag
 
 // AfterRestore makes new events follow the events that a dump from another cluster has
 // brought along, and reports whether there were any. Call it before the first event is
-// written; it does nothing otherwise. Safe on many nodes at once.
+// written. It does nothing if no event needs it. Safe on many nodes at once.
 func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
 	var ahead int64
 	if err := t.db.Read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead); err != nil {

@@ -57,9 +57,9 @@ func (a *Answer) mistake(job bool) string {
 	case !job && a.RunState != "":
 		return "is for a call by HTTP: it has no run_state"
 	case a.Fault != "" && !slices.Contains(Faults, a.Fault):
-		return fmt.Sprintf("has an unknown fault; known are %v", Faults)
+		return fmt.Sprintf("has an unknown fault; it must be one of %v", Faults)
 	case a.RunState != "" && !slices.Contains(RunStates, a.RunState):
-		return fmt.Sprintf("has an unknown run_state; known are %v", RunStates)
+		return fmt.Sprintf("has an unknown run_state; it must be one of %v", RunStates)
 	case a.Fault != "" && (a.Body != nil || a.Headers != nil):
 		return "is a fault: it has neither body nor headers"
 	}

@@ -151,7 +151,7 @@ func TestMistakesInSimulatedReports(t *testing.T) {
 		"a job": {"c", simulate.Answer{RunState: "FAILED", Reports: []simulate.Report{{Result: done}}}, "",
 			"it may have run_state"},
 		"an unknown word": {"a", after(simulate.Report{Result: "failed"}), "/reports/0/result",
-			"known are [done refused not_applied unknown heartbeat]"},
+			"must be one of [done refused not_applied unknown heartbeat]"},
 		"after the end": {"a",
 			after(simulate.Report{Result: done, Output: object}, simulate.Report{Result: done, Output: object}),
 			"/reports/1", "has decided the attempt"},

@@ -141,7 +141,7 @@ func (s *Scenario) checkReports(by Transport, of saga.Call, a *Answer, at string
 	for i := range a.Reports {
 		r, at := &a.Reports[i], fmt.Sprintf("%s/%d", at, i)
 		if !slices.Contains(reported.Results, r.Result) {
-			wrong.Add(at+"/result", "invalid", "is unknown; known are %v", reported.Results)
+			wrong.Add(at+"/result", "invalid", "must be one of %v", reported.Results)
 			continue
 		}
 		if i > 0 && a.Reports[i-1].Result != reported.Heartbeat {

@@ -62,7 +62,7 @@ func TestMistakesInExpressionsAreFoundAtRegistration(t *testing.T) {
 		{"too much cost", acting(`{url: 'http://a/', body: '${` + strings.Repeat("[1,2,3,4,5,6,7,8,9,10].map(x, ", 6) + "1" + strings.Repeat(")", 6) + `}'}`), at + "action/http/body", "cost too much"},
 		{"a rule that is no bool", answering(`{done: 'status + 1'}`), at + "answer/done", "true or false"},
 		{"a rule that is a bool of YAML", answering(`{done: true}`), at + "answer/done", "string"},
-		{"a rule about the payload", answering(`{refused: 'payload.x == 1'}`), at + "answer/refused", "known are status, headers, body"},
+		{"a rule about the payload", answering(`{refused: 'payload.x == 1'}`), at + "answer/refused", "the variables available here are status, headers, body"},
 		{"a wait without later", answering(`{later_ms: 5000}`), at + "answer/later_ms", "goes with later"},
 		{"too short a wait", answering(`{later: 'status == 202', later_ms: 999}`), at + "answer/later_ms", "1000"},
 		{"no rule", answering(`{}`), at + "answer", "needs one of"},

@@ -54,7 +54,7 @@ func (r *reader) object(v any, at string, known ...string) map[string]any {
 	}
 	for _, key := range sortedKeys(m) {
 		if !slices.Contains(known, key) {
-			r.fail(at+"/"+strictjson.Token(key), CodeInvalid, "unknown field %q; known are %v", key, known)
+			r.fail(at+"/"+strictjson.Token(key), CodeInvalid, "unknown field %q; the fields allowed here are %v", key, known)
 		}
 	}
 	return m

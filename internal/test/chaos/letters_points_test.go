@@ -241,7 +241,7 @@ func (m *letterWorld) doomed(point failpoint.Name, nth int) {
 	}
 	m.await("the node to die", p.ended)
 	if !p.killed() || !m.log.passed(string(point)) {
-		m.t.Fatalf("the node ended without dying at %s: %v", point, p.cmd.ProcessState)
+		m.t.Fatalf("the node stopped without dying at %s: %v", point, p.cmd.ProcessState)
 	}
 }
 

@@ -3,7 +3,7 @@ package mutants
 // more are of definitions, settings, secrets, schedules and calls.
 var more = []Mutant{
 	{Rows: "beyond 4", File: "internal/saga/workflow/reader.go",
-		Old: "\t\t\tr.fail(at+\"/\"+strictjson.Token(key), CodeInvalid, \"unknown field %q; known are %v\", key, " +
+		Old: "\t\t\tr.fail(at+\"/\"+strictjson.Token(key), CodeInvalid, \"unknown field %q; the fields allowed here are %v\", key, " +
 			"known)",
 		New: "\t\t\t_, _ = known, strictjson.Token(key)"},
 	after("beyond 5", "ALTER VIEW saga.saga_steps RENAME TO steps"),

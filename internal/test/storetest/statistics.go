@@ -14,7 +14,7 @@ import (
 
 var statistics = []contract{
 	{"statistics count every saga of the tenant once, by definition and state", countedOnce},
-	{"statistics can be asked for one workflow, and for hours of creation", countedInPart},
+	{"statistics can be restricted to one workflow, and to hours of creation", countedInPart},
 	{"a tenant without sagas has no statistics", countedNone},
 }
 

@@ -61,7 +61,7 @@ func writtenStepByStep(f *fixture) {
 	}
 }
 
-// shapes are JSON values in the form in which the edge accepts them: canonical.
+// shapes returns JSON values in the canonical form in which the edge passes them on.
 func shapes() []json.RawMessage {
 	var out []json.RawMessage
 	for _, src := range []string{

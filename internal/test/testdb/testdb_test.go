@@ -89,7 +89,7 @@ func TestNextProcessFindsServerDirectoryAndTemplate(t *testing.T) {
 	if err != nil || len(dirs) != 1 {
 		t.Fatalf("two processes in turn left the directories %v, %v; want one", dirs, err)
 	}
-	// Wait until the second process's server has ended before removing its directory.
+	// Wait until the second process's server has stopped before removing its directory.
 	s, err := devpg.Start(t.Context(), devpg.Config{Dir: dirs[0], Exclusive: true})
 	if err != nil {
 		t.Fatal(err)

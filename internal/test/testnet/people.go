@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// People is an identity provider of a test, which signs any claims.
+// People is a test's identity provider; it signs any claims.
 type People struct {
 	URL string // the issuer of its tokens; its keys are discovered
 	key ed25519.PrivateKey
 }
 
-// NewPeople starts an identity provider, which ends with the test.
+// NewPeople starts an identity provider, which stops when the test ends.
 func NewPeople(t testing.TB) *People {
 	t.Helper()
 	public, key, err := ed25519.GenerateKey(rand.Reader)

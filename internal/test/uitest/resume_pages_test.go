@@ -19,7 +19,7 @@ func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
 	for _, journey := range []struct {
 		operation, page, resume, why, means, ended string
 	}{
-		{"redrive-by-filter", "/ui/redrives/%s", "/actions/resume", "letters", "it processes all", "completed"},
+		{"redrive-by-filter", "/ui/redrives/%s", "/actions/resume", "letters", "the redrive processes all", "completed"},
 		{"bulk-of-sagas", "/ui/sagas/bulk/%s", "/actions/resume", "sagas instead of at most", "all", "all requested"},
 		{"bulk-of-runs", "/ui/run-bulks/%s", "/resume", "runs instead of at most", "It continues with all", "all requested"},
 		{"backfill", "/ui/backfills/%s", "/resume", "slots instead of at most", "It continues with all", "all runs ended"},

@@ -146,7 +146,7 @@ func TestARedriveIsForAsManyLettersAsThePageHasShown(t *testing.T) {
 		}
 		s.Call(t, "GET", strings.Replace(to, "/ui/", "/dlq/", 1)+"?wait=60s", nil)
 		s.page(t, to, "it found more letters", "There are <code>3</code> instead of at most <code>2</code>. None were changed.",
-			"it processes all 3 letters")
+			"the redrive processes all 3 letters")
 		s.act(t, to+"/actions/resume", "reason", "seen")
 		s.Call(t, "GET", strings.Replace(to, "/ui/", "/dlq/", 1)+"?wait=60s", nil)
 		s.page(t, to, "It has ended", "<code>3</code>")

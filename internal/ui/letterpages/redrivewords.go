@@ -75,7 +75,7 @@ func running(r *client.Redrive, now time.Time, say func(template.HTML)) {
 		if r.Canary != nil && (r.CanaryPassed == nil || !*r.CanaryPassed) {
 			with = ", if its canary passes"
 		}
-		say(web.Sentence("%s letters are left. At this rate it ends %s"+with+".", web.Count(r.Left), web.Ago(now, *r.Eta)))
+		say(web.Sentence("%s letters are left. At this rate, the redrive will end %s"+with+".", web.Count(r.Left), web.Ago(now, *r.Eta)))
 	default:
 		say(web.Sentence("%s letters are left.", web.Count(r.Left)))
 	}
@@ -88,7 +88,7 @@ func tooMany(r *client.Redrive) bool { return text(r.HaltReason) == "expected" &
 func resumed(r *client.Redrive) string {
 	var parts []string
 	if tooMany(r) {
-		return "If you resume: it processes all " + web.Count(r.Matched) + " letters."
+		return "If you resume, the redrive processes all " + web.Count(r.Matched) + " letters."
 	}
 	if r.Canary != nil && (r.CanaryPassed == nil || !*r.CanaryPassed) {
 		parts = append(parts, "the canary counts as passed, so the rest follows at the full rate")
@@ -96,14 +96,14 @@ func resumed(r *client.Redrive) string {
 	stop := "there is no stop condition"
 	switch s := r.StopOn; {
 	case s.FailureRatio != nil && s.Failures != nil:
-		stop = fmt.Sprintf("it halts again after %d failures or above a fraction of %s", *s.Failures, number(*s.FailureRatio))
+		stop = fmt.Sprintf("it halts again after %d failures or above a failure ratio of %s", *s.Failures, number(*s.FailureRatio))
 	case s.FailureRatio != nil:
-		stop = fmt.Sprintf("it halts again above a fraction of %s of failures", number(*s.FailureRatio))
+		stop = fmt.Sprintf("it halts again above a failure ratio of %s", number(*s.FailureRatio))
 	case s.Failures != nil:
 		stop = fmt.Sprintf("it halts again after %d failures", *s.Failures)
 	}
 	parts = append(parts, "the counters start again at zero", stop+" unless you set a new one")
-	return "If you resume: " + strings.Join(parts, "; ") + "."
+	return "If you resume it, the following applies: " + strings.Join(parts, "; ") + "."
 }
 
 // phase is a phase of a redrive with a canary.

@@ -42,7 +42,7 @@ func canonical(raw json.RawMessage) (string, bool) {
 	return out.String(), err == nil
 }
 
-// mergePatch returns the JSON merge patch (RFC 7386) that turns before into after; false if there is none,
+// mergePatch returns the JSON merge patch (RFC 7396) that turns before into after; false if there is none,
 // because a merge patch cannot set a member to null.
 func mergePatch(before, after any) (any, bool) {
 	from, wasObject := before.(map[string]any)

@@ -180,7 +180,7 @@ func TestTheSimulationOfAWorkflowThatAnswersLater(t *testing.T) {
 		{`202 then report refused {"message": "full"}`, 200, []string{"reports refused", "✕</span> refused", "full"}},
 		{"202", 200, []string{"waits 1 min for the report", "no report", "no report or heartbeat came within"}},
 		{`202 then report done after 61s {"id": 7}`, 200, []string{"too late"}},
-		{"202 then report failed", 422, []string{"&#34;failed&#34; is no result of a report; known are done, refused,"}},
+		{"202 then report failed", 422, []string{"&#34;failed&#34; is not the result of a report, which must be one of done, refused,"}},
 		{"202 then report done after soon", 422, []string{"&#34;soon&#34; is no duration"}},
 		{"202 then report done {", 422, []string{"the body after done is not JSON"}},
 		{"report done", 422, []string{"a report comes after an answer"}},

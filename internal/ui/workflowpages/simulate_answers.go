@@ -109,7 +109,7 @@ func answerIn(text string) (a client.SimulatedAnswer, mistake string) {
 func reportIn(text string) (r client.SimulatedReport, mistake string) {
 	word, body, _ := strings.Cut(text, " ")
 	if !slices.Contains(results, word) {
-		return r, fmt.Sprintf("%q is no result of a report; known are %s", word, strings.Join(results, ", "))
+		return r, fmt.Sprintf("%q is not the result of a report, which must be one of %s", word, strings.Join(results, ", "))
 	}
 	r.Result = client.ReportResult(word)
 	if rest, is := cutWord(strings.TrimSpace(body), after); is {
