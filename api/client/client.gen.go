@@ -5829,7 +5829,7 @@ type Redrive struct {
 	Filter AnyJSON `json:"filter,omitempty"`
 
 	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
-	// case the bulk operation does nothing, and it can be canceled.
+	// case the redrive does nothing, and it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 	Force            bool  `json:"force"`
 	Gathered         bool  `json:"gathered"`

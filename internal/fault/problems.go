@@ -27,5 +27,6 @@ var (
 			"server stopped reading it.", 413)
 	CodeUnavailable = Problems.Add("SYS_UNAVAILABLE", "Unavailable",
 		"The server cannot do this right now, usually because the database is unreachable. Retry after the "+
-			"Retry-After. A write may have taken effect: with an Idempotency-Key or your own saga_id, a retry is safe.", 503)
+			"time given in Retry-After. A write may have taken effect: with an Idempotency-Key or your own saga_id, a "+
+			"retry is safe.", 503)
 )
