@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jmoiron/sqlx"
-
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -72,21 +70,15 @@ func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun
 // claim makes claims that one claimQuery serves.
 func (st *Jobs) claim(ctx context.Context, asks []jobrun.ClaimRequest, s jobrun.Settings) ([]jobrun.Offer, error) {
 	return tryClaim(func(keyless bool) ([]jobrun.Offer, error) {
-		query, args := claimQuery(asks, s, keyless)
-		rows, err := st.db.QueryWrite(ctx, query, args...)
-		if err != nil {
-			return nil, err
-		}
-		return st.offers(ctx, rows, false)
+		return st.claimBy(ctx, st.db.QueryWrite, asks, s, keyless)
 	})
 }
 
-// claimIn makes claims in a transaction.
-func (st *Jobs) claimIn(
-	ctx context.Context, tx *sqlx.Tx, asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool,
+func (st *Jobs) claimBy(ctx context.Context, query postgres.QueryFunc,
+	asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool,
 ) ([]jobrun.Offer, error) {
-	query, args := claimQuery(asks, s, keyless)
-	rows, err := st.db.QueryIn(ctx, tx, query, args...)
+	text, args := claimQuery(asks, s, keyless)
+	rows, err := query(ctx, text, args...)
 	if err != nil {
 		return nil, err
 	}

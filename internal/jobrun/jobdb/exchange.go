@@ -99,11 +99,12 @@ func (st *Jobs) exchange(ctx context.Context, x *exchanges, s jobrun.Settings) (
 	freed := false
 	offers, err := tryClaim(func(keyless bool) (offers []jobrun.Offer, err error) {
 		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
-			if freed, err = st.succeed(ctx, st.db.QueryFuncIn(tx), x.results, plain, x.done, x.settled); err != nil {
+			query := st.db.QueryFuncIn(tx)
+			if freed, err = st.succeed(ctx, query, x.results, plain, x.done, x.settled); err != nil {
 				return err
 			}
 			if asks := x.ready(); len(asks) > 0 {
-				offers, err = st.claimIn(ctx, tx, asks, s, keyless)
+				offers, err = st.claimBy(ctx, query, asks, s, keyless)
 			}
 			return err
 		})

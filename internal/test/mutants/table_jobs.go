@@ -34,7 +34,7 @@ var jobs = []Mutant{
 		"CREATE OR REPLACE VIEW jobs.invariants WITH (security_invoker = true) AS SELECT * FROM "+
 			"(SELECT i.* FROM (SELECT NULL::jobs.invariants AS r) n, LATERAL (SELECT (n.r).*) i) x WHERE false"),
 	{Rows: "J11", File: "internal/jobrun/jobdb/exchange.go",
-		Old: "st.succeed(ctx, st.db.QueryFuncIn(tx), x.results", New: "st.succeed(ctx, st.db.QueryWrite, x.results"},
+		Old: "st.succeed(ctx, query, x.results", New: "st.succeed(ctx, st.db.QueryWrite, x.results"},
 	{Rows: "J12", File: "internal/jobrun/jobdb/exchange.go",
 		Old: "\tcase !postgres.DataError(err):\n\t\treturn nil, err\n\tdefault:",
 		New: "\tcase !postgres.DataError(err) || err != nil:\n\t\treturn nil, err\n\tdefault:"},
