@@ -2,7 +2,7 @@ package measure
 
 import (
 	"fmt"
-	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,19 +39,12 @@ var peerLevels = []peerLevel{
 	{"wait-16-20-steps", "16 clients that wait, 20 steps", Wait, 16, createPath, 20, 0},
 }
 
-// orderStep is a step by the paths that it calls.
-type orderStep struct {
-	action, undo string // undo may be ""
-}
-
-func (s orderStep) name() string { return path.Base(s.action) }
-
 func (l peerLevel) orderSteps() []orderStep {
-	steps := []orderStep{{"/stock/reserve", "/stock/release"}, {"/payment/charge", "/payment/refund"}}
+	steps := slices.Clone(firstSteps)
 	for _, name := range furtherSteps[:l.steps-3] {
-		steps = append(steps, orderStep{action: "/further/" + name})
+		steps = append(steps, orderStep{name: name, action: "/further/" + name})
 	}
-	return append(steps, orderStep{action: l.last})
+	return append(steps, lastStep(l.last))
 }
 
 // answers are those of an order to a client that waits, of which the contestant gives one if all steps

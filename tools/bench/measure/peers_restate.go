@@ -77,34 +77,21 @@ func (r *restate) start(ctx context.Context) (err error) {
 
 // awaitStore returns when Restate's tables can be read, which is later than it says that it is healthy.
 func (r *restate) awaitStore(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for {
+	return await(ctx, r.server, "Restate's store", func(ctx context.Context) error {
 		_, err := r.running(ctx)
-		if err == nil {
-			return nil
-		}
-		if err := errors.Join(r.server.ended(), ctx.Err()); err != nil {
-			return fmt.Errorf("wait for Restate's store: %w", err)
-		}
-		pause(ctx, endPoll)
-	}
+		return err
+	})
 }
 
 // awaitListening returns when a connection to addr can be made.
 func awaitListening(ctx context.Context, c *child, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for {
+	return await(ctx, c, addr, func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-		if err == nil {
-			return conn.Close()
+		if err != nil {
+			return err
 		}
-		if err := errors.Join(c.ended(), ctx.Err()); err != nil {
-			return fmt.Errorf("wait for %s: %w", addr, err)
-		}
-		pause(ctx, readyPoll)
-	}
+		return conn.Close()
+	})
 }
 
 func (r *restate) request(l peerLevel) OrderRequest {

@@ -49,21 +49,11 @@ func (s *skaldContestant) start(ctx context.Context) error {
 
 // flow is the workflow of a level.
 func (s *skaldContestant) flow(l peerLevel) workflow {
-	var steps []any
-	for _, step := range l.orderSteps() {
-		compensation := any("none")
-		if step.undo != "" {
-			compensation = call(s.participantAddr, step.undo)
-		}
-		steps = append(steps, map[string]any{
-			"name": step.name(), "action": call(s.participantAddr, step.action), "compensation": compensation,
-		})
-	}
 	flow := workflow{name: "bench-" + l.key}
 	if s.ahead {
 		flow.name += "-ahead"
 	}
-	flow.definition = map[string]any{"name": flow.name, "steps": steps}
+	flow.definition = define(s.participantAddr, flow.name, l.orderSteps())
 	if s.ahead {
 		flow.goAhead()
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -103,17 +104,28 @@ func (r *run) measureStart(ctx context.Context, ready *Millis) error {
 
 // awaitReady polls url until it returns 200, the process ends, or the time is up.
 func awaitReady(ctx context.Context, server *child, url string) error {
+	return await(ctx, server, url, func(ctx context.Context) error {
+		if !answersOK(ctx, url) {
+			return errors.New("it does not answer")
+		}
+		return nil
+	})
+}
+
+// await returns when ready does not return an error any more, or the child has ended, or it takes too long.
+func await(ctx context.Context, c *child, what string, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
-		if err := server.ended(); err != nil {
+		if err := c.ended(); err != nil {
 			return err
 		}
-		if answersOK(ctx, url) {
+		err := ready(ctx)
+		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("wait for %s: %w", url, ctx.Err())
+			return fmt.Errorf("wait for %s: %w: %w", what, ctx.Err(), err)
 		}
 		pause(ctx, readyPoll)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -28,32 +29,51 @@ const (
 	stateCompensated = 5
 )
 
+// orderStep is a step of an order by its name and the paths that it calls.
+type orderStep struct {
+	name, action, undo string // undo may be ""
+}
+
+// firstSteps are those of every order before its last, of which participants may refuse only that.
+var firstSteps = []orderStep{
+	{"reserve-stock", "/stock/reserve", "/stock/release"}, {"charge-payment", "/payment/charge", "/payment/refund"},
+}
+
+func lastStep(path string) orderStep { return orderStep{name: "ship-order", action: path} }
+
+// define returns the definition of a workflow with these steps.
+func define(participant, name string, steps []orderStep) map[string]any {
+	var defined []any
+	for _, step := range steps {
+		compensation := any("none")
+		if step.undo != "" {
+			compensation = call(participant, step.undo)
+		}
+		defined = append(defined, map[string]any{
+			"name": step.name, "action": call(participant, step.action), "compensation": compensation,
+		})
+	}
+	return map[string]any{"name": name, "steps": defined}
+}
+
 // workflows returns the one that succeeds, the one whose third step is refused, so that two
 // steps are undone, and the one to which that happens in every third saga.
 func workflows(participant string) [3]workflow {
-	step := func(name, path string, compensation any) map[string]any {
-		return map[string]any{"name": name, "action": call(participant, path), "compensation": compensation}
-	}
-	undoBy := func(path string) any { return call(participant, path) }
-	define := func(name, lastPath string) map[string]any {
-		return map[string]any{"name": name, "steps": []any{
-			step("reserve-stock", "/stock/reserve", undoBy("/stock/release")),
-			step("charge-payment", "/payment/charge", undoBy("/payment/refund")),
-			step("ship-order", lastPath, "none"),
-		}}
+	ofThree := func(name, lastPath string) map[string]any {
+		return define(participant, name, append(slices.Clone(firstSteps), lastStep(lastPath)))
 	}
 	undo := workflow{
-		name: "bench-undo", definition: define("bench-undo", "/shipment/refuse"),
+		name: "bench-undo", definition: ofThree("bench-undo", "/shipment/refuse"),
 		wantStatus: "FAILED", wantState: stateCompensated, executed: 2, compensated: 2,
 	}
 	return [3]workflow{
 		{
-			name: "bench-ok", definition: define("bench-ok", "/shipment/create"),
+			name: "bench-ok", definition: ofThree("bench-ok", "/shipment/create"),
 			wantStatus: "COMPLETED", wantState: stateCompleted, executed: 3,
 		},
 		undo,
 		{
-			name: "bench-mixed", definition: define("bench-mixed", "/shipment"+refuseThird),
+			name: "bench-mixed", definition: ofThree("bench-mixed", "/shipment"+refuseThird),
 			wantState: stateCompleted, executed: 3, undoneThird: &undo,
 		},
 	}
