@@ -86,7 +86,7 @@ var howFields = []web.Field{
 	{Name: "canary.watch_seconds", Label: "Canary: seconds to watch for returns", Kind: "number", Hint: "0"},
 	{Name: "canary.max_bounce_ratio", Label: "Canary: fraction that may come back", Kind: "number", Hint: "0"},
 	{Name: "stop_on.failures", Label: "Halt after failures", Kind: "number", Hint: "never"},
-	{Name: "stop_on.failure_ratio", Label: "Halt above a fraction of failures", Kind: "number", Hint: "never"},
+	{Name: "stop_on.failure_ratio", Label: "Halt above a failure ratio", Kind: "number", Hint: "never"},
 }
 
 var whenFields = []web.Field{

@@ -362,7 +362,7 @@ func stopFields(s *client.RedriveStop) []web.Field {
 		failures.Value = number(float64(*s.Failures))
 	}
 	ratio := web.Field{
-		Name: "stop_on.failure_ratio", Label: "Halt above a fraction of failures", Kind: "number", Hint: "never",
+		Name: "stop_on.failure_ratio", Label: "Halt above a failure ratio", Kind: "number", Hint: "never",
 	}
 	if s.FailureRatio != nil {
 		ratio.Value = number(*s.FailureRatio)
