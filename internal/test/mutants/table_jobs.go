@@ -5,7 +5,7 @@ var jobs = []Mutant{
 	after("J-07",
 		"DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('jobs.check_transition()'::regprocedure), "+
 			"'WHEN NEW.state = ''RUNNING'' THEN OLD.state = ''ASSIGNED''', 'WHEN NEW.state = ''RUNNING'' "+
-			"THEN OLD.state = ''PENDING'''); END $do$"),
+			"THEN OLD.state IN (''ASSIGNED'', ''FAILED'')'); END $do$"),
 	after("J-08",
 		"DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('jobs.check_transition()'::regprocedure), "+
 			"'WHEN NEW.state = ''SUCCEEDED'' THEN OLD.state = ''RUNNING''', 'WHEN NEW.state = "+
