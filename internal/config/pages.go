@@ -8,10 +8,10 @@ import (
 
 // UI configures the pages for people.
 type UI struct {
-	Mode   UIMode   `key:"mode" validate:"oneof=full read_only off" doc:"full: the pages show everything and offer the actions that the visitor may take. read_only: they offer no actions to anyone. off: there are no pages."`
+	Mode   UIMode   `key:"mode" validate:"oneof=full read_only off" doc:"With full, the pages show everything and offer the actions that the visitor is permitted to take. With read_only, they offer no actions. With off, there are no pages."`
 	Title  string   `key:"title" validate:"max=60" doc:"Name of this installation, shown in a bar on every page, such as PRODUCTION; empty means no bar."`
 	Colour string   `key:"colour" validate:"omitempty,oneof=red amber green blue" doc:"Colour of that bar; empty means grey."`
-	Links  []string `key:"links" validate:"dive,ui_link" doc:"Links to other tools that pages show beside a trace or a correlation: the name, =, and a URL with {trace_id} or {correlation_id} in it, such as Jaeger=https://jaeger.example/trace/{trace_id}. A comma in the URL is written %2C."`
+	Links  []string `key:"links" validate:"dive,ui_link" doc:"Links to other tools, shown next to a trace id or a correlation id: the name, =, and a URL that contains {trace_id} or {correlation_id}, such as Jaeger=https://jaeger.example/trace/{trace_id}. A comma in the URL is written %2C."`
 }
 
 // UIMode is what the pages offer, if there are any.
