@@ -23,9 +23,11 @@ const (
 // the server knows of it.
 func TestTheManualHasTheTableOfSettings(t *testing.T) {
 	var table strings.Builder
-	table.WriteString("| Setting | Default | From, to | Felt at the | |\n|---|---|---|---|---|\n")
+	table.WriteString("| Setting | Default | Minimum, maximum | Takes effect at the | Meaning |\n|---|---|---|---|---|\n")
+	units := map[string]string{"seconds": " s", "hours": " hours", "days": " days", "count": ""}
 	for _, s := range jobrun.SettingsList {
-		fmt.Fprintf(&table, "| `%s` | %v %s | %v, %v | %s | %s |\n", s.Name, s.Default, s.Unit, s.Min, s.Max, s.Effect, s.Description)
+		fmt.Fprintf(&table, "| `%s` | %v%s | %v, %v | %s | %s |\n",
+			s.Name, s.Default, units[s.Unit], s.Min, s.Max, s.Effect, s.Description)
 	}
 	page, err := os.ReadFile(settingsPage)
 	if err != nil {
