@@ -16,7 +16,7 @@ var (
 		"No session can be opened: the request was itself made with a session, or the server runs in development "+
 			"mode, where no credential is required.", 409)
 	CodeProviderDown = Problems.Add("AUTH_PROVIDER_UNAVAILABLE", "Identity provider unavailable",
-		"Signing in at the identity provider is not possible: it is unreachable, or its answer is invalid. The "+
+		"Signing in at the identity provider is not possible: it is unreachable, or its response is invalid. The "+
 			"server's log has the details. Try again, or sign in with an API key.", 503)
 	CodeKeyRefused = Problems.Add("AUTH_KEY_REFUSED", "Invalid API key request",
 		"The requested API key is not allowed; `errors` gives the reasons.", 422)

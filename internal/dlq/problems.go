@@ -45,7 +45,7 @@ var (
 		"The tenant has no group of dead letters with this fingerprint.", 404)
 	CodeTopicNotFound = Problems.Add("DLQ_TOPIC_NOT_FOUND", "No such topic",
 		"The tenant has no dead letters of this topic, live, archived or in a group, and no policy names it: "+
-			"check the spelling. `GET /dlq/topics/{topic}` also answers this if all its letters are archived.", 404)
+			"check the spelling. `GET /dlq/topics/{topic}` also returns this if all its letters are archived.", 404)
 	CodeRedriveNotFound = Problems.Add("DLQ_REDRIVE_NOT_FOUND", "No such redrive",
 		"The tenant has no redrive with this id.", 404)
 	CodeRedriveConflict = Problems.Add("DLQ_REDRIVE_CONFLICT", "The redrive's state forbids this",

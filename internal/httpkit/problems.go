@@ -47,7 +47,7 @@ var (
 			"`If-Match: *` matches any version.", 428)
 	CodeKeepsChanging = Problems.Add("REQ_KEEPS_CHANGING", "The resource keeps changing",
 		"Other requests changed the resource during each of several attempts at this change. Nothing was done; "+
-			"send it again after the time given in Retry-After. With If-Match the first conflict would have been answered with 412.", 409)
+			"send it again after the time given in Retry-After. With If-Match, the first conflict returns 412.", 409)
 	CodeMediaType = Problems.Add("REQ_UNSUPPORTED_MEDIA_TYPE", "Unsupported media type",
 		"The Content-Type is missing or not accepted by the operation, or a body was sent to an operation that "+
 			"takes none.", 415)
@@ -60,7 +60,7 @@ var (
 	CodeCrossSite = Problems.Add("AUTH_CROSS_SITE", "Cross-site request refused",
 		"The request was made with a session, which browsers send automatically, and neither Sec-Fetch-Site nor "+
 			"Origin proves that a page of this server sent it. In development mode, which requires no credential, "+
-			"this is also the answer to requests from web pages of other sites, and to requests that are not "+
+			"this is also the response to requests from web pages of other sites, and to requests that are not "+
 			"addressed to localhost or a loopback address.", 403)
 	CodeAnswerNotKept = Problems.Add("REQ_IDEMPOTENCY_ANSWER_NOT_KEPT", "Response not kept",
 		"A request with this Idempotency-Key took effect, but its response cannot be repeated: it contained a "+

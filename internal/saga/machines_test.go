@@ -214,9 +214,9 @@ var stepMeanings = map[StepState]string{
 	StepStatePending:      "not sent yet",
 	StepStateRunning:      "a call is in flight, or waits for its next attempt",
 	StepStateCompleted:    "done",
-	StepStateFailed:       "refused, or gave up; certainly not applied unless it is `in_doubt`",
+	StepStateFailed:       "refused, or gave up; definitely not applied unless it is `in_doubt`",
 	StepStateCompensating: "being compensated, or its compensation gave up",
-	StepStateCompensated:  "compensated, or it has no compensation; `in_doubt` if no answer had said that it was done",
+	StepStateCompensated:  "compensated, or it has no compensation; `in_doubt` if no response had confirmed the step as done",
 	StepStateSkipped:      "skipped; it will not be executed",
 }
 

@@ -14,7 +14,7 @@ var (
 			"received the original response.", 409)
 	CodeBusinessKey = Problems.Add("SAGA_BUSINESS_KEY_ACTIVE", "Business key in use",
 		"An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: "+
-			"return_existing` would have answered with that saga. Also returned when a saga cannot be reopened "+
+			"return_existing` would have returned that saga. Also returned when a saga cannot be reopened "+
 			"because another saga now has its key.", 409)
 	CodeStateConflict = Problems.Add("SAGA_STATE_CONFLICT", "The saga's state forbids this",
 		"The action is not possible in the saga's current state. `allowed_actions` lists those that are.", 409)
@@ -41,7 +41,7 @@ var (
 	CodeStale = Problems.Add("SAGA_VERSION_CONFLICT", "The saga has changed",
 		"If-Match named a version other than the saga's current one. Read it again, and repeat the request if it still applies.", 412)
 	CodePayload = Problems.Add("SAGA_PAYLOAD_INVALID", "The payload does not fit",
-		"The payload does not fit `payload_schema` of the workflow. `errors` lists where, with JSON Pointers.", 422)
+		"The payload does not match the workflow's `payload_schema`. `errors` lists the mismatches, with JSON Pointers.", 422)
 	CodeUnstorable = Problems.Add("SAGA_UNSTORABLE", "Content cannot be stored",
 		"The database cannot store the content, for example because a number is out of range, or because the "+
 			"payload is the placeholder for erased content.", 422)

@@ -20,5 +20,5 @@ var (
 	CodeLimit = Problems.Add("WEBHOOK_LIMIT_REACHED", "Too many webhooks",
 		"The tenant has the maximum number of webhooks.", 409)
 	CodeDisabled = Problems.Add("WEBHOOK_DISABLED", "Webhook disabled",
-		"The webhook sends nothing while it is disabled; `detail` says why it is disabled. Enable it first.", 409)
+		"The webhook sends nothing while it is disabled; `detail` gives the reason. Enable it first.", 409)
 )

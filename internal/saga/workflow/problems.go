@@ -37,24 +37,24 @@ var (
 		"The URL of a participant is not an absolute http or https URL.", 422)
 	CodeURLNotAllowed = Problems.Add("WORKFLOW_URL_NOT_ALLOWED", "URL not allowed",
 		"The server's egress rules do not allow the URL of a participant, so it could never be called: an "+
-			"address or port that is closed, or an address in an unusual spelling. See `egress` in "+
+			"address or port that is blocked, or an address in an unusual notation. See `egress` in "+
 			"docs/configuration.md.", 422)
 	CodeExpression = Problems.Add("WORKFLOW_EXPRESSION", "Invalid expression",
-		"What stands in `${…}`, or a rule of an answer, cannot be evaluated: it does not compile, names something that "+
-			"does not exist or that cannot have happened yet, or is not true or false where it has to be. See "+
-			"docs/workflows.md.", 422)
+		"An expression in `${…}`, or a rule of `answer`, cannot be evaluated: it does not compile, refers to something "+
+			"that does not exist or that cannot have happened yet, or does not yield true or false where that is "+
+			"required. See docs/workflows.md.", 422)
 	CodeSecret = Problems.Add("WORKFLOW_SECRET_NOT_ALLOWED", "Secret not allowed",
 		"A request has a secret that its participant does not get from this server: the secret is not bound to it under "+
-			"`participant_secrets` of the configuration, or the request goes to no registered participant. See "+
+			"`participant_secrets` of the configuration, or the request does not go to a registered participant. See "+
 			"docs/workflows.md.", 422)
 	CodeMissingCompensation = Problems.Add("WORKFLOW_MISSING_COMPENSATION", "Missing compensation",
 		"A step has no compensation. If there is nothing to compensate, write `compensation: none`.", 422)
 	CodeCompensationAfterPivot = Problems.Add("WORKFLOW_COMPENSATION_AFTER_PIVOT", "Compensation after the pivot",
-		"A step that runs after the pivot has a compensation. Once the pivot is done nothing is undone, so write "+
+		"A step that runs after the pivot has a compensation. After the pivot nothing is compensated, so write "+
 			"`compensation: none`, or let the pivot depend on the step.", 422)
 	CodeSecondPivot = Problems.Add("WORKFLOW_SECOND_PIVOT", "Second pivot",
 		"Two steps are pivots. The saga cannot be compensated after the first one, so a workflow has at most one.", 422)
 	CodeAfterPivot = Problems.Add("WORKFLOW_ON_FAILURE_AFTER_PIVOT", "on_failure after the pivot",
 		"A step that runs after the pivot has `on_failure`. Such a step is retried until it succeeds, and a "+
-			"refusal suspends the saga for a person: leave it out.", 422)
+			"refusal suspends the saga until an operator decides: omit `on_failure`.", 422)
 )
