@@ -26,6 +26,10 @@ const (
 // Classes lists the values that RetryOn may contain.
 var Classes = []Class{Timeout, Network, Unavailable, ServerError, BadResponse}
 
+// Transient reports whether a failure of this class usually passes without a change to the
+// request or to the service that was called.
+func (c Class) Transient() bool { return c == Timeout || c == Network || c == Unavailable }
+
 // Policy is how many attempts are made, and how far apart. JSON names are seed 2's. Zero fields
 // mean "inherit": see Or.
 type Policy struct {

@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"encoding/json"
 	"maps"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/reported"
 )
 
-// Event is something that happened to a saga. Its types are those below. event
-// returns the verb of the operator's order that it stands for, "" if no operator ordered it.
+// Event is something that happened to a saga. Those of its driver, of participants and of the clock are below; each
+// order of an operator is declared beside its rule. event returns the verb of that order, "" for all others.
 type Event interface{ event() Verb }
 
 // Answered is the outcome of the call in flight.
@@ -34,75 +33,11 @@ type Turned struct{}
 // written as RUNNING, and the answer will complete that row.
 type Slow struct{ StartedAt time.Time }
 
-// CancelRequested is a user's cancel: compensate everything, end in CANCELLED.
-type CancelRequested struct{ By, Reason string }
-
-// CompensateRequested is an operator's request to compensate everything and end in COMPENSATED.
-type CompensateRequested struct{ By, Reason string }
-
 // DeadlinePassed means that Saga.TimeoutAt, or while compensating Saga.CompensationTimeoutAt, has
 // passed on the database's clock. At is the deadline that was found to have passed: the event is
 // refused if it is no longer the one of the current phase, because the saga has begun to
 // compensate, or its deadline was moved, between the look at the clock and the load.
 type DeadlinePassed struct{ At time.Time }
-
-// ResumeRequested reopens a FAILED saga whose compensation gave up.
-type ResumeRequested struct {
-	By, Reason string
-	// Step: only the compensation of this step is repeated, which gave up; nil: all that gave up.
-	Step *int
-}
-
-// RetryRequested makes the next attempt of a saga that waits for it due now,
-// with a fresh policy, or lets a failed saga go forward again.
-type RetryRequested struct {
-	By, Reason string
-	// FromStep is the index of the step to begin with, nil: the one that failed.
-	// Steps before the failed one are undone first, down to it.
-	FromStep *int
-	// Patch is a JSON merge patch (RFC 7396) of that step's input; nil: none.
-	Patch json.RawMessage
-	// NotApplied: the operator has verified that no attempt so far was applied.
-	NotApplied bool
-	// Logs are all step logs of the saga.
-	Logs []StepLog
-}
-
-// StepOrdered is an operator's decision about the current step, whose index
-// is Step. Actor and RequestID of the order are filled from the Moment.
-type StepOrdered struct {
-	Step int
-	Order
-}
-
-// SuspendRequested stops new calls from being sent.
-type SuspendRequested struct{ By, Reason string }
-
-// UnsuspendRequested ends a suspension. The deadline is extended by the time suspended,
-// unless KeepDeadline.
-type UnsuspendRequested struct {
-	By, Reason   string
-	KeepDeadline bool
-}
-
-// DeadlineSet gives the current phase a new deadline, TimeoutMS from now.
-type DeadlineSet struct {
-	By, Reason string
-	TimeoutMS  int64
-}
-
-// CompletionForced ends a saga as completed. Result is canonical JSON; nil means the
-// result that the workflow declares, as far as the outputs so far determine it.
-type CompletionForced struct {
-	By, Reason string
-	Result     json.RawMessage
-}
-
-// FailureForced ends a saga as failed, immediately.
-type FailureForced struct{ By, Reason string }
-
-// Acknowledged means that an operator has seen that the saga needs attention.
-type Acknowledged struct{ By, Reason string }
 
 // Neglected means that the saga makes no progress. The reason is a snake_case word.
 type Neglected struct{ Reason string }
@@ -131,28 +66,17 @@ type Reported struct {
 	Outcome Outcome
 }
 
-func (Answered) event() Verb            { return "" }
-func (Reported) event() Verb            { return "" }
-func (Passed) event() Verb              { return "" }
-func (Forgotten) event() Verb           { return "" }
-func (Parked) event() Verb              { return "" }
-func (Turned) event() Verb              { return "" }
-func (Slow) event() Verb                { return "" }
-func (DeadlinePassed) event() Verb      { return "" }
-func (Neglected) event() Verb           { return "" }
-func (Begun) event() Verb               { return "" }
-func (JobRunChecked) event() Verb       { return "" }
-func (CancelRequested) event() Verb     { return Cancel }
-func (CompensateRequested) event() Verb { return CompensateVerb }
-func (ResumeRequested) event() Verb     { return ResumeCompensation }
-func (RetryRequested) event() Verb      { return RetryVerb }
-func (e StepOrdered) event() Verb       { return orderVerbs[e.Verb] }
-func (SuspendRequested) event() Verb    { return SuspendVerb }
-func (UnsuspendRequested) event() Verb  { return ResumeVerb }
-func (DeadlineSet) event() Verb         { return ExtendDeadline }
-func (CompletionForced) event() Verb    { return ForceComplete }
-func (FailureForced) event() Verb       { return ForceFail }
-func (Acknowledged) event() Verb        { return Acknowledge }
+func (Answered) event() Verb       { return "" }
+func (Reported) event() Verb       { return "" }
+func (Passed) event() Verb         { return "" }
+func (Forgotten) event() Verb      { return "" }
+func (Parked) event() Verb         { return "" }
+func (Turned) event() Verb         { return "" }
+func (Slow) event() Verb           { return "" }
+func (DeadlinePassed) event() Verb { return "" }
+func (Neglected) event() Verb      { return "" }
+func (Begun) event() Verb          { return "" }
+func (JobRunChecked) event() Verb  { return "" }
 
 // Moment carries everything non-deterministic that a decision needs.
 type Moment struct {

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -8,6 +9,11 @@ import (
 
 	"github.com/skald-saga/skald/internal/saga/expression"
 )
+
+// Acknowledged means that an operator has seen that the saga needs attention.
+type Acknowledged struct{ By, Reason string }
+
+func (Acknowledged) event() Verb { return Acknowledge }
 
 // acknowledge clears the need for attention, which an operator has seen.
 func (d *decision) acknowledge(e Acknowledged) bool {
@@ -38,6 +44,11 @@ func (d *decision) progress() {
 	}
 }
 
+// SuspendRequested stops new calls from being sent.
+type SuspendRequested struct{ By, Reason string }
+
+func (SuspendRequested) event() Verb { return SuspendVerb }
+
 // suspend stops new calls of the saga. The call in flight finishes and is recorded.
 func (d *decision) suspend(e SuspendRequested) bool {
 	if !allows(SuspendVerb, &d.After) {
@@ -47,6 +58,15 @@ func (d *decision) suspend(e SuspendRequested) bool {
 	d.tell(Suspended).say(words{By: e.By, Reason: e.Reason})
 	return true
 }
+
+// UnsuspendRequested ends a suspension. The deadline is extended by the time suspended,
+// unless KeepDeadline.
+type UnsuspendRequested struct {
+	By, Reason   string
+	KeepDeadline bool
+}
+
+func (UnsuspendRequested) event() Verb { return ResumeVerb }
 
 func (d *decision) unsuspend(e UnsuspendRequested) bool {
 	if !allows(ResumeVerb, &d.After) {
@@ -66,6 +86,14 @@ func (d *decision) unsuspend(e UnsuspendRequested) bool {
 	return true
 }
 
+// DeadlineSet gives the current phase a new deadline, TimeoutMS from now.
+type DeadlineSet struct {
+	By, Reason string
+	TimeoutMS  int64
+}
+
+func (DeadlineSet) event() Verb { return ExtendDeadline }
+
 func (d *decision) setDeadline(e DeadlineSet) bool {
 	if !allows(ExtendDeadline, &d.After) {
 		return false
@@ -81,6 +109,15 @@ func (d *decision) deadlineIn(ms int64) {
 	at := d.m.Now.Add(time.Duration(ms) * time.Millisecond)
 	*d.s.phaseDeadline(), d.operate().DeadlineInMS = &at, &ms
 }
+
+// CompletionForced ends a saga as completed. Result is canonical JSON; nil means the
+// result that the workflow declares, as far as the outputs so far determine it.
+type CompletionForced struct {
+	By, Reason string
+	Result     json.RawMessage
+}
+
+func (CompletionForced) event() Verb { return ForceComplete }
 
 // forceCompletion ends the saga as completed, whichever steps were done.
 func (d *decision) forceCompletion(e CompletionForced) bool {
@@ -100,6 +137,11 @@ func (d *decision) forceCompletion(e CompletionForced) bool {
 	d.end(Completed)
 	return true
 }
+
+// FailureForced ends a saga as failed, immediately.
+type FailureForced struct{ By, Reason string }
+
+func (FailureForced) event() Verb { return ForceFail }
 
 // forceFailure ends the saga as failed. Effects may remain.
 func (d *decision) forceFailure(e FailureForced) bool {

@@ -105,10 +105,10 @@ func Plain(l *dlq.Letter) dlq.Failure {
 }
 
 func letterClass(e *Error) dlq.ErrorClass {
-	switch retry.Class(e.Type) {
-	case retry.Refused:
+	switch class := retry.Class(e.Type); {
+	case class == retry.Refused:
 		return dlq.Permanent
-	case retry.Timeout, retry.Network, retry.Unavailable:
+	case class.Transient():
 		return dlq.Transient
 	}
 	return dlq.Unknown

@@ -1,12 +1,22 @@
 package saga
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
+
+// ResumeRequested reopens a FAILED saga whose compensation gave up.
+type ResumeRequested struct {
+	By, Reason string
+	// Step: only the compensation of this step is repeated, which gave up; nil: all that gave up.
+	Step *int
+}
+
+func (ResumeRequested) event() Verb { return ResumeCompensation }
 
 // resume reopens a failed saga to undo the remaining steps: from the undo that gave up,
 // with a fresh retry policy, or from the step where it was forced to fail.
@@ -80,6 +90,23 @@ func (d *decision) turnHalted() {
 		d.s.NextRunAt = &d.m.Now
 	}
 }
+
+// RetryRequested makes the next attempt of a saga that waits for it due now,
+// with a fresh policy, or lets a failed saga go forward again.
+type RetryRequested struct {
+	By, Reason string
+	// FromStep is the index of the step to begin with, nil: the one that failed.
+	// Steps before the failed one are undone first, down to it.
+	FromStep *int
+	// Patch is a JSON merge patch (RFC 7396) of that step's input; nil: none.
+	Patch json.RawMessage
+	// NotApplied: the operator has verified that no attempt so far was applied.
+	NotApplied bool
+	// Logs are all step logs of the saga.
+	Logs []StepLog
+}
+
+func (RetryRequested) event() Verb { return RetryVerb }
 
 // retry makes the next attempt due now, or makes a failed saga run forward again.
 func (d *decision) retry(e RetryRequested) bool {

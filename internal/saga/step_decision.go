@@ -13,6 +13,15 @@ import (
 // OutcomeOperator is the StepLog.Outcome of an operator's decision.
 const OutcomeOperator = "operator"
 
+// StepOrdered is an operator's decision about the current step, whose index
+// is Step. Actor and RequestID of the order are filled from the Moment.
+type StepOrdered struct {
+	Step int
+	Order
+}
+
+func (e StepOrdered) event() Verb { return orderVerbs[e.Verb] }
+
 // order accepts an operator's decision about the current step. While the saga is
 // driven, a call may be in flight: the order then waits for its outcome, as a flag
 // does. If the call succeeds, that outcome stands.
