@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-saga/skald/internal/saga/certifier"
-	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
+	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
 type participantCmd struct {
@@ -61,7 +61,7 @@ func (p participantCertify) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Deadline)
 	defer cancel()
-	cfg := certifier.Config{
+	cfg := player.Config{
 		URL: p.URL, Compensation: p.Compensation, Effects: p.Effects, Step: p.Step, Payload: payload, Secret: p.Secret,
 		Restart: p.restart(who), Robust: true, Timeout: p.Timeout, Version: buildInfo().Version,
 	}
@@ -69,7 +69,7 @@ func (p participantCertify) Run(ctx context.Context) error {
 	if p.Race {
 		cfg.RaceFor = p.RaceFor
 	}
-	report, err := certifier.Run(ctx, cfg)
+	report, err := player.Run(ctx, cfg)
 	if err != nil && len(report.Findings) == 0 {
 		return untried(err)
 	}
@@ -108,8 +108,8 @@ func (p participantCertify) payload() (json.RawMessage, error) {
 	return text, nil
 }
 
-func (p participantCertify) write(report certify.Report) error {
-	text, err := report.In(certify.Format(p.Format))
+func (p participantCertify) write(report certification.Report) error {
+	text, err := report.In(certification.Format(p.Format))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
 // person is whom a command asks.
@@ -83,7 +83,7 @@ func (w *person) restarts(ctx context.Context) error {
 }
 
 // pushed stores a report on a server.
-func pushed(ctx context.Context, server, key string, report certify.Report) error {
+func pushed(ctx context.Context, server, key string, report certification.Report) error {
 	body, err := json.Marshal(map[string]any{"report": report})
 	if err != nil {
 		return err

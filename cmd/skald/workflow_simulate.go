@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/callback"
 	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/registry"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 	"github.com/skald-saga/skald/internal/saga/simulate"
 	"github.com/skald-saga/skald/internal/strictjson"
 )

@@ -21,7 +21,7 @@ import (
 
 	"github.com/skald-saga/skald/examples/order/ledger"
 	"github.com/skald-saga/skald/examples/order/shop"
-	"github.com/skald-saga/skald/internal/saga/certifier"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
@@ -227,7 +227,7 @@ func TestEachStepIsCertified(t *testing.T) {
 			mux.HandleFunc("GET /effects", func(w http.ResponseWriter, r *http.Request) { count(w, path, r.FormValue("key")) })
 			server := httptest.NewServer(mux)
 			defer server.Close()
-			report, err := certifier.Run(patience.Context(t), certifier.Config{
+			report, err := player.Run(patience.Context(t), player.Config{
 				URL: server.URL + tt.do, Compensation: server.URL + tt.undo, Step: tt.step,
 				Effects: server.URL + "/effects", Payload: json.RawMessage(`{"quantity":1,"amount":5}`),
 				Restart: restart, Robust: tt.step == "pack", // large bodies once are enough

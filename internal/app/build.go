@@ -28,9 +28,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
-	"github.com/skald-saga/skald/internal/saga/certifier"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
 	"github.com/skald-saga/skald/internal/saga/engine"
-	"github.com/skald-saga/skald/internal/saga/gate"
+	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
@@ -38,7 +38,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/keeper"
 	"github.com/skald-saga/skald/internal/secret/vault"
 	"github.com/skald-saga/skald/internal/tenant"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // Options are those of a run, beyond the configuration.
@@ -79,15 +79,15 @@ type node struct {
 	writes      *writes
 	callbacks   callbacks
 	calls       *participant.Client
-	known       *gate.Known     // the participants with a name
+	known       *participantgate.Known     // the participants with a name
 	secrets     *secrets.Bound  // that they may get; nil: none
 	keeper      *keeper.Keeper  // of their values; nil: there are none
 	vault       *vault.Reader   // of those in Vault; nil: there are none
-	gate        *gate.Gate      // in front of them
+	gate        *participantgate.Gate      // in front of them
 	signing     func() [][]byte // keys that sign calls of participants; nil: there are none
-	examiner    *certifier.Runner
+	examiner    *player.Runner
 	definitions *pinned
-	ends        *waiting.Board
+	ends        *longpoll.Board
 	takes       *groupcommit.Committer[registry.Grant, bool]    // of grants of gates
 	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // what waiters read, shared between them
 	engine      *engine.Engine
@@ -194,17 +194,17 @@ func (n *node) addNotices(context.Context) (err error) {
 
 // addEnds adds the board of requests that wait for the end of a saga, on this node and others.
 func (n *node) addEnds(context.Context) error {
-	cfg := waiting.Config{Max: n.cfg.Server.MaxWaiting, Count: n.metrics.Waiting}
+	cfg := longpoll.Config{Max: n.cfg.Server.MaxWaiting, Count: n.metrics.Waiting}
 	if n.jobStores != nil {
 		line := n.jobStores.line
 		cfg.Send, cfg.Linked = func(message string) { line.Send(endsChannel, message) }, line.Open
-		n.ends = waiting.New(cfg)
+		n.ends = longpoll.New(cfg)
 		line.On(endsChannel, n.ends.Receive)
 		n.jobStores.onOver(func(tenant, run uuid.UUID) {
-			n.ends.Ended(waiting.Key{Kind: waiting.JobRun, Tenant: tenant, ID: run}, nil)
+			n.ends.Ended(longpoll.Key{Kind: longpoll.JobRun, Tenant: tenant, ID: run}, nil)
 		})
 	} else {
-		n.ends = waiting.New(cfg)
+		n.ends = longpoll.New(cfg)
 	}
 	n.loads = groupcommit.New(groupcommit.Config[*saga.Ref, *saga.Loaded]{
 		Flush: func(ctx context.Context, batch []*saga.Ref) ([]*saga.Loaded, error) {
@@ -215,7 +215,7 @@ func (n *node) addEnds(context.Context) error {
 	return nil
 }
 
-// endsChannel is the channel for waiting.Board's messages.
+// endsChannel is the channel for longpoll.Board's messages.
 const endsChannel = "skald_ends"
 
 // loadEach reads each of the sagas; nil: it does not exist, or cannot be read.
@@ -242,7 +242,7 @@ func loadEach(ctx context.Context, store saga.Store, batch []*saga.Ref) ([]*saga
 
 // sagaEnded notifies those that wait for the end of a saga.
 func (n *node) sagaEnded(ref saga.Ref, committed *saga.Loaded) {
-	n.ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID}, waiting.Committed(committed))
+	n.ends.Ended(longpoll.Key{Kind: longpoll.Saga, Tenant: ref.Tenant, ID: ref.ID}, longpoll.Committed(committed))
 }
 
 func (n *node) addEngine(context.Context) error {

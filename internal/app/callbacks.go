@@ -7,8 +7,8 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/saga/certify"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/certification"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
 
@@ -51,19 +51,19 @@ func (c *callbacks) url(a reported.Attempt) string {
 }
 
 // examination returns the callback URL of a call of an examination, "" if there is none.
-func (c *callbacks) examination(of certify.Callback) string {
+func (c *callbacks) examination(of certification.Callback) string {
 	if c.base == "" {
 		return ""
 	}
 	return c.base + "/api/v1/step-callbacks/" + c.tokens.Seal(httpkit.CallbackOfExamination, of.Bytes())
 }
 
-func (c *callbacks) examined(token string) (of certify.Callback, ok bool) {
+func (c *callbacks) examined(token string) (of certification.Callback, ok bool) {
 	what, ok := c.tokens.Open(httpkit.CallbackOfExamination, token)
 	if !ok {
 		return of, false
 	}
-	return certify.CallbackOf(what)
+	return certification.CallbackOf(what)
 }
 
 func (c *callbacks) open(token string) (a reported.Attempt, ok bool) {

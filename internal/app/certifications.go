@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/skald-saga/skald/internal/saga/certifier"
-	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
+	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
 // certifications returns nil if there is no database in which nodes find them.
-func (n *node) certifications() certify.Store {
+func (n *node) certifications() certification.Store {
 	if n.jobStores == nil {
 		return nil
 	}
@@ -21,8 +21,8 @@ const dialFor = 10 * time.Second
 
 // addExaminer adds what examines participants: it reaches them as the calls of steps do.
 func (n *node) addExaminer(context.Context) error {
-	cfg := certifier.RunnerConfig{Now: n.now, NewID: newID, Log: n.opt.Log, Reach: func() certifier.Config {
-		to := certifier.Config{Dial: n.policy.DialContext(dialFor), Version: n.opt.Version.Version}
+	cfg := player.RunnerConfig{Now: n.now, NewID: newID, Log: n.opt.Log, Reach: func() player.Config {
+		to := player.Config{Dial: n.policy.DialContext(dialFor), Version: n.opt.Version.Version}
 		if n.trusted != nil {
 			to.TLS = n.trusted()
 		}
@@ -36,6 +36,6 @@ func (n *node) addExaminer(context.Context) error {
 	if n.jobStores != nil {
 		cfg.Queue, cfg.Inbox = n.jobStores.certified, n.jobStores.certified
 	}
-	n.examiner = certifier.NewRunner(cfg)
+	n.examiner = player.NewRunner(cfg)
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/certification"
 	"github.com/skald-saga/skald/internal/saga/stub"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -60,7 +60,7 @@ func reportsAgree(t *testing.T, at string) {
 		}
 		return text
 	}
-	var report certify.Report
+	var report certification.Report
 	if err := json.Unmarshal(read("json"), &report); err != nil || len(report.Findings) == 0 || len(report.Untried) == 0 {
 		t.Fatalf("%v: %+v", err, report)
 	}
@@ -85,7 +85,7 @@ func reportsAgree(t *testing.T, at string) {
 	if err := xml.Unmarshal(read("junit"), &suite); err != nil {
 		t.Fatal(err)
 	}
-	shown, failed, skipped := map[string]certify.Finding{}, 0, 0
+	shown, failed, skipped := map[string]certification.Finding{}, 0, 0
 	for _, f := range report.Findings {
 		for _, v := range f.Vectors {
 			shown[v] = f

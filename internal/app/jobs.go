@@ -23,7 +23,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/certifydb"
+	"github.com/skald-saga/skald/internal/saga/certificationdb"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
@@ -34,7 +34,7 @@ type jobStores struct {
 	definitions jobrun.Definitions
 	bulks       jobrun.BulkOperations
 	sagaBulks   *bulkdb.SagaBulks
-	certified   *certifydb.Certifications
+	certified   *certificationdb.Certifications
 	workers     jobrun.Workers
 	queues      jobrun.Queues
 	fences      jobrun.Fences
@@ -65,7 +65,7 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 	events := jobdb.NewEvents(db, settings.Current)
 	kept := &jobStores{
 		definitions: jobdb.NewDefinitions(db, settings.Current), runs: runs, bulks: bulkdb.NewRunBulks(db, runs),
-		sagaBulks: bulkdb.NewSagaBulks(db, sagas), certified: certifydb.New(db.DB),
+		sagaBulks: bulkdb.NewSagaBulks(db, sagas), certified: certificationdb.New(db.DB),
 		workers: jobdb.NewWorkers(db.DB, settings.Current), queues: queuedb.New(db), fences: fencedb.New(db.DB),
 		elections: leaderdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
 		current: settings.Current, line: db.Line, admitted: db.Hub.OnAdmitted, onOver: db.OnOver,

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // deadLetterStores are the stores of dead letters.
@@ -115,7 +115,7 @@ func (n *node) newLetters() (*letters, error) {
 			n.retained(ctx, operator.By{}, "dead_letters", do)
 		},
 		Ended: func(r dlq.Redrive) {
-			n.ends.Ended(waiting.Key{Kind: waiting.Redrive, Tenant: r.TenantID, ID: r.ID}, nil)
+			n.ends.Ended(longpoll.Key{Kind: longpoll.Redrive, Tenant: r.TenantID, ID: r.ID}, nil)
 		},
 		Observer: redrive.Observer{
 			Drove: m.LetterRetried, Loop: func(name string) { m.Loop("dlq_" + name) },

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/groupcommit"
-	"github.com/skald-saga/skald/internal/saga/gate"
+	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
@@ -16,11 +16,11 @@ const participantsChannel = "skald_participants"
 
 // addParticipants adds what this node knows of participants with a name, and their gates.
 func (n *node) addParticipants(context.Context) error {
-	n.known = gate.NewKnown(n.participants)
+	n.known = participantgate.NewKnown(n.participants)
 	n.takes = groupcommit.New(groupcommit.Config[registry.Grant, bool]{
 		Flush: n.participants.Take, Key: func(g registry.Grant) any { return g.Of },
 	})
-	n.gate = gate.New(gate.Config{
+	n.gate = participantgate.New(participantgate.Config{
 		Store: n.participants, Take: n.takes.Do, Known: n.known, Node: n.name, Now: n.now, Log: n.opt.Log,
 		Due: func() { n.engine.Backlog() }, Moved: n.participantsChanged,
 		Round: func(states map[registry.State]int) {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga/certifydb"
+	"github.com/skald-saga/skald/internal/saga/certificationdb"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
@@ -50,7 +50,7 @@ func (s resealing) sealAgain(ctx context.Context, r *jobworker.Run) (json.RawMes
 		from = postgres.Resealing{}
 	}
 	tables := slices.Concat(sagadb.SealedTables(), dlqdb.SealedTables(), jobdb.SealedTables(),
-		idempotencydb.SealedTables(), certifydb.SealedTables())
+		idempotencydb.SealedTables(), certificationdb.SealedTables())
 	done, err := s.db.Reseal(ctx, tables, from, 0, func(at postgres.Resealing) {
 		var moved int64
 		for _, n := range at.Resealed {

@@ -35,7 +35,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/registrydb"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -81,7 +81,7 @@ type sagaStore interface {
 	saga.Archive
 	saga.Notes
 	callback.Store
-	reports.Reports
+	statistics.Reports
 	janitor.Store
 }
 

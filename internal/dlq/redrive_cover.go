@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/bulk"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
 // A redrive covers the letters that exist when it is requested, as every bulk operation does
@@ -23,19 +23,19 @@ func (r Redrive) Requested(s bulk.Seen) Redrive {
 }
 
 // Changes returns what its action itself would change in letters, by their status: nothing in those that it would skip.
-func (r *Redrive) Changes(letters map[Status]int64) planned.List {
-	all := planned.Many{Of: "dead_letter"}
+func (r *Redrive) Changes(letters map[Status]int64) dryrun.List {
+	all := dryrun.Many{Of: "dead_letter"}
 	for from, n := range letters {
 		if !slices.Contains(r.Action.workable(r.Force), from) {
 			continue
 		}
-		c := planned.Change{Member: "place", From: "live"}
+		c := dryrun.Change{Member: "place", From: "live"}
 		if i := slices.IndexFunc(Edges, func(e Edge) bool {
 			return e.From == from && slices.Contains(actionTriggers[r.Action], e.On)
 		}); i >= 0 {
-			c = planned.Change{Member: "status", From: string(from), To: string(Edges[i].To)}
+			c = dryrun.Change{Member: "status", From: string(from), To: string(Edges[i].To)}
 		}
-		all.Add(planned.List{c}, n)
+		all.Add(dryrun.List{c}, n)
 	}
 	return all.List()
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -53,8 +53,8 @@ type Erasures struct {
 }
 
 // Changes says from what to what an erasure would change that many resources.
-func (e *Erasures) Changes() (all planned.List) {
-	for _, c := range []planned.Change{
+func (e *Erasures) Changes() (all dryrun.List) {
+	for _, c := range []dryrun.Change{
 		{Of: "saga", Count: int64(e.Sagas)}, {Of: "step_log", Count: int64(e.StepLogs)},
 		{Of: "audit_event", Count: int64(e.Events)}, {Of: "dead_letter", Count: int64(e.Letters)},
 		{Of: "job_run", Count: int64(e.Runs)}, {Of: "webhook_delivery", Count: int64(e.Deliveries)},

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback"
-	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/certification"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -25,7 +25,7 @@ import (
 // problems lists every code of the API, in the order of the document.
 var problems = slices.Concat(
 	fault.Problems, httpkit.Problems, idempotency.Problems, principal.Problems, access.Problems,
-	saga.Problems, callback.Problems, erasure.Problems, sagabulk.Problems, certify.Problems, workflow.Problems,
+	saga.Problems, callback.Problems, erasure.Problems, sagabulk.Problems, certification.Problems, workflow.Problems,
 	registry.Problems, webhook.Problems,
 	dlq.Problems, jobrun.Problems,
 )

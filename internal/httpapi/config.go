@@ -24,7 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/saga/secrets"
 	"github.com/skald-saga/skald/internal/tenant"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // Version describes the running program.
@@ -85,7 +85,7 @@ type Config struct {
 	Stopping <-chan struct{}
 	// Ends is the board of waiting requests. Nil: ends are not announced, and waiting requests
 	// poll every few seconds.
-	Ends *waiting.Board
+	Ends *longpoll.Board
 	// Limiter limits requests; nil: no limits. Limited is called with the limit that a rejected
 	// request exceeded; nil: not called.
 	Limiter *ratelimit.Limiter
@@ -175,7 +175,7 @@ func (c *Config) complete() error {
 		c.Overview = overview.OfSagas{Sagas: c.Sagas.Store, Now: c.Now}
 	}
 	if c.Ends == nil {
-		c.Ends = waiting.New(waiting.Config{})
+		c.Ends = longpoll.New(longpoll.Config{})
 	}
 	if c.Loops == nil {
 		c.Loops = func() []overview.Loop { return nil }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/httpapi/published"
+	"github.com/skald-saga/skald/internal/httpapi/openapi"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/principal"
 )
@@ -74,7 +74,7 @@ func loadContract(l httpkit.Limits, base string) (*contract, error) {
 		c.json = bytes.Replace(c.json, []byte(ownRoot), []byte(strings.Replace(ownRoot, "/", base, 1)), 1)
 		c.etag = etagOf(c.json)
 	}
-	c.yaml = sync.OnceValues(func() ([]byte, error) { return published.YAML(c.json) })
+	c.yaml = sync.OnceValues(func() ([]byte, error) { return openapi.YAML(c.json) })
 	c.routes = make(map[routeKey]*route, len(read.routes))
 	for key, rt := range read.routes {
 		here := *rt
@@ -125,7 +125,7 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 		}
 	}
 	doc.Security = nil
-	c.json, err = published.Contract()
+	c.json, err = openapi.Contract()
 	if err != nil {
 		return nil, err
 	}

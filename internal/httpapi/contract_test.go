@@ -13,11 +13,11 @@ import (
 	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/httpapi/published"
+	"github.com/skald-saga/skald/internal/httpapi/openapi"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/certification"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/apitest"
@@ -66,9 +66,9 @@ func TestEnumsOfTheContractMatchTheRules(t *testing.T) {
 		"BulkVerb":              apitest.Texts(bulk.Verbs),
 		"BackfillReprocess":     apitest.Texts(jobrun.Reprocesses),
 		"JobBulkAction":         apitest.Texts(jobrun.BulkActions),
-		"CertificationState":    apitest.Texts(certify.States),
-		"CertificationOutcome":  apitest.Texts(certify.Verdicts),
-		"CertificationVerb":     apitest.Texts(certify.Verbs),
+		"CertificationState":    apitest.Texts(certification.States),
+		"CertificationOutcome":  apitest.Texts(certification.Verdicts),
+		"CertificationVerb":     apitest.Texts(certification.Verbs),
 		"SagaBulkAction":        apitest.Texts(sagabulk.Actions()),
 		"SagaBulkOutcome":       apitest.Texts(sagabulk.Outcomes),
 	} {
@@ -121,7 +121,7 @@ func TestTheEmbeddedContractIsOpenapiYAML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := published.Source()
+	text, err := openapi.Source()
 	if err != nil {
 		t.Fatal(err)
 	}

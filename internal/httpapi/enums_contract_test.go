@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/httpapi/published"
+	"github.com/skald-saga/skald/internal/httpapi/openapi"
 )
 
 var (
@@ -43,7 +43,7 @@ var otherStyles = map[string]string{
 
 // A state is UPPER_CASE and a choice lower_case (docs/decisions/0133).
 func TestEnumsAreSpelledInOneStyle(t *testing.T) {
-	text, err := published.Source()
+	text, err := openapi.Source()
 	if err != nil {
 		t.Fatal(err)
 	}

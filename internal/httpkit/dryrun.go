@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
 // DryRun reports whether a request only asks what it would do.
@@ -25,7 +25,7 @@ func Differences(before, after any) (*api.PlannedChanges, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := planned.Between(was, is)
+	all, err := dryrun.Between(was, is)
 	return Planned(all), err
 }
 
@@ -42,12 +42,12 @@ func Would[T any](is Answer, after T, changes func(*T) **api.PlannedChanges) (An
 }
 
 // Planned is the member of a resource for what would change in it.
-func Planned(all planned.List) *api.PlannedChanges {
+func Planned(all dryrun.List) *api.PlannedChanges {
 	return new(PlannedChanges(all))
 }
 
 // PlannedChanges is what a dry run says about what would change.
-func PlannedChanges(all planned.List) []api.PlannedChange {
+func PlannedChanges(all dryrun.List) []api.PlannedChange {
 	out := make([]api.PlannedChange, len(all))
 	for i, c := range all {
 		out[i] = api.PlannedChange{Member: c.Member, From: UnlessEmpty(c.From), To: UnlessEmpty(c.To)}

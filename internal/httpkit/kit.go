@@ -17,7 +17,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/loop"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // Limits are the limits on requests. Zero fields mean the defaults in the comments, except
@@ -85,7 +85,7 @@ type Kit struct {
 	NewID    func() uuid.UUID
 	Limits   Limits
 	Stopping <-chan struct{} // closed when the server begins to stop; nil: never
-	Ends     *waiting.Board  // who waits for the end of what
+	Ends     *longpoll.Board  // who waits for the end of what
 	Log      *slog.Logger
 	Cursors  Cursors
 	Streams  *Streams

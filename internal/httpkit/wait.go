@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // WaitOf returns how long a request waits, at most the server's limit, and the preference that
@@ -41,9 +41,9 @@ func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string
 // AwaitBy returns the value of v when it is over, the wait has passed, or the server begins to
 // stop. first is v as just created; nil: it must be read. waited reports whether the wait was
 // honoured: it is not if too many requests are already waiting.
-func AwaitBy[T any](ctx context.Context, k *Kit, of waiting.Key, wait time.Duration, first *T, over func(*T) bool,
+func AwaitBy[T any](ctx context.Context, k *Kit, of longpoll.Key, wait time.Duration, first *T, over func(*T) bool,
 	read func(context.Context) (T, error)) (v T, waited bool, err error) {
-	var w *waiting.Waiter
+	var w *longpoll.Waiter
 	if wait > 0 {
 		w = k.Ends.Watch(of) // before the first reading, so that an end in between is not missed
 	}
@@ -56,7 +56,7 @@ func AwaitBy[T any](ctx context.Context, k *Kit, of waiting.Key, wait time.Durat
 	if w == nil || over(&v) {
 		return v, wait > 0 && over(&v), nil
 	}
-	how := waiting.Wait{For: wait, Stopping: k.Stopping, Fresh: true}
+	how := longpoll.Wait{For: wait, Stopping: k.Stopping, Fresh: true}
 	_, err = w.Await(ctx, how, func(ctx context.Context) (bool, error) {
 		if v, err = read(ctx); err != nil {
 			return false, err

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/page"
 )
 
@@ -123,10 +123,10 @@ func WouldBe(r *Run, in Event, now time.Time) (Run, error) {
 }
 
 // NewRun is what an action changes that creates a run.
-var NewRun = planned.List{{Member: "new_run", To: string(Pending)}}
+var NewRun = dryrun.List{{Member: "new_run", To: string(Pending)}}
 
 // Changes returns what b itself would change because of one run: nothing if the state of the run does not allow it.
-func (b *Bulk) Changes(r *Run, now time.Time) (all planned.List) {
+func (b *Bulk) Changes(r *Run, now time.Time) (all dryrun.List) {
 	in, ask := b.Does(r)
 	switch {
 	case ask != nil:
@@ -142,10 +142,10 @@ func (b *Bulk) Changes(r *Run, now time.Time) (all planned.List) {
 }
 
 // Differs returns what an event changes in a run, as operations on many runs say it.
-func Differs(before, after *Run) (all planned.List) {
+func Differs(before, after *Run) (all dryrun.List) {
 	all.Differs("state", string(before.State), string(after.State))
 	if !after.State.Terminal() {
-		all.Differs("cancel_requested_at", planned.Text(before.CancelRequestedAt), planned.Text(after.CancelRequestedAt))
+		all.Differs("cancel_requested_at", dryrun.Text(before.CancelRequestedAt), dryrun.Text(after.CancelRequestedAt))
 	}
 	return all
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
 // A participant that cannot answer at once answers "later" and reports the outcome to the callback URL of the call

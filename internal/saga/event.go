@@ -8,7 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/idempotency"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
 // Event is something that happened to a saga. Those of its driver, of participants and of the clock are below; each

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api/participant"
-	"github.com/skald-saga/skald/internal/saga/certifier"
-	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
+	"github.com/skald-saga/skald/internal/saga/certification"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -80,7 +80,7 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // restart, so it takes longer if that was not enough.
 func certifiesLater(t *testing.T, command func(env ...string) *exec.Cmd) {
 	t.Helper()
-	var report certify.Report
+	var report certification.Report
 	for work := time.Second; work < time.Minute; work *= 4 {
 		p := &process{t: t, command: func() *exec.Cmd {
 			return command("PORT=0", "WORK_MS="+strconv.FormatInt(work.Milliseconds(), 10))
@@ -93,7 +93,7 @@ func certifiesLater(t *testing.T, command func(env ...string) *exec.Cmd) {
 		front := httptest.NewServer(p)
 		t.Cleanup(front.Close)
 		var err error
-		report, err = certifier.Run(patience.Context(t), certifier.Config{
+		report, err = player.Run(patience.Context(t), player.Config{
 			URL: front.URL + "/parcels", Effects: front.URL + "/effects", Version: "test", Later: true,
 			LaterFor: patience.Limit, Restart: p.restart,
 		})

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/saga/certifier"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
@@ -59,7 +59,7 @@ func TestParticipantsOnGeneratedStubs(t *testing.T) {
 				t.Fatalf("it has not said where it listens: %v", lines.Err())
 			}
 			url := lines.Text() + "/steps/{step}"
-			report, err := certifier.Run(patience.Context(t), certifier.Config{
+			report, err := player.Run(patience.Context(t), player.Config{
 				URL: url, Compensation: url + "/compensation", Version: "test",
 			})
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/principal"
 )
 
@@ -116,7 +116,7 @@ func (s *Handlers) DeleteSession(ctx context.Context, in api.DeleteSessionReques
 			return nil, err
 		}
 		out := toSession(&found, req.Who.SessionID)
-		out.Changes = httpkit.Planned(planned.List{{Member: "active", From: "true", To: "false"}})
+		out.Changes = httpkit.Planned(dryrun.List{{Member: "active", From: "true", To: "false"}})
 		return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 	}
 	err := s.Sessions.End(httpkit.WithActor(ctx, in.Params.Reason), scopeOf(req), ownerOf(req), in.SessionID, s.Now())

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
 // UpdateDeadLetter changes labels, assignee and note of a letter, and when it is
@@ -174,7 +174,7 @@ func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetter
 		}
 		if httpkit.DryRun(ctx) {
 			return httpkit.Answer{Status: http.StatusOK, Body: api.DeletedDeadLetter{ID: l.ID,
-				Changes: httpkit.Planned(planned.List{{Member: "place", From: "live"}})}}, nil
+				Changes: httpkit.Planned(dryrun.List{{Member: "place", From: "live"}})}}, nil
 		}
 		switch err := s.Letters.Delete(ctx, l, s.didLetter(ctx, l.ID, dlq.VerbDelete, &in.Params.Reason, l.Tombstone())); {
 		case err == nil:
@@ -236,7 +236,7 @@ func (s *Handlers) wouldRestore(ctx context.Context, id uuid.UUID) (api.Response
 		return nil, err
 	}
 	body := out.Body.(api.DeadLetter)
-	*body.Changes = append(httpkit.PlannedChanges(planned.List{{Member: "place", From: "archive", To: "live"}}),
+	*body.Changes = append(httpkit.PlannedChanges(dryrun.List{{Member: "place", From: "archive", To: "live"}}),
 		*body.Changes...)
 	return out, nil
 }

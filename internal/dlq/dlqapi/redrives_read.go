@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // GetRedrive returns a redrive; if the client asks to wait, when it is over.
@@ -19,7 +19,7 @@ func (s *Handlers) GetRedrive(ctx context.Context, in api.GetRedriveRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	of := waiting.Key{Kind: waiting.Redrive, Tenant: httpkit.RequestOf(ctx).Tenant.ID, ID: in.RedriveID}
+	of := longpoll.Key{Kind: longpoll.Redrive, Tenant: httpkit.RequestOf(ctx).Tenant.ID, ID: in.RedriveID}
 	r, waited, err := s.awaitRedrive(ctx, of, wait, nil)
 	if err != nil {
 		return nil, err
@@ -40,12 +40,12 @@ func (s *Handlers) readRedrive(ctx context.Context, id uuid.UUID) (dlq.Redrive, 
 	return s.Redrives.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 }
 
-func endOf(r *dlq.Redrive) waiting.Key {
-	return waiting.Key{Kind: waiting.Redrive, Tenant: r.TenantID, ID: r.ID}
+func endOf(r *dlq.Redrive) longpoll.Key {
+	return longpoll.Key{Kind: longpoll.Redrive, Tenant: r.TenantID, ID: r.ID}
 }
 
 // awaitRedrive is httpkit.AwaitBy for a redrive.
-func (s *Handlers) awaitRedrive(ctx context.Context, of waiting.Key, wait time.Duration,
+func (s *Handlers) awaitRedrive(ctx context.Context, of longpoll.Key, wait time.Duration,
 	first *dlq.Redrive) (r dlq.Redrive, waited bool, err error) {
 	return httpkit.AwaitBy(ctx, s.Kit, of, wait, first, func(r *dlq.Redrive) bool { return r.State.Over() },
 		func(ctx context.Context) (dlq.Redrive, error) { return s.readRedrive(ctx, of.ID) })

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
 // RetryDeadLetter retries a letter and returns the result.
@@ -74,7 +74,7 @@ func (s *Handlers) wouldRetry(ctx context.Context, l *dlq.Letter, c dlq.Claim) (
 	if err != nil {
 		return nil, err
 	}
-	changes := planned.List{{Member: "status", From: string(l.Status), To: string(dlq.Retrying)}}
+	changes := dryrun.List{{Member: "status", From: string(l.Status), To: string(dlq.Retrying)}}
 	if c.Revision != nil {
 		changes.Differs("revision", strconv.Itoa(l.Revision), strconv.Itoa(c.Revision.Number))
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga/gate"
+	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/registrydb"
 )
@@ -19,16 +19,16 @@ import (
 type party struct {
 	*post
 	store *registrydb.Participants
-	known *gate.Known
-	gate  *gate.Gate
+	known *participantgate.Known
+	gate  *participantgate.Gate
 }
 
 func newParty(t *testing.T, o registry.Outage) *party {
 	t.Helper()
 	p := newPost(t)
 	x := &party{post: p, store: registrydb.New(p.db)}
-	x.known = gate.NewKnown(x.store)
-	x.gate = gate.New(gate.Config{
+	x.known = participantgate.NewKnown(x.store)
+	x.gate = participantgate.New(participantgate.Config{
 		Store: x.store, Known: x.known, Node: "n", Now: func() time.Time { return moment().Now },
 		Log: slog.New(slog.DiscardHandler),
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/gate"
+	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
@@ -36,7 +36,7 @@ type world struct {
 	inFlight map[string]int
 	most     map[string]int // concurrent attempts, by URL
 	results  map[string]int
-	gate     *gate.Gate
+	gate     *participantgate.Gate
 }
 
 func newWorld(t *testing.T) *world {

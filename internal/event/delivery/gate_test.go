@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/saga/gate"
+	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
@@ -17,8 +17,8 @@ import (
 func TestDeliveriesWaitAtTheGateOfTheirEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		known := gate.NewKnown(w.store.Participants)
-		w.gate = gate.New(gate.Config{
+		known := participantgate.NewKnown(w.store.Participants)
+		w.gate = participantgate.New(participantgate.Config{
 			Store: w.store.Participants, Known: known, Node: "n", Now: time.Now,
 			Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})

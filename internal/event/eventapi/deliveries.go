@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
 // ListWebhooks returns a page of webhooks, oldest first.
@@ -158,10 +158,10 @@ func (s *Handlers) wouldRedeliverFailed(ctx context.Context, tenant, id uuid.UUI
 	if err != nil {
 		return nil, err
 	}
-	changed := planned.Many{Of: string(api.PlannedChangeOfWebhookDelivery)}
+	changed := dryrun.Many{Of: string(api.PlannedChangeOfWebhookDelivery)}
 	for i := range failed {
 		after := webhook.Redeliver(failed[i], s.Now())
-		changed.Add(planned.List{{Member: "status", From: string(failed[i].Status), To: string(after.Status)}}, 1)
+		changed.Add(dryrun.List{{Member: "status", From: string(failed[i].Status), To: string(after.Status)}}, 1)
 	}
 	letters, err := s.lettersRetried(ctx, tenant, failed)
 	return httpkit.Answer{Status: http.StatusOK, Body: api.RedeliverResult{
@@ -171,21 +171,21 @@ func (s *Handlers) wouldRedeliverFailed(ctx context.Context, tenant, id uuid.UUI
 
 // lettersRetried returns what the redelivery of deliveries changes in their dead letters.
 func (s *Handlers) lettersRetried(ctx context.Context, tenant uuid.UUID,
-	before []webhook.Delivery) (planned.List, error) {
+	before []webhook.Delivery) (dryrun.List, error) {
 	at := s.moment()
 	counts, err := s.Deliveries.Letters(ctx, tenant, slices.DeleteFunc(slices.Clone(before),
 		func(d webhook.Delivery) bool { return webhook.Redelivered(&d, at) == nil }))
 	if err != nil {
 		return nil, err
 	}
-	changed := planned.Many{Of: string(api.PlannedChangeOfDeadLetter)}
+	changed := dryrun.Many{Of: string(api.PlannedChangeOfDeadLetter)}
 	for status, n := range counts {
 		c, err := dlq.Apply(dlq.Letter{Source: dlq.FromWebhook, Status: status},
 			dlq.SourceReported{SourceUpdate: &dlq.SourceUpdate{Outcome: dlq.RetryStarted}}, dlq.Moment{Now: at.Now})
 		if err != nil {
 			return nil, err
 		}
-		var one planned.List
+		var one dryrun.List
 		one.Differs("status", string(status), string(c.After.Status))
 		changed.Add(one, n)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
 // secretBytes is the length of a webhook's key, the same as that of the hash function.
@@ -204,7 +204,7 @@ func (s *Handlers) RotateWebhookSecret(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	var changes planned.List
+	var changes dryrun.List
 	sub, _, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, httpkit.ReasonOf(in.Body),
 		func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 			after := sub.Rotated(key, s.Now())
@@ -221,7 +221,7 @@ func (s *Handlers) RotateWebhookSecret(ctx context.Context,
 }
 
 // rotated returns what a rotation changes: secrets are named by the times when they were created.
-func rotated(before, after *webhook.Subscription) (all planned.List) {
+func rotated(before, after *webhook.Subscription) (all dryrun.List) {
 	newest := func(s *webhook.Subscription) (created, expires *time.Time) {
 		if len(s.Secrets) == 0 { // they were lost
 			return nil, nil
@@ -230,8 +230,8 @@ func rotated(before, after *webhook.Subscription) (all planned.List) {
 	}
 	was, ended := newest(before)
 	is, ends := newest(after)
-	all.Differs("secret", planned.Text(was), planned.Text(is))
-	all.Differs("former_secret_expires_at", planned.Text(ended), planned.Text(ends))
+	all.Differs("secret", dryrun.Text(was), dryrun.Text(is))
+	all.Differs("former_secret_expires_at", dryrun.Text(ended), dryrun.Text(ends))
 	return all
 }
 
@@ -255,7 +255,7 @@ func (s *Handlers) DeleteWebhook(ctx context.Context, in api.DeleteWebhookReques
 		}
 		version = sub.Version
 		if dry {
-			return webhookWould(sub, httpkit.Planned(planned.List{{Member: "place", From: "live"}})), nil
+			return webhookWould(sub, httpkit.Planned(dryrun.List{{Member: "place", From: "live"}})), nil
 		}
 	}
 	if err := s.Webhooks.Delete(httpkit.WithActor(ctx, in.Params.Reason), tenant, in.WebhookID, version); err != nil {
@@ -286,7 +286,7 @@ func (s *Handlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObj
 	}
 	if httpkit.DryRun(ctx) {
 		body := toAPIDelivery(&d)
-		body.Changes = httpkit.Planned(planned.List{{Member: "new_delivery", To: string(d.Status)}})
+		body.Changes = httpkit.Planned(dryrun.List{{Member: "new_delivery", To: string(d.Status)}})
 		return httpkit.Answer{Status: http.StatusOK, Body: body}, nil
 	}
 	if err := s.Deliveries.Add(httpkit.WithActor(ctx, nil), d); err != nil {

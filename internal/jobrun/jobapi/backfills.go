@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -108,7 +108,7 @@ func (s *Handlers) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *j
 	}
 	out := api.BackfillPreview{SlotsTotal: slots, Truncated: slots > len(shown),
 		Slots: make([]api.BackfillSlot, len(shown))}
-	all := planned.Many{Of: string(api.PlannedChangeOfJobRun)}
+	all := dryrun.Many{Of: string(api.PlannedChangeOfJobRun)}
 	for i, slot := range shown {
 		out.Slots[i] = api.BackfillSlot{At: slot, Runs: b.Reprocess.Wants(states[slot])}
 		if out.Slots[i].Runs {

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -78,7 +78,7 @@ func (s *Handlers) previewBulk(ctx context.Context, b jobrun.Bulk) (httpkit.Answ
 	if err != nil {
 		return httpkit.Answer{}, err
 	}
-	all := planned.Many{Of: string(api.PlannedChangeOfJobRun)}
+	all := dryrun.Many{Of: string(api.PlannedChangeOfJobRun)}
 	for i := range found.Items {
 		all.Add(b.Changes(&found.Items[i], now), 1)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/page"
 )
@@ -20,7 +20,7 @@ func (s *Handlers) wouldCancel(ctx context.Context, tenant uuid.UUID, f jobrun.F
 	if err != nil {
 		return nil, nil, err
 	}
-	all := planned.Many{Of: string(api.PlannedChangeOfJobRun)}
+	all := dryrun.Many{Of: string(api.PlannedChangeOfJobRun)}
 	for i := range found.Items {
 		r := &found.Items[i]
 		if after, err := jobrun.WouldBe(r, in, now); err == nil { // others stay as they are

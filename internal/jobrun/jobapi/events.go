@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
@@ -70,17 +70,17 @@ func (s *Handlers) wouldPublish(ctx context.Context, e *jobrun.NewEvent) (api.Re
 	}
 	if stored != nil {
 		out := publishedBefore(stored, e)
-		out.Changes = httpkit.Planned(planned.List{})
+		out.Changes = httpkit.Planned(dryrun.List{})
 		return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 	}
 	after := jobrun.PublishedEvent{NewEvent: *e, TenantID: httpkit.RequestOf(ctx).Tenant.ID, CreatedAt: now}
 	if after.OccurredAt == nil {
 		after.OccurredAt = &now
 	}
-	runs := planned.Many{Of: string(api.PlannedChangeOfJobRun)}
+	runs := dryrun.Many{Of: string(api.PlannedChangeOfJobRun)}
 	for i := range listeners {
 		if after.Matches(&listeners[i], now) {
-			runs.Add(planned.List{{Member: "new_run", To: string(jobrun.Pending)}}, 1)
+			runs.Add(dryrun.List{{Member: "new_run", To: string(jobrun.Pending)}}, 1)
 		}
 	}
 	out := toAPIJobEvent(&after)

@@ -20,7 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/strictjson"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 const (
@@ -246,7 +246,7 @@ func (s *Handlers) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error
 // awaitRun is httpkit.AwaitBy for runs.
 func (s *Handlers) awaitRun(ctx context.Context, id uuid.UUID, wait time.Duration,
 	first *jobrun.Run) (r jobrun.Run, waited bool, err error) {
-	of := waiting.Key{Kind: waiting.JobRun, Tenant: httpkit.RequestOf(ctx).Tenant.ID, ID: id}
+	of := longpoll.Key{Kind: longpoll.JobRun, Tenant: httpkit.RequestOf(ctx).Tenant.ID, ID: id}
 	return httpkit.AwaitBy(ctx, s.Kit, of, wait, first, func(r *jobrun.Run) bool { return r.State.Terminal() },
 		func(ctx context.Context) (jobrun.Run, error) { return s.readRun(ctx, id) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
@@ -199,7 +199,7 @@ func (s *Handlers) wouldSet(ctx context.Context, values map[string]*float64) (ht
 	if err != nil {
 		return a, err
 	}
-	out, all := a.Body.(api.Settings), planned.List{}
+	out, all := a.Body.(api.Settings), dryrun.List{}
 	for i := range out.Settings {
 		o := &out.Settings[i]
 		is, set := stored[o.Name]

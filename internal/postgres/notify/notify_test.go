@@ -11,18 +11,18 @@ import (
 	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // startNode returns a board whose messages go over a line, and the line.
-func startNode(t *testing.T, dsn string) (*waiting.Board, *notify.Line) {
+func startNode(t *testing.T, dsn string) (*longpoll.Board, *notify.Line) {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
 	}
 	line := notify.NewLine(db)
-	board := waiting.New(waiting.Config{Send: func(m string) { line.Send("ends", m) }, Linked: line.Open})
+	board := longpoll.New(longpoll.Config{Send: func(m string) { line.Send("ends", m) }, Linked: line.Open})
 	line.On("ends", board.Receive)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -31,7 +31,7 @@ func startNode(t *testing.T, dsn string) (*waiting.Board, *notify.Line) {
 	return board, line
 }
 
-func told(w *waiting.Waiter) bool {
+func told(w *longpoll.Waiter) bool {
 	select {
 	case <-w.Done:
 		return true
@@ -46,7 +46,7 @@ func TestAnotherNodeIsToldOfAnEnd(t *testing.T) {
 	here, a := startNode(t, dsn)
 	there, b := startNode(t, dsn)
 	patience.Until(t, "both lines are open", func() bool { return a.Open() && b.Open() })
-	k := waiting.Key{Kind: waiting.Saga, Tenant: uuid.New(), ID: uuid.New()}
+	k := longpoll.Key{Kind: longpoll.Saga, Tenant: uuid.New(), ID: uuid.New()}
 	w := there.Watch(k)
 	defer w.Stop()
 	here.Ended(k, nil) // before anybody asked: it is remembered for the question
@@ -71,7 +71,7 @@ func TestALineOpensAgainAfterItsConnectionWasCut(t *testing.T) {
 	}
 	patience.Until(t, "the lines notice", func() bool { return !a.Open() || !b.Open() })
 	patience.Until(t, "both lines are open again", func() bool { return a.Open() && b.Open() })
-	k := waiting.Key{Kind: waiting.JobRun, Tenant: uuid.New(), ID: uuid.New()}
+	k := longpoll.Key{Kind: longpoll.JobRun, Tenant: uuid.New(), ID: uuid.New()}
 	w := there.Watch(k)
 	defer w.Stop()
 	here.Ended(k, nil)

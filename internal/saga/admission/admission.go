@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // Create stores a saga and passes it to the engine; on request it then waits for its end.
@@ -38,7 +38,7 @@ func (s *Service) Create(ctx context.Context, r *Request) (Result, error) {
 // store makes the saga durable and starts it. It rejects as much as possible before the group
 // commit of new sagas, because a rejection inside delays the other sagas of the batch. w waits
 // for the saga's end, and must be stopped.
-func (s *Service) store(ctx context.Context, r *Request) (out Result, w *waiting.Waiter, err error) {
+func (s *Service) store(ctx context.Context, r *Request) (out Result, w *longpoll.Waiter, err error) {
 	if err := saga.CheckPayload(r.Spec.Payload); err != nil {
 		return out, nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 var shop = tenant.Tenant{ID: uuid.UUID{7}}
@@ -62,7 +62,7 @@ func newDesk(t *testing.T) *desk {
 	runnable := func(context.Context, uuid.UUID, *workflow.Definition) error { return nil }
 	d.Service = &admission.Service{
 		Store: store.Sagas, Definitions: admission.NewDefinitions(store.Workflows, workflow.Limits{}, runnable),
-		Insert: d.insert, Load: d.load, Engine: d.engine, InUse: &claims.Requests{}, Ends: waiting.New(waiting.Config{}),
+		Insert: d.insert, Load: d.load, Engine: d.engine, InUse: &claims.Requests{}, Ends: longpoll.New(longpoll.Config{}),
 		Budget: saga.Budget{Saga: 20}, MaxSteps: 200, SagaTimeout: time.Hour, Timeout: time.Minute,
 		Now:   func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) },
 		NewID: newID, Log: slog.New(slog.DiscardHandler),
@@ -275,7 +275,7 @@ func TestACreateWaitsForTheEndThatIsReported(t *testing.T) {
 		result, err := d.insert(ctx, n)
 		ended := result.Saga
 		ended.State = saga.Completed
-		d.Ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: shop.ID, ID: n.ID}, &saga.Loaded{Saga: ended})
+		d.Ends.Ended(longpoll.Key{Kind: longpoll.Saga, Tenant: shop.ID, ID: n.ID}, &saga.Loaded{Saga: ended})
 		return result, err
 	}
 	waits := func(r *admission.Request) { r.Wait = time.Hour }
@@ -283,7 +283,7 @@ func TestACreateWaitsForTheEndThatIsReported(t *testing.T) {
 	if err != nil || !r.Waited || r.Ended == nil || r.Ended.Saga.ID != r.ID {
 		t.Errorf("%+v, %v", r, err)
 	}
-	d.Ends = waiting.New(waiting.Config{Max: -1})
+	d.Ends = longpoll.New(longpoll.Config{Max: -1})
 	if r, err := d.Create(t.Context(), order(waits)); err != nil || r.Waited || r.Ended != nil {
 		t.Errorf("among too many: %+v, %v", r, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // End returns when the saga has ended, the wait is over, or the server begins to stop. It
@@ -25,12 +25,12 @@ func (s *Service) End(
 }
 
 // watch begins to wait for the end of a saga; nil: too many requests wait already.
-func (s *Service) watch(ref saga.Ref) *waiting.Waiter {
-	return s.Ends.Watch(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID})
+func (s *Service) watch(ref saga.Ref) *longpoll.Waiter {
+	return s.Ends.Watch(longpoll.Key{Kind: longpoll.Saga, Tenant: ref.Tenant, ID: ref.ID})
 }
 
 // await is End with a waiter. fresh: the saga was created after w began to wait.
-func (s *Service) await(ctx context.Context, w *waiting.Waiter, ref saga.Ref, wait time.Duration,
+func (s *Service) await(ctx context.Context, w *longpoll.Waiter, ref saga.Ref, wait time.Duration,
 	fresh bool) (*saga.Loaded, error) {
 	var read *saga.Loaded
 	over := func(ctx context.Context) (bool, error) {
@@ -45,7 +45,7 @@ func (s *Service) await(ctx context.Context, w *waiting.Waiter, ref saga.Ref, wa
 		}
 		return read != nil, nil
 	}
-	committed, err := w.Await(ctx, waiting.Wait{
+	committed, err := w.Await(ctx, longpoll.Wait{
 		For: wait, Stopping: s.Stopping, Fresh: fresh, Here: func() bool { return s.Engine.Drives(ref) },
 	}, over)
 	if ended, ok := committed.(*saga.Loaded); ok {

@@ -14,14 +14,14 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
-	"github.com/skald-saga/skald/internal/saga/gate"
+	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // gated gives a node a gate, which looks after the participants as long as the node runs.
 func gated(w *world, name string) func(*engine.Config) {
-	known := gate.NewKnown(w.store.Participants)
-	g := gate.New(gate.Config{
+	known := participantgate.NewKnown(w.store.Participants)
+	g := participantgate.New(participantgate.Config{
 		Store: w.store.Participants, Known: known, Node: name, Now: now,
 		Log: w.log.With(slog.String("gate", name)),
 		Due: func() {

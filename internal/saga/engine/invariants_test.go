@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // checkInvariants checks ended sagas against the participants' ledger
@@ -32,7 +32,7 @@ func (w *world) checkInvariants(ids ...uuid.UUID) {
 
 // watcher returns a channel that receives what this node tells of the end of a saga.
 func (n *node) watcher(ref saga.Ref) (ended <-chan any, stop func()) {
-	w := n.ends.Watch(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID})
+	w := n.ends.Watch(longpoll.Key{Kind: longpoll.Saga, Tenant: ref.Tenant, ID: ref.ID})
 	return w.Done, w.Stop
 }
 

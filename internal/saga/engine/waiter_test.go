@@ -8,7 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // TestWhoWaitsIsAnsweredWithoutARead: a client that waits for its saga is answered from what this node has
@@ -64,7 +64,7 @@ func TestWhoWaitsIsAnsweredWithoutARead(t *testing.T) {
 				w.register(d)
 				spec := saga.Spec{ID: w.newID(), Tenant: home, TimeoutMS: time.Hour.Milliseconds()}
 				ref := saga.Ref{Tenant: home.ID, ID: spec.ID}
-				waiter := n.ends.Watch(waiting.Key{Kind: waiting.Saga, Tenant: home.ID, ID: spec.ID})
+				waiter := n.ends.Watch(longpoll.Key{Kind: longpoll.Saga, Tenant: home.ID, ID: spec.ID})
 				defer waiter.Stop()
 				if err := n.submit(spec, d); err != nil {
 					t.Fatal(err)
@@ -78,7 +78,7 @@ func TestWhoWaitsIsAnsweredWithoutARead(t *testing.T) {
 					}
 				}()
 				reads := 0
-				committed, err := waiter.Await(t.Context(), waiting.Wait{
+				committed, err := waiter.Await(t.Context(), longpoll.Wait{
 					For: time.Hour, Fresh: true, Here: func() bool { return n.engine.Drives(ref) },
 				}, func(context.Context) (bool, error) {
 					reads++

@@ -25,7 +25,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // world is everything around the engines of one test: the database, the
@@ -107,7 +107,7 @@ type node struct {
 	name       string
 	connection *connection
 	engine     *engine.Engine
-	ends       *waiting.Board
+	ends       *longpoll.Board
 	creates    *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
 	changes    *groupcommit.Committer[saga.Change, changed]
 	cancel     context.CancelFunc
@@ -137,7 +137,7 @@ func (n *node) run() {
 // prepare returns a node that does not run yet.
 func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 	n := &node{w: w, name: name, connection: &connection{Sagas: w.store.Sagas, w: w}, cancel: func() {},
-		ends: waiting.New(waiting.Config{Max: math.MaxInt})}
+		ends: longpoll.New(longpoll.Config{Max: math.MaxInt})}
 	n.creates = groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{
 		Flush: n.connection.Create, Key: func(s saga.NewSaga) any { return s.ID },
 	})
@@ -160,7 +160,7 @@ func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 		Gone:    func(string) bool { return true },
 		Now:     now,
 		Ended: func(ref saga.Ref, committed *saga.Loaded) {
-			n.ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID}, waiting.Committed(committed))
+			n.ends.Ended(longpoll.Key{Kind: longpoll.Saga, Tenant: ref.Tenant, ID: ref.ID}, longpoll.Committed(committed))
 		},
 		NewID:      w.newID,
 		Checkpoint: 20 * time.Millisecond,

@@ -3,13 +3,13 @@ package explain
 import (
 	"strconv"
 
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Changes returns what the change itself would change, for people who decide whether to make it. What follows
 // from it is in Following.
-func Changes(c *saga.Change, before *saga.Instance) (all planned.List) {
+func Changes(c *saga.Change, before *saga.Instance) (all dryrun.List) {
 	after := &c.After
 	attention := attentionOf(before, after)
 	all.Differs("state", before.State.String(), after.State.String())
@@ -19,20 +19,20 @@ func Changes(c *saga.Change, before *saga.Instance) (all planned.List) {
 	all.Differs("current_step", stepName(before), stepName(after))
 	all.Differs("end_cause", causeText(before.EndCause), causeText(after.EndCause))
 	if before.State.Forward() == after.State.Forward() { // otherwise the store sets that of the new phase
-		all.Differs("deadline", planned.Text(before.Deadline()), planned.Text(after.Deadline()))
+		all.Differs("deadline", dryrun.Text(before.Deadline()), dryrun.Text(after.Deadline()))
 	}
 	if before.State == after.State && before.CurrentStep == after.CurrentStep {
 		all.Differs("failures", strconv.Itoa(before.Failures), strconv.Itoa(after.Failures))
 	}
 	if before.State == after.State && after.SuspendedAt == nil && before.SuspendedAt == nil {
-		all.Differs("next_run_at", planned.Text(before.NextRunAt), planned.Text(after.NextRunAt))
+		all.Differs("next_run_at", dryrun.Text(before.NextRunAt), dryrun.Text(after.NextRunAt))
 	}
-	all.Differs("suspended_at", planned.Text(before.SuspendedAt), planned.Text(after.SuspendedAt))
+	all.Differs("suspended_at", dryrun.Text(before.SuspendedAt), dryrun.Text(after.SuspendedAt))
 	all.Differs("order", orderText(before), orderText(after))
 	return append(all, attention...)
 }
 
-func attentionOf(before, after *saga.Instance) (all planned.List) {
+func attentionOf(before, after *saga.Instance) (all dryrun.List) {
 	reason := func(r *saga.Instance) string {
 		if !r.NeedsAttention {
 			return ""

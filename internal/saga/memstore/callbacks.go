@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
 // Awaiting implements callback.Store.

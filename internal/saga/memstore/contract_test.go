@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/eventtest"
 	"github.com/skald-saga/skald/internal/test/storetest"
@@ -19,7 +19,7 @@ var (
 	_ saga.Store      = (*memstore.Sagas)(nil)
 	_ saga.Ownership  = (*memstore.Sagas)(nil)
 	_ saga.Archive    = (*memstore.Sagas)(nil)
-	_ reports.Reports = (*memstore.Sagas)(nil)
+	_ statistics.Reports = (*memstore.Sagas)(nil)
 	_ workflow.Store  = (*memstore.Workflows)(nil)
 	_ trail.Trail     = (*memstore.Trail)(nil)
 	_ trail.Chain     = (*memstore.Trail)(nil)

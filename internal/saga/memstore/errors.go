@@ -7,11 +7,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// Errors implements reports.Reports.
-func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f reports.ErrorFilter) (reports.Errors, error) {
+// Errors implements statistics.Reports.
+func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f statistics.ErrorFilter) (statistics.Errors, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	var bad []*saga.Saga
@@ -20,10 +20,10 @@ func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f reports.ErrorFilt
 			bad = append(bad, s)
 		}
 	}
-	out := reports.Errors{Examined: int64(len(bad))}
+	out := statistics.Errors{Examined: int64(len(bad))}
 	at := map[string]int{}
 	for _, s := range bad {
-		g, t := reports.ErrorGroup{WorkflowName: s.WorkflowName}, st.m.troubles[s.Ref()]
+		g, t := statistics.ErrorGroup{WorkflowName: s.WorkflowName}, st.m.troubles[s.Ref()]
 		since := t.Since
 		if s.State.Terminal() {
 			g.Step, g.Action, since = t.Step, t.Action, *s.CompletedAt
@@ -40,7 +40,7 @@ func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f reports.ErrorFilt
 		}
 		out.Groups[i].Add(s, since)
 	}
-	slices.SortFunc(out.Groups, func(a, b reports.ErrorGroup) int { return a.Compare(b.Count, b.Key()) })
-	out.Groups = out.Groups[:min(len(out.Groups), reports.MostErrorGroups)]
+	slices.SortFunc(out.Groups, func(a, b statistics.ErrorGroup) int { return a.Compare(b.Count, b.Key()) })
+	out.Groups = out.Groups[:min(len(out.Groups), statistics.MostErrorGroups)]
 	return out, nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // selected returns the tenant's sagas that f selects, the archived ones included, newest
@@ -29,11 +29,11 @@ func (m *memory) selected(tenant uuid.UUID, f func(*saga.Saga) bool) (found []*s
 	return found
 }
 
-// Series implements reports.Reports.
-func (st *Sagas) Series(_ context.Context, tenant uuid.UUID, f reports.SeriesFilter) (reports.Series, error) {
+// Series implements statistics.Reports.
+func (st *Sagas) Series(_ context.Context, tenant uuid.UUID, f statistics.SeriesFilter) (statistics.Series, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	out := reports.Series{AsOf: st.m.now(), Buckets: make([]reports.SeriesBucket, f.Buckets())}
+	out := statistics.Series{AsOf: st.m.now(), Buckets: make([]statistics.SeriesBucket, f.Buckets())}
 	read, took := make([]int, f.Buckets()), make([][]time.Duration, f.Buckets())
 	for _, s := range st.m.selected(tenant, f.Matches) {
 		n := int(s.CreatedAt.Sub(f.From) / f.Bucket)
@@ -43,19 +43,19 @@ func (st *Sagas) Series(_ context.Context, tenant uuid.UUID, f reports.SeriesFil
 		}
 	}
 	for n := range took {
-		out.Buckets[n].Durations = reports.DurationsOf(took[n])
+		out.Buckets[n].Durations = statistics.DurationsOf(took[n])
 	}
 	return out, nil
 }
 
-// Attempts implements reports.Reports. It reads the newest sagas only: a process without a
+// Attempts implements statistics.Reports. It reads the newest sagas only: a process without a
 // database has few.
-func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f reports.AttemptFilter) (reports.AttemptSample, error) {
+func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f statistics.AttemptFilter) (statistics.AttemptSample, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	var out reports.AttemptSample
+	var out statistics.AttemptSample
 	for _, s := range st.m.selected(tenant, f.Matches) {
-		if out.Sagas == reports.MostSampledSagas || len(out.Attempts) >= reports.MostSampledAttempts {
+		if out.Sagas == statistics.MostSampledSagas || len(out.Attempts) >= statistics.MostSampledAttempts {
 			out.Sampled = true
 			break
 		}
@@ -67,16 +67,16 @@ func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f reports.Attempt
 		logs = slices.Clone(logs)
 		slices.SortStableFunc(logs, func(a, b saga.StepLog) int { return a.Attempt - b.Attempt })
 		for i := range logs {
-			out.Attempts = append(out.Attempts, reports.Sampled(&logs[i]))
+			out.Attempts = append(out.Attempts, statistics.Sampled(&logs[i]))
 		}
 	}
 	return out, nil
 }
 
-// Calls implements reports.Reports.
+// Calls implements statistics.Reports.
 func (st *Sagas) Calls(
-	_ context.Context, tenant uuid.UUID, f reports.CallsFilter,
-) (calls []reports.OtherCall, err error) {
+	_ context.Context, tenant uuid.UUID, f statistics.CallsFilter,
+) (calls []statistics.OtherCall, err error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	ofTenant, ofWorkflow := 0, 0
@@ -85,7 +85,7 @@ func (st *Sagas) Calls(
 		if s.WorkflowName == f.WorkflowName {
 			ofWorkflow++
 		}
-		if ofTenant > reports.MostCallers && (s.WorkflowName != f.WorkflowName || ofWorkflow > reports.MostCallers) ||
+		if ofTenant > statistics.MostCallers && (s.WorkflowName != f.WorkflowName || ofWorkflow > statistics.MostCallers) ||
 			s.ID == f.Except {
 			continue
 		}
@@ -95,7 +95,7 @@ func (st *Sagas) Calls(
 }
 
 // callsTo returns the last attempts of a saga's calls to a host, as far as they have ended.
-func (m *memory) callsTo(s *saga.Saga, host string) (calls []reports.OtherCall) {
+func (m *memory) callsTo(s *saga.Saga, host string) (calls []statistics.OtherCall) {
 	h := m.heads[nameID{s.Tenant.ID, s.WorkflowName}]
 	if h == nil || s.WorkflowVersion > len(h.versions) {
 		return nil
@@ -113,12 +113,12 @@ func (m *memory) callsTo(s *saga.Saga, host string) (calls []reports.OtherCall) 
 			call = steps[l.StepIndex].Compensation.Call
 		}
 		key := [2]string{l.StepName, string(l.Action)}
-		if host != "" && reports.HostOfCall(&call) == host && (last[key] == nil || l.Attempt > last[key].Attempt) {
+		if host != "" && statistics.HostOfCall(&call) == host && (last[key] == nil || l.Attempt > last[key].Attempt) {
 			last[key] = l
 		}
 	}
 	for _, l := range last {
-		c := reports.OtherCall{At: *l.CompletedAt, Status: l.Status}
+		c := statistics.OtherCall{At: *l.CompletedAt, Status: l.Status}
 		if l.Error != nil {
 			c.Class = retry.Class(l.Error.Type)
 		}

@@ -9,15 +9,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// Statistics implements reports.Reports.
-func (st *Sagas) Statistics(_ context.Context, tenant uuid.UUID, f reports.StatisticsFilter,
-) (reports.Statistics, error) {
+// Statistics implements statistics.Reports.
+func (st *Sagas) Statistics(_ context.Context, tenant uuid.UUID, f statistics.StatisticsFilter,
+) (statistics.Statistics, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	out := reports.Statistics{AsOf: st.m.now()}
+	out := statistics.Statistics{AsOf: st.m.now()}
 	at := map[string]map[int]int{} // name → version → index in out
 	for _, s := range st.m.sagas {
 		if s.Tenant.ID != tenant || !f.Matches(s) {
@@ -32,18 +32,18 @@ func (st *Sagas) Statistics(_ context.Context, tenant uuid.UUID, f reports.Stati
 			at[s.WorkflowName][s.WorkflowVersion] = i
 			out.Definitions = append(
 				out.Definitions,
-				reports.DefinitionStatistics{WorkflowName: s.WorkflowName, WorkflowVersion: s.WorkflowVersion},
+				statistics.DefinitionStatistics{WorkflowName: s.WorkflowName, WorkflowVersion: s.WorkflowVersion},
 			)
 		}
 		add(&out.Definitions[i], s)
 	}
-	slices.SortFunc(out.Definitions, func(a, b reports.DefinitionStatistics) int {
+	slices.SortFunc(out.Definitions, func(a, b statistics.DefinitionStatistics) int {
 		return cmp.Or(cmp.Compare(a.WorkflowName, b.WorkflowName), a.WorkflowVersion-b.WorkflowVersion)
 	})
 	return out, nil
 }
 
-func add(d *reports.DefinitionStatistics, s *saga.Saga) {
+func add(d *statistics.DefinitionStatistics, s *saga.Saga) {
 	d.ByState[s.State]++
 	if s.NeedsAttention {
 		d.NeedsAttention++
@@ -57,5 +57,5 @@ func add(d *reports.DefinitionStatistics, s *saga.Saga) {
 	}
 }
 
-// RollUp implements reports.Reports. It does nothing: statistics are counted when queried.
+// RollUp implements statistics.Reports. It does nothing: statistics are counted when queried.
 func (st *Sagas) RollUp(context.Context) error { return nil }

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/api/webhooks"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 

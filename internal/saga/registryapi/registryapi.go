@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/secrets"
@@ -229,7 +229,7 @@ func (s *Handlers) change(
 }
 
 // planIf returns the changes of a dry run, nil outside one.
-func planIf(ctx context.Context, all planned.List) *api.PlannedChanges {
+func planIf(ctx context.Context, all dryrun.List) *api.PlannedChanges {
 	if !httpkit.DryRun(ctx) {
 		return nil
 	}
@@ -240,7 +240,7 @@ func planIf(ctx context.Context, all planned.List) *api.PlannedChanges {
 func wouldBe(present *registry.Participant, after registry.Participant) (api.Response, error) {
 	if present == nil {
 		after.Version = 0
-		return answer(&after, httpkit.Planned(planned.List{{Member: "participant", To: after.Settings.BaseURL}})), nil
+		return answer(&after, httpkit.Planned(dryrun.List{{Member: "participant", To: after.Settings.BaseURL}})), nil
 	}
 	after.Version = present.Version
 	changes, err := httpkit.Differences(toAPI(present), toAPI(&after))
@@ -270,7 +270,7 @@ func (s *Handlers) DeleteParticipant(
 			return nil, httpkit.Stale(registry.CodeStale, "participant", p.Version)
 		}
 		if version = p.Version; dry {
-			return answer(&p, httpkit.Planned(planned.List{{Member: "place", From: "live"}})), nil
+			return answer(&p, httpkit.Planned(dryrun.List{{Member: "place", From: "live"}})), nil
 		}
 	}
 	if err := s.Participants.Delete(httpkit.WithActor(ctx, in.Params.Reason), tenant, in.Name, version); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
@@ -183,6 +183,6 @@ func (s *Handlers) wouldRestore(ctx context.Context, id uuid.UUID, match *string
 	if err != nil {
 		return nil, err
 	}
-	out.Body.(*api.Saga).Changes = httpkit.Planned(planned.List{{Member: "place", From: "archive", To: "live"}})
+	out.Body.(*api.Saga).Changes = httpkit.Planned(dryrun.List{{Member: "place", From: "archive", To: "live"}})
 	return out, nil
 }

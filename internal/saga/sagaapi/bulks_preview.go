@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/explain"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
@@ -51,7 +51,7 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 		byID[loaded[i].Saga.ID] = &loaded[i]
 	}
 	var all []api.SagaBulkSample
-	sum := planned.Many{Of: string(api.PlannedChangeOfSaga)}
+	sum := dryrun.Many{Of: string(api.PlannedChangeOfSaga)}
 	for _, id := range ids {
 		sample, changes, err := s.sampleOf(ctx, b, id, byID[id])
 		if err != nil {
@@ -85,7 +85,7 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 
 // sampleOf returns what a bulk would do to one saga; l is nil for one that is not live.
 func (s *Handlers) sampleOf(ctx context.Context, b *sagabulk.Bulk, id uuid.UUID, l *saga.Loaded) (
-	api.SagaBulkSample, planned.List, error) {
+	api.SagaBulkSample, dryrun.List, error) {
 	out := api.SagaBulkSample{SagaID: id, Outcome: api.SagaBulkOutcome(sagabulk.Skipped)}
 	refuse := func(f *fault.Error) { out.Code, out.Detail = &f.Code, &f.Detail }
 	if l == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback"
-	"github.com/skald-saga/skald/internal/saga/certify"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/certification"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
 // Callbacks are what reports of participants need (decision 0163). Fields are required unless their comment says
@@ -23,9 +23,9 @@ type Callbacks struct {
 	// Open returns the attempt that a token is for; ok is false if this server has not made it.
 	Open func(token string) (a reported.Attempt, ok bool)
 	// Examined returns the call of an examination that a token is for; ok is false if this server has not made it.
-	Examined func(token string) (c certify.Callback, ok bool)
+	Examined func(token string) (c certification.Callback, ok bool)
 	// Inbox keeps what examined participants report; nil: there is none.
-	Inbox certify.Inbox
+	Inbox certification.Inbox
 	// Address fills in where the call of an attempt has gone that names its participant. Nil: none is known.
 	Address func(context.Context, *saga.Call) (known bool, err error)
 	// Outcome returns what a report makes of the call that it is of; *reported.Unfit: it cannot be kept.

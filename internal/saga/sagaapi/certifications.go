@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
-	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
 // CertifyParticipant stores the request to examine a participant; a node does it.
@@ -21,7 +21,7 @@ func (s *Handlers) CertifyParticipant(
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	c := s.newCertification(ctx, in.Params.IdempotencyKey, in.Body.Reason)
-	c.Asked = certify.Asked{
+	c.Asked = certification.Asked{
 		URL: in.Body.URL, Compensation: httpkit.Text(in.Body.CompensationURL), Effects: httpkit.Text(in.Body.EffectsURL),
 		Step: httpkit.Text(in.Body.Step), Payload: in.Body.Payload,
 	}
@@ -40,7 +40,7 @@ func (s *Handlers) CertifyParticipant(
 	if err := c.Check(refused, s.Callbacks.Served); err != nil {
 		return nil, err
 	}
-	c.Host = certify.HostOf(c.URL)
+	c.Host = certification.HostOf(c.URL)
 	a, err := s.createCertification(ctx, c, map[string]any{"host": c.Host})
 	if err != nil {
 		return nil, err
@@ -62,16 +62,16 @@ func (s *Handlers) ReportCertification(
 	if err != nil {
 		return nil, err
 	}
-	var report certify.Report
+	var report certification.Report
 	if err := json.Unmarshal(doc, &report); err != nil {
-		return nil, certify.NoReport("/report/findings")
+		return nil, certification.NoReport("/report/findings")
 	}
 	if err := report.CheckReport(); err != nil {
 		return nil, err
 	}
 	report.Finish()
 	c := s.newCertification(ctx, in.Params.IdempotencyKey, in.Body.Reason)
-	c.URL, c.Host, c.Later = report.URL, certify.HostOf(report.URL), report.Later
+	c.URL, c.Host, c.Later = report.URL, certification.HostOf(report.URL), report.Later
 	if err := c.Done(report, nil, c.CreatedAt); err != nil {
 		return nil, err
 	}
@@ -80,11 +80,11 @@ func (s *Handlers) ReportCertification(
 	return a, err
 }
 
-func (s *Handlers) newCertification(ctx context.Context, header *string, reason *string) certify.Certification {
+func (s *Handlers) newCertification(ctx context.Context, header *string, reason *string) certification.Certification {
 	req := httpkit.RequestOf(ctx)
 	key := httpkit.KeyOf(req, header)
-	c := certify.Certification{
-		ID: s.idOfKey("certifications", req, key), TenantID: req.Tenant.ID, Version: 1, State: certify.Pending,
+	c := certification.Certification{
+		ID: s.idOfKey("certifications", req, key), TenantID: req.Tenant.ID, Version: 1, State: certification.Pending,
 		Reason: httpkit.Text(reason), Actor: req.Principal, ActorName: req.Who.Name, CreatedAt: s.Now(),
 	}
 	if key != nil {
@@ -94,7 +94,7 @@ func (s *Handlers) newCertification(ctx context.Context, header *string, reason 
 }
 
 func (s *Handlers) createCertification(
-	ctx context.Context, c certify.Certification, detail map[string]any,
+	ctx context.Context, c certification.Certification, detail map[string]any,
 ) (a httpkit.Answer, err error) {
 	by := s.Did(ctx, c.CreatedAt, operator.Certification, c.ID.String(), httpkit.VerbCreate, c.Reason, detail)
 	stored, created, err := s.Certifications.Create(ctx, c, by)
@@ -136,7 +136,7 @@ func (s *Handlers) GetCertificationReport(
 	}
 	a := certificationReport{report, reportFormats[httpkit.Preferred(httpkit.Text(in.Params.Accept), reportMedia...)]}
 	if in.Params.Format != nil {
-		a.format = certify.Format(*in.Params.Format)
+		a.format = certification.Format(*in.Params.Format)
 	}
 	return a, nil
 }
@@ -144,14 +144,14 @@ func (s *Handlers) GetCertificationReport(
 // reportMedia are the media types of reports, the default first.
 var reportMedia = []string{httpkit.MediaJSON, httpkit.MediaText, httpkit.MediaXML}
 
-var reportFormats = map[string]certify.Format{
-	httpkit.MediaJSON: certify.JSON, httpkit.MediaText: certify.Text, httpkit.MediaXML: certify.JUnit,
+var reportFormats = map[string]certification.Format{
+	httpkit.MediaJSON: certification.JSON, httpkit.MediaText: certification.Text, httpkit.MediaXML: certification.JUnit,
 }
 
 // certificationReport is the response that contains a report.
 type certificationReport struct {
-	report certify.Report
-	format certify.Format
+	report certification.Report
+	format certification.Format
 }
 
 // Write implements api.Response.
@@ -172,7 +172,7 @@ func (a certificationReport) Write(w http.ResponseWriter) error {
 // Redacted returns the report without the calls and the answers of the participant.
 func (a certificationReport) Redacted(by httpkit.Redactor) (api.Response, bool) {
 	covered, ok := by.Redact(a.report)
-	a.report, _ = covered.(certify.Report)
+	a.report, _ = covered.(certification.Report)
 	return a, ok
 }
 
@@ -187,16 +187,16 @@ func (s *Handlers) ListCertifications(
 	if err != nil {
 		return nil, err
 	}
-	f := certify.Filter{Hosts: p.Host, Latest: p.Latest != nil && *p.Latest}
+	f := certification.Filter{Hosts: p.Host, Latest: p.Latest != nil && *p.Latest}
 	if p.State != nil {
-		f.State = certify.State(*p.State)
+		f.State = certification.State(*p.State)
 	}
 	found, err := s.Certifications.List(ctx, httpkit.RequestOf(ctx).Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err
 	}
 	out := api.CertificationList{Certifications: make([]api.Certification, len(found.Items)),
-		Pagination: httpkit.Pagination(asked, found, (*certify.Certification).Place)}
+		Pagination: httpkit.Pagination(asked, found, (*certification.Certification).Place)}
 	for i := range found.Items {
 		if out.Certifications[i], err = toAPICertification(&found.Items[i]); err != nil {
 			return nil, err
@@ -236,13 +236,13 @@ func certificationPath(id uuid.UUID) string {
 	return "/api/v1/participants/certifications/" + id.String()
 }
 
-func certificationAnswer(c *certify.Certification) (httpkit.Answer, error) {
+func certificationAnswer(c *certification.Certification) (httpkit.Answer, error) {
 	out, err := toAPICertification(c)
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(c.Version)}, err
 }
 
 // certificationWould answers a dry run with a certification as it would be.
-func certificationWould(before, after *certify.Certification) (httpkit.Answer, error) {
+func certificationWould(before, after *certification.Certification) (httpkit.Answer, error) {
 	a, err := certificationAnswer(before)
 	if err != nil {
 		return a, err
@@ -254,7 +254,7 @@ func certificationWould(before, after *certify.Certification) (httpkit.Answer, e
 	return httpkit.Would(a, out, func(c *api.Certification) **api.PlannedChanges { return &c.Changes })
 }
 
-func toAPICertification(c *certify.Certification) (api.Certification, error) {
+func toAPICertification(c *certification.Certification) (api.Certification, error) {
 	out := api.Certification{
 		ID: c.ID, URL: c.URL, CompensationURL: httpkit.UnlessEmpty(c.Asked.Compensation),
 		EffectsURL: httpkit.UnlessEmpty(c.Effects), Host: c.Host, Step: httpkit.UnlessEmpty(c.Step),
@@ -265,7 +265,7 @@ func toAPICertification(c *certify.Certification) (api.Certification, error) {
 		Reason: httpkit.UnlessEmpty(c.Reason), Actor: httpkit.UnlessEmpty(c.Actor),
 		ActorName: httpkit.UnlessEmpty(c.ActorName), Version: c.Version,
 		CreatedAt: c.CreatedAt, StartedAt: c.StartedAt, EndedAt: c.EndedAt,
-		AllowedActions: httpkit.Each(c.Actions(), func(v *certify.Verb) api.CertificationVerb {
+		AllowedActions: httpkit.Each(c.Actions(), func(v *certification.Verb) api.CertificationVerb {
 			return api.CertificationVerb(*v)
 		}),
 		Links: api.JobLinks{"self": certificationPath(c.ID)}, Later: mark(c.Later),

@@ -12,8 +12,8 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/saga/certify"
-	"github.com/skald-saga/skald/internal/saga/certifydb"
+	"github.com/skald-saga/skald/internal/saga/certification"
+	"github.com/skald-saga/skald/internal/saga/certificationdb"
 	"github.com/skald-saga/skald/internal/test/apitest"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -24,7 +24,7 @@ const certificationsPath = "/api/v1/participants/certifications"
 func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
-	store := certifydb.New(db)
+	store := certificationdb.New(db)
 	e := newBulkEdge(t, func(c *httpapi.Config) { c.Sagas.Certifications = store })
 
 	const ask = `{"url":"http://127.0.0.1:9001/charges","compensation_url":"http://127.0.0.1:9001/charges/refund",
@@ -73,15 +73,15 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 		t.Fatalf("%+v, %v", taken, err)
 	}
 	taken.Planned = 28
-	report := certify.Report{
+	report := certification.Report{
 		URL: "http://127.0.0.1:9001/charges", Version: "1.4.0", Played: []string{"repeat"}, Effects: true,
-		Findings: []certify.Finding{{
+		Findings: []certification.Finding{{
 			Code: "done_again", Rule: "1", Title: "A repeated call is done again.", Vector: "repeat",
 			Why:  "Skald repeats a call whose answer it did not get; a participant that does it again charges twice.",
 			Seen: "call 2 was done again", Curl: []string{"curl -sS -X POST 'http://127.0.0.1:9001/charges'"}, Vectors: []string{"repeat"},
 		}},
-		Warnings: []certify.Warning{{Code: "http_1_0", Text: "A call by HTTP/1.0 was answered 505; right is 2xx."}},
-		Untried:  []certify.Untried{{Vector: "repeat-after-restart", Reason: "needs a restart of the participant"}},
+		Warnings: []certification.Warning{{Code: "http_1_0", Text: "A call by HTTP/1.0 was answered 505; right is 2xx."}},
+		Untried:  []certification.Untried{{Vector: "repeat-after-restart", Reason: "needs a restart of the participant"}},
 	}
 	if err := taken.Done(report, nil, time.Now()); err != nil {
 		t.Fatal(err)
@@ -101,8 +101,8 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 		*c.SkaldVersion != "1.4.0" {
 		t.Errorf("%+v", c)
 	}
-	e.Send("POST", at+"/cancel", `{"reason":"too late"}`).Wants(http.StatusConflict, certify.CodeConflict)
-	var same certify.Report
+	e.Send("POST", at+"/cancel", `{"reason":"too late"}`).Wants(http.StatusConflict, certification.CodeConflict)
+	var same certification.Report
 	if e.Send("GET", at+"/report", "").Into(&same); !reflect.DeepEqual(same, report) {
 		t.Errorf("the report is %+v", same)
 	}
@@ -114,14 +114,14 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	e.Send("POST", certificationsPath, `{"report":{"url":"charges.example","version":"1","certified":true,"played":[],"effects_counted":true,
-		"findings":[],"warnings":[],"not_tried":[]}}`).Wants(http.StatusUnprocessableEntity, certify.CodeInvalid)
+		"findings":[],"warnings":[],"not_tried":[]}}`).Wants(http.StatusUnprocessableEntity, certification.CodeInvalid)
 	e.Send("POST", certificationsPath, `{"report":{"url":"http://a.example","version":"1","certified":true,"played":[],
 		"effects_counted":true,"findings":[{"code":"a","rule":"1","title":"a","why":"a","vector":"a","seen":"a","curl":5,"vectors":["a"]}],
-		"warnings":[],"not_tried":[]}}`).Wants(http.StatusUnprocessableEntity, certify.CodeInvalid)
+		"warnings":[],"not_tried":[]}}`).Wants(http.StatusUnprocessableEntity, certification.CodeInvalid)
 
 	canceled := e.Send("POST", "/api/v1/participants/certify", `{"url":"http://127.0.0.1:9001/"}`)
 	canceled.Into(&would)
-	e.Send("GET", certificationsPath+"/"+would.ID.String()+"/report", "").Wants(http.StatusConflict, certify.CodeNoReport)
+	e.Send("GET", certificationsPath+"/"+would.ID.String()+"/report", "").Wants(http.StatusConflict, certification.CodeNoReport)
 	e.Send("POST", certificationsPath+"/"+would.ID.String()+"/cancel", `{"reason":"the wrong host"}`)
 	if none, err := store.Take(t.Context(), token, time.Minute); err != nil || none != nil {
 		t.Errorf("a canceled one is examined: %+v, %v", none, err)
@@ -162,19 +162,19 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 	latest("INCOMPLETE", "CERTIFIED")
 	reported(`{"code":"a","rule":"1","title":"a","why":"a","vector":"repeat","seen":"a","curl":["a"],"vectors":["repeat"]}`, "")
 	latest("BREACHES")
-	e.Send("GET", certificationsPath+"/"+uuid.NewString(), "").Wants(http.StatusNotFound, certify.CodeNotFound)
-	e.Send("GET", certificationsPath+"/"+uuid.NewString()+"/report", "").Wants(http.StatusNotFound, certify.CodeNotFound)
+	e.Send("GET", certificationsPath+"/"+uuid.NewString(), "").Wants(http.StatusNotFound, certification.CodeNotFound)
+	e.Send("GET", certificationsPath+"/"+uuid.NewString()+"/report", "").Wants(http.StatusNotFound, certification.CodeNotFound)
 }
 
 // What a participant that is examined reports is kept for the node that examines, and answered as a report of a step.
 func TestReportsOfExaminedParticipants(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
-	store := certifydb.New(db)
-	callbacks := map[string]certify.Callback{}
+	store := certificationdb.New(db)
+	callbacks := map[string]certification.Callback{}
 	e := newBulkEdge(t, func(c *httpapi.Config) {
 		c.Sagas.Certifications, c.Sagas.Callbacks.Inbox, c.Sagas.Callbacks.Served = store, store, true
-		c.Sagas.Callbacks.Examined = func(token string) (certify.Callback, bool) {
+		c.Sagas.Callbacks.Examined = func(token string) (certification.Callback, bool) {
 			c, ok := callbacks[token]
 			return c, ok
 		}
@@ -191,7 +191,7 @@ func TestReportsOfExaminedParticipants(t *testing.T) {
 		`{"url":"http://127.0.0.1:9001/","later":false,"later_ms":100}`:         "/later_ms",
 		`{"url":"ftp://127.0.0.1:9001/","later":true,"effects_url":"http://a"}`: "/url",
 	} {
-		p := e.Send("POST", "/api/v1/participants/certify", body).Wants(http.StatusUnprocessableEntity, certify.CodeInvalid)
+		p := e.Send("POST", "/api/v1/participants/certify", body).Wants(http.StatusUnprocessableEntity, certification.CodeInvalid)
 		if len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
 			t.Errorf("%s: %+v", body, p.Errors)
 		}
@@ -201,7 +201,7 @@ func TestReportsOfExaminedParticipants(t *testing.T) {
 	if err != nil || taken == nil || !taken.Later || taken.LaterMS != 5000 {
 		t.Fatalf("%+v, %v", taken, err)
 	}
-	of := certify.Callback{Tenant: taken.TenantID, ID: taken.ID, Token: token}
+	of := certification.Callback{Tenant: taken.TenantID, ID: taken.ID, Token: token}
 	for _, name := range []string{"plain", "again", "undo", "other"} {
 		of.Call, of.Again, of.Undo, of.Token = name, name == "again", name == "undo", token
 		if name == "other" {
@@ -230,9 +230,9 @@ func TestReportsOfExaminedParticipants(t *testing.T) {
 	send("other", `{"result":"done"}`).Wants(http.StatusNotFound, "SAGA_CALLBACK_NOT_FOUND")
 	send("other", `{"result":"heartbeat"}`).Wants(http.StatusNotFound, "SAGA_CALLBACK_NOT_FOUND")
 	mail, err := store.Reports(t.Context(), taken, token)
-	if err != nil || len(mail) != 3 || certify.ReadTold(mail["plain"].Report).Result != "done" ||
-		string(certify.ReadTold(mail["plain"].Report).Output) != `{"id":7}` ||
-		certify.ReadTold(mail["again"].Report).Result != "refused" {
+	if err != nil || len(mail) != 3 || certification.ReadTold(mail["plain"].Report).Result != "done" ||
+		string(certification.ReadTold(mail["plain"].Report).Output) != `{"id":7}` ||
+		certification.ReadTold(mail["again"].Report).Result != "refused" {
 		t.Errorf("%v, %v", mail, err)
 	}
 	if err := store.Return(t.Context(), taken, token); err != nil {
@@ -245,7 +245,7 @@ func TestReportsOfExaminedParticipants(t *testing.T) {
 	if mail, err := store.Reports(t.Context(), taken, token); err != nil || len(mail) > 0 {
 		t.Errorf("a node begins with what another one was told: %v, %v", mail, err)
 	}
-	report := certify.Report{URL: "http://127.0.0.1:9001/", Later: true, Played: []string{"a"}, Effects: true}
+	report := certification.Report{URL: "http://127.0.0.1:9001/", Later: true, Played: []string{"a"}, Effects: true}
 	report.Finish()
 	if err := taken.Done(report, nil, time.Now()); err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestReportsOfExaminedParticipants(t *testing.T) {
 func TestReportsOfCertificationsHaveThreeFormats(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
-	e := newBulkEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Sagas.Certifications = certifydb.New(db) })
+	e := newBulkEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Sagas.Certifications = certificationdb.New(db) })
 	r := e.Send("POST", certificationsPath, `{"report":{"url":"http://127.0.0.1:9001/","version":"1.4.0","certified":false,
 		"played":["repeat"],"effects_counted":true,"findings":[{"code":"done_again","rule":"1","title":"It is done again.",
 		"why":"It charges twice.","vector":"repeat","seen":"call 2 was answered 200 canary","curl":["curl -d canary","curl"],

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/admission"
@@ -67,18 +67,18 @@ func (s *Handlers) wouldCreate(ctx context.Context, r *admission.Request) (api.R
 	if would.Joined {
 		a, err := s.head(ctx, r.Spec.Tenant.ID, would.ID, http.StatusOK)
 		if shown, ok := a.Body.(*api.Saga); ok {
-			shown.Changes = httpkit.Planned(planned.List{})
+			shown.Changes = httpkit.Planned(dryrun.List{})
 		}
 		return a, err
 	}
 	run := saga.NewInstance(would.Saga, would.Definition)
 	out := toAPISaga(&run)
-	changes := planned.List{
+	changes := dryrun.List{
 		{Member: "state", To: string(out.State)}, {Member: "workflow_version", To: strconv.Itoa(out.WorkflowVersion)},
 	}
 	changes.Differs("business_key", "", httpkit.Text(out.BusinessKey))
 	changes.Differs("correlation_id", "", httpkit.Text(out.CorrelationID))
-	changes.Differs("deadline", "", planned.Text(would.Saga.Deadline()))
+	changes.Differs("deadline", "", dryrun.Text(would.Saga.Deadline()))
 	out.Changes = httpkit.Planned(changes)
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }

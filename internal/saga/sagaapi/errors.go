@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // ListSagaErrors returns a page of sagas that failed or need attention, grouped by error, the
@@ -26,7 +26,7 @@ func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequ
 	if err != nil {
 		return nil, err
 	}
-	f := reports.ErrorFilter{WorkflowName: httpkit.Text(p.WorkflowName), NeedsAttention: p.NeedsAttention}
+	f := statistics.ErrorFilter{WorkflowName: httpkit.Text(p.WorkflowName), NeedsAttention: p.NeedsAttention}
 	for _, state := range saga.States {
 		status := api.SagaStatus(state.Status())
 		if p.Status == nil && (status == "FAILED" || !state.Terminal()) || slices.Contains(p.Status, status) {
@@ -53,15 +53,15 @@ func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequ
 	if err != nil {
 		return nil, err
 	}
-	listed := page.In(asked.Request, found.Groups, func(g *reports.ErrorGroup, after size) bool {
+	listed := page.In(asked.Request, found.Groups, func(g *statistics.ErrorGroup, after size) bool {
 		return g.Compare(after.count, after.key) > 0
 	})
 	return httpkit.Answer{Status: http.StatusOK, Body: api.SagaErrorList{
-		Groups: httpkit.Each(listed.Items, func(g *reports.ErrorGroup) api.SagaErrorGroup {
+		Groups: httpkit.Each(listed.Items, func(g *statistics.ErrorGroup) api.SagaErrorGroup {
 			return toAPIErrorGroup(g, &f)
 		}),
 		Examined: found.Examined, IsCapped: found.Capped,
-		Pagination: httpkit.Pagination(asked, listed, func(g *reports.ErrorGroup) size { return size{g.Count, g.Key()} }),
+		Pagination: httpkit.Pagination(asked, listed, func(g *statistics.ErrorGroup) size { return size{g.Count, g.Key()} }),
 	}}, nil
 }
 
@@ -83,7 +83,7 @@ var bySize = httpkit.Order[size]{
 	},
 }
 
-func toAPIErrorGroup(g *reports.ErrorGroup, f *reports.ErrorFilter) api.SagaErrorGroup {
+func toAPIErrorGroup(g *statistics.ErrorGroup, f *statistics.ErrorFilter) api.SagaErrorGroup {
 	out := api.SagaErrorGroup{
 		WorkflowName: g.WorkflowName, Step: httpkit.UnlessEmpty(g.Step), Action: api.StepAction(g.Action),
 		Code: httpkit.UnlessEmpty(g.Code), Count: g.Count, NeedsAttention: g.Attention, FirstAt: g.First, LastAt: g.Last,

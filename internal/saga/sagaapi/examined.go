@@ -7,12 +7,12 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/saga/certify"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/certification"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
 // examined returns the call of an examination that a token is for.
-func (s *Handlers) examined(token string) (c certify.Callback, ok bool) {
+func (s *Handlers) examined(token string) (c certification.Callback, ok bool) {
 	if s.Callbacks.Examined == nil || s.Callbacks.Inbox == nil {
 		return c, false
 	}
@@ -20,7 +20,7 @@ func (s *Handlers) examined(token string) (c certify.Callback, ok bool) {
 }
 
 // reportExamined takes the report of a participant that is examined, as if a saga waited for it.
-func (s *Handlers) reportExamined(ctx context.Context, c certify.Callback) (api.Response, error) {
+func (s *Handlers) reportExamined(ctx context.Context, c certification.Callback) (api.Response, error) {
 	body := httpkit.RequestOf(ctx).Body
 	rep, err := s.readReport(body, c.Undo)
 	if err != nil {
@@ -44,6 +44,6 @@ func (s *Handlers) reportExamined(ctx context.Context, c certify.Callback) (api.
 		return nil, earlyReport()
 	}
 	return reportAnswer(api.StepReported{
-		Result: api.ReportResult(certify.ReadTold(first).Result), Repeated: new(repeated),
+		Result: api.ReportResult(certification.ReadTold(first).Result), Repeated: new(repeated),
 	}), nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/explain"
 	"github.com/skald-saga/skald/internal/saga/registry"
-	"github.com/skald-saga/skald/internal/saga/reported"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // dryRunOf returns what an action would do, without doing it.
@@ -164,19 +164,19 @@ func (s *Handlers) atGate(ctx context.Context, x *explain.Explanation, run *saga
 func (s *Handlers) participantOf(
 	ctx context.Context, x *explain.Explanation, run *saga.Instance, logs []saga.StepLog,
 ) (*api.ExplainedParticipant, error) {
-	p, ok := reports.Unanswered(x, run, logs)
+	p, ok := statistics.Unanswered(x, run, logs)
 	if !ok {
 		return nil, nil
 	}
 	calls, err := s.Reports.Calls(ctx, run.Tenant.ID,
-		reports.CallsFilter{Host: p.Host, WorkflowName: run.WorkflowName, Except: run.ID})
+		statistics.CallsFilter{Host: p.Host, WorkflowName: run.WorkflowName, Except: run.ID})
 	if err != nil {
 		return nil, err
 	}
 	p.Hear(calls)
 	out := &api.ExplainedParticipant{Host: p.Host, FailedAt: p.FailedAt, Summary: p.Summary(),
 		Answers: api.ExplainedParticipantAnswers(p.Reached)}
-	if p.Reached == reports.ReachedAgain {
+	if p.Reached == statistics.ReachedAgain {
 		out.AnswersSince, out.LastSuccessAt = &p.Since, &p.Last
 	}
 	return out, nil

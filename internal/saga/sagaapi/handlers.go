@@ -18,9 +18,9 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency/claims"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/admission"
-	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/certification"
 	"github.com/skald-saga/skald/internal/saga/registry"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/secrets"
 	"github.com/skald-saga/skald/internal/saga/simulate"
@@ -42,14 +42,14 @@ type Sagas struct {
 	Workflows workflow.Store
 	Archive   saga.Archive
 	Notes     saga.Notes
-	Reports   reports.Reports
+	Reports   statistics.Reports
 	// Eraser erases content. Nil: nothing can be erased.
 	Eraser erasure.Eraser
 	// Bulks stores bulk operations, which the leader of the job runs executes. Nil: there are
 	// no bulk operations and no job runs.
 	Bulks sagabulk.Store
 	// Certifications stores those of participants, which nodes make. Nil: there are none and no job runs.
-	Certifications certify.Store
+	Certifications certification.Store
 	// Certified is called when one was requested; may be nil.
 	Certified func()
 	// Create stores one saga and Commit writes one change, both durably before they

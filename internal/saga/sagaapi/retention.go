@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -72,8 +72,8 @@ func (s *Handlers) dryRetention(ctx context.Context, e saga.Expiry) (api.Respons
 		expired += int64(c.Completed) + int64(c.Failed)
 		out.More = out.More || max(c.Completed, c.Failed) == maxCounted
 	}
-	sum := planned.Many{Of: string(api.PlannedChangeOfSaga)}
-	sum.Add(planned.List{{Member: "place", From: "live", To: "archive"}}, expired)
+	sum := dryrun.Many{Of: string(api.PlannedChangeOfSaga)}
+	sum.Add(dryrun.List{{Member: "place", From: "live", To: "archive"}}, expired)
 	out.Changes = httpkit.PlannedChanges(sum.List())
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }

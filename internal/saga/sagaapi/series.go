@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // bucketLengths maps the names of bucket lengths to the lengths.
@@ -48,7 +48,7 @@ func (s *Handlers) GetSagaSeries(ctx context.Context, in api.GetSagaSeriesReques
 	if in.Params.Bucket != nil {
 		length = *in.Params.Bucket
 	}
-	f := reports.SeriesFilter{WorkflowName: httpkit.Text(in.Params.WorkflowName), Bucket: bucketLengths[length]}
+	f := statistics.SeriesFilter{WorkflowName: httpkit.Text(in.Params.WorkflowName), Bucket: bucketLengths[length]}
 	from, to, err := s.period(in.Params.CreatedFrom, in.Params.CreatedTo, defaultBuckets*f.Bucket)
 	if err != nil {
 		return nil, err
@@ -60,11 +60,11 @@ func (s *Handlers) GetSagaSeries(ctx context.Context, in api.GetSagaSeriesReques
 	switch {
 	case in.Params.CreatedFrom == nil && f.Buckets() > defaultBuckets:
 		f.From = f.From.Add(f.Bucket)
-	case f.Buckets() > reports.MostBuckets:
+	case f.Buckets() > statistics.MostBuckets:
 		return nil, httpkit.BadParameter("created_from", "invalid", "the period has %d buckets of %s, more than %d: "+
-			"use longer buckets or a shorter period", f.Buckets(), length, reports.MostBuckets)
+			"use longer buckets or a shorter period", f.Buckets(), length, statistics.MostBuckets)
 	}
-	if f.Bucket < time.Hour && f.From.Before(s.Now().Add(-reports.MinutesKept)) {
+	if f.Bucket < time.Hour && f.From.Before(s.Now().Add(-statistics.MinutesKept)) {
 		return nil, httpkit.BadParameter("created_from", "invalid", "sagas are counted by the minute for 3 days only: "+
 			"use buckets of 1h or 1d")
 	}
@@ -85,7 +85,7 @@ func (s *Handlers) GetSagaSeries(ctx context.Context, in api.GetSagaSeriesReques
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-func toAPIBucket(b *reports.SeriesBucket, timed int) api.SagaSeriesBucket {
+func toAPIBucket(b *statistics.SeriesBucket, timed int) api.SagaSeriesBucket {
 	out := api.SagaSeriesBucket{
 		CreatedCount: b.Total(), CompletedCount: b.Count(saga.Completed), CompensatedCount: b.Count(saga.Compensated),
 		FailedCount:    b.Count(saga.Failed, saga.Cancelled, saga.TimedOut),
@@ -106,7 +106,7 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 func (s *Handlers) GetStepStatistics(ctx context.Context, in api.GetStepStatisticsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	f := reports.AttemptFilter{WorkflowName: in.Params.WorkflowName}
+	f := statistics.AttemptFilter{WorkflowName: in.Params.WorkflowName}
 	if v := in.Params.WorkflowVersion; v != nil {
 		f.WorkflowVersion = int(*v)
 	}
@@ -131,7 +131,7 @@ func (s *Handlers) GetStepStatistics(ctx context.Context, in api.GetStepStatisti
 // mostCodes limits the failure codes that are shown for a step.
 const mostCodes = 10
 
-func toAPIStep(s *reports.StepStatistics) api.StepStatistics {
+func toAPIStep(s *statistics.StepStatistics) api.StepStatistics {
 	return api.StepStatistics{
 		StepName: s.StepName, StepIndex: s.StepIndex, Action: api.StepAction(s.Action), Sagas: int64(s.Sagas),
 		Attempts: int64(s.Attempts), Running: int64(s.Running), Completed: int64(s.Completed), Failed: int64(s.Failed),
@@ -141,13 +141,13 @@ func toAPIStep(s *reports.StepStatistics) api.StepStatistics {
 	}
 }
 
-func toAPIStepFailures(f *reports.StepFailures) api.StepFailureStatistics {
+func toAPIStepFailures(f *statistics.StepFailures) api.StepFailureStatistics {
 	return api.StepFailureStatistics{
 		Code: f.Code, Attempts: int64(f.Attempts), GaveUp: int64(f.GaveUp), LastAt: f.LastAt, SampleSagaID: f.SagaID,
 	}
 }
 
-func toAPIDurations(d reports.Durations) *api.DurationStatistics {
+func toAPIDurations(d statistics.Durations) *api.DurationStatistics {
 	if d.Count == 0 {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -24,22 +24,22 @@ const (
 
 // asked is a store of reports that records its last queries and knows of no sagas.
 type asked struct {
-	reports.Reports
-	series   reports.SeriesFilter
-	attempts reports.AttemptFilter
-	buckets  []reports.SeriesBucket // the first ones
+	statistics.Reports
+	series   statistics.SeriesFilter
+	attempts statistics.AttemptFilter
+	buckets  []statistics.SeriesBucket // the first ones
 }
 
-func (a *asked) Series(_ context.Context, _ uuid.UUID, f reports.SeriesFilter) (reports.Series, error) {
+func (a *asked) Series(_ context.Context, _ uuid.UUID, f statistics.SeriesFilter) (statistics.Series, error) {
 	a.series = f
-	out := reports.Series{AsOf: noon, Buckets: make([]reports.SeriesBucket, f.Buckets())}
+	out := statistics.Series{AsOf: noon, Buckets: make([]statistics.SeriesBucket, f.Buckets())}
 	copy(out.Buckets, a.buckets)
 	return out, nil
 }
 
-func (a *asked) Attempts(_ context.Context, _ uuid.UUID, f reports.AttemptFilter) (reports.AttemptSample, error) {
+func (a *asked) Attempts(_ context.Context, _ uuid.UUID, f statistics.AttemptFilter) (statistics.AttemptSample, error) {
 	a.attempts = f
-	return reports.AttemptSample{}, nil
+	return statistics.AttemptSample{}, nil
 }
 
 func askedEdge(t *testing.T, now time.Time) (*apitest.Edge, *asked) {
@@ -55,7 +55,7 @@ func TestSeriesAreOfFullBuckets(t *testing.T) {
 	now := noon.Add(17*time.Minute + 30*time.Second)
 	e, a := askedEdge(t, now)
 	day := noon.Truncate(24 * time.Hour)
-	for query, want := range map[string]reports.SeriesFilter{
+	for query, want := range map[string]statistics.SeriesFilter{
 		"":          {Bucket: time.Hour, From: noon.Add(-23 * time.Hour), To: noon.Add(time.Hour)},
 		"bucket=1m": {Bucket: time.Minute, From: noon.Add(-6 * time.Minute), To: noon.Add(18 * time.Minute)},
 		"bucket=5m&created_from=2026-03-01T11:59:59Z": {Bucket: 5 * time.Minute, From: noon.Add(-5 * time.Minute), To: noon.Add(20 * time.Minute)},
@@ -81,9 +81,9 @@ func TestSeriesAreOfFullBuckets(t *testing.T) {
 
 func TestBucketsAddUp(t *testing.T) {
 	e, a := askedEdge(t, noon)
-	a.buckets = []reports.SeriesBucket{{
+	a.buckets = []statistics.SeriesBucket{{
 		ByState:   [9]int64{1, 20, 300, 4000, 50000, 6, 70, 800, 9000},
-		Durations: reports.Durations{Count: 3, P50: 1500 * time.Microsecond, P95: 2 * time.Second},
+		Durations: statistics.Durations{Count: 3, P50: 1500 * time.Microsecond, P95: 2 * time.Second},
 	}}
 	var got client.SagaSeries
 	e.Send("GET", seriesPath, "").Reads(http.StatusOK, &got)
@@ -126,7 +126,7 @@ func TestPeriodsOfStatisticsAreChecked(t *testing.T) {
 	}
 	var none client.StepStatisticsList
 	e.Send("GET", stepsPath+"?workflow_name=w&workflow_version=3", "").Reads(http.StatusOK, &none)
-	want := reports.AttemptFilter{WorkflowName: "w", WorkflowVersion: 3, From: noon.Add(-24 * time.Hour), To: noon}
+	want := statistics.AttemptFilter{WorkflowName: "w", WorkflowVersion: 3, From: noon.Add(-24 * time.Hour), To: noon}
 	if diff := cmp.Diff(want, a.attempts); diff != "" {
 		t.Errorf("queried (-want +got):\n%s", diff)
 	}

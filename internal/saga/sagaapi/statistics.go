@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // ListSagaStatistics returns, for each definition, how many sagas are in each state.
@@ -26,7 +26,7 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	filter := reports.StatisticsFilter{WorkflowName: httpkit.Text(p.WorkflowName)}
+	filter := statistics.StatisticsFilter{WorkflowName: httpkit.Text(p.WorkflowName)}
 	if filter.CreatedFrom, err = httpkit.TimeOf("created_from", p.CreatedFrom); err != nil {
 		return nil, err
 	}
@@ -43,11 +43,11 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	listed := page.In(asked.Request, found.Definitions, func(d *reports.DefinitionStatistics, after version) bool {
+	listed := page.In(asked.Request, found.Definitions, func(d *statistics.DefinitionStatistics, after version) bool {
 		return cmp.Or(strings.Compare(d.WorkflowName, after.name), cmp.Compare(d.WorkflowVersion, after.number)) > 0
 	})
 	out := api.SagaStatisticsList{AsOf: found.AsOf, Statistics: httpkit.Each(listed.Items, toAPIStatistics),
-		Pagination: httpkit.Pagination(asked, listed, func(d *reports.DefinitionStatistics) version {
+		Pagination: httpkit.Pagination(asked, listed, func(d *statistics.DefinitionStatistics) version {
 			return version{d.WorkflowName, d.WorkflowVersion}
 		})}
 	if p.CreatedFrom != nil {
@@ -88,7 +88,7 @@ var byVersion = httpkit.Order[version]{
 	},
 }
 
-func toAPIStatistics(d *reports.DefinitionStatistics) api.SagaStatistics {
+func toAPIStatistics(d *statistics.DefinitionStatistics) api.SagaStatistics {
 	out := api.SagaStatistics{
 		DefinitionID: definitionID(d.WorkflowName, d.WorkflowVersion), WorkflowName: d.WorkflowName,
 		WorkflowVersion: d.WorkflowVersion,

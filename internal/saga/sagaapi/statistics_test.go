@@ -16,25 +16,25 @@ import (
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 // counted is a store of reports with fixed numbers; it records its last query.
 type counted struct {
-	reports.Reports
-	rows   []reports.DefinitionStatistics
+	statistics.Reports
+	rows   []statistics.DefinitionStatistics
 	tenant uuid.UUID
-	filter reports.StatisticsFilter
+	filter statistics.StatisticsFilter
 }
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func (c *counted) Statistics(_ context.Context, tenant uuid.UUID, f reports.StatisticsFilter,
-) (reports.Statistics, error) {
+func (c *counted) Statistics(_ context.Context, tenant uuid.UUID, f statistics.StatisticsFilter,
+) (statistics.Statistics, error) {
 	c.tenant, c.filter = tenant, f
-	return reports.Statistics{AsOf: noon, Definitions: c.rows}, nil
+	return statistics.Statistics{AsOf: noon, Definitions: c.rows}, nil
 }
 
 func countedEdge(t *testing.T, rows ...reports.DefinitionStatistics) (*apitest.Edge, *counted) {
@@ -45,12 +45,12 @@ func countedEdge(t *testing.T, rows ...reports.DefinitionStatistics) (*apitest.E
 
 func TestStatisticsAddUpAndHaveRates(t *testing.T) {
 	e, c := countedEdge(t,
-		reports.DefinitionStatistics{
+		statistics.DefinitionStatistics{
 			WorkflowName: "order", WorkflowVersion: 2, ByState: [9]int64{1, 20, 300, 4000, 50000, 6, 70, 800, 9000},
 			NeedsAttention: 70,
 			Timed:          4, Duration: 10 * time.Second, LastExecution: noon,
 		},
-		reports.DefinitionStatistics{WorkflowName: "young", WorkflowVersion: 1, ByState: [9]int64{1: 3}, LastExecution: noon},
+		statistics.DefinitionStatistics{WorkflowName: "young", WorkflowVersion: 1, ByState: [9]int64{1: 3}, LastExecution: noon},
 	)
 	got := e.Statistics("")
 	want := []client.SagaStatistics{
@@ -77,13 +77,13 @@ func TestStatisticsAreOfFullHours(t *testing.T) {
 	e, c := countedEdge(t)
 	for _, tt := range []struct {
 		name, query string
-		want        reports.StatisticsFilter
+		want        statistics.StatisticsFilter
 	}{
-		{"nothing", "", reports.StatisticsFilter{}},
-		{"a workflow", "workflow_name=a%20b", reports.StatisticsFilter{WorkflowName: "a b"}},
-		{"full hours", "created_from=2026-03-01T10:00:00Z&created_to=2026-03-01T11:00:00Z", reports.StatisticsFilter{CreatedFrom: noon.Add(-2 * time.Hour), CreatedTo: noon.Add(-time.Hour)}},
-		{"parts of hours, widened", "created_from=2026-03-01T10:59:59.999Z&created_to=2026-03-01T10:59:59.999Z", reports.StatisticsFilter{CreatedFrom: noon.Add(-2 * time.Hour), CreatedTo: noon.Add(-time.Hour)}},
-		{"hours of a zone between", "created_from=" + url.QueryEscape("2026-03-01T15:30:00+05:30"), reports.StatisticsFilter{CreatedFrom: noon.Add(-2 * time.Hour)}},
+		{"nothing", "", statistics.StatisticsFilter{}},
+		{"a workflow", "workflow_name=a%20b", statistics.StatisticsFilter{WorkflowName: "a b"}},
+		{"full hours", "created_from=2026-03-01T10:00:00Z&created_to=2026-03-01T11:00:00Z", statistics.StatisticsFilter{CreatedFrom: noon.Add(-2 * time.Hour), CreatedTo: noon.Add(-time.Hour)}},
+		{"parts of hours, widened", "created_from=2026-03-01T10:59:59.999Z&created_to=2026-03-01T10:59:59.999Z", statistics.StatisticsFilter{CreatedFrom: noon.Add(-2 * time.Hour), CreatedTo: noon.Add(-time.Hour)}},
+		{"hours of a zone between", "created_from=" + url.QueryEscape("2026-03-01T15:30:00+05:30"), statistics.StatisticsFilter{CreatedFrom: noon.Add(-2 * time.Hour)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := e.Statistics(tt.query)
@@ -112,8 +112,8 @@ func TestStatisticsAreOfFullHours(t *testing.T) {
 }
 
 func TestStatisticsComeInPages(t *testing.T) {
-	row := func(name string, version int) reports.DefinitionStatistics {
-		return reports.DefinitionStatistics{WorkflowName: name, WorkflowVersion: version, ByState: [9]int64{3: 1},
+	row := func(name string, version int) statistics.DefinitionStatistics {
+		return statistics.DefinitionStatistics{WorkflowName: name, WorkflowVersion: version, ByState: [9]int64{3: 1},
 			LastExecution: noon}
 	}
 	e, c := countedEdge(t, row("a", 1), row("a", 2), row("b", 1), row("c", 300))
@@ -135,7 +135,7 @@ func TestStatisticsComeInPages(t *testing.T) {
 	if beyond := e.Statistics("page=3&page_size=3"); names(beyond) != "" || beyond.Pagination.HasNext {
 		t.Errorf("page 3 = %s, %+v", names(beyond), beyond.Pagination)
 	}
-	c.rows = append([]reports.DefinitionStatistics{row("0", 1)}, c.rows...) // does not shift the cursor
+	c.rows = append([]statistics.DefinitionStatistics{row("0", 1)}, c.rows...) // does not shift the cursor
 	var seen []string
 	for list := first; list.Pagination.HasNext; seen = append(seen, names(list)) {
 		list = e.Statistics("page_size=2&cursor=" + *list.Pagination.NextCursor)

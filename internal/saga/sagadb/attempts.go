@@ -10,7 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // sampledSagas samples sagas of a workflow. It divides the period into $6 equal parts, which begin
@@ -91,33 +91,33 @@ var (
 )
 
 // examined is how many sagas of a workflow are searched for those of one version.
-const examined = 4 * reports.MostSampledSagas
+const examined = 4 * statistics.MostSampledSagas
 
-// Attempts implements reports.Reports. If the period has few sagas, all are read; otherwise
+// Attempts implements statistics.Reports. If the period has few sagas, all are read; otherwise
 // a sample with the same number from each part of it.
-func (st *Sagas) Attempts(ctx context.Context, tenant uuid.UUID, f reports.AttemptFilter,
-) (reports.AttemptSample, error) {
-	var out reports.AttemptSample
+func (st *Sagas) Attempts(ctx context.Context, tenant uuid.UUID, f statistics.AttemptFilter,
+) (statistics.AttemptSample, error) {
+	var out statistics.AttemptSample
 	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		var live, archived pq.StringArray
 		pick := func(parts, each int) error {
 			return tx.QueryRowContext(ctx, sampledSagas, tenant, f.WorkflowName, f.From, f.To, f.WorkflowVersion,
-				parts, each, reports.MostSampledSagas+1).Scan(&live, &archived, &out.Sampled)
+				parts, each, statistics.MostSampledSagas+1).Scan(&live, &archived, &out.Sampled)
 		}
-		each := reports.MostSampledSagas
+		each := statistics.MostSampledSagas
 		if f.WorkflowVersion != 0 {
 			each = examined
 		}
 		if err := pick(1, each); err != nil {
 			return err
 		}
-		if out.Sampled || len(live)+len(archived) > reports.MostSampledSagas {
-			if err := pick(reports.SampleParts, examined/reports.SampleParts); err != nil {
+		if out.Sampled || len(live)+len(archived) > statistics.MostSampledSagas {
+			if err := pick(statistics.SampleParts, examined/statistics.SampleParts); err != nil {
 				return err
 			}
 			out.Sampled = true
-			live = live[:min(len(live), reports.MostSampledSagas)]
-			archived = archived[:min(len(archived), reports.MostSampledSagas-len(live))]
+			live = live[:min(len(live), statistics.MostSampledSagas)]
+			archived = archived[:min(len(archived), statistics.MostSampledSagas-len(live))]
 		}
 		out.Sagas = len(live) + len(archived)
 		if err := readAttempts(ctx, tx, &out, liveAttempts, tenant, live); err != nil {
@@ -132,9 +132,9 @@ func (st *Sagas) Attempts(ctx context.Context, tenant uuid.UUID, f reports.Attem
 }
 
 func readAttempts(
-	ctx context.Context, tx *sqlx.Tx, out *reports.AttemptSample, query string, tenant uuid.UUID, ids pq.StringArray,
+	ctx context.Context, tx *sqlx.Tx, out *statistics.AttemptSample, query string, tenant uuid.UUID, ids pq.StringArray,
 ) error {
-	left := reports.MostSampledAttempts - len(out.Attempts)
+	left := statistics.MostSampledAttempts - len(out.Attempts)
 	if len(ids) == 0 {
 		return nil
 	}
@@ -144,7 +144,7 @@ func readAttempts(
 			return nil
 		}
 		left--
-		var a reports.SampledAttempt
+		var a statistics.SampledAttempt
 		var ended sql.NullTime
 		err := rows.Scan(&a.SagaID, &a.StepIndex, &a.StepName, &a.Action, &a.Attempt, &a.Status, &a.Final, &a.Outcome,
 			&a.StartedAt, &ended)

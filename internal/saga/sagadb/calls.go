@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // callsTo reads the last ended attempt of each call to a host or participant, $3, that the newest sagas have made: $5
@@ -46,19 +46,19 @@ SELECT l.completed_at, l.status, l.class
 	 ORDER BY l.attempt DESC LIMIT 1) AS l
  WHERE a.id <> $4`
 
-// Calls implements reports.Reports.
+// Calls implements statistics.Reports.
 func (st *Sagas) Calls(
-	ctx context.Context, tenant uuid.UUID, f reports.CallsFilter,
-) (calls []reports.OtherCall, err error) {
+	ctx context.Context, tenant uuid.UUID, f statistics.CallsFilter,
+) (calls []statistics.OtherCall, err error) {
 	err = st.db.ListTenant(ctx, tenant, callsTo, func(rows *sql.Rows) error {
-		var c reports.OtherCall
+		var c statistics.OtherCall
 		if err := rows.Scan(&c.At, &c.Status, &c.Class); err != nil {
 			return err
 		}
 		postgres.UTC(&c.At)
 		calls = append(calls, c)
 		return nil
-	}, tenant, f.WorkflowName, f.Host, f.Except, reports.MostCallers)
+	}, tenant, f.WorkflowName, f.Host, f.Except, statistics.MostCallers)
 	if err != nil {
 		return nil, fmt.Errorf("read the calls to a participant: %w", err)
 	}

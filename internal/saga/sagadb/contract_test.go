@@ -5,7 +5,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -16,7 +16,7 @@ var (
 	_ saga.Store      = (*sagadb.Sagas)(nil)
 	_ saga.Ownership  = (*sagadb.Sagas)(nil)
 	_ saga.Archive    = (*sagadb.Sagas)(nil)
-	_ reports.Reports = (*sagadb.Sagas)(nil)
+	_ statistics.Reports = (*sagadb.Sagas)(nil)
 	_ workflow.Store  = (*sagadb.Workflows)(nil)
 	_ trail.Trail     = (*sagadb.Trail)(nil)
 	_ trail.Chain     = (*sagadb.Trail)(nil)

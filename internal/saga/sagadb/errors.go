@@ -9,14 +9,14 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// Errors implements reports.Reports.
-func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f reports.ErrorFilter) (out reports.Errors, err error) {
+// Errors implements statistics.Reports.
+func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f statistics.ErrorFilter) (out statistics.Errors, err error) {
 	query, args := groupErrors(tenant, f)
 	err = st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		var g reports.ErrorGroup
+		var g statistics.ErrorGroup
 		var states int
 		var ended, unfinished int64
 		if err := rows.Scan(&g.WorkflowName, &g.Step, &g.Action, &g.Code, &states, &g.Count, &g.Attention,
@@ -31,11 +31,11 @@ func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f reports.ErrorFi
 		postgres.UTC(&g.First)
 		postgres.UTC(&g.Last)
 		out.Groups = append(out.Groups, g)
-		out.Examined, out.Capped = ended+unfinished, max(ended, unfinished) >= reports.MostExamined
+		out.Examined, out.Capped = ended+unfinished, max(ended, unfinished) >= statistics.MostExamined
 		return nil
 	}, args...)
 	if err != nil {
-		return reports.Errors{}, fmt.Errorf("group the errors of sagas: %w", err)
+		return statistics.Errors{}, fmt.Errorf("group the errors of sagas: %w", err)
 	}
 	return out, nil
 }
@@ -43,7 +43,7 @@ func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f reports.ErrorFi
 // groupErrors returns the query for the groups. Ended sagas are read from idx_saga_state
 // alone; the unfinished ones that need attention are few. At most MostExamined of each
 // kind are examined, the latest first.
-func groupErrors(tenant uuid.UUID, f reports.ErrorFilter) (query string, args []any) {
+func groupErrors(tenant uuid.UUID, f statistics.ErrorFilter) (query string, args []any) {
 	list := saga.Filter{WorkflowName: f.WorkflowName, NeedsAttention: f.NeedsAttention,
 		CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo, EndedFrom: f.EndedFrom, EndedTo: f.EndedTo}
 	ended, live := sagaWhere{}, sagaWhere{}
@@ -105,5 +105,5 @@ SELECT workflow_name,
        coalesce((SELECT sum(n) FROM unfinished), 0)::bigint
   FROM (TABLE ended UNION ALL TABLE unfinished) AS g GROUP BY workflow_name, step, action, code
  ORDER BY sum(n) DESC, workflow_name COLLATE "C", 2, 3, 4 LIMIT %[4]d`,
-		ended.Text(), live.Text(), reports.MostExamined, reports.MostErrorGroups), live.Args
+		ended.Text(), live.Text(), statistics.MostExamined, statistics.MostErrorGroups), live.Args
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -20,7 +20,7 @@ func TestSagasWithoutColumnsOfErrorsAreGrouped(t *testing.T) {
 	if _, err := fill.ExecContext(t.Context(), fillLargeTable, time.Now().Add(-24*time.Hour), 8000); err != nil {
 		t.Fatal(err)
 	}
-	got, err := sagadb.NewSagas(pgtest.Connect(t, dsn)).Errors(t.Context(), pgtest.Big, reports.ErrorFilter{})
+	got, err := sagadb.NewSagas(pgtest.Connect(t, dsn)).Errors(t.Context(), pgtest.Big, statistics.ErrorFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // sagaSeries adds up, by bucket and state, the sagas that are rolled up, those that are not
@@ -83,9 +83,9 @@ func span(bucket time.Duration) string {
 	return "day"
 }
 
-// Series implements reports.Reports.
-func (st *Sagas) Series(ctx context.Context, tenant uuid.UUID, f reports.SeriesFilter) (reports.Series, error) {
-	out := reports.Series{Buckets: make([]reports.SeriesBucket, f.Buckets())}
+// Series implements statistics.Reports.
+func (st *Sagas) Series(ctx context.Context, tenant uuid.UUID, f statistics.SeriesFilter) (statistics.Series, error) {
+	out := statistics.Series{Buckets: make([]statistics.SeriesBucket, f.Buckets())}
 	seconds := int64(f.Bucket / time.Second)
 	durations, args := durationsOfAll, []any{tenant, f.From, seconds, f.Buckets(), f.TimedEach()}
 	if f.WorkflowName != "" {
@@ -114,7 +114,7 @@ func (st *Sagas) Series(ctx context.Context, tenant uuid.UUID, f reports.SeriesF
 			if err := rows.Scan(&n, &timed, &p50, &p95); err != nil {
 				return err
 			}
-			out.Buckets[n].Durations = reports.Durations{
+			out.Buckets[n].Durations = statistics.Durations{
 				Count: timed, P50: time.Duration(p50) * time.Microsecond, P95: time.Duration(p95) * time.Microsecond,
 			}
 			return nil

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -41,13 +41,13 @@ func TestStatisticsOfManySagas(t *testing.T) {
 	}
 
 	// Rolled up or not, live or archived, a series is the same.
-	filters := []reports.SeriesFilter{
+	filters := []statistics.SeriesFilter{
 		{Bucket: time.Hour, From: now.Truncate(time.Hour).Add(-60 * time.Hour), To: now.Truncate(time.Hour)},
 		{WorkflowName: "w1", Bucket: 5 * time.Minute, From: now.Add(-24 * time.Hour), To: now},
 		{Bucket: time.Minute, From: now.Add(-8 * time.Hour), To: now},
 		{Bucket: 24 * time.Hour, From: now.Truncate(24*time.Hour).AddDate(0, 0, -5), To: now.Truncate(24 * time.Hour)},
 	}
-	series := func() (all [][]reports.SeriesBucket) {
+	series := func() (all [][]statistics.SeriesBucket) {
 		for _, f := range filters {
 			got, err := st.Series(ctx, pgtest.Big, f)
 			if err != nil {
@@ -88,7 +88,7 @@ func TestStatisticsOfManySagas(t *testing.T) {
 // sampled checks that a period with many sagas is sampled evenly, and that one with few is read completely.
 func sampled(t *testing.T, st *sagadb.Sagas, now time.Time) {
 	t.Helper()
-	read := func(f reports.AttemptFilter) (reports.AttemptSample, map[int]int) {
+	read := func(f statistics.AttemptFilter) (statistics.AttemptSample, map[int]int) {
 		f.WorkflowName = "w1"
 		got, err := st.Attempts(t.Context(), pgtest.Big, f)
 		if err != nil {
@@ -100,8 +100,8 @@ func sampled(t *testing.T, st *sagadb.Sagas, now time.Time) {
 		}
 		return got, tenths
 	}
-	all, tenths := read(reports.AttemptFilter{From: now.Add(-70 * time.Hour), To: now})
-	if all.Sagas != reports.MostSampledSagas || !all.Sampled || len(all.Attempts) != 2*all.Sagas {
+	all, tenths := read(statistics.AttemptFilter{From: now.Add(-70 * time.Hour), To: now})
+	if all.Sagas != statistics.MostSampledSagas || !all.Sampled || len(all.Attempts) != 2*all.Sagas {
 		t.Errorf("%d sagas and %d attempts, sampled: %v", all.Sagas, len(all.Attempts), all.Sampled)
 	}
 	for i := range 10 {
@@ -110,11 +110,11 @@ func sampled(t *testing.T, st *sagadb.Sagas, now time.Time) {
 			break
 		}
 	}
-	hour, _ := read(reports.AttemptFilter{From: now.Add(-time.Hour), To: now})
+	hour, _ := read(statistics.AttemptFilter{From: now.Add(-time.Hour), To: now})
 	if hour.Sampled || hour.Sagas < 80 || hour.Sagas > 90 {
 		t.Errorf("of an hour: %d sagas, sampled: %v", hour.Sagas, hour.Sampled)
 	}
-	version, _ := read(reports.AttemptFilter{WorkflowVersion: 2, From: now.Add(-20 * time.Hour), To: now})
+	version, _ := read(statistics.AttemptFilter{WorkflowVersion: 2, From: now.Add(-20 * time.Hour), To: now})
 	if version.Sampled || version.Sagas < 800 || version.Sagas > 900 {
 		t.Errorf("of a version: %d sagas, sampled: %v", version.Sagas, version.Sampled)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // sagaStatistics counts by definition and state; a second kind of row, without a state,
@@ -35,15 +35,15 @@ SELECT workflow_name, workflow_version, NULL, count(*), 0, 0, max(updated_at), s
    AND created_at >= coalesce($3, '-infinity'::timestamptz) AND created_at < coalesce($4, 'infinity'::timestamptz)
  GROUP BY 1, 2`
 
-// Statistics implements reports.Reports.
-func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f reports.StatisticsFilter,
-) (reports.Statistics, error) {
-	var out reports.Statistics
+// Statistics implements statistics.Reports.
+func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f statistics.StatisticsFilter,
+) (statistics.Statistics, error) {
+	var out statistics.Statistics
 	type definition struct {
 		name    string
 		version int
 	}
-	found := map[definition]*reports.DefinitionStatistics{}
+	found := map[definition]*statistics.DefinitionStatistics{}
 	err := st.db.ListTenant(ctx, tenant, sagaStatistics, func(rows *sql.Rows) error {
 		var d definition
 		var state *saga.State
@@ -54,7 +54,7 @@ func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f reports.Sta
 		}
 		s := found[d]
 		if s == nil {
-			s = &reports.DefinitionStatistics{WorkflowName: d.name, WorkflowVersion: d.version}
+			s = &statistics.DefinitionStatistics{WorkflowName: d.name, WorkflowVersion: d.version}
 			found[d] = s
 		}
 		if state == nil {
@@ -82,7 +82,7 @@ func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f reports.Sta
 	for _, s := range found {
 		out.Definitions = append(out.Definitions, *s)
 	}
-	slices.SortFunc(out.Definitions, func(a, b reports.DefinitionStatistics) int {
+	slices.SortFunc(out.Definitions, func(a, b statistics.DefinitionStatistics) int {
 		if c := strings.Compare(a.WorkflowName, b.WorkflowName); c != 0 {
 			return c
 		}
@@ -94,7 +94,7 @@ func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f reports.Sta
 // catchUp limits one call of RollUp; the next call does the rest.
 const catchUp = 5 * time.Second
 
-// RollUp implements reports.Reports. Each part is its own transaction.
+// RollUp implements statistics.Reports. Each part is its own transaction.
 func (st *Sagas) RollUp(ctx context.Context) error {
 	for begun := time.Now(); time.Since(begun) < catchUp; {
 		var more bool

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
 // Answer is what comes back: an HTTP answer, a fault, or the end of a job run.

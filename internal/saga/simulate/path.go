@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
 // Kind is what happens in an entry of a path.

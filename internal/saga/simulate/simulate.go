@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback"
 	"github.com/skald-saga/skald/internal/saga/registry"
-	"github.com/skald-saga/skald/internal/saga/reported"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
 // Play plays a scenario to its end, or until it stops: Result.Stopped says why. It never fails; a Scenario must have

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/saga/certifier"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
@@ -98,7 +98,7 @@ func TestItIsCertifiedUnlessItMisbehaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		server := httptest.NewServer(handler)
-		report, err := certifier.Run(patience.Context(t), certifier.Config{URL: server.URL, Effects: server.URL})
+		report, err := player.Run(patience.Context(t), player.Config{URL: server.URL, Effects: server.URL})
 		server.Close()
 		if err != nil || len(report.Played) == 0 {
 			t.Fatalf("%s: %v", fault, err)

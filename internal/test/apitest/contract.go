@@ -19,7 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
-	"github.com/skald-saga/skald/internal/httpapi/published"
+	"github.com/skald-saga/skald/internal/httpapi/openapi"
 )
 
 // OpenapiYAML is the contract as people edit it, read once: it must not be modified.
@@ -156,7 +156,7 @@ func (c *contractChecker) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // listed fails the test on a problem that the contract does not list at its operation.
 func listed(t *testing.T, operation string, status int, body []byte) {
-	all, err := published.OfOperations()
+	all, err := openapi.OfOperations()
 	if err != nil {
 		t.Error(err)
 		return

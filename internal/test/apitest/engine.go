@@ -13,11 +13,11 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
-	gates "github.com/skald-saga/skald/internal/saga/gate"
+	gates "github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/patience"
-	"github.com/skald-saga/skald/internal/waiting"
+	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // node is the engine as an edge sees it. It checks the edge's duty towards the engine:
@@ -35,7 +35,7 @@ type node struct {
 	// Silent: the end of a saga is not announced. Set it before the first waiting request.
 	Silent bool
 	// Ends is who waits for the end of what.
-	Ends *waiting.Board
+	Ends *longpoll.Board
 
 	mu      sync.Mutex
 	rooms   int           // guarded by mu: given and not yet used or given back
@@ -47,7 +47,7 @@ type node struct {
 func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 	commit func(context.Context, *saga.Change) error) *node {
 	t.Helper()
-	n := &node{t: t, store: store, Ends: waiting.New(waiting.Config{}), changed: make(chan struct{}, 1)}
+	n := &node{t: t, store: store, Ends: longpoll.New(longpoll.Config{}), changed: make(chan struct{}, 1)}
 	looked, log := make(chan struct{}, 1), &syncBuffer{}
 	known := gates.NewKnown(store.Participants)
 	n.Engine = engine.New(engine.Config{
@@ -65,7 +65,7 @@ func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 		},
 		Ended: func(ref saga.Ref, committed *saga.Loaded) {
 			if !n.Silent {
-				n.Ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID}, waiting.Committed(committed))
+				n.Ends.Ended(longpoll.Key{Kind: longpoll.Saga, Tenant: ref.Tenant, ID: ref.ID}, longpoll.Committed(committed))
 			}
 		},
 		Node: "edge", Now: now, NewID: uuid.New,

@@ -14,13 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/httpapi/published"
+	"github.com/skald-saga/skald/internal/httpapi/openapi"
 )
 
 // Candidate is what a test recorded for the example of an operation.
 type Candidate struct {
 	Operation, Status string
-	published.Example
+	openapi.Example
 }
 
 // recordInto is the directory for candidates: make examples.
@@ -56,7 +56,7 @@ func exemplify(t *testing.T, operation string, status int, request, answer []byt
 	if json.Valid(request) {
 		c.Request = request
 	}
-	all, err := published.Examples()
+	all, err := openapi.Examples()
 	if err != nil {
 		t.Error(err)
 		return

@@ -138,7 +138,7 @@ var drivers = map[string][]string{
 	"github.com/go-playground/":      {"internal/config", "internal/httpkit"},
 	"github.com/evanphx/json-patch":  {"internal/dlq", "internal/ui/letterpages"},
 	"github.com/santhosh-tekuri/":    {"internal/strictjson/schema"},
-	"go.yaml.in/yaml/v3":             {"internal/saga/workflow", "internal/config", "internal/ui/workflowpages", "internal/httpapi/published", "api"},
+	"go.yaml.in/yaml/v3":             {"internal/saga/workflow", "internal/config", "internal/ui/workflowpages", "internal/httpapi/openapi", "api"},
 	"golang.org/x/time/rate":         {"internal/httpkit/ratelimit"},
 	"github.com/klauspost/compress":  {"internal/httpkit/compress"},
 	"golang.org/x/net/html":          {"internal/ui/web"},

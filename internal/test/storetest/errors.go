@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 var errorLists = []contract{
@@ -130,7 +130,7 @@ func listByEnd(f *fixture) {
 	}
 }
 
-func (f *fixture) errors(filter reports.ErrorFilter) reports.Errors {
+func (f *fixture) errors(filter statistics.ErrorFilter) statistics.Errors {
 	f.t.Helper()
 	got, err := f.Reports.Errors(f.t.Context(), f.tenant.ID, filter)
 	if err != nil {
@@ -143,7 +143,7 @@ func groupedErrors(f *fixture) {
 	all := library(f)
 	neglected := f.play(f.into(saga.Running), saga.Neglected{Reason: saga.ReasonFailing})
 	all = append(all, f.load(neglected.ID).Saga)
-	for name, filter := range map[string]reports.ErrorFilter{
+	for name, filter := range map[string]statistics.ErrorFilter{
 		"all": {}, "of a workflow": {WorkflowName: "refund"},
 		"failed": {States: []saga.State{saga.Failed}}, "running": {States: []saga.State{saga.Running}},
 		"needing attention": {NeedsAttention: new(true)}, "not needing it": {NeedsAttention: new(false)},
@@ -152,7 +152,7 @@ func groupedErrors(f *fixture) {
 		"none":    {CreatedTo: all[0].CreatedAt.Add(-24 * time.Hour)},
 	} {
 		f.t.Run(name, func(t *testing.T) {
-			want := reports.Errors{}
+			want := statistics.Errors{}
 			at := map[string]int{}
 			for i := range all {
 				s := &all[i]
@@ -164,7 +164,7 @@ func groupedErrors(f *fixture) {
 					!filter.EndedTo.IsZero() && s.CompletedAt == nil {
 					continue
 				}
-				g := reports.ErrorGroup{WorkflowName: s.WorkflowName}
+				g := statistics.ErrorGroup{WorkflowName: s.WorkflowName}
 				since := s.UpdatedAt
 				if s.CompletedAt != nil {
 					since = *s.CompletedAt
@@ -183,7 +183,7 @@ func groupedErrors(f *fixture) {
 				want.Groups[n].Add(s, since)
 				want.Examined++
 			}
-			slices.SortFunc(want.Groups, func(a, b reports.ErrorGroup) int { return a.Compare(b.Count, b.Key()) })
+			slices.SortFunc(want.Groups, func(a, b statistics.ErrorGroup) int { return a.Compare(b.Count, b.Key()) })
 			if diff := cmp.Diff(want, f.in(t).errors(filter), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
@@ -194,7 +194,7 @@ func groupedErrors(f *fixture) {
 func errorOfReopened(f *fixture) {
 	run := f.into(saga.Failed)
 	f.play(run, saga.ResumeRequested{By: "ann"})
-	if got := f.errors(reports.ErrorFilter{}); len(got.Groups) > 0 {
+	if got := f.errors(statistics.ErrorFilter{}); len(got.Groups) > 0 {
 		f.t.Errorf("while it compensates again: %+v", got)
 	}
 	live := saga.Filter{WorkflowName: "order", Step: f.def.Steps[0].Name, ErrorCode: "http_409",
@@ -204,10 +204,10 @@ func errorOfReopened(f *fixture) {
 	}
 	again := saga.Rebuild(f.load(run.ID).Saga, f.def, f.load(run.ID).Logs)
 	f.play(again, f.done(``))
-	want := []reports.ErrorGroup{{WorkflowName: "order", Step: f.def.Steps[1].Name, Action: saga.Execute, Code: "http_409",
+	want := []statistics.ErrorGroup{{WorkflowName: "order", Step: f.def.Steps[1].Name, Action: saga.Execute, Code: "http_409",
 		States: []saga.State{saga.Compensated}, Count: 1, Sample: run.ID}}
-	got := f.errors(reports.ErrorFilter{}).Groups
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(reports.ErrorGroup{}, "First", "Last")); diff != "" {
+	got := f.errors(statistics.ErrorFilter{}).Groups
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(statistics.ErrorGroup{}, "First", "Last")); diff != "" {
 		f.t.Errorf("once it is compensated (-want +got):\n%s", diff)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 var aboutMany = []contract{
@@ -24,15 +24,15 @@ func countedOverTime(f *fixture) {
 	first := all[len(all)-1].CreatedAt
 	for _, tt := range []struct {
 		name   string
-		filter reports.SeriesFilter
+		filter statistics.SeriesFilter
 	}{
-		{"by the minute", reports.SeriesFilter{Bucket: time.Minute, From: first.Add(-3 * time.Minute), To: first.Add(4 * time.Minute)}},
-		{"of a workflow", reports.SeriesFilter{WorkflowName: "refund", Bucket: time.Minute, From: first.Add(-time.Minute), To: first.Add(3 * time.Minute)}},
-		{"of an unused workflow", reports.SeriesFilter{WorkflowName: "refun_", Bucket: time.Minute, From: first, To: first.Add(3 * time.Minute)}},
-		{"by five minutes", reports.SeriesFilter{Bucket: 5 * time.Minute, From: first.Add(-5 * time.Minute), To: first.Add(20 * time.Minute)}},
-		{"by the hour", reports.SeriesFilter{Bucket: time.Hour, From: first.Add(-2 * time.Hour), To: first.Add(3 * time.Hour)}},
-		{"by the day", reports.SeriesFilter{Bucket: 24 * time.Hour, From: first.Add(-48 * time.Hour), To: first.Add(48 * time.Hour)}},
-		{"before there were any", reports.SeriesFilter{Bucket: time.Hour, From: first.Add(-5 * time.Hour), To: first.Add(-2 * time.Hour)}},
+		{"by the minute", statistics.SeriesFilter{Bucket: time.Minute, From: first.Add(-3 * time.Minute), To: first.Add(4 * time.Minute)}},
+		{"of a workflow", statistics.SeriesFilter{WorkflowName: "refund", Bucket: time.Minute, From: first.Add(-time.Minute), To: first.Add(3 * time.Minute)}},
+		{"of an unused workflow", statistics.SeriesFilter{WorkflowName: "refun_", Bucket: time.Minute, From: first, To: first.Add(3 * time.Minute)}},
+		{"by five minutes", statistics.SeriesFilter{Bucket: 5 * time.Minute, From: first.Add(-5 * time.Minute), To: first.Add(20 * time.Minute)}},
+		{"by the hour", statistics.SeriesFilter{Bucket: time.Hour, From: first.Add(-2 * time.Hour), To: first.Add(3 * time.Hour)}},
+		{"by the day", statistics.SeriesFilter{Bucket: 24 * time.Hour, From: first.Add(-48 * time.Hour), To: first.Add(48 * time.Hour)}},
+		{"before there were any", statistics.SeriesFilter{Bucket: time.Hour, From: first.Add(-5 * time.Hour), To: first.Add(-2 * time.Hour)}},
 	} {
 		tt.filter.From, tt.filter.To = tt.filter.From.Truncate(tt.filter.Bucket), tt.filter.To.Truncate(tt.filter.Bucket)
 		f.t.Run(tt.name, func(t *testing.T) {
@@ -41,12 +41,12 @@ func countedOverTime(f *fixture) {
 	}
 	hour := first.Truncate(time.Hour)
 	f.archive(f.everythingEnded())
-	wantSeries(f, all, reports.SeriesFilter{Bucket: time.Hour, From: hour, To: hour.Add(2 * time.Hour)})
+	wantSeries(f, all, statistics.SeriesFilter{Bucket: time.Hour, From: hour, To: hour.Add(2 * time.Hour)})
 }
 
-func wantSeries(f *fixture, all []saga.Saga, filter reports.SeriesFilter) {
+func wantSeries(f *fixture, all []saga.Saga, filter statistics.SeriesFilter) {
 	f.t.Helper()
-	want := make([]reports.SeriesBucket, filter.Buckets())
+	want := make([]statistics.SeriesBucket, filter.Buckets())
 	took := make([][]time.Duration, filter.Buckets())
 	for _, s := range only(all, filter.Matches) {
 		n := int(s.CreatedAt.Sub(filter.From) / filter.Bucket)
@@ -56,15 +56,15 @@ func wantSeries(f *fixture, all []saga.Saga, filter reports.SeriesFilter) {
 		}
 	}
 	for n := range want {
-		d := reports.DurationsOf(took[n])
-		want[n].Durations = reports.Durations{Count: d.Count, P50: d.P50, P95: d.P95}
+		d := statistics.DurationsOf(took[n])
+		want[n].Durations = statistics.Durations{Count: d.Count, P50: d.P50, P95: d.P95}
 	}
 	before := f.now()
 	got, err := f.Reports.Series(f.t.Context(), f.tenant.ID, filter)
 	if err != nil {
 		f.t.Fatalf("series %+v: %v", filter, err)
 	}
-	if diff := cmp.Diff(want, got.Buckets, cmpopts.IgnoreFields(reports.Durations{}, "P99", "Greatest")); diff != "" {
+	if diff := cmp.Diff(want, got.Buckets, cmpopts.IgnoreFields(statistics.Durations{}, "P99", "Greatest")); diff != "" {
 		f.t.Errorf("series %+v (-want +got):\n%s", filter, diff)
 	}
 	if d := got.AsOf.Sub(before); d < -time.Second || d > time.Minute {
@@ -74,9 +74,9 @@ func wantSeries(f *fixture, all []saga.Saga, filter reports.SeriesFilter) {
 
 func attemptsRead(f *fixture) {
 	all := library(f)
-	want := map[string]reports.AttemptSample{}
+	want := map[string]statistics.AttemptSample{}
 	for _, name := range []string{"order", "refund"} {
-		var sample reports.AttemptSample
+		var sample statistics.AttemptSample
 		for _, s := range all {
 			if s.WorkflowName != name {
 				continue
@@ -85,21 +85,21 @@ func attemptsRead(f *fixture) {
 			logs := f.load(s.ID).Logs
 			slices.SortStableFunc(logs, func(a, b saga.StepLog) int { return a.Attempt - b.Attempt })
 			for i := range logs {
-				sample.Attempts = append(sample.Attempts, reports.Sampled(&logs[i]))
+				sample.Attempts = append(sample.Attempts, statistics.Sampled(&logs[i]))
 			}
 		}
 		if want[name] = sample; len(sample.Attempts) == 0 {
 			f.t.Fatalf("sagas of %s have no attempts", name)
 		}
 	}
-	read := func(filter reports.AttemptFilter) reports.AttemptSample {
+	read := func(filter statistics.AttemptFilter) statistics.AttemptSample {
 		got, err := f.Reports.Attempts(f.t.Context(), f.tenant.ID, filter)
 		if err != nil {
 			f.t.Fatalf("attempts %+v: %v", filter, err)
 		}
 		return got
 	}
-	wide := reports.AttemptFilter{From: f.now().Add(-2 * time.Hour), To: f.now().Add(time.Hour)}
+	wide := statistics.AttemptFilter{From: f.now().Add(-2 * time.Hour), To: f.now().Add(time.Hour)}
 	check := func(when string) {
 		f.t.Helper()
 		for name, sample := range want {
@@ -117,7 +117,7 @@ func attemptsRead(f *fixture) {
 	check("live")
 	f.archive(f.everythingEnded())
 	check("archived")
-	for name, filter := range map[string]reports.AttemptFilter{
+	for name, filter := range map[string]statistics.AttemptFilter{
 		"of another version":  {WorkflowName: "order", WorkflowVersion: 2, From: wide.From, To: wide.To},
 		"of no workflow":      {WorkflowName: "orde_", From: wide.From, To: wide.To},
 		"of a time without":   {WorkflowName: "order", From: wide.From.Add(-time.Hour), To: wide.From},
@@ -157,7 +157,7 @@ func callsToAHost(f *fixture) {
 	} {
 		for _, workflow := range []string{"order", "another"} {
 			calls, err := f.Reports.Calls(f.t.Context(), f.tenant.ID,
-				reports.CallsFilter{Host: tt.host, WorkflowName: workflow, Except: tt.except.ID})
+				statistics.CallsFilter{Host: tt.host, WorkflowName: workflow, Except: tt.except.ID})
 			if err != nil {
 				f.t.Fatal(err)
 			}
@@ -174,7 +174,7 @@ func callsToAHost(f *fixture) {
 			}
 		}
 	}
-	calls, err := f.Reports.Calls(f.t.Context(), newID(), reports.CallsFilter{Host: "stock"})
+	calls, err := f.Reports.Calls(f.t.Context(), newID(), statistics.CallsFilter{Host: "stock"})
 	if err != nil || len(calls) != 0 {
 		f.t.Errorf("another tenant hears of %v, %v", calls, err)
 	}

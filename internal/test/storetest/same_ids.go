@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 // Two tenants each have a saga with the same id: neither sees, drives or ends the other's
@@ -120,7 +120,7 @@ func twinsLive(f *fixture) {
 				f.t.Errorf("event %s of tenant %s, workflow %q", e.Type, e.TenantID, e.WorkflowName)
 			}
 		}
-		stats := of.statistics(of.tenant.ID, reports.StatisticsFilter{})
+		stats := of.statistics(of.tenant.ID, statistics.StatisticsFilter{})
 		if n := stats.Definitions[0].ByState[run.State]; len(stats.Definitions) != 1 || n != 1 {
 			f.t.Errorf("statistics count %d, want 1", n)
 		}

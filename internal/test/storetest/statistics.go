@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 var statistics = []contract{
@@ -18,7 +18,7 @@ var statistics = []contract{
 	{"a tenant without sagas has no statistics", countedNone},
 }
 
-func (f *fixture) statistics(tenant uuid.UUID, filter reports.StatisticsFilter) reports.Statistics {
+func (f *fixture) statistics(tenant uuid.UUID, filter statistics.StatisticsFilter) statistics.Statistics {
 	f.t.Helper()
 	got, err := f.Reports.Statistics(f.t.Context(), tenant, filter)
 	if err != nil {
@@ -28,12 +28,12 @@ func (f *fixture) statistics(tenant uuid.UUID, filter reports.StatisticsFilter) 
 }
 
 // summed computes the expected statistics of sagas, in any order.
-func summed(sagas []saga.Saga) []reports.DefinitionStatistics {
-	by := map[string]*reports.DefinitionStatistics{}
+func summed(sagas []saga.Saga) []statistics.DefinitionStatistics {
+	by := map[string]*statistics.DefinitionStatistics{}
 	for _, s := range sagas {
 		d := by[s.WorkflowName]
 		if d == nil {
-			d = &reports.DefinitionStatistics{WorkflowName: s.WorkflowName, WorkflowVersion: 1}
+			d = &statistics.DefinitionStatistics{WorkflowName: s.WorkflowName, WorkflowVersion: 1}
 			by[s.WorkflowName] = d
 		}
 		d.ByState[s.State]++
@@ -48,7 +48,7 @@ func summed(sagas []saga.Saga) []reports.DefinitionStatistics {
 			d.LastExecution = s.UpdatedAt
 		}
 	}
-	var out []reports.DefinitionStatistics
+	var out []statistics.DefinitionStatistics
 	for _, name := range []string{"order", "refund"} { // by name
 		if by[name] != nil {
 			out = append(out, *by[name])
@@ -60,7 +60,7 @@ func summed(sagas []saga.Saga) []reports.DefinitionStatistics {
 func countedOnce(f *fixture) {
 	all := library(f)
 	before := f.now()
-	got := f.statistics(f.tenant.ID, reports.StatisticsFilter{})
+	got := f.statistics(f.tenant.ID, statistics.StatisticsFilter{})
 	if diff := cmp.Diff(summed(all), got.Definitions); diff != "" {
 		f.t.Errorf("statistics (-want +got):\n%s", diff)
 	}
@@ -74,18 +74,18 @@ func countedInPart(f *fixture) {
 	hour := all[0].CreatedAt.Truncate(time.Hour)
 	for _, tt := range []struct {
 		name   string
-		filter reports.StatisticsFilter
+		filter statistics.StatisticsFilter
 		keep   func(*saga.Saga) bool
 	}{
-		{"a workflow", reports.StatisticsFilter{WorkflowName: "refund"}, func(s *saga.Saga) bool { return s.WorkflowName == "refund" }},
-		{"an unused workflow", reports.StatisticsFilter{WorkflowName: "refun_"}, func(*saga.Saga) bool { return false }},
-		{"from an hour", reports.StatisticsFilter{CreatedFrom: hour}, func(s *saga.Saga) bool { return !s.CreatedAt.Before(hour) }},
-		{"to an hour", reports.StatisticsFilter{CreatedTo: hour}, func(s *saga.Saga) bool { return s.CreatedAt.Before(hour) }},
-		{"within an hour, of a workflow", reports.StatisticsFilter{WorkflowName: "order", CreatedFrom: hour, CreatedTo: hour.Add(time.Hour)},
+		{"a workflow", statistics.StatisticsFilter{WorkflowName: "refund"}, func(s *saga.Saga) bool { return s.WorkflowName == "refund" }},
+		{"an unused workflow", statistics.StatisticsFilter{WorkflowName: "refun_"}, func(*saga.Saga) bool { return false }},
+		{"from an hour", statistics.StatisticsFilter{CreatedFrom: hour}, func(s *saga.Saga) bool { return !s.CreatedAt.Before(hour) }},
+		{"to an hour", statistics.StatisticsFilter{CreatedTo: hour}, func(s *saga.Saga) bool { return s.CreatedAt.Before(hour) }},
+		{"within an hour, of a workflow", statistics.StatisticsFilter{WorkflowName: "order", CreatedFrom: hour, CreatedTo: hour.Add(time.Hour)},
 			func(s *saga.Saga) bool {
 				return s.WorkflowName == "order" && !s.CreatedAt.Before(hour) && s.CreatedAt.Before(hour.Add(time.Hour))
 			}},
-		{"a day ago", reports.StatisticsFilter{CreatedFrom: hour.Add(-24 * time.Hour), CreatedTo: hour.Add(-23 * time.Hour)}, func(*saga.Saga) bool { return false }},
+		{"a day ago", statistics.StatisticsFilter{CreatedFrom: hour.Add(-24 * time.Hour), CreatedTo: hour.Add(-23 * time.Hour)}, func(*saga.Saga) bool { return false }},
 	} {
 		f.t.Run(tt.name, func(t *testing.T) {
 			got := f.in(t).statistics(f.tenant.ID, tt.filter)
@@ -98,7 +98,7 @@ func countedInPart(f *fixture) {
 
 func countedNone(f *fixture) {
 	f.stored(f.unowned())
-	if got := f.statistics(newID(), reports.StatisticsFilter{}); len(got.Definitions) > 0 || got.AsOf.IsZero() {
+	if got := f.statistics(newID(), statistics.StatisticsFilter{}); len(got.Definitions) > 0 || got.AsOf.IsZero() {
 		f.t.Errorf("statistics of a tenant without sagas: %+v", got)
 	}
 }

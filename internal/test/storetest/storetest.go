@@ -1,4 +1,4 @@
-// Package storetest tests the contracts of saga.Store, saga.Ownership, reports.Reports,
+// Package storetest tests the contracts of saga.Store, saga.Ownership, statistics.Reports,
 // saga.Archive, saga.Notes, callback.Store, trail.Trail, trail.Chain, workflow.Store and access.Store. Every store
 // runs the suite, so that the one in memory behaves like the one on PostgreSQL. Package eventtest builds
 // on it for webhooks and publications.
@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -34,7 +34,7 @@ type Env struct {
 	Archive      saga.Archive
 	Notes        saga.Notes
 	Callbacks    callback.Store
-	Reports      reports.Reports
+	Reports      statistics.Reports
 	Workflows    workflow.Store
 	Trail        trail.Trail
 	Chain        trail.Chain
@@ -71,7 +71,7 @@ type Contract[F any] struct {
 // contract is a Contract that is tested on one tenant.
 type contract = Contract[*fixture]
 
-// Sagas tests saga.Store and reports.Reports. open returns a new Env that lasts as long as its test.
+// Sagas tests saga.Store and statistics.Reports. open returns a new Env that lasts as long as its test.
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t) // one store for all: each test has its own tenant
 	run(t, map[string][]contract{

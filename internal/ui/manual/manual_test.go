@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/docs"
-	"github.com/skald-saga/skald/internal/httpapi/published"
+	"github.com/skald-saga/skald/internal/httpapi/openapi"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
@@ -179,7 +179,7 @@ func TestExcerptsNeverCutALetter(t *testing.T) {
 // TestTheReferenceShowsTheWholeContract: each operation with its path and a command, each schema on a page of its own,
 // without a script of its own, an inline style or a broken link, and all of it in few bytes.
 func TestTheReferenceShowsTheWholeContract(t *testing.T) {
-	text, err := published.Contract()
+	text, err := openapi.Contract()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/reports"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
@@ -78,7 +78,7 @@ func TestGeneratedSagasAreAsTheRulesMakeThem(t *testing.T) {
 	if stuck, _, err := sagas.Stuck(t.Context()); err != nil || stuck > 0 {
 		t.Errorf("%d are stuck, %v", stuck, err)
 	}
-	statistics, err := sagas.Statistics(t.Context(), defaultTenant, reports.StatisticsFilter{})
+	statistics, err := sagas.Statistics(t.Context(), defaultTenant, statistics.StatisticsFilter{})
 	if err != nil || len(statistics.Definitions) != len(generatedWorkflows) {
 		t.Errorf("statistics of %d workflows, %v", len(statistics.Definitions), err)
 	}

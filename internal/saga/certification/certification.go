@@ -1,0 +1,275 @@
+package certification
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
+)
+
+// State is the state of a certification.
+type State string
+
+// States of certifications.
+const (
+	Pending   State = "PENDING" // waits for a node, or for another examination of the host
+	Running   State = "RUNNING" // a node examines the participant
+	Completed State = "COMPLETED"
+	Failed    State = "FAILED" // the participant could not be examined
+	Canceled  State = "CANCELED"
+)
+
+// States is every state.
+var States = []State{Pending, Running, Completed, Failed, Canceled}
+
+// Ended reports whether a state is final.
+func (s State) Ended() bool { return s != Pending && s != Running }
+
+// Verb is what people can do to a certification.
+type Verb string
+
+// Cancel is the only verb.
+const Cancel Verb = "cancel"
+
+// Verbs is every verb.
+var Verbs = []Verb{Cancel}
+
+// Verdict is the result of a completed certification.
+type Verdict string
+
+// Verdicts.
+const (
+	Certified  Verdict = "CERTIFIED"
+	Breaches   Verdict = "BREACHES"
+	Incomplete Verdict = "INCOMPLETE" // no breach, but not everything was tried
+)
+
+// Verdicts is every verdict.
+var Verdicts = []Verdict{Certified, Breaches, Incomplete}
+
+// MaxAttempts is how many nodes may begin an examination before it fails: a participant whose examination ends
+// nodes must not end all of them.
+const MaxAttempts = 3
+
+// MaxPayload limits the payload: each finding shows calls with it.
+const MaxPayload = 64 << 10
+
+// Asked is where a participant is, and how it is examined.
+type Asked struct {
+	URL, Compensation, Effects string
+	Step                       string
+	Payload                    json.RawMessage
+	RaceSeconds                int
+	TimeoutMS                  int
+	Later                      bool // it answers later, and only that is examined
+	LaterMS                    int  // that a report may take; 0: 30 seconds
+}
+
+// Certification is one examination of a participant for a tenant.
+type Certification struct {
+	Asked
+
+	ID       uuid.UUID
+	TenantID uuid.UUID
+	Version  int64 // grows with every change of the state
+	State    State
+	Host     string // of the URL: one examination at a time
+	Attempt  int    // nodes that have begun it
+	Played   int
+	Planned  int
+
+	Verdict                      Verdict
+	Findings, Warnings, NotTried int
+	Examiner                     string // version of the Skald that examined
+	Error                        string
+	Report                       json.RawMessage // of Report; nil in lists, and unless COMPLETED
+	Unreadable                   bool            // the stored report cannot be read
+
+	Reason, Actor, ActorName string
+	RequestHash              []byte
+	CreatedAt                time.Time
+	StartedAt, EndedAt       *time.Time
+}
+
+// Place returns its position in a list.
+func (c *Certification) Place() page.TimeID { return page.TimeID{At: c.CreatedAt, ID: c.ID} }
+
+// Repeats reports whether a request with the Idempotency-Key of this certification is the one that made it.
+func (c *Certification) Repeats(hash []byte) bool { return bytes.Equal(c.RequestHash, hash) }
+
+// Actions lists the possible verbs; never nil.
+func (c *Certification) Actions() []Verb {
+	if c.State.Ended() {
+		return []Verb{}
+	}
+	return []Verb{Cancel}
+}
+
+// Canceled cancels it. Fault: Conflict if it has ended.
+func (c *Certification) Canceled(at time.Time) error {
+	if c.State.Ended() {
+		return fault.New(fault.Conflict, CodeConflict, "the certification is %s and cannot be canceled", c.State).
+			Allowing([]string{})
+	}
+	c.State, c.Version, c.EndedAt = Canceled, c.Version+1, &at
+	return nil
+}
+
+// Began says that a node takes it: it is examined from the beginning, unless too many nodes have
+// begun that before.
+func (c *Certification) Began(at time.Time) {
+	c.Version++
+	switch {
+	case c.Unreadable:
+		c.failed("the stored request cannot be read", at)
+		return
+	case c.Attempt >= MaxAttempts:
+		c.failed("the nodes that examined the participant died, or were stopped, before they were done", at)
+		return
+	}
+	c.State, c.Attempt, c.Played, c.Planned = Running, c.Attempt+1, 0, 0
+	if c.StartedAt == nil {
+		c.StartedAt = &at
+	}
+}
+
+// Done ends it with what was found, or with why the participant could not be examined. Findings count even if
+// the examination then broke off.
+func (c *Certification) Done(r Report, why error, at time.Time) error {
+	c.Version++
+	c.Examiner = plaintext.Text(r.Version, plaintext.Characters(maxVersion))
+	if why != nil && len(r.Findings) == 0 {
+		c.failed(why.Error(), at)
+		return nil
+	}
+	var err error
+	if c.Report, err = json.Marshal(r); err != nil {
+		return err
+	}
+	c.Verdict, c.Findings, c.Warnings, c.NotTried = r.Verdict(), len(r.Findings), len(r.Warnings), len(r.Untried)
+	c.Played, c.Planned = len(r.Played), max(c.Planned, len(r.Played))
+	c.State, c.EndedAt = Completed, &at
+	return nil
+}
+
+// Reported returns the report. Fault: Conflict if there is none that can be read.
+func (c *Certification) Reported() (r Report, err error) {
+	switch {
+	case c.Report != nil:
+		return r, json.Unmarshal(c.Report, &r)
+	case c.State == Completed:
+		return r, fault.New(fault.Conflict, CodeNoReport, "the stored report of the certification cannot be read")
+	}
+	return r, fault.New(fault.Conflict, CodeNoReport, "the certification is %s; only a completed one has a report", c.State)
+}
+
+// Limits of texts, in characters.
+const (
+	maxError   = 500
+	maxVersion = 100
+)
+
+func (c *Certification) failed(why string, at time.Time) {
+	c.Error = plaintext.Text(why, plaintext.Characters(maxError))
+	c.State, c.EndedAt = Failed, &at
+}
+
+// Verdict is the verdict of a report.
+func (r Report) Verdict() Verdict {
+	switch {
+	case len(r.Findings) > 0:
+		return Breaches
+	case r.Certified:
+		return Certified
+	}
+	return Incomplete
+}
+
+// HostOf is the host of a URL as certifications have it: in lower case, with the port unless it is that of the
+// scheme. "": the text is not a URL of a participant.
+func HostOf(text string) string {
+	u, err := url.Parse(filled(text))
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return ""
+	}
+	host, port := bracketed(strings.ToLower(u.Hostname())), u.Port()
+	if port == "" || port == map[string]string{"http": "80", "https": "443"}[u.Scheme] {
+		return host
+	}
+	return host + ":" + port
+}
+
+const maxHost = 300
+
+// bracketed is a host as URLs have it.
+func bracketed(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}
+
+// filled is a URL with a name for the step.
+func filled(text string) string { return strings.ReplaceAll(text, "{step}", "step") }
+
+// Check returns what is wrong with a request. refused returns why the server may not call a URL, "" if it may;
+// reachable: participants can report to this server.
+func (a *Asked) Check(refused func(url string) string, reachable bool) error {
+	var wrong []fault.Field
+	invalid := func(member string, is bool, why string) {
+		if is {
+			wrong = append(wrong, fault.Field{Pointer: "/" + member, Code: "invalid", Message: why})
+		}
+	}
+	for _, member := range []struct{ name, text string }{
+		{"url", a.URL}, {"compensation_url", a.Compensation}, {"effects_url", a.Effects},
+	} {
+		why := ""
+		switch u, err := url.Parse(filled(member.text)); {
+		case member.text == "" && member.name != "url":
+		case err != nil || HostOf(member.text) == "" || len(HostOf(member.text)) > maxHost:
+			why = "must be an http or https URL"
+		case u.User != nil:
+			why = "must not contain a user or password"
+		default:
+			why = refused(filled(member.text))
+		}
+		invalid(member.name, why != "", why)
+	}
+	invalid("later", a.Later && !reachable, "participants cannot report to this server: set server.public_url")
+	invalid("later_ms", a.LaterMS > 0 && !a.Later, "goes with later")
+	invalid("race_seconds", a.RaceSeconds > 0 && a.Later, "does not go with later, of which no race is examined")
+	if len(a.Payload) > MaxPayload {
+		wrong = append(wrong, fault.Field{Pointer: "/payload", Code: "too_large", Message: "must have at most 64 KiB"})
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fault.New(fault.Invalid, CodeInvalid, "the participant cannot be examined like this").With(wrong...)
+}
+
+// CheckReport returns what is wrong with a report that was made elsewhere.
+func (r Report) CheckReport() error {
+	u, err := url.Parse(filled(r.URL))
+	switch {
+	case err != nil || u.User != nil || HostOf(r.URL) == "" || len(HostOf(r.URL)) > maxHost:
+		return NoReport("/report/url")
+	case slices.ContainsFunc(r.Findings, func(f Finding) bool { return len(f.Vectors) == 0 }):
+		return NoReport("/report/findings")
+	}
+	return nil
+}
+
+// NoReport is the fault of a report with a member that no examination makes.
+func NoReport(member string) error {
+	return fault.New(fault.Invalid, CodeInvalid, "this is not the report of an examination").
+		With(fault.Field{Pointer: member, Code: "invalid", Message: "is not as an examination reports it"})
+}

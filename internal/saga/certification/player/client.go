@@ -1,0 +1,200 @@
+package player
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/webhooks"
+	"github.com/skald-saga/skald/internal/saga/certification"
+)
+
+// Config says where the participant is, and how it is examined.
+type Config struct {
+	URL          string // of the action; {step} in it stands for the step's name
+	Compensation string // URL of the compensation; "" means URL
+	Effects      string // URL that says how many effects a key has; "" if none does
+	Step         string
+	Payload      json.RawMessage // nil: that of the vectors
+	Secret       string          // signs the calls; "" means unsigned
+	Keys         [][]byte        // sign them too
+	Tenant       string          // of the calls that are for one tenant; "": the default tenant
+	// Dial opens all connections; nil: net.Dialer, or the proxy of the environment.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	TLS  *tls.Config // nil: the system's authorities, no certificate
+	// Progress is called when a vector was played; nil: not.
+	Progress func(played, planned int)
+	// Restart restarts the participant. It returns when the old process has ended; nil leaves out what needs it.
+	Restart func(context.Context) error
+	RaceFor time.Duration // how long races are repeated under load; 0: not at all
+	Robust  bool          // also try what leads to warnings: large bodies, slow sending, gzip, HTTP/1.0
+	Timeout time.Duration // of one call
+	Version string
+	// Later: the participant answers later, and only that is examined. The reports must come within LaterFor, to
+	// Reports. nil: to an address of CallbackListen, by way of CallbackURL unless that is "".
+	Later                       bool
+	LaterFor                    time.Duration
+	Reports                     Receiver
+	CallbackListen, CallbackURL string
+	forgets                     time.Duration // for a report after the restart; 0: LaterFor. Tests wait less.
+
+	// leaves hears of a call whose connection will be cut, before it is sent; what it returns is called before the cut.
+	// nil: the connection is cut as soon as the call is sent. In tests it makes certain that the call has begun.
+	leaves func(*http.Request) (begun func(context.Context))
+}
+
+// Receiver is where a participant reports the outcome of calls that it has answered later. Heartbeats are no reports.
+type Receiver interface {
+	// Callback returns the URL for the reports of a call, which has a name of its own. undo: it is of a compensation;
+	// again: the first report is not taken, and must come again.
+	Callback(call string, undo, again bool) string
+	// First returns the first report of a call that was taken; nil: there was none yet.
+	First(ctx context.Context, call string) (*certification.Told, error)
+}
+
+// How often and how long a call is repeated that was not answered with a result.
+const (
+	doubts  = 4
+	later   = 40
+	soon    = 6 // questions for a participant that was just started: 2.5 s
+	pause   = 50 * time.Millisecond
+	settle  = 20 // questions for the effects until they are as expected
+	orders  = 8  // sagas until every connection was cut before its answer came
+	clients = 8  // under load
+
+	inboxEvery = 5 * pause // looks for reports that arrive elsewhere
+)
+
+// maxAnswer is how much is read of an answer.
+const maxAnswer = 1 << 20
+
+// marked is the header of all calls of a certification, so that a participant can tell them apart in its logs.
+const marked = "X-Saga-Certification"
+
+const defaultTenant = "00000000-0000-0000-0000-000000000001"
+
+type certifier struct {
+	Config
+	client    *http.Client
+	transport *http.Transport // of client
+	keys      [][]byte        // sign
+}
+
+func newCertifier(cfg Config) (*certifier, error) {
+	c := &certifier{Config: cfg}
+	if c.Compensation == "" {
+		c.Compensation = c.URL
+	}
+	if c.Step == "" {
+		c.Step = "charge"
+	}
+	if c.Tenant == "" {
+		c.Tenant = defaultTenant
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	if c.LaterFor == 0 {
+		c.LaterFor = 30 * time.Second
+	}
+	if c.CallbackListen == "" {
+		c.CallbackListen = "127.0.0.1:0"
+	}
+	for _, text := range []string{c.URL, c.Compensation, c.Effects, c.CallbackURL} {
+		u, err := url.Parse(strings.ReplaceAll(text, "{step}", "step"))
+		if text != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			return nil, fmt.Errorf("%q must be an http or https URL", text)
+		}
+	}
+	if cfg.Secret != "" {
+		key, err := webhooks.ParseSecret(cfg.Secret)
+		if err != nil {
+			return nil, err
+		}
+		c.keys = append(c.keys, key)
+	}
+	c.keys = append(c.keys, cfg.Keys...)
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableCompression: true, MaxIdleConnsPerHost: clients * clients,
+		TLSClientConfig: c.TLS.Clone(),
+	}
+	if c.Dial != nil {
+		transport.Proxy, transport.DialContext = nil, c.Dial
+	} else {
+		c.Dial = (&net.Dialer{Timeout: c.Timeout}).DialContext
+	}
+	if c.Progress == nil {
+		c.Progress = func(int, int) {}
+	}
+	c.transport = transport
+	c.client = &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       c.Timeout,
+	}
+	return c, nil
+}
+
+// escaped is a step's name as it is in keys, headers and paths.
+func escaped(step string) string { return url.PathEscape(step) }
+
+func (c *certifier) do(req *http.Request) certification.Reply {
+	res, err := c.client.Do(req)
+	if err != nil {
+		return certification.Reply{Error: err.Error()}
+	}
+	defer res.Body.Close()
+	body, err := unpacked(res)
+	if err != nil {
+		return certification.Reply{Error: err.Error()}
+	}
+	return certification.Reply{Status: res.StatusCode, Body: string(body)}
+}
+
+func unpacked(res *http.Response) ([]byte, error) {
+	if res.Header.Get("Content-Encoding") != "gzip" {
+		return io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	}
+	reader, err := gzip.NewReader(res.Body)
+	if err != nil {
+		return nil, fmt.Errorf("an answer with gzip: %w", err)
+	}
+	return io.ReadAll(io.LimitReader(reader, maxAnswer))
+}
+
+// effectsOf asks how many effects a key has.
+func (c *certifier) effectsOf(ctx context.Context, key string) (int, error) {
+	at, err := url.Parse(c.Config.Effects)
+	if err != nil {
+		return 0, err
+	}
+	query := at.Query()
+	query.Set("key", key)
+	at.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set(marked, "1")
+	reply := c.do(req)
+	var counted struct {
+		Effects *int `json:"effects"`
+	}
+	if reply.Status != http.StatusOK {
+		return 0, errors.New("the effects were not counted: " + strconv.Itoa(reply.Status) + " " + reply.Error)
+	}
+	if json.Unmarshal([]byte(reply.Body), &counted) != nil || counted.Effects == nil {
+		return 0, fmt.Errorf(`the effects were not counted: the answer must be like {"effects": 1}, not %q`, reply.Body)
+	}
+	return *counted.Effects, nil
+}

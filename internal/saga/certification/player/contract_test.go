@@ -1,0 +1,51 @@
+package player
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/skald-saga/skald/api"
+)
+
+// A participant may be made of a stub that is generated from the contract, and such a stub refuses calls without a
+// header that the contract requires.
+func TestCallsHaveTheHeadersThatTheContractRequires(t *testing.T) {
+	t.Parallel()
+	text, err := api.ParticipantContract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var contract struct {
+		Components struct {
+			Parameters map[string]struct {
+				Name, In string
+				Required bool
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &contract); err != nil {
+		t.Fatal(err)
+	}
+	c, err := newCertifier(Config{URL: "http://127.0.0.1/charges"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := c.plain()
+	req, err := c.begin(plain).request(t.Context(), plain.Calls[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := 0
+	for _, p := range contract.Components.Parameters {
+		if p.In != "header" || !p.Required {
+			continue
+		}
+		required++
+		if req.Header.Get(p.Name) == "" {
+			t.Errorf("no %s", p.Name)
+		}
+	}
+	if required < 5 {
+		t.Errorf("the contract requires %d headers", required)
+	}
+}

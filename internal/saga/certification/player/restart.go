@@ -1,0 +1,53 @@
+package player
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
+)
+
+// starting reports whether an error is that of a process that does not listen yet.
+func starting(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+func anyError(error) bool { return true }
+
+// reachable waits until the participant answers anything that does not come from a proxy in front of it. again
+// reports whether it is tried again after an error.
+func (c *certifier) reachable(ctx context.Context, tries int, again func(error) bool) error {
+	for n := 0; ; n++ {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.ReplaceAll(c.URL, "{step}", c.Step), nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set(marked, "1")
+		res, err := c.client.Do(req)
+		if err == nil {
+			res.Body.Close()
+			if res.StatusCode < 502 || res.StatusCode > 504 {
+				return nil
+			}
+			err = errors.New(res.Status)
+		}
+		if n >= tries || !again(err) || !loop.Sleep(ctx, min(time.Second, pause<<min(n, 5))) {
+			return err
+		}
+	}
+}
+
+// restarted restarts the participant. ended is called when the old process has ended.
+func (c *certifier) restarted(ctx context.Context, ended func()) error {
+	if err := c.Restart(ctx); err != nil {
+		return fmt.Errorf("the restart failed: %w", err)
+	}
+	ended()
+	if err := c.reachable(ctx, later, anyError); err != nil {
+		return fmt.Errorf("the participant did not come back: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package certification
+
+import "github.com/skald-saga/skald/internal/fault"
+
+// Problems are those of certifications.
+var Problems fault.Catalogue
+
+// Their codes, stable and part of the API.
+var (
+	CodeNotFound = Problems.Add("CERTIFICATION_NOT_FOUND", "No such certification",
+		"The tenant has no certification with this id. Certifications have the same retention as job runs, "+
+			"except the newest ones of each host.", 404)
+	CodeConflict = Problems.Add("CERTIFICATION_STATE_CONFLICT", "The state of the certification forbids it",
+		"A certification that has ended cannot be canceled.", 409)
+	CodeNoReport = Problems.Add("CERTIFICATION_HAS_NO_REPORT", "The certification has no report",
+		"It has not ended, or ended without one: only a COMPLETED certification has a report. Also returned if the "+
+			"stored report cannot be read (`report_unreadable`).", 409)
+	CodeInvalid = Problems.Add("CERTIFICATION_INVALID", "The participant cannot be examined like this",
+		"A URL is not one that this server may call, the payload is too large, participants cannot report to this server, "+
+			"options exclude each other, or the report does not come from a certification; `errors` names the member.", 422)
+)
