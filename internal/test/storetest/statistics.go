@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-var statistics = []contract{
+var ofStatistics = []contract{
 	{"statistics count every saga of the tenant once, by definition and state", countedOnce},
 	{"statistics can be restricted to one workflow, and to hours of creation", countedInPart},
 	{"a tenant without sagas has no statistics", countedNone},

@@ -84,7 +84,7 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 		"errors":        errorLists,
 		"tenants":       tenants,
 		"twins":         twins,
-		"statistics":    statistics,
+		"statistics":    ofStatistics,
 		"reports":       aboutMany,
 		"interventions": interventions,
 	}, func(*testing.T) Env { return env })
