@@ -99,7 +99,7 @@ func (d *decoder) json(b *bound, body any, required bool) (found bool) {
 	if b.err != nil {
 		return false
 	}
-	err := runtime.BindJSONBody(b.Request, body)
+	err := decode(b.Request, body)
 	found = err == nil
 	if err != nil && (required || !errors.Is(err, io.EOF)) {
 		b.err = fmt.Errorf("can't decode JSON body: %w", err)

@@ -1,9 +1,7 @@
 package httpkit
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"strconv"
 
@@ -42,13 +40,10 @@ type Answer struct {
 func (a Answer) Write(w http.ResponseWriter) error {
 	body := a.Raw
 	if a.Body != nil {
-		var buf bytes.Buffer
-		enc := json.NewEncoder(&buf)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(a.Body); err != nil {
+		var err error
+		if body, err = api.Encode(a.Body); err != nil {
 			return err
 		}
-		body = buf.Bytes()
 	}
 	h := w.Header()
 	if body != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/longpoll"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // Limits are the limits on requests. Zero fields mean the defaults in the comments, except
@@ -85,7 +85,7 @@ type Kit struct {
 	NewID    func() uuid.UUID
 	Limits   Limits
 	Stopping <-chan struct{} // closed when the server begins to stop; nil: never
-	Ends     *longpoll.Board  // who waits for the end of what
+	Ends     *longpoll.Board // who waits for the end of what
 	Log      *slog.Logger
 	Cursors  Cursors
 	Streams  *Streams
