@@ -23,6 +23,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/httpkit/ratelimit"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
+	"github.com/skald-saga/skald/internal/longpoll"
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -30,15 +31,14 @@ import (
 	"github.com/skald-saga/skald/internal/saga/cache"
 	"github.com/skald-saga/skald/internal/saga/certification/player"
 	"github.com/skald-saga/skald/internal/saga/engine"
-	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/participant"
+	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/saga/secrets"
 	"github.com/skald-saga/skald/internal/secret/keeper"
 	"github.com/skald-saga/skald/internal/secret/vault"
 	"github.com/skald-saga/skald/internal/tenant"
-	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // Options are those of a run, beyond the configuration.
@@ -79,12 +79,12 @@ type node struct {
 	writes      *writes
 	callbacks   callbacks
 	calls       *participant.Client
-	known       *participantgate.Known     // the participants with a name
-	secrets     *secrets.Bound  // that they may get; nil: none
-	keeper      *keeper.Keeper  // of their values; nil: there are none
-	vault       *vault.Reader   // of those in Vault; nil: there are none
-	gate        *participantgate.Gate      // in front of them
-	signing     func() [][]byte // keys that sign calls of participants; nil: there are none
+	known       *participantgate.Known // the participants with a name
+	secrets     *secrets.Bound         // that they may get; nil: none
+	keeper      *keeper.Keeper         // of their values; nil: there are none
+	vault       *vault.Reader          // of those in Vault; nil: there are none
+	gate        *participantgate.Gate  // in front of them
+	signing     func() [][]byte        // keys that sign calls of participants; nil: there are none
 	examiner    *player.Runner
 	definitions *pinned
 	ends        *longpoll.Board

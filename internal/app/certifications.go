@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/skald-saga/skald/internal/saga/certification/player"
 	"github.com/skald-saga/skald/internal/saga/certification"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
 )
 
 // certifications returns nil if there is no database in which nodes find them.

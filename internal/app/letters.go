@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
-	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/longpoll"
+	"github.com/skald-saga/skald/internal/retry"
 )
 
 // deadLetterStores are the stores of dead letters.

@@ -77,16 +77,3 @@ type Tenant struct {
 func defaultTenant() Tenant {
 	return Tenant{DefaultID: uuid.MustParse("00000000-0000-0000-0000-000000000001")}
 }
-
-// AuthRequired reports whether the API requires credentials. In auto mode it does
-// unless every setting indicates a developer's machine.
-func (c Config) AuthRequired() bool {
-	switch c.Auth.Mode {
-	case AuthRequired:
-		return true
-	case AuthOff:
-		return false
-	}
-	own := c.App.Environment == Dev || c.App.Environment == Test
-	return !own || !loopbackAddr(c.Server.ListenAddr) || c.Auth.BootstrapAdminKey != "" || c.Auth.JWTIssuer != ""
-}

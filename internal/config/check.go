@@ -234,3 +234,15 @@ func brokenKeys(c Config, here bool) string {
 	}
 	return ""
 }
+
+// brokenURL returns what is wrong with database.url, if anything.
+func brokenURL(c Config) string {
+	p, err := parseConnInfo(string(c.Database.URL))
+	if err != nil {
+		return err.Error()
+	}
+	if c.App.Environment == Prod && slices.Contains([]string{"disable", "allow", "prefer"}, p["sslmode"]) {
+		return "must not have an sslmode below require in prod"
+	}
+	return ""
+}

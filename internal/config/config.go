@@ -6,12 +6,12 @@
 // meaning (doc). The loader, its messages, docs/configuration.md and
 // config.example.yaml are all derived from these tags.
 //
-// Files, each on top of those before it: address, pages, secret, bindings, config, field, rule,
-// conninfo, mistake, defaults, jobs, roles, sources, vault, changed, check, database, load.
+// Files, each on top of those before it: address, pages, secret, bindings, profile, server, engine, access, letters,
+// webhooks, jobs, vault, database, config, field, rule, mistake, conninfo, dsn, jobs_check, roles, sources,
+// vault_check, changed, check, load.
 package config
 
 import (
-	"errors"
 	"slices"
 	"time"
 )
@@ -46,17 +46,6 @@ type Config struct {
 	Test               TestSeams          `key:"test" doc:"Settings for tests only; refused unless app.environment is test."`
 	Failpoints         string             `key:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Only binaries built with -tags failpoints support it; refused in prod."`
 }
-
-// Environment is the profile: it selects defaults, and prod refuses unsafe settings.
-type Environment string
-
-// The profiles. Load reads "production" as Prod.
-const (
-	Dev     Environment = "dev"
-	Test    Environment = "test"
-	Staging Environment = "staging"
-	Prod    Environment = "prod"
-)
 
 // StoreKind is where sagas are kept.
 type StoreKind string
@@ -150,15 +139,15 @@ func Default(env Environment) Config {
 	return c
 }
 
-// UnmarshalText parses the name of a profile; production is Prod.
-func (e *Environment) UnmarshalText(text []byte) error {
-	switch env := Environment(text); env {
-	case Dev, Test, Staging, Prod:
-		*e = env
-	case "production":
-		*e = Prod
-	default:
-		return errors.New("unknown environment")
+// AuthRequired reports whether the API requires credentials. In auto mode it does
+// unless every setting indicates a developer's machine.
+func (c Config) AuthRequired() bool {
+	switch c.Auth.Mode {
+	case AuthRequired:
+		return true
+	case AuthOff:
+		return false
 	}
-	return nil
+	own := c.App.Environment == Dev || c.App.Environment == Test
+	return !own || !loopbackAddr(c.Server.ListenAddr) || c.Auth.BootstrapAdminKey != "" || c.Auth.JWTIssuer != ""
 }

@@ -28,18 +28,6 @@ var parameterName = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)
 
 var sslModes = []string{"", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
-// brokenURL returns what is wrong with database.url, if anything.
-func brokenURL(c Config) string {
-	p, err := parseConnInfo(string(c.Database.URL))
-	if err != nil {
-		return err.Error()
-	}
-	if c.App.Environment == Prod && slices.Contains([]string{"disable", "allow", "prefer"}, p["sslmode"]) {
-		return "must not have an sslmode below require in prod"
-	}
-	return ""
-}
-
 // parseConnInfo parses libpq's connection strings, URL or keywords, into parameters; none for
 // an empty string. pq.NewConfig is not suitable: from a URL with several hosts and ports it
 // makes hosts named a:5433, its errors quote parts of the string, and it mixes in the

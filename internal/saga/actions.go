@@ -24,6 +24,18 @@ const (
 var orderVerbs = map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
 	UndoneStep: SkipStepVerb}
 
+func (CompensateRequested) event() Verb { return CompensateVerb }
+func (CancelRequested) event() Verb     { return Cancel }
+func (Acknowledged) event() Verb        { return Acknowledge }
+func (SuspendRequested) event() Verb    { return SuspendVerb }
+func (UnsuspendRequested) event() Verb  { return ResumeVerb }
+func (DeadlineSet) event() Verb         { return ExtendDeadline }
+func (CompletionForced) event() Verb    { return ForceComplete }
+func (FailureForced) event() Verb       { return ForceFail }
+func (ResumeRequested) event() Verb     { return ResumeCompensation }
+func (RetryRequested) event() Verb      { return RetryVerb }
+func (e StepOrdered) event() Verb       { return orderVerbs[e.Verb] }
+
 // Permission is who may use a verb.
 type Permission string
 

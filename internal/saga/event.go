@@ -12,7 +12,7 @@ import (
 )
 
 // Event is something that happened to a saga. Those of its driver, of participants and of the clock are below; each
-// order of an operator is declared beside its rule. event returns the verb of that order, "" for all others.
+// order of an operator is declared beside its rule. event returns its verb (actions.go), "" for all others.
 type Event interface{ event() Verb }
 
 // Answered is the outcome of the call in flight.

@@ -45,12 +45,8 @@ func (d *decision) turned() bool {
 // CompensateRequested is an operator's request to compensate everything and end in COMPENSATED.
 type CompensateRequested struct{ By, Reason string }
 
-func (CompensateRequested) event() Verb { return CompensateVerb }
-
 // CancelRequested is a user's cancel: compensate everything, end in CANCELLED.
 type CancelRequested struct{ By, Reason string }
-
-func (CancelRequested) event() Verb { return Cancel }
 
 // flag marks the saga for compensation. Only its driver changes its state, because a call may
 // be in flight. A saga that was never driven ends immediately.

@@ -13,8 +13,6 @@ import (
 // Acknowledged means that an operator has seen that the saga needs attention.
 type Acknowledged struct{ By, Reason string }
 
-func (Acknowledged) event() Verb { return Acknowledge }
-
 // acknowledge clears the need for attention, which an operator has seen.
 func (d *decision) acknowledge(e Acknowledged) bool {
 	if !allows(Acknowledge, &d.After) {
@@ -47,8 +45,6 @@ func (d *decision) progress() {
 // SuspendRequested stops new calls from being sent.
 type SuspendRequested struct{ By, Reason string }
 
-func (SuspendRequested) event() Verb { return SuspendVerb }
-
 // suspend stops new calls of the saga. The call in flight finishes and is recorded.
 func (d *decision) suspend(e SuspendRequested) bool {
 	if !allows(SuspendVerb, &d.After) {
@@ -65,8 +61,6 @@ type UnsuspendRequested struct {
 	By, Reason   string
 	KeepDeadline bool
 }
-
-func (UnsuspendRequested) event() Verb { return ResumeVerb }
 
 func (d *decision) unsuspend(e UnsuspendRequested) bool {
 	if !allows(ResumeVerb, &d.After) {
@@ -92,8 +86,6 @@ type DeadlineSet struct {
 	TimeoutMS  int64
 }
 
-func (DeadlineSet) event() Verb { return ExtendDeadline }
-
 func (d *decision) setDeadline(e DeadlineSet) bool {
 	if !allows(ExtendDeadline, &d.After) {
 		return false
@@ -117,8 +109,6 @@ type CompletionForced struct {
 	Result     json.RawMessage
 }
 
-func (CompletionForced) event() Verb { return ForceComplete }
-
 // forceCompletion ends the saga as completed, whichever steps were done.
 func (d *decision) forceCompletion(e CompletionForced) bool {
 	if !allows(ForceComplete, &d.After) {
@@ -140,8 +130,6 @@ func (d *decision) forceCompletion(e CompletionForced) bool {
 
 // FailureForced ends a saga as failed, immediately.
 type FailureForced struct{ By, Reason string }
-
-func (FailureForced) event() Verb { return ForceFail }
 
 // forceFailure ends the saga as failed. Effects may remain.
 func (d *decision) forceFailure(e FailureForced) bool {

@@ -16,8 +16,6 @@ type ResumeRequested struct {
 	Step *int
 }
 
-func (ResumeRequested) event() Verb { return ResumeCompensation }
-
 // resume reopens a failed saga to undo the remaining steps: from the undo that gave up,
 // with a fresh retry policy, or from the step where it was forced to fail.
 func (d *decision) resume(e ResumeRequested) bool {
@@ -105,8 +103,6 @@ type RetryRequested struct {
 	// Logs are all step logs of the saga.
 	Logs []StepLog
 }
-
-func (RetryRequested) event() Verb { return RetryVerb }
 
 // retry makes the next attempt due now, or makes a failed saga run forward again.
 func (d *decision) retry(e RetryRequested) bool {

@@ -20,8 +20,6 @@ type StepOrdered struct {
 	Order
 }
 
-func (e StepOrdered) event() Verb { return orderVerbs[e.Verb] }
-
 // order accepts an operator's decision about the current step. While the saga is
 // driven, a call may be in flight: the order then waits for its outcome, as a flag
 // does. If the call succeeds, that outcome stands.

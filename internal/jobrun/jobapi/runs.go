@@ -17,10 +17,10 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/longpoll"
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/strictjson"
-	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 const (

@@ -7,11 +7,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/longpoll"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
-	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // startNode returns a board whose messages go over a line, and the line.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/longpoll"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
-	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // Create stores a saga and passes it to the engine; on request it then waits for its end.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/idempotency/claims"
+	"github.com/skald-saga/skald/internal/longpoll"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
-	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // Engine is the part of this node's saga engine that starts new sagas.
@@ -42,7 +42,7 @@ type Service struct {
 	Load   func(ctx context.Context, ref saga.Ref) (*saga.Loaded, error)
 	Engine Engine
 	InUse  *claims.Requests // the keys and ids of the requests that this node is working on
-	Ends   *longpoll.Board   // who waits for the end of what
+	Ends   *longpoll.Board  // who waits for the end of what
 	// Stopping is closed when the server begins to stop; nil: never.
 	Stopping <-chan struct{}
 	// Tenant is the tenant of requests whose credential names none; the idempotency keys of its

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/longpoll"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // End returns when the saga has ended, the wait is over, or the server begins to stop. It

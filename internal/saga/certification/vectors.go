@@ -1,5 +1,5 @@
-// Package certification judges what a participant answered to the vectors of sdk/conformance, and what it did: which rule of
-// docs/participants.md it breaks, once for each cause. Package player plays the vectors.
+// Package certification judges what a participant answered to the vectors of sdk/conformance, and what it did: which
+// rule of docs/participants.md it breaks, once for each cause. Package player plays the vectors.
 //
 // Files, each on top of those before it: vectors, history, problems, findings, report, certification, judge, junit,
 // store, told.

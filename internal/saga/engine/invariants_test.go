@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/longpoll"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // checkInvariants checks ended sagas against the participants' ledger

@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/skald-saga/skald/internal/longpoll"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
-	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // TestWhoWaitsIsAnsweredWithoutARead: a client that waits for its saga is answered from what this node has

@@ -19,13 +19,13 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/groupcommit"
+	"github.com/skald-saga/skald/internal/longpoll"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
-	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // world is everything around the engines of one test: the database, the

@@ -16,14 +16,14 @@ import (
 )
 
 var (
-	_ saga.Store      = (*memstore.Sagas)(nil)
-	_ saga.Ownership  = (*memstore.Sagas)(nil)
-	_ saga.Archive    = (*memstore.Sagas)(nil)
+	_ saga.Store         = (*memstore.Sagas)(nil)
+	_ saga.Ownership     = (*memstore.Sagas)(nil)
+	_ saga.Archive       = (*memstore.Sagas)(nil)
 	_ statistics.Reports = (*memstore.Sagas)(nil)
-	_ workflow.Store  = (*memstore.Workflows)(nil)
-	_ trail.Trail     = (*memstore.Trail)(nil)
-	_ trail.Chain     = (*memstore.Trail)(nil)
-	_ access.Store    = (*memstore.Keys)(nil)
+	_ workflow.Store     = (*memstore.Workflows)(nil)
+	_ trail.Trail        = (*memstore.Trail)(nil)
+	_ trail.Chain        = (*memstore.Trail)(nil)
+	_ access.Store       = (*memstore.Keys)(nil)
 )
 
 // open returns an empty store whose clock is the machine's, advanced by Advance.

@@ -50,7 +50,9 @@ func (st *Sagas) Series(_ context.Context, tenant uuid.UUID, f statistics.Series
 
 // Attempts implements statistics.Reports. It reads the newest sagas only: a process without a
 // database has few.
-func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f statistics.AttemptFilter) (statistics.AttemptSample, error) {
+func (st *Sagas) Attempts(
+	_ context.Context, tenant uuid.UUID, f statistics.AttemptFilter,
+) (statistics.AttemptSample, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	var out statistics.AttemptSample

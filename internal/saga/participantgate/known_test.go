@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/memstore"
+	"github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -139,7 +139,9 @@ func TestACallOfNoParticipantAllocatesNothing(t *testing.T) {
 		if err := k.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		g := participantgate.New(participantgate.Config{Store: rows, Known: k, Node: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		g := participantgate.New(participantgate.Config{
+			Store: rows, Known: k, Node: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		})
 		c := &saga.Call{Tenant: tenant, By: workflow.Call{HTTP: &workflow.HTTPCall{URL: "http://stock.example/reservations"}}}
 		if n := testing.AllocsPerRun(1000, func() { g.Enter(context.Background(), c, saga.CallID{}, true) }); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -153,7 +155,9 @@ func BenchmarkACallOfNoParticipant(b *testing.B) {
 	if err := k.Refresh(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	g := participantgate.New(participantgate.Config{Store: rows, Known: k, Node: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	g := participantgate.New(participantgate.Config{
+		Store: rows, Known: k, Node: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
 	c := &saga.Call{Tenant: tenant, By: workflow.Call{HTTP: &workflow.HTTPCall{URL: "http://stock.example/reservations"}}}
 	for b.Loop() {
 		g.Enter(context.Background(), c, saga.CallID{}, true)

@@ -121,7 +121,8 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 
 	canceled := e.Send("POST", "/api/v1/participants/certify", `{"url":"http://127.0.0.1:9001/"}`)
 	canceled.Into(&would)
-	e.Send("GET", certificationsPath+"/"+would.ID.String()+"/report", "").Wants(http.StatusConflict, certification.CodeNoReport)
+	e.Send("GET", certificationsPath+"/"+would.ID.String()+"/report", "").
+		Wants(http.StatusConflict, certification.CodeNoReport)
 	e.Send("POST", certificationsPath+"/"+would.ID.String()+"/cancel", `{"reason":"the wrong host"}`)
 	if none, err := store.Take(t.Context(), token, time.Minute); err != nil || none != nil {
 		t.Errorf("a canceled one is examined: %+v, %v", none, err)
@@ -163,7 +164,8 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 	reported(`{"code":"a","rule":"1","title":"a","why":"a","vector":"repeat","seen":"a","curl":["a"],"vectors":["repeat"]}`, "")
 	latest("BREACHES")
 	e.Send("GET", certificationsPath+"/"+uuid.NewString(), "").Wants(http.StatusNotFound, certification.CodeNotFound)
-	e.Send("GET", certificationsPath+"/"+uuid.NewString()+"/report", "").Wants(http.StatusNotFound, certification.CodeNotFound)
+	e.Send("GET", certificationsPath+"/"+uuid.NewString()+"/report", "").
+		Wants(http.StatusNotFound, certification.CodeNotFound)
 }
 
 // What a participant that is examined reports is kept for the node that examines, and answered as a report of a step.
@@ -191,7 +193,8 @@ func TestReportsOfExaminedParticipants(t *testing.T) {
 		`{"url":"http://127.0.0.1:9001/","later":false,"later_ms":100}`:         "/later_ms",
 		`{"url":"ftp://127.0.0.1:9001/","later":true,"effects_url":"http://a"}`: "/url",
 	} {
-		p := e.Send("POST", "/api/v1/participants/certify", body).Wants(http.StatusUnprocessableEntity, certification.CodeInvalid)
+		p := e.Send("POST", "/api/v1/participants/certify", body).
+			Wants(http.StatusUnprocessableEntity, certification.CodeInvalid)
 		if len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
 			t.Errorf("%s: %+v", body, p.Errors)
 		}

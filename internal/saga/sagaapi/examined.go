@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/saga/certification"
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
+	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
 // examined returns the call of an examination that a token is for.

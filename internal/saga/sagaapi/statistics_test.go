@@ -37,7 +37,7 @@ func (c *counted) Statistics(_ context.Context, tenant uuid.UUID, f statistics.S
 	return statistics.Statistics{AsOf: noon, Definitions: c.rows}, nil
 }
 
-func countedEdge(t *testing.T, rows ...reports.DefinitionStatistics) (*apitest.Edge, *counted) {
+func countedEdge(t *testing.T, rows ...statistics.DefinitionStatistics) (*apitest.Edge, *counted) {
 	t.Helper()
 	c := &counted{rows: rows}
 	return apitest.NewEdge(t, func(cfg *httpapi.Config) { cfg.Sagas.Reports = c }), c
@@ -50,7 +50,9 @@ func TestStatisticsAddUpAndHaveRates(t *testing.T) {
 			NeedsAttention: 70,
 			Timed:          4, Duration: 10 * time.Second, LastExecution: noon,
 		},
-		statistics.DefinitionStatistics{WorkflowName: "young", WorkflowVersion: 1, ByState: [9]int64{1: 3}, LastExecution: noon},
+		statistics.DefinitionStatistics{
+			WorkflowName: "young", WorkflowVersion: 1, ByState: [9]int64{1: 3}, LastExecution: noon,
+		},
 	)
 	got := e.Statistics("")
 	want := []client.SagaStatistics{

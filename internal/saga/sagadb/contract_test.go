@@ -5,21 +5,21 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/storetest"
 )
 
 var (
-	_ saga.Store      = (*sagadb.Sagas)(nil)
-	_ saga.Ownership  = (*sagadb.Sagas)(nil)
-	_ saga.Archive    = (*sagadb.Sagas)(nil)
+	_ saga.Store         = (*sagadb.Sagas)(nil)
+	_ saga.Ownership     = (*sagadb.Sagas)(nil)
+	_ saga.Archive       = (*sagadb.Sagas)(nil)
 	_ statistics.Reports = (*sagadb.Sagas)(nil)
-	_ workflow.Store  = (*sagadb.Workflows)(nil)
-	_ trail.Trail     = (*sagadb.Trail)(nil)
-	_ trail.Chain     = (*sagadb.Trail)(nil)
+	_ workflow.Store     = (*sagadb.Workflows)(nil)
+	_ trail.Trail        = (*sagadb.Trail)(nil)
+	_ trail.Chain        = (*sagadb.Trail)(nil)
 )
 
 func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, pgtest.OpenEnv) }

@@ -13,7 +13,9 @@ import (
 )
 
 // Errors implements statistics.Reports.
-func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f statistics.ErrorFilter) (out statistics.Errors, err error) {
+func (st *Sagas) Errors(
+	ctx context.Context, tenant uuid.UUID, f statistics.ErrorFilter,
+) (out statistics.Errors, err error) {
 	query, args := groupErrors(tenant, f)
 	err = st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		var g statistics.ErrorGroup

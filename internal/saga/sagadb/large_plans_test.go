@@ -15,8 +15,8 @@ import (
 
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -92,7 +92,8 @@ func testPlans(t *testing.T, l large) {
 		}
 	})
 	t.Run("calls to a participant are found by the newest sagas, and by key", func(t *testing.T) {
-		p := pgtest.Explain(t, lists, sagadb.CallsTo, pgtest.Big, "workflow-3", "stock", completedSaga, statistics.MostCallers)
+		p := pgtest.Explain(t, lists, sagadb.CallsTo, pgtest.Big, "workflow-3", "stock", completedSaga,
+			statistics.MostCallers)
 		check(t, p, "idx_saga_states_workflow_name", "idx_sagas_tenant", "idx_saga_step_logs_saga_id_step_index")
 		if strings.Contains(p.String(), "Seq Scan on saga_s") {
 			t.Errorf("the plan reads all sagas, or all their logs:\n%s", p)

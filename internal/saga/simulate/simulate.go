@@ -16,8 +16,8 @@ import (
 
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback"
-	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // Play plays a scenario to its end, or until it stops: Result.Stopped says why. It never fails; a Scenario must have

@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/longpoll"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
-	gates "github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/memstore"
+	gates "github.com/skald-saga/skald/internal/saga/participantgate"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/patience"
-	"github.com/skald-saga/skald/internal/longpoll"
 )
 
 // node is the engine as an edge sees it. It checks the edge's duty towards the engine:

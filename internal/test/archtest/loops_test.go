@@ -26,7 +26,7 @@ var (
 		"internal/jobrun/redislease": "an answer of Redis has a value",
 		"internal/jobrun/workerapi":  "a claim waits for a run, its end, the server's stop and its client",
 		"internal/dlq/dlqapi":        "an export ends between two pages",
-		"internal/longpoll":           "a request waits for an end, its limit, the server's stop and its client",
+		"internal/longpoll":          "a request waits for an end, its limit, the server's stop and its client",
 		"internal/httpkit":           "a stream waits for news, silence, its age and the server's stop",
 		"internal/audit/auditapi":    "a request waits for events, its limit, the server's stop and its client",
 	}

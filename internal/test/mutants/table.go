@@ -58,7 +58,7 @@ var rules = []Mutant{
 		Old: "return Decision{Gate: g, Changed: true, Grants: 1}", New: "return Decision{Gate: g, Changed: true, Grants: 2}"},
 	{Rows: "I23a", File: "internal/dlq/redrive/drive.go",
 		Old: "if r.cfg.Gate == nil || d.To.Kind != dlq.ToHTTP {", New: "if r.cfg.Gate != nil || d.To.Kind != dlq.ToHTTP {"},
-	{Rows: "I23b", File: "internal/saga/participantgate/gate.go",
+	{Rows: "I23b", File: "internal/saga/participantgate/participantgate.go",
 		Old: "if !let {", New: "if !let && c.Kind != registry.Webhook {"},
 	{Rows: "I23c", File: "internal/saga/registry/past.go",
 		Old: "Holds: after == Held && before != Held,", New: "Holds: after == Held,"},

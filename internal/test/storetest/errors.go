@@ -204,8 +204,10 @@ func errorOfReopened(f *fixture) {
 	}
 	again := saga.Rebuild(f.load(run.ID).Saga, f.def, f.load(run.ID).Logs)
 	f.play(again, f.done(``))
-	want := []statistics.ErrorGroup{{WorkflowName: "order", Step: f.def.Steps[1].Name, Action: saga.Execute, Code: "http_409",
-		States: []saga.State{saga.Compensated}, Count: 1, Sample: run.ID}}
+	want := []statistics.ErrorGroup{{
+		WorkflowName: "order", Step: f.def.Steps[1].Name, Action: saga.Execute, Code: "http_409",
+		States: []saga.State{saga.Compensated}, Count: 1, Sample: run.ID,
+	}}
 	got := f.errors(statistics.ErrorFilter{}).Groups
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(statistics.ErrorGroup{}, "First", "Last")); diff != "" {
 		f.t.Errorf("once it is compensated (-want +got):\n%s", diff)

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skald-saga/skald/internal/saga/certification"
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
+	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
 // callbacks is a Receiver with an address of its own.
@@ -20,7 +20,7 @@ type callbacks struct {
 	server *http.Server
 	mu     sync.Mutex
 	got    map[string][]certification.Told // by call; guarded by mu
-	asked  map[string]bool           // calls whose first report is not taken; guarded by mu
+	asked  map[string]bool                 // calls whose first report is not taken; guarded by mu
 }
 
 // listen serves callbacks at an address; base is how the participant reaches it, "" if as it is.

@@ -23,7 +23,8 @@ var ErrUntried = errors.New("the participant could not be examined")
 func Run(ctx context.Context, cfg Config) (certification.Report, error) {
 	report := certification.Report{
 		URL: cfg.URL, Version: cfg.Version, Effects: cfg.Effects != "", Later: cfg.Later,
-		Findings: []certification.Finding{}, Warnings: []certification.Warning{}, Played: []string{}, Untried: []certification.Untried{},
+		Findings: []certification.Finding{}, Warnings: []certification.Warning{},
+		Played: []string{}, Untried: []certification.Untried{},
 	}
 	all, err := conformance.Load()
 	if err != nil {
@@ -81,7 +82,9 @@ func (c *certifier) finishLater(ctx context.Context, report certification.Report
 }
 
 // ended puts together what was found.
-func ended(ctx context.Context, report certification.Report, shown []certification.Shown) (certification.Report, error) {
+func ended(
+	ctx context.Context, report certification.Report, shown []certification.Shown,
+) (certification.Report, error) {
 	report.Findings = certification.Findings(shown)
 	report.Finish()
 	if err := ctx.Err(); err != nil {

@@ -159,8 +159,8 @@ func (r *Runner) run(
 }
 
 // hold extends the lease and stores the progress until done. An examination that the node no longer holds stops.
-func (r *Runner) hold(ctx context.Context, c certification.Certification, token uuid.UUID, played, planned *atomic.Int64,
-	done <-chan struct{}, stop context.CancelCauseFunc) {
+func (r *Runner) hold(ctx context.Context, c certification.Certification, token uuid.UUID,
+	played, planned *atomic.Int64, done <-chan struct{}, stop context.CancelCauseFunc) {
 	until := time.Now().Add(lease)
 	for {
 		loop.Await(ctx, holdEvery, done)

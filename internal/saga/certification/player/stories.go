@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/skald-saga/skald/internal/saga/certification"
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
+	"github.com/skald-saga/skald/internal/saga/certification"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
@@ -24,7 +24,9 @@ var tales = []tale{
 }
 
 // answersLater examines how the participant answers later. report gets what is found.
-func (c *certifier) answersLater(ctx context.Context, report *certification.Report) (shown []certification.Shown, err error) {
+func (c *certifier) answersLater(
+	ctx context.Context, report *certification.Report,
+) (shown []certification.Shown, err error) {
 	at, every := c.Reports, inboxEvery
 	if at == nil {
 		own, err := listen(ctx, c.CallbackListen, c.CallbackURL)

@@ -1,0 +1,27 @@
+package config
+
+import "errors"
+
+// Environment is the profile: it selects defaults, and prod refuses unsafe settings.
+type Environment string
+
+// The profiles. Load reads "production" as Prod.
+const (
+	Dev     Environment = "dev"
+	Test    Environment = "test"
+	Staging Environment = "staging"
+	Prod    Environment = "prod"
+)
+
+// UnmarshalText parses the name of a profile; production is Prod.
+func (e *Environment) UnmarshalText(text []byte) error {
+	switch env := Environment(text); env {
+	case Dev, Test, Staging, Prod:
+		*e = env
+	case "production":
+		*e = Prod
+	default:
+		return errors.New("unknown environment")
+	}
+	return nil
+}
