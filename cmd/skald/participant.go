@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-saga/skald/internal/saga/certification/player"
 	"github.com/skald-saga/skald/internal/saga/certification"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
 )
 
 type participantCmd struct {

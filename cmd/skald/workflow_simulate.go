@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback"
+	"github.com/skald-saga/skald/internal/saga/callback/reported"
 	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/registry"
-	"github.com/skald-saga/skald/internal/saga/callback/reported"
 	"github.com/skald-saga/skald/internal/saga/simulate"
 	"github.com/skald-saga/skald/internal/strictjson"
 )

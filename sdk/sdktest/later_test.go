@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api/participant"
-	"github.com/skald-saga/skald/internal/saga/certification/player"
 	"github.com/skald-saga/skald/internal/saga/certification"
+	"github.com/skald-saga/skald/internal/saga/certification/player"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )

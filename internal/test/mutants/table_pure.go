@@ -24,7 +24,7 @@ var pure = []Mutant{
 		New: "func SetCache(c Cache) { current.CompareAndSwap(nil, &c) }"},
 	{Rows: "S4-35", File: "internal/saga/cache/current.go",
 		Old: "\treturn *current.Load()\n", New: "\treturn Cache(NewInMemory())\n"},
-	{Rows: "S1-63", File: "internal/config/defaults.go",
+	{Rows: "S1-63", File: "internal/config/config.go",
 		Old: "\"verify-full\", 50, 10", New: "\"verify-full\", 50, 5"},
 	{Rows: "X45", File: "internal/saga/participant/participant.go",
 		Old: "o.InDoubt = sent && o.Verdict != saga.Done", New: "o.InDoubt = sent && o.Verdict == saga.Done"},

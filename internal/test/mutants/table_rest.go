@@ -77,7 +77,7 @@ var rest = []Mutant{
 		Old:  "      x-permission: 'sagas:read'", New: "      x-permission: 'sagas:write'"},
 	{Rows: "T3", File: "internal/httpapi/redaction.go",
 		Old: "if req.Who.Subject == \"\" ||", New: "if req.Who.Subject != \"\" ||"},
-	{Rows: "S2-123", File: "internal/config/database.go",
+	{Rows: "S2-123", File: "internal/config/dsn.go",
 		Old: "\tfill(\"sslmode\", d.SSLMode)\n", New: "\tfill(\"sslmode\", \"disable\")\n"},
 	{Rows: "D-02, one-product 2", File: "internal/saga/letter.go",
 		Old: "\tif reason == ReasonForced {", New: "\tif reason != \"\" {"},

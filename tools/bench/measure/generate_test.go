@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/statistics"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
 const generatedHere = 4000
