@@ -40,7 +40,7 @@ type Config struct {
 	Webhooks           Webhooks           `key:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
 	Kafka              Kafka              `key:"kafka" doc:"Kafka (docs/kafka.md): dead letters are ingested from it and sent back to it; records can start job runs; audit events can be published to it. Disabled without brokers."`
 	Ingest             Ingest             `key:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); disabled without topics."`
-	DLQ                DLQ                `key:"dlq" doc:"The dead-letter queue (docs/dlq.md). Settings of letters are the defaults for topics without their own policy."`
+	DLQ                DLQ                `key:"dlq" doc:"The dead-letter queue (docs/dlq.md). The settings for letters are the defaults for topics without their own policy."`
 	Jobs               Jobs               `key:"jobs" doc:"Job runs."`
 	Retention          Retention          `key:"retention" doc:"How long ended sagas stay live before they are archived, unless their workflow sets its own retention."`
 	Test               TestSeams          `key:"test" doc:"Settings for tests only; refused unless app.environment is test."`

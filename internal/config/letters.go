@@ -32,8 +32,8 @@ type Ingest struct {
 	Backlog            string   `key:"backlog" validate:"oneof=hold retry" doc:"What to do with letters from records that were in a topic when the group first read it: hold (retried only on request) or retry (like all others)."`
 	Batch              int      `key:"batch" validate:"min=1,max=5000" doc:"Maximum number of records in one statement."`
 	MaxBytes           int      `key:"max_bytes" validate:"min=1048576,max=268435456" doc:"Maximum bytes of one fetch. Memory use may be about four times as much, and at least eight times the largest record."`
-	Suffixes           []string `key:"suffixes" doc:"Suffixes of dead-letter topics, in any case: removed to find the original topic if no header names it."`
-	Prefixes           []string `key:"prefixes" doc:"Prefixes of dead-letter topics, likewise."`
+	Suffixes           []string `key:"suffixes" doc:"Suffixes of dead-letter topics, ignoring case; they are removed to find the original topic if no header names it."`
+	Prefixes           []string `key:"prefixes" doc:"Prefixes of dead-letter topics, removed in the same way."`
 	AllowTopicCreation bool     `key:"allow_topic_creation" doc:"Whether sending a letter to a missing topic may create it, if the brokers create topics automatically."`
 }
 
