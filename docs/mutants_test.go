@@ -36,7 +36,7 @@ func TestEveryRowHasAMutantThatFitsTheCode(t *testing.T) {
 			case broken[no]:
 				t.Errorf("%s has two mutants", no)
 			case tests[no] == "" || mutants.Unbroken[no] != "":
-				t.Errorf("%s has a mutant and is no row that needs one", no)
+				t.Errorf("%s has a mutant and is not a row that needs one", no)
 			}
 			broken[no] = true
 		}

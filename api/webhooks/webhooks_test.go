@@ -96,7 +96,7 @@ func TestWhatWasChangedIsRefused(t *testing.T) {
 		{"a moved dot", []string{v.secret}, headers(v.id+".1614265330", v.timestamp, v.signature), v.body, now, webhooks.ErrSignature},
 		{"no signature", []string{v.secret}, without, v.body, now, webhooks.ErrHeaders},
 		{"no id", []string{v.secret}, headers("", v.timestamp, v.signature), v.body, now, webhooks.ErrHeaders},
-		{"a time that is no number", []string{v.secret}, headers(v.id, "now", v.signature), v.body, now, webhooks.ErrHeaders},
+		{"a time that is not a number", []string{v.secret}, headers(v.id, "now", v.signature), v.body, now, webhooks.ErrHeaders},
 		{"an old one sent again", []string{v.secret}, headers(v.id, v.timestamp, v.signature), v.body, now.Add(webhooks.Tolerance + time.Second), webhooks.ErrTimestamp},
 		{"one from the future", []string{v.secret}, headers(v.id, v.timestamp, v.signature), v.body, now.Add(-webhooks.Tolerance - time.Second), webhooks.ErrTimestamp},
 		{"a secret without its prefix", []string{strings.TrimPrefix(v.secret, "whsec_")}, headers(v.id, v.timestamp, v.signature), v.body, now, webhooks.ErrSecret},

@@ -19,7 +19,7 @@ import (
 )
 
 // innards are traces of the inside that no answer to a client may hold. Nothing that
-// the test sends matches them, so that what is repeated to the client is no leak.
+// the test sends matches them, so that what is repeated to the client is not a leak.
 var innards = regexp.MustCompile(`goroutine \d|\.go:\d|SQLSTATE|\bpq: |pgx|openapi3|runtime error|panic|json: |strconv|` +
 	`invalid input syntax|violates|relation "|/work/|/root/|/home/|/tmp/|github\.com/(getkin|lib|jackc)|0x[0-9a-f]{8}`)
 
@@ -187,7 +187,7 @@ func (s *badServer) try(r badRequest) {
 	if a.status >= 400 {
 		switch err := json.Unmarshal(a.body, &p); {
 		case a.media != "application/problem+json" || err != nil:
-			wrong = "is no problem document"
+			wrong = "is not a problem document"
 		case p.Status != a.status || p.Code == "" || p.Title == "" || p.Detail == "",
 			!strings.HasSuffix(p.Type, "#"+strings.ToLower(p.Code)):
 			wrong = "is an incomplete problem"

@@ -56,7 +56,7 @@ func answerOf(word string) (a simulate.Answer, err error) {
 	case notANumber == nil && status >= 200 && status <= 599:
 		a.Status = status
 	default:
-		return a, fmt.Errorf("%q is no status from 200 to 599, no report, none of %v and none of %v", word,
+		return a, fmt.Errorf("%q is not a status from 200 to 599, a report, one of %v or one of %v", word,
 			simulate.Faults, simulate.RunStates)
 	}
 	return a, nil
@@ -75,7 +75,7 @@ func addReport(to []simulate.Answer, words string, content json.RawMessage) erro
 	if later {
 		after, err := time.ParseDuration(rest)
 		if err != nil || after < 0 {
-			return fmt.Errorf("%q is no duration such as 90s", rest)
+			return fmt.Errorf("%q is not a duration such as 90s", rest)
 		}
 		r.AfterMS = after.Milliseconds()
 	}

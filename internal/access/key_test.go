@@ -53,7 +53,7 @@ func TestTokenHasOneFormAndCanBeParsed(t *testing.T) {
 		"another separator":         string(token[:14]) + "-" + string(token[15:]),
 		"a character less":          string(token[:57]),
 		"a character more":          string(token) + "A",
-		"what is no base64":         string(token[:57]) + "!",
+		"what is not base64":        string(token[:57]) + "!",
 		"bits past the secret":      "skald_aaaaaaaa_" + strings.Repeat("A", 42) + "B",
 		"a line end in the middle":  string(token[:56]) + "\nA",
 		"the other base64 alphabet": "skald_aaaaaaaa_" + strings.Repeat("A", 42) + "+",

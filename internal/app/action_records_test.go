@@ -40,7 +40,7 @@ func TestEveryChangeIsRecordedWithItsActor(t *testing.T) {
 	w.chained()
 	for op := range tellsItself {
 		if w.ops[op] == "" {
-			t.Errorf("%s is excepted, and is no operation", op)
+			t.Errorf("%s is excepted, and is not an operation", op)
 		}
 	}
 	if status, doc := w.send("verify", "GET", "/api/v1/audit/verify?trail=actions&limit=1000", ""); status != 200 || doc["ok"] != true {

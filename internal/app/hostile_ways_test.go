@@ -152,7 +152,7 @@ func (p *hostilePages) answers() {
 
 var plainName = regexp.MustCompile(`^[a-z0-9-]+\.[a-z]+$`)
 
-// file checks the headers of what is no page.
+// file checks the headers of what is not a page.
 func (p *hostilePages) file(path string, header http.Header) {
 	p.a.t.Helper()
 	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
@@ -170,7 +170,7 @@ func (p *hostilePages) file(path string, header http.Header) {
 		}
 	}
 	if strings.HasSuffix(path, "/export") && header.Get("Content-Disposition") == "" {
-		p.a.t.Errorf("%s is no attachment", path)
+		p.a.t.Errorf("%s is not an attachment", path)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A record of a topic starts a run, whose event goes to another topic; what is no event,
+// A record of a topic starts a run, whose event goes to another topic; what is not an event,
 // and what a topic refuses, are letters of one queue.
 func TestARecordStartsARunWhoseEventIsPublished(t *testing.T) {
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestARecordStartsARunWhoseEventIsPublished(t *testing.T) {
 		return p != nil && p["topic"] == "handled" && p["published_at"] != nil
 	})
 	letters := map[string]map[string]any{}
-	patience.Until(t, "the record that is no event and the event that no topic takes are letters", func() bool {
+	patience.Until(t, "the record that is not an event and the event that no topic takes are letters", func() bool {
 		for _, m := range y.must("GET", "/api/v1/dlq/messages", "", 200)["messages"].([]any) {
 			letter := m.(map[string]any)
 			letters[letter["error_type"].(string)] = letter
@@ -94,7 +94,7 @@ func TestARecordStartsARunWhoseEventIsPublished(t *testing.T) {
 	})
 	if l := letters["INVALID_EVENT"]; l["source"] != "KAFKA" || l["original_topic"] != "orders" ||
 		l["next_retry_at"] != nil {
-		t.Errorf("the record that is no event is %v", l)
+		t.Errorf("the record that is not an event is %v", l)
 	}
 	if l := letters["EVENT_NOT_PUBLISHED"]; l["source"] != "JOB" || l["original_topic"] != "nobody" {
 		t.Errorf("the event that no topic takes is %v", l)

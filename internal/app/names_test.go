@@ -114,7 +114,7 @@ func namesAreRecorded(t *testing.T, n *node, token func(sub, name string) string
 	queue := send(kim, "GET", "/job-queues/reports", "")
 	named("who holds a queue", at(queue, "held_by_name"), "lee")
 	if by := at(queue, "held_by"); !strings.HasPrefix(by, "jwt:") {
-		t.Errorf("a queue is held by %q, which is no subject", by)
+		t.Errorf("a queue is held by %q, which is not a subject", by)
 	}
 
 	renamed := token("7f3c", "kim-2")

@@ -170,7 +170,7 @@ func TestWithoutTheRolesDevWarnsAndProdRefuses(t *testing.T) {
 	stranger := testdb.Login(t, s.DSN(devpg.Database), "IN ROLE saga_engine_role")
 	if err := inProd(t, stranger); !errors.As(err, &insecure) ||
 		!strings.Contains(err.Error(), "may not act as saga_app_role") {
-		t.Errorf("a login that is no member: %v", err)
+		t.Errorf("a login that is not a member: %v", err)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestRulesBetweenSettings(t *testing.T) {
 		{"events without brokers", []string{"SKALD_KAFKA_EVENT_TOPIC=e"}, "kafka.event_topic (SKALD_KAFKA_EVENT_TOPIC): requires kafka.brokers"},
 		{"sources without brokers", []string{"SKALD_KAFKA_SOURCE_TOPICS=orders"},
 			"kafka.source_topics (SKALD_KAFKA_SOURCE_TOPICS): requires kafka.brokers and the store postgres"},
-		{"a source that is no topic", []string{"SKALD_KAFKA_BROKERS=a:9092", "SKALD_KAFKA_SOURCE_TOPICS=orders,bills=x"},
+		{"a source that is not a topic", []string{"SKALD_KAFKA_BROKERS=a:9092", "SKALD_KAFKA_SOURCE_TOPICS=orders,bills=x"},
 			"kafka.source_topics (SKALD_KAFKA_SOURCE_TOPICS): must be a list whose entries are the name of a topic, alone or with = and the UUID of a tenant; entry 2 is not"},
 		{"a source of two tenants", []string{"SKALD_KAFKA_BROKERS=a:9092", "SKALD_KAFKA_SOURCE_TOPICS=e,e=0198a5b0-0000-7000-8000-000000000002"},
 			"kafka.source_topics (SKALD_KAFKA_SOURCE_TOPICS): names e twice: a topic belongs to one tenant"},

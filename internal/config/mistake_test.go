@@ -76,7 +76,7 @@ func TestMistakesInTheFile(t *testing.T) {
 		{"a path in one piece", "database.host: db\n", "database.host (FILE; env SKALD_DATABASE_HOST): must be written as host under database"},
 		{"another spelling", "database: {maxOpenConns: 5}\n", "database.maxOpenConns (FILE): unknown key; did you mean database.max_open_conns?"},
 		{"nothing alike", "database: {xyzzy: 5}\n", "database.xyzzy (FILE): unknown key"},
-		{"a key that is no text", "database: {5: x}\n", "database.5 (FILE): unknown key"},
+		{"a key that is not text", "database: {5: x}\n", "database.5 (FILE): unknown key"},
 		{"a section where a value belongs", "log: {level: {a: b}}\n", "log.level (FILE; env SKALD_LOG_LEVEL): must be one of debug, info, warn, error"},
 		{"a number for text", "database: {host: db, password: 12345}\n", "database.password (FILE; env SKALD_DATABASE_PASSWORD): must be text; put it in quotes"},
 		{"a fraction for a whole number", "engine: {max_running: 2.5}\n", "engine.max_running (FILE; env SKALD_ENGINE_MAX_RUNNING): must be a whole number from 1 to 10000"},

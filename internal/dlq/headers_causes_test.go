@@ -28,7 +28,7 @@ func TestTheInnermostCauseOfAWrapperIsTheError(t *testing.T) {
 		{"Spring 5", "org.springframework.kafka.listener.ListenerExecutionFailedException", "", "Listener failed; nested exception is java.net.ConnectException: refused", "", "java.net.ConnectException", Transient},
 		{"a message made of the cause", "java.util.concurrent.CompletionException", "", "java.lang.NumberFormatException: For input", "", "java.lang.NumberFormatException", Permanent},
 		{"a connector", "org.apache.kafka.connect.errors.ConnectException", "", "Exiting", "x\nCaused by: org.apache.kafka.common.errors.SerializationException: y", "org.apache.kafka.common.errors.SerializationException", Permanent},
-		{"a refused connection is no connector's", "java.net.ConnectException", "", "refused", "x\nCaused by: a.B: y", "java.net.ConnectException", Transient},
+		{"a refused connection is not a connector's", "java.net.ConnectException", "", "refused", "x\nCaused by: a.B: y", "java.net.ConnectException", Transient},
 		{".NET", "System.AggregateException", "", "m", "System.AggregateException: m\n ---> System.TimeoutException: n\n   at A.B()\n", "System.TimeoutException", Transient},
 	} {
 		got := typeOf(tt.kind, tt.cause, tt.message, tt.stack)

@@ -137,7 +137,7 @@ func TestWhetherTryingAgainMayHelp(t *testing.T) {
 	}{
 		{"it is given", Permanent, "java.net.ConnectException", "", "", Permanent},
 		{"nothing is known, as given", Unknown, "java.net.ConnectException", "", "", Unknown},
-		{"what is given is no class", "OTHER", "java.net.ConnectException", "", "", Transient},
+		{"what is given is not a class", "OTHER", "java.net.ConnectException", "", "", Transient},
 		{"nothing is known", "", "", "", "", Unknown},
 		{"the name tells", "", "com.acme.OrderTimeoutException", "", "", Transient},
 		{"in any case", "", "TIMEOUT", "", "", Transient},

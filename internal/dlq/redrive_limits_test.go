@@ -44,7 +44,7 @@ func TestBoundsOfARedrive(t *testing.T) {
 		"key by key":                 {func(r *Redrive) { r.Order = PerKey }, ""},
 		"to partition 0":             {func(r *Redrive) { r.Target = &Target{Kind: ToKafka, Partition: new(int32(0))} }, ""},
 		"to partition -1":            {func(r *Redrive) { r.Target = &Target{Kind: ToKafka, Partition: new(int32(-1))} }, "/target/partition too_small"},
-		"to what is no topic":        {func(r *Redrive) { r.Target = &Target{Kind: ToKafka, Topic: "a b"} }, "/target/topic not_a_topic"},
+		"to what is not a topic":     {func(r *Redrive) { r.Target = &Target{Kind: ToKafka, Topic: "a b"} }, "/target/topic not_a_topic"},
 		"to a topic with a method":   {func(r *Redrive) { r.Target = &Target{Kind: ToKafka, Method: "PUT"} }, "/target/url excluded"},
 		"to the longest URL":         {func(r *Redrive) { r.Target = &Target{Kind: ToHTTP, URL: url(maxURL)} }, ""},
 		"to a longer URL":            {func(r *Redrive) { r.Target = &Target{Kind: ToHTTP, URL: url(maxURL + 1)} }, "/target/url invalid"},

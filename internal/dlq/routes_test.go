@@ -43,7 +43,7 @@ func TestWhereALetterMayBeAimed(t *testing.T) {
 		{"an allowed URL", http, &Target{Kind: ToHTTP, URL: "https://a.example/y"}, strict, "", ""},
 		{"another URL", http, &Target{Kind: ToHTTP, URL: "https://b.example/x"}, strict, DisallowedTarget, "/target/url"},
 		{"another URL, and the policy names none", http, &Target{Kind: ToHTTP, URL: "https://b.example/x"}, &Policy{}, DisallowedTarget, "/target/url"},
-		{"what is no topic", saga, nil, strict, "", ""},
+		{"what is not a topic", saga, nil, strict, "", ""},
 	} {
 		no := someWays.Aim(&tt.l, tt.to, tt.p)
 		if (no == nil) != (tt.want == "") {

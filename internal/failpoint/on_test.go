@@ -51,11 +51,11 @@ func TestSpecificationIsReadStrictly(t *testing.T) {
 		{"a pause into the past", "step.before_send=pause(-5s)", false},
 		{"a pause without unit", "step.before_send=pause(5)", false},
 		{"the zeroth hit", "step.before_send=err@0", false},
-		{"a hit that is no number", "step.before_send=err@x", false},
+		{"a hit that is not a number", "step.before_send=err@x", false},
 		{"no hit after the sign", "step.before_send=err@", false},
 		{"a share of nothing", "step.before_send=err%0", false},
 		{"a share over one", "step.before_send=err%1.01", false},
-		{"a share that is no number", "step.before_send=err%NaN", false},
+		{"a share that is not a number", "step.before_send=err%NaN", false},
 		{"one bad rule among good ones", "step.before_send=err;comp.after_reply=oops", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ func TestFaultsAreFoundThroughWrapping(t *testing.T) {
 		want *fault.Error
 		kind fault.Kind
 	}{
-		{"nil is no fault", nil, nil, 0},
+		{"nil is not a fault", nil, nil, 0},
 		{"an ordinary error is an outage", io.ErrUnexpectedEOF, nil, 0},
 		{"a wrapped ordinary error is an outage", fmt.Errorf("claim: %w", io.EOF), nil, 0},
 		{"a fault is itself", conflict, conflict, fault.Conflict},

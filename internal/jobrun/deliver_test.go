@@ -37,7 +37,7 @@ func TestWhichEventsATriggerTakes(t *testing.T) {
 		{"not null where it says nothing", "*", "e", map[string]string{"missing": `null`}, false},
 		{"through arrays", "*", "e", map[string]string{"lines.1.sku": `"b"`}, true},
 		{"not beyond their end", "*", "e", map[string]string{"lines.2.sku": `"b"`}, false},
-		{"not what is no scalar", "*", "e", map[string]string{"tags": `"x"`}, false},
+		{"not what is not a scalar", "*", "e", map[string]string{"tags": `"x"`}, false},
 	} {
 		trigger := jobrun.EventTrigger{EventType: tt.takes}
 		for path, want := range tt.match {

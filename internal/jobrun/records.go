@@ -182,7 +182,7 @@ func NoEvent(r dlq.Record, tenant uuid.UUID, why string, id uuid.UUID, p dlq.Pol
 	a.OriginalTopic = r.Place.Topic
 	a.Origin.Partition, a.Origin.Offset = &r.Place.Partition, &r.Place.Offset
 	a.Failure = dlq.Failure{
-		Message: dlq.Storable("the record is no event: "+why, dlq.MaxError), Type: "INVALID_EVENT", Class: dlq.Permanent,
+		Message: dlq.Storable("the record is not an event: "+why, dlq.MaxError), Type: "INVALID_EVENT", Class: dlq.Permanent,
 	}
 	p.AutoRetry = false
 	a.Letter = dlq.New(a.Letter, id, &p, m)

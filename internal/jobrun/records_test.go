@@ -125,7 +125,7 @@ func TestTheLetterOfARecordThatIsNoEventWaitsForAnOperator(t *testing.T) {
 	if l.ID != id || l.TenantID != tenant || l.Status != dlq.Pending || l.NextRetryAt != nil ||
 		l.OriginalTopic != "orders" ||
 		*l.Origin.Partition != 2 || *l.Origin.Offset != 7 || l.Arrived.Offset != 7 || l.Failure.Class != dlq.Permanent ||
-		l.Failure.Message != "the record is no event: no JSON" || string(l.Content.Payload) != "{" {
+		l.Failure.Message != "the record is not an event: no JSON" || string(l.Content.Payload) != "{" {
 		t.Errorf("%+v", l)
 	}
 }

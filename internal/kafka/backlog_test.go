@@ -299,7 +299,7 @@ func TestThePartitionWithoutALeaderHasItsBacklogToo(t *testing.T) {
 		cfg.Observer.Topics = func([]string, []string) { looked <- struct{}{} }
 	})
 	<-looked
-	<-looked // the second look is no first one, and the partition is still unmeasured
+	<-looked // the second look is not a first one, and the partition is still unmeasured
 	leaderless.Store(false)
 	b.has(len(first))
 	wantCounts(t, b, len(first), 0)

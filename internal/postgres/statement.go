@@ -81,7 +81,7 @@ func Named(text string, params ...Params) *Statement {
 	text = parameterName.ReplaceAllStringFunc(text, func(name string) string {
 		n := numbers[name]
 		if n == 0 {
-			panic("statement with " + name + ", which is no parameter of it: " + text)
+			panic("statement with " + name + ", which is not a parameter of it: " + text)
 		}
 		used[name] = true
 		return fmt.Sprint("$", n)

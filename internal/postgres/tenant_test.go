@@ -237,7 +237,7 @@ func TestOneConnectionForTwoTenantsKeepsThemApart(t *testing.T) {
 						return err
 					})
 					if err == nil {
-						t.Fatal("a division by zero is no error")
+						t.Fatal("a division by zero is not an error")
 					}
 				}
 				for _, pool := range []*sql.DB{n.db.Points(), n.db.Lists()} {

@@ -110,7 +110,7 @@ func TestStories(t *testing.T) {
 		{"nor does a refusal under a cancel", "u", "timeout cancel refused", Compensating, 0, "E0#1 TIMEOUT, E0#2 FAILED!"},
 		{"an answer in the end does settle it", "uu", "timeout done refused", Compensating, 0, "E0#1 TIMEOUT, E0#2 SUCCESS!, E1#1 FAILED!"},
 		{"never having been reached does not settle one", "uu", "done timeout unreached unreached", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED, E1#3 FAILED!"},
-		{"never having been reached is no doubt", "uu", "done unreached unreached unreached", Compensating, 0, "E0#1 SUCCESS!, E1#1 FAILED, E1#2 FAILED, E1#3 FAILED!"},
+		{"never having been reached is not a doubt", "uu", "done unreached unreached unreached", Compensating, 0, "E0#1 SUCCESS!, E1#1 FAILED, E1#2 FAILED, E1#3 FAILED!"},
 		{"an answer in the end is an answer", "u", "timeout unreached done", Completed, 1, "E0#1 TIMEOUT, E0#2 FAILED, E0#3 SUCCESS!"},
 		{"a step without compensation is skipped", "unu", "done done refused", Compensating, 0, "E0#1 SUCCESS!, E1#1 SUCCESS!, E2#1 FAILED!, C1#1 SKIPPED!"},
 		{"so is one in doubt", "un", "done garbage", Compensating, 0, "E0#1 SUCCESS!, E1#1 FAILED!, C1#1 SKIPPED!"},

@@ -270,7 +270,7 @@ func TestTheAllowedActionsAreExactlyWhatApplyAccepts(t *testing.T) {
 		}
 		for _, verb := range allowed {
 			if verbs[Verb(verb)] == nil {
-				t.Fatalf("%+v: allows %q, which is no verb", p, verb)
+				t.Fatalf("%+v: allows %q, which is not a verb", p, verb)
 			}
 		}
 	}

@@ -158,7 +158,7 @@ func TestTimes(t *testing.T) {
 		{"not completed any more when resumed", "done refused refused resume", func(r *Instance) *time.Time { return r.CompletedAt }, nil},
 		{"cancel requested", "done cancel", func(r *Instance) *time.Time { return r.CancelRequestedAt }, minute(2)},
 		{"timed out", "deadline", func(r *Instance) *time.Time { return r.TimedOutAt }, minute(1)},
-		{"a late undo is no time-out of the saga", "done refused deadline", func(r *Instance) *time.Time { return r.TimedOutAt }, nil},
+		{"a late undo is not a time-out of the saga", "done refused deadline", func(r *Instance) *time.Time { return r.TimedOutAt }, nil},
 		{"a flag is due at once", "done cancel", func(r *Instance) *time.Time { return r.NextRunAt }, minute(2)},
 		{"the undo's deadline is due at once", "done refused deadline", func(r *Instance) *time.Time { return r.NextRunAt }, minute(3)},
 		{"a resumed saga is due at once", "done refused refused resume", func(r *Instance) *time.Time { return r.NextRunAt }, minute(4)},

@@ -136,7 +136,7 @@ type trail struct {
 	last     *StepLog // the one of the highest attempt
 	first    *time.Time
 	attempts int   // up to the last call
-	byHand   []int // attempts that were no calls but decisions of a person
+	byHand   []int // attempts that were not calls but decisions of a person
 }
 
 func (t *trail) add(l *StepLog, base int) {

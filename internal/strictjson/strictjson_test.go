@@ -29,7 +29,7 @@ var canonicalForms = []struct {
 	{"an escaped key of many bytes is one character long", `{"\u0001":1,"a":2,"aa":3}`, `{"\u0001":1,"a":2,"aa":3}`},
 	{"objects inside objects out of order", `{"b":{"d":1,"c":[{"f":2,"e":3}]},"a":{"h":4,"g":5}}`,
 		`{"a":{"g":5,"h":4},"b":{"c":[{"e":3,"f":2}],"d":1}}`},
-	{"keys equal in different objects are no duplicates", `[{"a":{"a":1}},{"a":2}]`, `[{"a":{"a":1}},{"a":2}]`},
+	{"keys equal in different objects are not duplicates", `[{"a":{"a":1}},{"a":2}]`, `[{"a":{"a":1}},{"a":2}]`},
 
 	{"short escapes stay", `"\"\\\b\f\n\r\t"`, `"\"\\\b\f\n\r\t"`},
 	{"long escapes become short", `"\u0022\u005c\u0008\u000C\u000a\u000D\u0009"`, `"\"\\\b\f\n\r\t"`},
@@ -39,7 +39,7 @@ var canonicalForms = []struct {
 	{"other characters are raw", `"\u00e9\u65e5\uFFFD\uffff"`, "\"é日\uFFFD\uFFFF\""},
 	{"surrogate pairs are one character", `"\ud83d\ude00 \uDBFF\uDFFF"`, "\"😀 \U0010FFFF\""},
 	{"raw characters stay", `"é日😀"`, `"é日😀"`},
-	{"an escaped backslash before a u is no escape", `"\\u0000"`, `"\\u0000"`},
+	{"an escaped backslash before a u is not an escape", `"\\u0000"`, `"\\u0000"`},
 
 	{"integers stay", `[0,-1,9007199254740993,123456789012345678901234567890]`,
 		`[0,-1,9007199254740993,123456789012345678901234567890]`},
@@ -126,7 +126,7 @@ func TestLimits(t *testing.T) {
 		{"a million brackets are refused", strings.Repeat("[", 1_000_000), strictjson.Limits{}, strictjson.CodeTooDeep},
 
 		{"the default is 400 digits", digits, strictjson.Limits{}, ""},
-		{"a sign is no digit", "-" + digits, strictjson.Limits{}, ""},
+		{"a sign is not a digit", "-" + digits, strictjson.Limits{}, ""},
 		{"one digit more is too many", digits + "0", strictjson.Limits{}, strictjson.CodeNumberOutOfRange},
 		{"one digit more after the point is too many", digits + ".0", strictjson.Limits{}, strictjson.CodeNumberOutOfRange},
 		{"so it is with a sign", "-" + digits + ".0", strictjson.Limits{}, strictjson.CodeNumberOutOfRange},

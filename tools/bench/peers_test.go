@@ -63,7 +63,7 @@ func TestWhatAPeerLosesIsAResult(t *testing.T) {
 	)
 	for _, row := range []string{
 		`\| sagas a second \| Skald \| Skald, checkpoint: false \| DTM \| DTM, its default \|`,
-		// An order that the peer never works on is no loss of later rounds.
+		// An order that the peer never works on is not loss of later rounds.
 		one + figures + wrong + `\([0-9. /]+\); lost 1 of [0-9]+ \|`,
 		one + `[0-9]+, [0-9]+ \| [0-9]+, [0-9]+ \| lost, lost \| lost, [0-9]+ \|`,
 		`\| 16 clients that wait, every third compensated \| ` + figures + wrong,

@@ -198,7 +198,7 @@ func Read(path string) ([]Entry, error) {
 
 // parse returns the entries of raw and the length of the part that holds them.
 // A line counts once its newline is there, since a batch is durable only as a
-// whole; a last line that is no entry is a torn one.
+// whole; a last line that is not an entry is a torn one.
 func parse(raw []byte) (entries []Entry, good int, err error) {
 	for number := 1; good < len(raw); number++ {
 		line, rest, whole := bytes.Cut(raw[good:], []byte{'\n'})

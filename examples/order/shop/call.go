@@ -30,7 +30,7 @@ type call struct {
 	order   order
 	// broken names what the caller did wrong, "" when the participant can be asked.
 	broken string
-	// misread is why the payload is no order; only an execute minds.
+	// misread is why the payload is not an order; only an execute minds.
 	misread   error
 	fault     fault
 	past      *past // at the start, what the ledger has of it

@@ -77,13 +77,13 @@ func TestBusinessRules(t *testing.T) {
 		{"a quantity left out is one", "/reservations", `{}`, ""},
 		{"more than the stock is refused", "/reservations", `{"quantity":101}`, "out_of_stock"},
 		{"nothing is not a quantity", "/reservations", `{"quantity":0}`, "quantity_invalid"},
-		{"half a piece is no order", "/reservations", `{"quantity":1.5}`, "order_invalid"},
+		{"half a piece is not an order", "/reservations", `{"quantity":1.5}`, "order_invalid"},
 		{"the credit limit can be charged", "/charges", `{"amount":10000}`, ""},
 		{"more than the limit is refused", "/charges", `{"amount":10000.01}`, "insufficient_funds"},
 		{"a declined card is refused", "/charges", `{"amount":1,"card":"declined"}`, "insufficient_funds"},
 		{"money is not paid out", "/charges", `{"amount":-1}`, "amount_invalid"},
 		{"orders has no rule of its own", "/orders/confirm", `{"amount":99999,"quantity":999}`, ""},
-		{"a payload that is no object", "/orders/confirm", `[1]`, "order_invalid"},
+		{"a payload that is not an object", "/orders/confirm", `[1]`, "order_invalid"},
 		{"a fault that does not exist", "/orders/confirm", `{"simulate":{"other":"sulk"}}`, "simulation_unknown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestCallsThatBreakTheContractAreRefusedAndRecorded(t *testing.T) {
 		{"no step", func(r *request) { r.path, r.header = "/charges", h("X-Saga-Step", "") }, 400, "CALL_INVALID"},
 		{"no attempt", func(r *request) { r.header = h("X-Saga-Attempt", "") }, 400, "attempt_invalid"},
 		{"attempts count from one", func(r *request) { r.attempt = 0 }, 400, "attempt_invalid"},
-		{"a fence that is no number", func(r *request) { r.header = h("X-Saga-Fence", "x") }, 400, "CALL_INVALID"},
+		{"a fence that is not a number", func(r *request) { r.header = h("X-Saga-Fence", "x") }, 400, "CALL_INVALID"},
 		{"the other action", func(r *request) { r.action = "compensate" }, 400, "action_does_not_fit_path"},
 		{"another step's path", func(r *request) { r.path = "/steps/other" }, 400, "step_does_not_fit_path"},
 		{"another step in the body", func(r *request) {

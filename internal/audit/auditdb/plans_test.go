@@ -177,13 +177,13 @@ func TestOneListOfWhatOperatorsDid(t *testing.T) {
 		filter operator.Filter
 		want   int
 	}{
-		"without sagas:read":             {operator.Filter{}, 20},
-		"by another kind":                {operator.Filter{Sagas: true, Kind: operator.Webhook}, 20},
-		"by the saga, with its bulk":     {operator.Filter{Sagas: true, Subject: of.String()}, 17},
-		"by a subject that is no saga":   {operator.Filter{Sagas: true, Subject: "w"}, 20},
-		"by operation":                   {operator.Filter{Sagas: true, Operation: "cancelSaga"}, 0},
-		"by actor":                       {operator.Filter{Sagas: true, Actor: "bob"}, 16},
-		"by a verb that is not of sagas": {operator.Filter{Sagas: true, Verb: "create"}, 20},
+		"without sagas:read":              {operator.Filter{}, 20},
+		"by another kind":                 {operator.Filter{Sagas: true, Kind: operator.Webhook}, 20},
+		"by the saga, with its bulk":      {operator.Filter{Sagas: true, Subject: of.String()}, 17},
+		"by a subject that is not a saga": {operator.Filter{Sagas: true, Subject: "w"}, 20},
+		"by operation":                    {operator.Filter{Sagas: true, Operation: "cancelSaga"}, 0},
+		"by actor":                        {operator.Filter{Sagas: true, Actor: "bob"}, 16},
+		"by a verb that is not of sagas":  {operator.Filter{Sagas: true, Verb: "create"}, 20},
 	} {
 		if found := list(tt.filter); len(found) != tt.want {
 			t.Errorf("%s: %d actions, want %d: %+v", name, len(found), tt.want, found)

@@ -157,7 +157,7 @@ func TestADeadTargetGetsCanariesAndItsLettersLoseNothing(t *testing.T) {
 	x.await("all letters to be resolved", func() bool { return x.statuses()[dlq.Resolved] == 20 })
 }
 
-// TestARedriveWaitsAtTheGateOfItsTarget: letters that wait are no failures of the redrive, and it says what it
+// TestARedriveWaitsAtTheGateOfItsTarget: letters that wait are not failures of the redrive, and it says what it
 // waits for.
 func TestARedriveWaitsAtTheGateOfItsTarget(t *testing.T) {
 	t.Parallel()

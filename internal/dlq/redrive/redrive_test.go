@@ -269,7 +269,7 @@ func TestOneLetterNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if end.Status != dlq.Pending || end.RetryCount != 1 || end.Attempt.StatusCode != 400 || p.get(ids[1]).RetryCount != 1 {
-		t.Errorf("a failure is no error: %+v", end)
+		t.Errorf("a failure is not an error: %+v", end)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	p.target.answers(func(string, int) int { leave(); return 200 }) // the client has disconnected

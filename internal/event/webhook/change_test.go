@@ -26,7 +26,7 @@ func TestWhichEventsAreWanted(t *testing.T) {
 		{"... of a saga that is gone too", nil, nil, "saga.failed", "", true, ""},
 		{"an exact type", []string{"saga.failed"}, nil, "saga.failed", "order", true, ""},
 		{"another type", []string{"saga.failed"}, nil, "saga.completed", "order", false, ""},
-		{"a type is no prefix", []string{"saga"}, nil, "saga.failed", "order", false, ""},
+		{"a type is not a prefix", []string{"saga"}, nil, "saga.failed", "order", false, ""},
 		{"a prefix covers all below it", []string{"saga.*"}, nil, "saga.step.failed", "order", true, ""},
 		{"a prefix covers types that are not known yet", []string{"saga.*"}, nil, "saga.dreamt", "order", true, ""},
 		{"a prefix covers nothing beside it", []string{"saga.*"}, nil, "compensation.failed", "order", false, ""},

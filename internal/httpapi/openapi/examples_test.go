@@ -60,7 +60,7 @@ func TestExamplesFollowTheContract(t *testing.T) {
 	}
 	for id := range all {
 		if !known[id] {
-			t.Errorf("%s has an example, and is no operation", id)
+			t.Errorf("%s has an example, and is not an operation", id)
 		}
 	}
 }

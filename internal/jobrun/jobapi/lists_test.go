@@ -258,7 +258,7 @@ func TestASchedulePreviewNamesClockChanges(t *testing.T) {
 	l = preview(`{"schedule":{"type":"daily_at","value":"02:30","timezone":"Europe/Berlin","dst_gap":"skip"},"from":"2027-03-27T12:00:00Z","count":2}`)
 	if len(l.Ticks) != 2 || !l.Ticks[0].At.Equal(time.Date(2027, 3, 29, 0, 30, 0, 0, time.UTC)) || len(l.Omitted) != 1 ||
 		*l.Omitted[0].Note != "skipped_gap" {
-		t.Errorf("what is left out is no tick: %+v", l)
+		t.Errorf("what is left out is not a tick: %+v", l)
 	}
 	l = preview(`{"schedule":{"type":"cron","value":"@daily"},"from":"2027-01-01T00:00:00Z","count":1}`)
 	if len(l.Ticks) != 1 || !l.Ticks[0].At.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) || len(l.Omitted) != 0 {

@@ -100,7 +100,7 @@ func TestTheDatabaseRefusesWhatNoTransitionMayDo(t *testing.T) {
 	}{
 		{"a transition without a new version", jobrun.Pending, `state = 'CANCELED', finished_at = now()`},
 		{"an assignment with the token of the one before", jobrun.Orphaned, `state = 'ASSIGNED', version = version + 1, attempt = attempt + 1`},
-		{"an assignment that is no new attempt", jobrun.Orphaned, `state = 'ASSIGNED', version = version + 1, lease_token = gen_random_uuid()`},
+		{"an assignment that is not a new attempt", jobrun.Orphaned, `state = 'ASSIGNED', version = version + 1, lease_token = gen_random_uuid()`},
 		{"an assignment that skips an attempt", jobrun.Pending, `state = 'ASSIGNED', version = version + 1, attempt = attempt + 2, lease_token = gen_random_uuid()`},
 		{"a start by another worker", jobrun.Assigned, `state = 'RUNNING', version = version + 1, assigned_worker_id = gen_random_uuid()`},
 		{"a start with another token", jobrun.Assigned, `state = 'RUNNING', version = version + 1, lease_token = gen_random_uuid()`},

@@ -40,7 +40,7 @@ func once(t *testing.T, m *joblog.Mover) joblog.Round {
 	return r
 }
 
-// many are so many chunks; every seventh is no text.
+// many are so many chunks; every seventh is not text.
 func many(n int) (chunks []string) {
 	for i := range n {
 		c := fmt.Sprintf("line %d of many \"chunk_sealed\":\n", i)

@@ -170,7 +170,7 @@ func TestPreviewsTellWhatGapsCost(t *testing.T) {
 			}
 			for _, tick := range s.Ticks(after, after.AddDate(0, 0, 2), 100) {
 				if tick.Note == schedule.SkippedGap {
-					t.Errorf("%v is no tick", tick)
+					t.Errorf("%v is not a tick", tick)
 				}
 			}
 		})

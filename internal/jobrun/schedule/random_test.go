@@ -131,7 +131,7 @@ func FuzzCompile(f *testing.F) {
 		s, err := spec.Compile()
 		if err != nil {
 			if f := fault.As(err); f == nil || f.Kind != fault.Invalid || len(f.Fields) == 0 || s != nil {
-				t.Fatalf("%+v: %v is no fault about a field", spec, err)
+				t.Fatalf("%+v: %v is not a fault about a field", spec, err)
 			}
 			return
 		}

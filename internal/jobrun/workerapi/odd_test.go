@@ -171,7 +171,7 @@ func TestARunThatABatchNamesTwiceIsDoneOnce(t *testing.T) {
 	}
 }
 
-// TestTheWholeCallIsRefusedOnlyForWhatIsAroundTheItems names what is no list of items.
+// TestTheWholeCallIsRefusedOnlyForWhatIsAroundTheItems names what is not a list of items.
 func TestTheWholeCallIsRefusedOnlyForWhatIsAroundTheItems(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)

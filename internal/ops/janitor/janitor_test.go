@@ -214,7 +214,7 @@ func TestFailedExpiryIsTriedAgainAtTheNextCheck(t *testing.T) {
 func TestJanitorStopsDuringACheckWithoutLogging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if log := work(t, &store{hang: true}, time.Second, janitor.Config{}); log != "" {
-			t.Errorf("a stop is no failure, and it logs %q", log)
+			t.Errorf("a stop is not a failure, and it logs %q", log)
 		}
 	})
 }

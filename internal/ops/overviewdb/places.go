@@ -103,7 +103,7 @@ SELECT `+tenantTable.Selected("t")+` FROM (
 
 // Tenants implements overview.Store.
 func (st *Store) Tenants(ctx context.Context, r page.Request[uuid.UUID]) (page.Of[overview.Tenant], error) {
-	var after uuid.UUID // that of the deployment, which is no tenant
+	var after uuid.UUID // that of the deployment, which is not a tenant
 	if r.After != nil {
 		after = *r.After
 	}

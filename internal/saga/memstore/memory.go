@@ -53,7 +53,7 @@ type memory struct {
 	calls        []registry.Sum
 	past         map[nameID][]registry.Past // the last one first; one that is not over has no ReleasedAt
 	flights      map[nodeFlight]registry.Flight
-	callers      map[registry.Caller]parkedSaga // that are no sagas, by whom
+	callers      map[registry.Caller]parkedSaga // that are not sagas, by whom
 	hooks        map[uuid.UUID]*hook
 	publications map[string]*publication
 }

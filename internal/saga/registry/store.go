@@ -58,7 +58,7 @@ type Gates interface {
 	// Take uses up grants of different sagas, and returns for each whether there was one. A grant that another
 	// transaction is withdrawing is none.
 	Take(ctx context.Context, grants []Grant) ([]bool, error)
-	// TakeTurn uses up the grant of a caller that is no saga; false: it has none, and waits from now on.
+	// TakeTurn uses up the grant of a caller that is not a saga; false: it has none, and waits from now on.
 	TakeTurn(ctx context.Context, participant string, c Caller) (let bool, err error)
 	// Wait returns at which participant a saga waits, nil: at none.
 	Wait(ctx context.Context, of saga.Ref) (*Wait, error)

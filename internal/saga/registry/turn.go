@@ -21,7 +21,7 @@ const (
 	Webhook CallerKind = "webhook" // a webhook, with any of its deliveries
 )
 
-// Caller is what waits at a gate, if it is no saga.
+// Caller is what waits at a gate, if it is not a saga.
 type Caller struct {
 	TenantID uuid.UUID
 	Kind     CallerKind

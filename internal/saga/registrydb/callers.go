@@ -63,7 +63,7 @@ func (st *Participants) TakeTurn(ctx context.Context, participant string, c regi
 	return let, nil
 }
 
-// shareOfOthers is how many of the first callers of a queue are no sagas.
+// shareOfOthers is how many of the first callers of a queue are not sagas.
 const shareOfOthers = `
 SELECT count(*) FILTER (WHERE q.other)
   FROM (SELECT * FROM (
@@ -74,7 +74,7 @@ SELECT count(*) FILTER (WHERE q.other)
 	  WHERE w.tenant_id = $1 AND w.participant = $2 AND w.granted_at IS NULL AND ` + stillStands + `
 	  ORDER BY w.parked_at, w.id LIMIT $3)) AS u ORDER BY u.parked_at, u.id LIMIT $3) AS q`
 
-// letOthersThrough grants the first callers that are no sagas their calls, and makes letters due.
+// letOthersThrough grants the first callers that are not sagas their calls, and makes letters due.
 const letOthersThrough = `
 WITH picked AS MATERIALIZED (
 	SELECT w.kind, w.id FROM saga.gate_waits w
@@ -90,7 +90,7 @@ WITH picked AS MATERIALIZED (
 )
 SELECT count(*) FROM granted`
 
-// letCallers lets the first callers of a queue through that are no sagas, as many as are among its
+// letCallers lets the first callers of a queue through that are not sagas, as many as are among its
 // first n, and returns how many: the others are sagas. Letters are locked before sagas, as everywhere.
 func letCallers(ctx context.Context, tx *sqlx.Tx, p *registry.Participant, n int) (let int, err error) {
 	var share int

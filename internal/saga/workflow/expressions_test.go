@@ -60,7 +60,7 @@ func TestMistakesInExpressionsAreFoundAtRegistration(t *testing.T) {
 		{"a form with an object in it", acting(`{url: 'http://a/', form: {a: {b: 1}}}`), at + "action/http/form/a", "must be a string"},
 		{"too many expressions", acting(`{url: 'http://a/', body: [` + strings.Repeat(`'${payload}',`, 300) + `]}`), at + "action/http/body/256", "256 expressions"},
 		{"too much cost", acting(`{url: 'http://a/', body: '${` + strings.Repeat("[1,2,3,4,5,6,7,8,9,10].map(x, ", 6) + "1" + strings.Repeat(")", 6) + `}'}`), at + "action/http/body", "cost too much"},
-		{"a rule that is no bool", answering(`{done: 'status + 1'}`), at + "answer/done", "true or false"},
+		{"a rule that is not a bool", answering(`{done: 'status + 1'}`), at + "answer/done", "true or false"},
 		{"a rule that is a bool of YAML", answering(`{done: true}`), at + "answer/done", "string"},
 		{"a rule about the payload", answering(`{refused: 'payload.x == 1'}`), at + "answer/refused", "the variables available here are status, headers, body"},
 		{"a wait without later", answering(`{later_ms: 5000}`), at + "answer/later_ms", "goes with later"},
@@ -71,7 +71,7 @@ func TestMistakesInExpressionsAreFoundAtRegistration(t *testing.T) {
 		{"an answer inside the action", order("  action: {http: {url: 'http://card/'}, answer: {done: 'true'}}" + noUndo), at + "action/answer", "beside action"},
 		{"an answer of a job", order("  job: j\n  answer: {done: 'true'}" + noUndo), at + "answer", "not allowed for a job"},
 		{"an output of a compensation", order("  action: {http: {url: 'http://card/'}}\n  compensation: {http: {url: 'http://a/'}, answer: {output: '${body.x}'}}"), at + "compensation/answer/output", "for actions"},
-		{"a condition that is no bool", order("  action: {http: {url: 'http://card/'}}\n  when: 'payload.n > 0 ? 1 : 2'" + noUndo), at + "when", "true or false"},
+		{"a condition that is not a bool", order("  action: {http: {url: 'http://card/'}}\n  when: 'payload.n > 0 ? 1 : 2'" + noUndo), at + "when", "true or false"},
 		{"a condition about itself", order("  action: {http: {url: 'http://card/'}}\n  when: 'has(steps.charge)'" + noUndo), at + "when", "depends_on"},
 		{"a condition about a secret", order("  action: {http: {url: 'http://card/'}}\n  when: '${secrets.K}'" + noUndo), at + "when", "header or in a body"},
 		{"a condition of YAML", order("  action: {http: {url: 'http://card/'}}\n  when: true" + noUndo), at + "when", "string"},
@@ -166,6 +166,6 @@ func TestPayloadsHaveToFitTheirSchema(t *testing.T) {
 		}
 	}
 	if d.Expressions != "" {
-		t.Error("a schema is no expression")
+		t.Error("a schema is not an expression")
 	}
 }

@@ -63,7 +63,7 @@ func TestChanceAndWaitsAreThoseOfOnePackage(t *testing.T) {
 }
 
 // waits reports whether a file makes a wait on the clock of its own. Tickers and functions that are called later
-// are no waits.
+// are not waits.
 func waits(file *ast.File) (found bool) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		f, ok := n.(*ast.SelectorExpr)

@@ -13,7 +13,7 @@ import (
 type room struct {
 	pkg     string // internal/…
 	section string // of the tree
-	kind    string // the word before the colon; "" for a folder that is no package
+	kind    string // the word before the colon; "" for a folder that is not a package
 }
 
 // subject is the folder under internal/ in which the package is.
@@ -62,7 +62,7 @@ func rooms(t *testing.T) map[string]*room {
 		path = append(path[:len(m[1])/2], m[2])
 		r := &room{pkg: strings.Join(path, "/"), section: section, kind: m[3]}
 		if r.kind != "" && mayImport[r.kind] == nil {
-			t.Errorf("docs/architecture.md: %s is %q, which is no kind", r.pkg, r.kind)
+			t.Errorf("docs/architecture.md: %s is %q, which is not a kind", r.pkg, r.kind)
 		}
 		all[r.pkg] = r
 	}

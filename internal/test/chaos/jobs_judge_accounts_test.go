@@ -103,7 +103,7 @@ func ruleBudgets(r *jobRecord, v *jobsVerdict) {
 	for id, run := range r.runs {
 		j := r.jobOf(run.job)
 		if j == nil {
-			v.add("J0", id, "of %s, which is no job of the campaign", run.job)
+			v.add("J0", id, "of %s, which is not a job of the campaign", run.job)
 			continue
 		}
 		failed := run.state == "FAILED" || run.state == "TIMED_OUT"

@@ -70,7 +70,7 @@ func ruleSlots(r *jobRecord, v *jobsVerdict) {
 			v.fired++
 		}
 		for at := range got {
-			v.add("J8", "", "%s has a run of %s, which is no slot of it", j.name, at.Format(clockFormat))
+			v.add("J8", "", "%s has a run of %s, which is not a slot of it", j.name, at.Format(clockFormat))
 		}
 	}
 }

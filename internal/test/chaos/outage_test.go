@@ -93,7 +93,7 @@ func number(t *testing.T, name string, or int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		t.Fatalf("%s=%q is no number above 0", name, text)
+		t.Fatalf("%s=%q is not a number above 0", name, text)
 	}
 	return n
 }

@@ -381,7 +381,7 @@ func (c *topicLives) judge(ctx context.Context, t *testing.T) (lives int) {
 	}
 	for value := range c.sent {
 		if found[value] == 0 {
-			c.w.add("D1", "", "", "%s is no letter", value)
+			c.w.add("D1", "", "", "%s is not a letter", value)
 		}
 	}
 	if err := c.w.db.sql().QueryRowContext(ctx, `SELECT count(DISTINCT (dlq_topic, dlq_topic_id)) FROM dlq.dlq_messages`).Scan(&lives); err != nil {

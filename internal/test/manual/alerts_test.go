@@ -85,7 +85,7 @@ func TestEachAlertIsTriedAndExplained(t *testing.T) {
 		}
 	}
 	for name := range sections {
-		t.Errorf("docs/alerts.md explains %s, which is no alert", name)
+		t.Errorf("docs/alerts.md explains %s, which is not an alert", name)
 	}
 }
 

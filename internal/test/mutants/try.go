@@ -155,7 +155,7 @@ func trimmed(flags string) string {
 
 var verdict = regexp.MustCompile(`(?m)^\s*--- FAIL|^panic|^FAIL\s.*\ds$`)
 
-// outcome tells a test that failed from one that never got so far: a compiler is no test, nor is a migration that
+// outcome tells a test that failed from one that never got so far: a compiler is not a test, nor is a migration that
 // PostgreSQL refuses.
 func outcome(out []byte, err error, late bool) string {
 	var exit *exec.ExitError

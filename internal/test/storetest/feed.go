@@ -208,7 +208,7 @@ func feedOfInlineSteps(f *fixture) {
 	}
 	long := strings.Repeat("ж", 70)
 	one, other := named(saga.InlinePrefix+"01", "refund"), named(saga.InlinePrefix+"02", saga.TypeOf(long))
-	named("shop", "refund") // the type of a saga of a workflow is no name of it
+	named("shop", "refund") // the type of a saga of a workflow is not a name of it
 	for name, want := range map[string][]uuid.UUID{
 		"refund": {one}, long: {other}, saga.InlinePrefix + "01": {one}, "refun": nil, saga.InlinePrefix: nil,
 	} {

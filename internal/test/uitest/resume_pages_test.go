@@ -65,7 +65,7 @@ func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
 			if strings.Contains(page, "If you resume") {
 				t.Error("after its end its page offers to resume it")
 			}
-			// The things were asked, which is no success: only what is known to have ended says so.
+			// The things were asked, which is not success: only what is known to have ended says so.
 			asked := journey.ended != "completed"
 			if asked && (strings.Contains(page, "</span> completed") || strings.Contains(page, "3 done,")) {
 				t.Errorf("a request that was accepted is shown as done:\n%s", page)

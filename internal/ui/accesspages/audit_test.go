@@ -20,7 +20,7 @@ func TestAuditAndSystemShowWhoChangedWhat(t *testing.T) {
 	form.Set("do", "act")
 	const setting = "/ui/system/settings/assign_ahead_seconds"
 	if status, page, _ := s.Post(t, setting, form); !strings.Contains(page, "not a number") {
-		t.Errorf("a value that is no number: %d\n%s", status, page)
+		t.Errorf("a value that is not a number: %d\n%s", status, page)
 	}
 	form.Set("value", "120")
 	if status, page, to := s.Post(t, setting, form); status != 303 || to != "/ui/system" {
@@ -112,7 +112,7 @@ func interventionsAreListed(t *testing.T, s *uitest.Server) {
 	suspend := s.Must(t, "GET", "/audit?subject="+ids[0]+"&verb=suspend", nil)["actions"].([]any)[0]
 	request := suspend.(map[string]any)["request_id"].(string)
 	if !strings.Contains(page, `<a class="quiet" href="?request_id=`+request+`" title="`+request+`"><code>`+request[:4]+"…") {
-		t.Errorf("the request of an action is no link:\n%s", page)
+		t.Errorf("the request of an action is not a link:\n%s", page)
 	}
 	pageOf(t, s, "/ui/audit?request_id="+request, 200, "payments are &lt;down&gt;")
 	if page := pageOf(t, s, "/ui/audit", 200, ">Create an API key</span>"); strings.Contains(page, ">createAPIKey") {

@@ -54,7 +54,7 @@ func TestAllPagesAreThereAndTheirLinksLeadSomewhere(t *testing.T) {
 		t.Fatalf("%d pages, %v", len(all), err)
 	}
 	files, err := filepath.Glob("../../../docs/*.md")
-	if err != nil || len(files) != len(all)+1 { // requirements.md is no page
+	if err != nil || len(files) != len(all)+1 { // requirements.md is not a page
 		t.Errorf("%d files in docs/ are %d pages: %v", len(files), len(all), err)
 	}
 	link := regexp.MustCompile(`href="/skald/docs/([^"#]*)(#[^"]*)?"`)

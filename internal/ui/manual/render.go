@@ -22,7 +22,7 @@ import (
 // repository is the only link that leaves the server.
 const repository = "https://github.com/skald-saga/skald"
 
-// outside begins the destination of a link to a file that is no page of the manual.
+// outside begins the destination of a link to a file that is not a page of the manual.
 const outside = "source:"
 
 // written is this server in the files of the repository.

@@ -23,7 +23,7 @@ type overview struct {
 	Now     time.Time
 }
 
-// mostCauses is how many causes are shown unless all are asked for (?causes=all): more than that is no list to work
+// mostCauses is how many causes are shown unless all are asked for (?causes=all): more than that is not a list to work
 // through, and each of fifty open overviews would draw them whenever one changes.
 const mostCauses = 25
 

@@ -56,7 +56,7 @@ type Kit struct {
 	Client *client.ClientWithResponses
 	// SignIn returns the page that asks a visitor to sign in, for a request without a session.
 	SignIn func(*Visit) *Page
-	// Patterns are those of all pages, and of what is no page.
+	// Patterns are those of all pages, and of what is not a page.
 	Patterns []string
 	assets   assets
 	pages    map[string]*parsed

@@ -69,7 +69,7 @@ func (k *Kit) refuse(r *http.Request) error {
 var crossOrigin = http.NewCrossOriginProtection()
 
 // SameOrigin reports whether a request proves that a page of this server has sent it. Browsers do so with every
-// form; a request without the headers is no proof, nor is one that no page has sent ("none").
+// form; a request without the headers is not a proof, nor is one that no page has sent ("none").
 func SameOrigin(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	proof := site != "none" && (site != "" || r.Header.Get("Origin") != "")

@@ -97,7 +97,7 @@ func answerIn(text string) (a client.SimulatedAnswer, mistake string) {
 	default:
 		status, err := strconv.Atoi(word)
 		if err != nil {
-			return a, fmt.Sprintf("%q is no status, no fault, no end of a run and no report", word)
+			return a, fmt.Sprintf("%q is not a status, a fault, the end of a run or a report", word)
 		}
 		a.Status = &status
 	}
@@ -117,7 +117,7 @@ func reportIn(text string) (r client.SimulatedReport, mistake string) {
 		long, body, _ = strings.Cut(rest, " ")
 		d, err := time.ParseDuration(long)
 		if err != nil || d < 0 {
-			return r, fmt.Sprintf("%q is no duration such as 90s", long)
+			return r, fmt.Sprintf("%q is not a duration such as 90s", long)
 		}
 		r.AfterMS = new(d.Milliseconds())
 	}

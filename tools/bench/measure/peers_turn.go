@@ -49,7 +49,7 @@ const (
 	rssPoll = 100 * time.Millisecond
 )
 
-// turn starts a contestant, warms it up, measures it, and stops it. What it loses is no error.
+// turn starts a contestant, warms it up, measures it, and stops it. What it loses is not an error.
 func (p *peersRun) turn(ctx context.Context, c contestant, l peerLevel) (t turn, err error) {
 	if err := c.start(ctx); err != nil {
 		return turn{}, errors.Join(err, c.stop())

@@ -53,7 +53,7 @@ type Config struct {
 	leaves func(*http.Request) (begun func(context.Context))
 }
 
-// Receiver is where a participant reports the outcome of calls that it has answered later. Heartbeats are no reports.
+// Receiver is where a participant reports the outcome of calls that it has answered later. Heartbeats are not reports.
 type Receiver interface {
 	// Callback returns the URL for the reports of a call, which has a name of its own. undo: it is of a compensation;
 	// again: the first report is not taken, and must come again.

@@ -65,7 +65,7 @@ func callback(story string, n int) string { return fmt.Sprintf("%s-%d", story, n
 func (s *story) reply(ctx context.Context, n int) certification.Reply {
 	s.send(ctx, n-1, 0)
 	r := s.Seen[n-1].Replies[0]
-	if r.Status == http.StatusAccepted { // a promise is no output
+	if r.Status == http.StatusAccepted { // a promise is not an output
 		delete(s.output, stepOf(s.Vector.Calls[n-1]))
 	}
 	return r

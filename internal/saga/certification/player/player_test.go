@@ -80,7 +80,7 @@ func TestEachBrokenRuleIsFoundAndNoOther(t *testing.T) {
 	}
 }
 
-// A participant with one URL for each step need not know the others, and that is no finding.
+// A participant with one URL for each step need not know the others, and that is not a finding.
 func TestStepsThatAreNotServedAreNotTried(t *testing.T) {
 	t.Parallel()
 	p := newParticipant(right)

@@ -180,7 +180,7 @@ func TestAParticipantThatIsBusyForLongIsNotReported(t *testing.T) {
 	}
 }
 
-// What is answered before its connection is cut has not been tried, and is no finding.
+// What is answered before its connection is cut has not been tried, and is not a finding.
 func TestCallsThatAreAnsweredBeforeTheyAreCutAreNotTried(t *testing.T) {
 	t.Parallel()
 	cfg, sagas := newParticipant(right).serve(t), map[string]int{}
