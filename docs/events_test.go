@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 func TestTheTablesOfEventsAreTheRulebooks(t *testing.T) {
@@ -21,7 +21,7 @@ func TestTheTablesOfEventsAreTheRulebooks(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| \\S").FindAllSubmatch(page, -1) {
 		got = append(got, string(m[1]))
 	}
-	for _, t := range saga.AuditTypes {
+	for _, t := range eventtype.All {
 		want = append(want, string(t))
 	}
 	for _, k := range trail.Tamperings {

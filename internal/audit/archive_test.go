@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // all of the events that are sealed may be archived.
@@ -63,7 +63,7 @@ func TestChainOutlivesItsEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	history, _, err := w.chain.(trail.Trail).Events(t.Context(), tenant, first, trail.EventFilter{}, false, 0, 100)
-	if err != nil || len(history) != eventsEach || history[0].Type != saga.SagaStarted {
+	if err != nil || len(history) != eventsEach || history[0].Type != eventtype.SagaStarted {
 		t.Errorf("the history of an archived saga: %+v, %v", history, err)
 	}
 	bad := func(what string, kind trail.Tampering, seq int64) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit/dryrun"
@@ -92,7 +93,8 @@ func (e *Erasure) Event(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEve
 		}
 		remain[fmt.Sprint(events[i].ID)] = hex.EncodeToString(digest[:])
 	}
-	record := saga.AuditEvent{TenantID: e.TenantID, SagaID: id, Type: saga.SagaErased, StepIndex: saga.NoStep, At: e.At,
+	record := saga.AuditEvent{TenantID: e.TenantID, SagaID: id, Type: eventtype.SagaErased,
+		StepIndex: saga.NoStep, At: e.At,
 		Old: saga.NoState, New: saga.NoState, Actor: e.Actor, RequestID: e.RequestID}
 	record.RecordsErasure(e.Reason, remain)
 	record.NameActor(e.ActorName)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/bulk"
@@ -45,7 +46,7 @@ func TestEnumsOfTheContractMatchTheRules(t *testing.T) {
 		"StepAction":            {string(saga.Execute), string(saga.Compensate)},
 		"RetryClass":            apitest.Texts(retry.Classes),
 		"SagaAction":            actions,
-		"AuditEventType":        apitest.Texts(saga.AuditTypes),
+		"AuditEventType":        apitest.Texts(eventtype.All),
 		"DeliveryStatus":        apitest.Texts(webhook.Statuses),
 		"StepStateName":         saga.StepStateNames,
 		"CompensationStateName": saga.UndoStateNames,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
@@ -63,7 +64,7 @@ func (d *decision) to(next State) {
 	}
 	e := d.tell(nameOf(d.s.State, next))
 	e.Old, e.New = d.s.State, next
-	if e.Type == StepStarted || e.Type == StepFinished {
+	if e.Type == eventtype.StepStarted || e.Type == eventtype.StepFinished {
 		e.StepIndex, e.StepName, e.Attempt = d.s.CurrentStep, d.After.Def.Steps[d.s.CurrentStep].Name, d.s.Attempt
 	}
 	d.s.State = next
@@ -109,7 +110,7 @@ func (d *decision) stepAnswered(o Outcome) {
 		if d.s.ordered() && d.s.Interventions.Order.Verb == FailStep && d.s.EndCause == nil {
 			d.failed(d.orderError())
 		}
-		d.advance(k, StepFinished)
+		d.advance(k, eventtype.StepFinished)
 		return
 	}
 	d.s.Failures++
@@ -127,14 +128,14 @@ func (d *decision) stepAnswered(o Outcome) {
 	d.log(Execute, o, failedStatus(o), giveUp || d.s.EndCause != nil)
 	switch {
 	case d.s.EndCause != nil:
-		d.tellOfFailure(StepFailed, o, false)
+		d.tellOfFailure(eventtype.StepFailed, o, false)
 	case ordered:
-		d.tellOfFailure(StepFailed, o, false)
+		d.tellOfFailure(eventtype.StepFailed, o, false)
 		d.s.Attempt++
 		d.carryOut()
 		return
 	case giveUp:
-		d.tellOfFailure(StepFailed, o, o.Verdict != Refused)
+		d.tellOfFailure(eventtype.StepFailed, o, o.Verdict != Refused)
 		failure := d.givenUp(o, fmt.Sprintf("step %q: ", d.After.Def.Steps[k].Name))
 		if d.After.stops() {
 			d.stop(failure)
@@ -158,7 +159,7 @@ func (d *decision) failed(e *Error) {
 }
 
 // advance leaves the finished step k; told is its audit event.
-func (d *decision) advance(k int, told AuditType) {
+func (d *decision) advance(k int, told eventtype.Type) {
 	if d.s.EndCause != nil && (d.After.Def.Steps[k].Pivot || d.After.past()) {
 		d.void()
 	}
@@ -198,7 +199,7 @@ func (d *decision) consider() {
 			CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
 		})
 		d.editStep(k, func(s *StepIntervention) { s.Skipped = true })
-		d.advance(k, StepSkipped)
+		d.advance(k, eventtype.StepSkipped)
 	}
 }
 
@@ -213,7 +214,7 @@ func (d *decision) undoAnswered(o Outcome) {
 		d.s.Uncertain = false
 		d.tellLetter(dlq.Succeeded)
 		d.progress()
-		d.tellOfStep(UndoCompleted)
+		d.tellOfStep(eventtype.UndoCompleted)
 		d.undone(k, d.s.Attempt, true)
 		d.undoNext()
 		return
@@ -226,7 +227,7 @@ func (d *decision) undoAnswered(o Outcome) {
 	d.log(Compensate, o, failedStatus(o), giveUp)
 	switch {
 	case ordered:
-		d.tellOfFailure(UndoFailed, o, false)
+		d.tellOfFailure(eventtype.UndoFailed, o, false)
 		d.s.Attempt++
 		d.carryOut()
 		return
@@ -235,7 +236,7 @@ func (d *decision) undoAnswered(o Outcome) {
 		return
 	}
 	d.After.undoRefused = o.Verdict == Refused && !d.s.Uncertain
-	d.tellOfFailure(UndoFailed, o, o.Verdict != Refused)
+	d.tellOfFailure(eventtype.UndoFailed, o, o.Verdict != Refused)
 	what := fmt.Sprintf("the compensation of step %q gave up: ", d.After.Def.Steps[k].Name)
 	d.undoGaveUp(d.givenUp(o, what))
 }
@@ -293,7 +294,7 @@ func (d *decision) undoFrom(from int) {
 		}
 		if !d.After.Def.Steps[k].Compensation.None() {
 			d.atStep(k, Compensate)
-			d.tellOfStep(UndoStarted)
+			d.tellOfStep(eventtype.UndoStarted)
 			return
 		}
 		d.tellSkipped(k)
@@ -327,7 +328,7 @@ func (d *decision) waitForRetry(p retry.Policy, o Outcome) {
 	at := d.m.Now.Add(p.Delay(d.s.Failures, d.m.Jitter, o.RetryAfter)).Truncate(time.Microsecond)
 	d.s.NextRunAt = &at
 	d.s.Attempt++
-	e := d.tellOfStep(RetryAttempted)
+	e := d.tellOfStep(eventtype.RetryAttempted)
 	e.Error = d.outcomeError(o, o.Message)
 	e.say(words{Action: d.After.Action(), NextRunAt: &at})
 }
@@ -338,9 +339,9 @@ func (d *decision) end(final State) {
 	switch {
 	case d.s.State != Compensating:
 	case final != Failed:
-		d.tell(CompensationCompleted)
+		d.tell(eventtype.CompensationCompleted)
 	default:
-		d.tell(CompensationFailed)
+		d.tell(eventtype.CompensationFailed)
 	}
 	d.to(final)
 	d.Audit[len(d.Audit)-1].Error = d.s.Error

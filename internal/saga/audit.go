@@ -8,69 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
-
-// AuditType is the type of an audit event: those of seed 2 (section saga_events, 事件类型),
-// then our own.
-type AuditType string
-
-// Types of seed 2. The first group is about the saga, the second about its
-// compensation.
-const (
-	SagaStarted   AuditType = "saga.started"
-	SagaCompleted AuditType = "saga.completed"
-	SagaFailed    AuditType = "saga.failed"
-	SagaCancelled AuditType = "saga.cancelled"
-	SagaTimedOut  AuditType = "saga.timed_out"
-	StepStarted   AuditType = "saga.step.started"
-	StepFinished  AuditType = "saga.step.completed"
-	StepFailed    AuditType = "saga.step.failed"
-
-	CompensationStarted   AuditType = "compensation.started"
-	CompensationCompleted AuditType = "compensation.completed"
-	CompensationFailed    AuditType = "compensation.failed"
-	UndoStarted           AuditType = "compensation.step.started"
-	UndoCompleted         AuditType = "compensation.step.completed"
-	UndoFailed            AuditType = "compensation.step.failed"
-
-	RetryAttempted AuditType = "retry.attempted" // another attempt is due
-	RetryExhausted AuditType = "retry.exhausted"
-	StateChanged   AuditType = "state.changed" // a change of state that no other type names
-)
-
-// Our own types: requests of clients, operators or deadlines, before the state reflects them.
-const (
-	CancelAsked       AuditType = "saga.cancel_requested"
-	CompensationAsked AuditType = "saga.compensation_requested"
-	DeadlineReached   AuditType = "saga.deadline_passed"
-	SagaRestored      AuditType = "saga.restored" // from the archive
-	SagaErased        AuditType = "saga.erased"   // its content was
-
-	RetryAsked       AuditType = "saga.retry_requested"
-	ResumeAsked      AuditType = "saga.compensation_resumed"
-	Suspended        AuditType = "saga.suspended"
-	Unsuspended      AuditType = "saga.resumed"
-	DeadlineChanged  AuditType = "saga.deadline_changed"
-	ForceAsked       AuditType = "saga.end_forced"
-	AttentionRaised  AuditType = "saga.attention_raised"
-	AttentionCleared AuditType = "saga.attention_cleared"
-	StepOrder        AuditType = "saga.step.ordered" // skip, complete or fail
-	StepSkipped      AuditType = "saga.step.skipped"
-	NoteChanged      AuditType = "saga.note_changed"
-	CallbackOrphaned AuditType = "callback.orphaned" // a report came too late
-
-	ParticipantHeld, ParticipantReleased AuditType = "participant.held", "participant.released" // of no saga
-)
-
-// AuditTypes lists every type.
-var AuditTypes = []AuditType{
-	SagaStarted, SagaCompleted, SagaFailed, SagaCancelled, SagaTimedOut, StepStarted, StepFinished, StepFailed,
-	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,
-	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached, SagaRestored,
-	RetryAsked, ResumeAsked, Suspended, Unsuspended, DeadlineChanged, ForceAsked, AttentionRaised, AttentionCleared,
-	StepOrder, StepSkipped, SagaErased, NoteChanged, CallbackOrphaned, ParticipantHeld, ParticipantReleased,
-}
 
 // NoState stands for "no state" in an AuditEvent.
 const NoState State = -1
@@ -87,7 +27,7 @@ const NoStep = -1
 type AuditEvent struct {
 	TenantID  uuid.UUID
 	SagaID    uuid.UUID
-	Type      AuditType
+	Type      eventtype.Type
 	StepIndex int    // NoStep if it concerns no step
 	StepName  string // "" likewise
 	Attempt   int    // of the step's call; 0 if it concerns no call
@@ -147,7 +87,7 @@ func textOf(s *string) string {
 }
 
 // event returns an event of the saga without a step or a state.
-func (s *Saga) event(t AuditType, at time.Time) AuditEvent {
+func (s *Saga) event(t eventtype.Type, at time.Time) AuditEvent {
 	return AuditEvent{
 		TenantID: s.Tenant.ID, SagaID: s.ID, Type: t, StepIndex: NoStep, At: at,
 		Old: NoState, New: NoState, TraceID: s.TraceID, SpanID: s.SpanID,
@@ -155,29 +95,29 @@ func (s *Saga) event(t AuditType, at time.Time) AuditEvent {
 }
 
 // nameOf returns the type of the event for a change from one state to another.
-func nameOf(from, to State) AuditType {
+func nameOf(from, to State) eventtype.Type {
 	switch {
 	case to == Completed:
-		return SagaCompleted
+		return eventtype.SagaCompleted
 	case to == Compensated, to == Failed:
-		return SagaFailed
+		return eventtype.SagaFailed
 	case to == Cancelled:
-		return SagaCancelled
+		return eventtype.SagaCancelled
 	case to == TimedOut:
-		return SagaTimedOut
+		return eventtype.SagaTimedOut
 	case to == Compensating:
-		return CompensationStarted
+		return eventtype.CompensationStarted
 	case to == StepCompleted:
-		return StepFinished
+		return eventtype.StepFinished
 	case to == Running && from != Failed:
-		return StepStarted
+		return eventtype.StepStarted
 	}
-	return StateChanged
+	return eventtype.StateChanged
 }
 
 // Begun returns the event of the saga's creation, which is stored with it.
 func (s *Saga) Begun(actor, requestID string) AuditEvent {
-	e := s.event(SagaStarted, s.CreatedAt)
+	e := s.event(eventtype.SagaStarted, s.CreatedAt)
 	e.New, e.Actor, e.RequestID = Pending, actor, requestID
 	return e
 }
@@ -185,7 +125,7 @@ func (s *Saga) Begun(actor, requestID string) AuditEvent {
 // Restored returns the event of the saga's restore, which is stored with it. by and
 // reason are as the client stated them; actor is the authenticated caller.
 func (s *Saga) Restored(actor, requestID, by, reason string, at time.Time) AuditEvent {
-	e := s.event(SagaRestored, at)
+	e := s.event(eventtype.SagaRestored, at)
 	e.Actor, e.RequestID = actor, requestID
 	e.say(words{By: by, Reason: reason})
 	return e
@@ -228,7 +168,7 @@ func (e *AuditEvent) say(w words) {
 }
 
 // tell appends an event without a step or a state to the change.
-func (d *decision) tell(t AuditType) *AuditEvent {
+func (d *decision) tell(t eventtype.Type) *AuditEvent {
 	e := d.s.event(t, d.m.Now)
 	e.Actor, e.RequestID = d.m.Actor, d.m.RequestID
 	d.Audit = append(d.Audit, e)
@@ -236,7 +176,7 @@ func (d *decision) tell(t AuditType) *AuditEvent {
 }
 
 // tellOfStep appends an event of the current step's call.
-func (d *decision) tellOfStep(t AuditType) *AuditEvent {
+func (d *decision) tellOfStep(t eventtype.Type) *AuditEvent {
 	e := d.tell(t)
 	e.StepIndex, e.StepName, e.Attempt = d.s.CurrentStep, d.After.Def.Steps[d.s.CurrentStep].Name, d.s.Attempt
 	return e
@@ -244,21 +184,16 @@ func (d *decision) tellOfStep(t AuditType) *AuditEvent {
 
 // tellOfFailure appends the event of a call that will not be repeated, with whether its policy
 // allows no further attempt.
-func (d *decision) tellOfFailure(t AuditType, o Outcome, exhausted bool) {
+func (d *decision) tellOfFailure(t eventtype.Type, o Outcome, exhausted bool) {
 	d.tellOfStep(t).Error = d.outcomeError(o, o.Message)
 	if exhausted {
-		d.tellOfStep(RetryExhausted)
+		d.tellOfStep(eventtype.RetryExhausted)
 	}
 }
 
 // tellSkipped appends the event of step k, which has no compensation.
 func (d *decision) tellSkipped(k int) {
-	e := d.tell(UndoCompleted)
+	e := d.tell(eventtype.UndoCompleted)
 	e.StepIndex, e.StepName = k, d.After.Def.Steps[k].Name
 	e.say(words{Skipped: true})
-}
-
-// Common reports whether nearly every saga has an event of the type.
-func (t AuditType) Common() bool {
-	return t == SagaStarted || t == StepStarted || t == StepFinished || t == SagaCompleted
 }

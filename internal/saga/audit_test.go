@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 )
 
 // checkAudit replays the audit trail after a commit (invariant I10): it passes
@@ -16,7 +17,7 @@ func (w *world) checkAudit(c *Change) {
 	at := NoState
 	for i := range w.audit {
 		e := &w.audit[i]
-		if !slices.Contains(AuditTypes, e.Type) || e.SagaID != w.head.ID || e.At.IsZero() {
+		if !slices.Contains(eventtype.All, e.Type) || e.SagaID != w.head.ID || e.At.IsZero() {
 			w.t.Fatalf("wrong event %+v", e)
 		}
 		if e.Old == NoState && e.New == NoState {
@@ -39,9 +40,9 @@ func (w *world) checkAudit(c *Change) {
 // checkAuditOfSteps compares the trail with the step logs.
 func (w *world) checkAuditOfSteps() {
 	for i := range w.def.Steps {
-		for t, is := range map[AuditType]func(*StepLog) bool{
-			StepFinished: func(l *StepLog) bool { return l.Action == Execute && l.Status == LogSuccess },
-			UndoCompleted: func(l *StepLog) bool {
+		for t, is := range map[eventtype.Type]func(*StepLog) bool{
+			eventtype.StepFinished: func(l *StepLog) bool { return l.Action == Execute && l.Status == LogSuccess },
+			eventtype.UndoCompleted: func(l *StepLog) bool {
 				return l.Action == Compensate && (l.Status == LogSuccess || l.Status == LogSkipped)
 			},
 		} {
@@ -93,7 +94,8 @@ func TestAuditOfASagaThatCompletes(t *testing.T) {
 
 func TestDigestChangesWithEveryPart(t *testing.T) {
 	base := AuditEvent{
-		TenantID: uuid.UUID{1}, SagaID: uuid.UUID{2}, Type: StepFailed, StepIndex: 1, StepName: "pay", Attempt: 2, At: noon,
+		TenantID: uuid.UUID{1}, SagaID: uuid.UUID{2}, Type: eventtype.StepFailed, StepIndex: 1,
+		StepName: "pay", Attempt: 2, At: noon,
 		Data:  []byte(`{"a":1}`),
 		Old:   Running,
 		New:   Compensating,
@@ -105,14 +107,14 @@ func TestDigestChangesWithEveryPart(t *testing.T) {
 		"nothing": func(*AuditEvent) {},
 		"tenant":  func(e *AuditEvent) { e.TenantID[3]++ },
 		"saga":    func(e *AuditEvent) { e.SagaID[3]++ },
-		"type":    func(e *AuditEvent) { e.Type = UndoFailed }, "step": func(e *AuditEvent) { e.StepIndex++ },
+		"type":    func(e *AuditEvent) { e.Type = eventtype.UndoFailed }, "step": func(e *AuditEvent) { e.StepIndex++ },
 		"step name": func(e *AuditEvent) { e.StepName = "pa" }, "attempt": func(e *AuditEvent) { e.Attempt++ },
 		"time": func(e *AuditEvent) { e.At = e.At.Add(time.Microsecond) }, "data": func(e *AuditEvent) { e.Data = nil },
 		"old": func(e *AuditEvent) { e.Old = NoState }, "new": func(e *AuditEvent) { e.New = Failed },
 		"error": func(e *AuditEvent) { e.Error = nil }, "actor": func(e *AuditEvent) { e.Actor = "bob" },
 		"request": func(e *AuditEvent) { e.RequestID = "" }, "trace": func(e *AuditEvent) { e.TraceID = nil },
 		"span":                  func(e *AuditEvent) { e.SpanID = nil },
-		"a shift between parts": func(e *AuditEvent) { e.StepName, e.Type = "y", StepFailed+"pa" },
+		"a shift between parts": func(e *AuditEvent) { e.StepName, e.Type = "y", eventtype.StepFailed+"pa" },
 	} {
 		e := base
 		change(&e)

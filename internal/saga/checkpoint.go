@@ -1,6 +1,10 @@
 package saga
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/skald-saga/skald/internal/audit/eventtype"
+)
 
 // The outcome of a step with checkpoint: false may be written together with later ones (decision 0157). Its driver
 // holds the change (Deferrable), goes on from it, and writes both in one (Then).
@@ -94,7 +98,7 @@ func (d *decision) forgotten() bool {
 	}
 	d.s.Attempt++
 	d.s.Uncertain = true
-	d.tellOfStep(RetryAttempted).say(words{Action: Execute})
+	d.tellOfStep(eventtype.RetryAttempted).say(words{Action: Execute})
 	return true
 }
 

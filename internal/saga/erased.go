@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/fault"
 )
 
@@ -43,7 +44,7 @@ func (e *AuditEvent) RecordsErasure(reason string, left map[string]string) {
 // an erasure.
 func (e *AuditEvent) ErasureRecorded() (left map[string]string) {
 	var w words
-	if e.Type != SagaErased || json.Unmarshal(e.Data, &w) != nil {
+	if e.Type != eventtype.SagaErased || json.Unmarshal(e.Data, &w) != nil {
 		return nil
 	}
 	return w.Erased

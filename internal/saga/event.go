@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
@@ -189,7 +190,7 @@ func (c *Change) begins() bool {
 		return false
 	}
 	last := &c.Audit[len(c.Audit)-1]
-	return last.Type == StepStarted && last.Old == StepCompleted
+	return last.Type == eventtype.StepStarted && last.Old == StepCompleted
 }
 
 // JobRunRequest is a job run that a change requests.

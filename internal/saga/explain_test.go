@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/retry"
 	. "github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/explain"
@@ -150,11 +151,12 @@ func TestWhatAStoppedSagaSays(t *testing.T) {
 	if err != nil || !c.After.Stopped() || c.After.SuspendedAt == nil || *c.After.AttentionReason != ReasonStepFailed {
 		t.Fatalf("%v, %+v", err, c.After.Saga)
 	}
-	var types []AuditType
+	var types []eventtype.Type
 	for _, e := range c.Audit {
 		types = append(types, e.Type)
 	}
-	if want := []AuditType{StepFailed, Suspended, AttentionRaised}; !slices.Equal(types, want) {
+	want := []eventtype.Type{eventtype.StepFailed, eventtype.Suspended, eventtype.AttentionRaised}
+	if !slices.Equal(types, want) {
 		t.Errorf("events %v, want %v", types, want)
 	}
 	stopped := c.Released(Noon).After

@@ -1,5 +1,7 @@
 package saga
 
+import "github.com/skald-saga/skald/internal/audit/eventtype"
+
 // Flags are decisions that a saga is to be compensated, or has had time enough for that: cancel, compensate,
 // and deadlines. Its driver acts on them once no call is in flight.
 
@@ -66,8 +68,8 @@ func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 	if reason != "" {
 		text += ": " + reason
 	}
-	asked := map[Cause]AuditType{CauseCancelled: CancelAsked, CauseDeadline: DeadlineReached,
-		CauseOperator: CompensationAsked}[cause]
+	asked := map[Cause]eventtype.Type{CauseCancelled: eventtype.CancelAsked, CauseDeadline: eventtype.DeadlineReached,
+		CauseOperator: eventtype.CompensationAsked}[cause]
 	if e := d.tell(asked); by != "" || reason != "" {
 		e.say(words{By: by, Reason: reason})
 	}
@@ -93,7 +95,7 @@ func (d *decision) deadline(e DeadlinePassed) bool {
 		return false
 	}
 	if d.s.State == Compensating && !d.s.CompensationExpired {
-		d.tell(DeadlineReached)
+		d.tell(eventtype.DeadlineReached)
 		d.s.CompensationExpired = true
 		d.s.NextRunAt = &d.m.Now
 		return true

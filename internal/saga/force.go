@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/saga/expression"
 )
 
@@ -19,7 +20,7 @@ func (d *decision) acknowledge(e Acknowledged) bool {
 		return false
 	}
 	d.s.NeedsAttention, d.s.AttentionReason = false, nil
-	d.tell(AttentionCleared).say(words{By: e.By, Reason: e.Reason})
+	d.tell(eventtype.AttentionCleared).say(words{By: e.By, Reason: e.Reason})
 	return true
 }
 
@@ -29,7 +30,7 @@ func (d *decision) neglected(e Neglected) bool {
 		return false
 	}
 	d.s.NeedsAttention, d.s.AttentionReason = true, &e.Reason
-	d.tell(AttentionRaised).say(words{Reason: e.Reason})
+	d.tell(eventtype.AttentionRaised).say(words{Reason: e.Reason})
 	return true
 }
 
@@ -38,7 +39,7 @@ func (d *decision) neglected(e Neglected) bool {
 func (d *decision) progress() {
 	if d.s.NeedsAttention {
 		d.s.NeedsAttention, d.s.AttentionReason = false, nil
-		d.tell(AttentionCleared)
+		d.tell(eventtype.AttentionCleared)
 	}
 }
 
@@ -51,7 +52,7 @@ func (d *decision) suspend(e SuspendRequested) bool {
 		return false
 	}
 	d.s.SuspendedAt, d.operate().Suspend = &d.m.Now, new(true)
-	d.tell(Suspended).say(words{By: e.By, Reason: e.Reason})
+	d.tell(eventtype.Suspended).say(words{By: e.By, Reason: e.Reason})
 	return true
 }
 
@@ -71,7 +72,7 @@ func (d *decision) unsuspend(e UnsuspendRequested) bool {
 		d.deadlineIn(max(at.Sub(*d.s.SuspendedAt), 0).Milliseconds())
 	}
 	d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
-	d.tell(Unsuspended).say(words{By: e.By, Reason: e.Reason})
+	d.tell(eventtype.Unsuspended).say(words{By: e.By, Reason: e.Reason})
 	if d.s.Stopped() { // which a resumption ends as a retry does
 		d.edit().Stopped = nil
 		d.progress()
@@ -91,7 +92,7 @@ func (d *decision) setDeadline(e DeadlineSet) bool {
 		return false
 	}
 	d.deadlineIn(e.TimeoutMS)
-	d.tell(DeadlineChanged).say(words{By: e.By, Reason: e.Reason, Deadline: d.s.Deadline()})
+	d.tell(eventtype.DeadlineChanged).say(words{By: e.By, Reason: e.Reason, Deadline: d.s.Deadline()})
 	return true
 }
 
@@ -114,7 +115,7 @@ func (d *decision) forceCompletion(e CompletionForced) bool {
 	if !allows(ForceComplete, &d.After) {
 		return false
 	}
-	d.tell(ForceAsked).say(words{By: e.By, Reason: e.Reason, Verb: string(ForceComplete)})
+	d.tell(eventtype.ForceAsked).say(words{By: e.By, Reason: e.Reason, Verb: string(ForceComplete)})
 	if d.s.State == Pending {
 		d.dispatched(d.m.Now)
 	}
@@ -136,7 +137,7 @@ func (d *decision) forceFailure(e FailureForced) bool {
 	if !allows(ForceFail, &d.After) {
 		return false
 	}
-	d.tell(ForceAsked).say(words{By: e.By, Reason: e.Reason, Verb: string(ForceFail)})
+	d.tell(eventtype.ForceAsked).say(words{By: e.By, Reason: e.Reason, Verb: string(ForceFail)})
 	if d.s.State == Pending {
 		d.dispatched(d.m.Now)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/retry"
 )
@@ -223,7 +224,7 @@ func (d *decision) beginRepeat() {
 	d.edit().Repeat = false
 	d.tellLetter(dlq.RetryStarted)
 	d.s.NextRunAt = nil
-	d.tellOfStep(UndoStarted)
+	d.tellOfStep(eventtype.UndoStarted)
 }
 
 // queue notes that the compensation of step k is to be repeated once that of the current step is over. It returns
@@ -236,7 +237,7 @@ func (d *decision) queue(k int, by, reason string) bool {
 	l.Again = true
 	i := d.edit()
 	i.Left[k] = l
-	d.tell(ResumeAsked).say(words{By: by, Reason: reason})
+	d.tell(eventtype.ResumeAsked).say(words{By: by, Reason: reason})
 	d.Letter = &dlq.SourceUpdate{Outcome: dlq.RetryStarted, ID: l.Letter, Token: d.m.NewID(), Actor: d.m.Actor}
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 )
 
 // Note is what people have noted on a saga: its assignee, and a short text. It is not part of
@@ -52,7 +53,7 @@ type Noted struct {
 // actor is the authenticated caller. The event does not contain the text: the trail keeps events
 // forever, but a note may be erased.
 func (s *Saga) Noted(n Note, changed []string, actor, requestID, reason string, at time.Time) Noted {
-	e := s.event(NoteChanged, at)
+	e := s.event(eventtype.NoteChanged, at)
 	e.Actor, e.RequestID = actor, requestID
 	w := words{Reason: reason, Changed: changed}
 	if slices.Contains(changed, "assignee") {

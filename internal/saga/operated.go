@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
@@ -21,37 +22,37 @@ const (
 // verb, if several verbs have that type. Each of these events has data, unless a change that
 // was not requested led to it. The indexes of migration 0390 have the same types.
 var recordOf = map[Verb]struct {
-	Type AuditType
+	Type eventtype.Type
 	Told []string
 }{
-	Cancel:             {CancelAsked, nil},
-	CompensateVerb:     {CompensationAsked, nil},
-	ResumeCompensation: {ResumeAsked, nil},
-	RetryVerb:          {RetryAsked, nil},
-	SkipStepVerb:       {StepOrder, []string{string(SkipStep), string(UndoneStep)}},
-	CompleteStepVerb:   {StepOrder, []string{string(CompleteStep)}},
-	FailStepVerb:       {StepOrder, []string{string(FailStep)}},
-	SuspendVerb:        {Suspended, nil},
-	ResumeVerb:         {Unsuspended, nil},
-	ExtendDeadline:     {DeadlineChanged, nil},
-	ForceComplete:      {ForceAsked, []string{string(ForceComplete)}},
-	ForceFail:          {ForceAsked, []string{string(ForceFail)}},
-	Acknowledge:        {AttentionCleared, nil},
-	RestoreVerb:        {SagaRestored, nil},
-	EraseVerb:          {SagaErased, nil},
-	NoteVerb:           {NoteChanged, nil},
+	Cancel:             {eventtype.CancelAsked, nil},
+	CompensateVerb:     {eventtype.CompensationAsked, nil},
+	ResumeCompensation: {eventtype.ResumeAsked, nil},
+	RetryVerb:          {eventtype.RetryAsked, nil},
+	SkipStepVerb:       {eventtype.StepOrder, []string{string(SkipStep), string(UndoneStep)}},
+	CompleteStepVerb:   {eventtype.StepOrder, []string{string(CompleteStep)}},
+	FailStepVerb:       {eventtype.StepOrder, []string{string(FailStep)}},
+	SuspendVerb:        {eventtype.Suspended, nil},
+	ResumeVerb:         {eventtype.Unsuspended, nil},
+	ExtendDeadline:     {eventtype.DeadlineChanged, nil},
+	ForceComplete:      {eventtype.ForceAsked, []string{string(ForceComplete)}},
+	ForceFail:          {eventtype.ForceAsked, []string{string(ForceFail)}},
+	Acknowledge:        {eventtype.AttentionCleared, nil},
+	RestoreVerb:        {eventtype.SagaRestored, nil},
+	EraseVerb:          {eventtype.SagaErased, nil},
+	NoteVerb:           {eventtype.NoteChanged, nil},
 }
 
 // RecordOf returns the type of the event that records an operator's verb, and what its data names
 // as the verb; nil: anything. ok: there is such a verb.
-func RecordOf(v Verb) (t AuditType, told []string, ok bool) {
+func RecordOf(v Verb) (t eventtype.Type, told []string, ok bool) {
 	r, ok := recordOf[v]
 	return r.Type, r.Told, ok
 }
 
 // OperatorTypes are the types of the events that record what operators did, in order.
-var OperatorTypes = func() []AuditType {
-	types := map[AuditType]bool{}
+var OperatorTypes = func() []eventtype.Type {
+	types := map[eventtype.Type]bool{}
 	for _, r := range recordOf {
 		types[r.Type] = true
 	}
@@ -67,7 +68,7 @@ type Operation struct {
 
 // OperationOf reads an event of one of OperatorTypes: its data, its actor, and the name of its step
 // or "".
-func OperationOf(t AuditType, data json.RawMessage, actor, step string) Operation {
+func OperationOf(t eventtype.Type, data json.RawMessage, actor, step string) Operation {
 	rest := map[string]any{}
 	if len(data) > 0 && json.Unmarshal(data, &rest) != nil {
 		return Operation{}

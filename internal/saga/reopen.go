@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -35,7 +36,7 @@ func (d *decision) resume(e ResumeRequested) bool {
 	} else {
 		d.takeAll()
 	}
-	d.tell(ResumeAsked).say(words{By: e.By, Reason: e.Reason})
+	d.tell(eventtype.ResumeAsked).say(words{By: e.By, Reason: e.Reason})
 	d.reopen()
 	if halted {
 		d.turnHalted()
@@ -73,7 +74,7 @@ func (d *decision) alive() {
 func (d *decision) undoAgain() {
 	d.s.Attempt, d.s.Failures = d.s.Attempt+1, 0
 	d.After.undoRefused = false
-	d.tellOfStep(UndoStarted)
+	d.tellOfStep(eventtype.UndoStarted)
 }
 
 // turnHalted starts the compensation of the steps that were done before the saga was forced
@@ -130,7 +131,7 @@ func (d *decision) retry(e RetryRequested) bool {
 		d.why = doubtful
 		return false
 	}
-	d.tellOfStep(RetryAsked).say(words{By: e.By, Reason: e.Reason, Patched: e.Patch != nil})
+	d.tellOfStep(eventtype.RetryAsked).say(words{By: e.By, Reason: e.Reason, Patched: e.Patch != nil})
 	if e.Patch != nil {
 		in := strictjson.Merge(d.After.input(k), e.Patch)
 		attempts := d.s.Attempt - 1
@@ -176,7 +177,9 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 		return false
 	}
 	d.s.CancelRequestedAt = nil
-	d.tell(RetryAsked).say(words{By: e.By, Reason: e.Reason, FromStep: d.After.Def.Steps[n].Name, Patched: e.Patch != nil})
+	d.tell(eventtype.RetryAsked).say(words{
+		By: e.By, Reason: e.Reason, FromStep: d.After.Def.Steps[n].Name, Patched: e.Patch != nil,
+	})
 	d.prepare(n, failed, last, e)
 	done := n < failed || d.After.outputs[n] != nil // including the one that was made to fail and then succeeded
 	if done && (halted || n <= d.s.CurrentStep) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -41,7 +42,9 @@ func (d *decision) order(e StepOrdered) bool {
 	}
 	o := e.Order
 	o.Actor, o.ActorName, o.RequestID = d.m.Actor, d.m.ActorName, d.m.RequestID
-	d.tellOfStep(StepOrder).say(words{By: o.By, Reason: o.Reason, Verb: string(o.Verb), Action: d.After.Action()})
+	d.tellOfStep(eventtype.StepOrder).say(words{
+		By: o.By, Reason: o.Reason, Verb: string(o.Verb), Action: d.After.Action(),
+	})
 	if d.s.State == Failed {
 		d.reopen()
 		d.s.Attempt, d.s.Failures, d.After.undoRefused = d.s.Attempt+1, 0, false
@@ -100,16 +103,16 @@ func (d *decision) carryOut() {
 		d.logByHand(Execute, LogSuccess, o, nil)
 		d.After = d.After.with(k, o.Output)
 		d.progress()
-		d.advance(k, StepFinished)
+		d.advance(k, eventtype.StepFinished)
 	case SkipStep:
 		d.logByHand(Execute, LogSkipped, o, nil)
 		doubt := d.s.Uncertain
 		d.editStep(k, func(s *StepIntervention) { s.Skipped, s.Doubt = true, doubt })
 		d.progress()
-		d.advance(k, StepSkipped)
+		d.advance(k, eventtype.StepSkipped)
 	case FailStep:
 		d.logByHand(Execute, LogFailed, o, failure)
-		d.tellOfStep(StepFailed).Error = failure
+		d.tellOfStep(eventtype.StepFailed).Error = failure
 		d.failed(failure)
 		d.turnBackHere()
 	}
@@ -121,17 +124,17 @@ func (d *decision) carryOutUndo(o Order, failure *Error) {
 	switch o.Verb {
 	case CompleteStep:
 		d.logByHand(Compensate, LogSuccess, o, nil)
-		d.tellOfStep(UndoCompleted)
+		d.tellOfStep(eventtype.UndoCompleted)
 	case SkipStep:
 		d.logByHand(Compensate, LogSkipped, o, nil)
-		d.tellOfStep(UndoCompleted).say(words{By: o.By, Reason: o.Reason, Skipped: true})
+		d.tellOfStep(eventtype.UndoCompleted).say(words{By: o.By, Reason: o.Reason, Skipped: true})
 		d.edit().Unclean = true // the step's effect remains
 	case UndoneStep:
 		d.logByHand(Compensate, LogSkipped, o, nil)
-		d.tellOfStep(UndoCompleted).say(words{By: o.By, Reason: o.Reason, Skipped: true, Verb: string(o.Verb)})
+		d.tellOfStep(eventtype.UndoCompleted).say(words{By: o.By, Reason: o.Reason, Skipped: true, Verb: string(o.Verb)})
 	case FailStep:
 		d.logByHand(Compensate, LogFailed, o, failure)
-		d.tellOfStep(UndoFailed).Error = failure
+		d.tellOfStep(eventtype.UndoFailed).Error = failure
 		d.undoGaveUp(failure)
 		return
 	}

@@ -3,6 +3,7 @@ package saga
 import (
 	"math"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/retry"
 )
 
@@ -59,7 +60,7 @@ func (d *decision) stop(e *Error) {
 	d.edit().Stopped = &Stop{Besides: d.s.SuspendedAt != nil}
 	if d.s.SuspendedAt == nil {
 		d.s.SuspendedAt, d.operate().Suspend = &d.m.Now, new(true)
-		d.tell(Suspended)
+		d.tell(eventtype.Suspended)
 	}
 	d.s.Attempt++
 	d.s.NextRunAt = &d.m.Now
@@ -75,7 +76,7 @@ func (d *decision) endStop() {
 	}
 	if !d.s.Interventions.Stopped.Besides {
 		d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
-		d.tell(Unsuspended)
+		d.tell(eventtype.Unsuspended)
 	}
 	d.edit().Stopped = nil
 	d.progress()
@@ -94,14 +95,14 @@ func (d *decision) following(e *Error) *Error {
 // raise marks the saga as in need of attention because of reason; e is nil if there is not an error.
 func (d *decision) raise(reason string, e *Error) {
 	d.s.NeedsAttention, d.s.AttentionReason = true, &reason
-	told := d.tell(AttentionRaised)
+	told := d.tell(eventtype.AttentionRaised)
 	told.Error = e
 	told.say(words{Reason: reason})
 }
 
 // lateAfterPivot records that the deadline of a saga that can no longer be compensated has passed.
 func (d *decision) lateAfterPivot() {
-	d.tell(DeadlineReached)
+	d.tell(eventtype.DeadlineReached)
 	d.s.TimedOutAt = &d.m.Now
 	if at := d.s.TimeoutAt; at.After(d.m.Now) { // by the database's clock
 		d.s.TimedOutAt = at // the same deadline does not pass twice (Ownership.Overdue)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -174,7 +175,7 @@ func TestAStepAfterThePivotIsRetriedUntilItSucceeds(t *testing.T) {
 			t.Fatalf("attempt %d: %v, %+v", n, err, c.After.Saga)
 		}
 		for _, e := range c.Audit {
-			if e.Type == AttentionRaised {
+			if e.Type == eventtype.AttentionRaised {
 				raised++
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/dlq"
@@ -59,7 +60,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 	to *time.Time) (trail.EventFilter, error) {
 	f := trail.EventFilter{WorkflowName: httpkit.Text(workflow), TraceID: httpkit.Text(trace), Actor: httpkit.Text(actor)}
 	for _, t := range types {
-		f.Types = append(f.Types, saga.AuditType(t))
+		f.Types = append(f.Types, eventtype.Type(t))
 	}
 	if id != nil {
 		if *id == uuid.Nil {

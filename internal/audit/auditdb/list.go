@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -118,7 +119,7 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 		}
 		a.ActorName, a.Detail = principal.NameIn(a.Detail)
 		if a.Kind == operator.Saga {
-			done := saga.OperationOf(saga.AuditType(a.Verb), a.Detail, a.Actor, a.Operation)
+			done := saga.OperationOf(eventtype.Type(a.Verb), a.Detail, a.Actor, a.Operation)
 			a.Verb, a.Reason, a.Detail, a.Operation = string(done.Verb), done.Reason, done.Detail, ""
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
@@ -42,7 +43,7 @@ var operatorsEvent = "e.event_type IN ('" + joined(saga.OperatorTypes, "', '") +
 
 const notOfBulk = "NOT jsonb_exists(e.event_data, 'bulk')"
 
-func joined(types []saga.AuditType, separator string) string {
+func joined(types []eventtype.Type, separator string) string {
 	var texts []string
 	for _, t := range types {
 		texts = append(texts, string(t))

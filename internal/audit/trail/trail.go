@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -41,7 +42,7 @@ type Position struct {
 
 // EventFilter selects events; zero fields do not restrict.
 type EventFilter struct {
-	Types        []saga.AuditType
+	Types        []eventtype.Type
 	SagaID       uuid.UUID
 	WorkflowName string // or the label of inline steps
 	TraceID      string

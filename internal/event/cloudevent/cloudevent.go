@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/saga"
@@ -48,7 +49,7 @@ type Event struct {
 type Data struct {
 	ID            string          `json:"id"`
 	SagaID        uuid.UUID       `json:"saga_id"`
-	EventType     saga.AuditType  `json:"event_type"`
+	EventType     eventtype.Type  `json:"event_type"`
 	Timestamp     time.Time       `json:"timestamp"`
 	OldState      string          `json:"old_state,omitempty"`
 	NewState      string          `json:"new_state,omitempty"`

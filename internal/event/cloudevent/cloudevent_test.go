@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/cloudevent"
 	"github.com/skald-saga/skald/internal/saga"
@@ -31,7 +32,7 @@ func TestAnEventIsTheDocumentedOne(t *testing.T) {
 	}
 	e := trail.StoredEvent{
 		AuditEvent: saga.AuditEvent{
-			TenantID: tenant, SagaID: id, Type: saga.StepFailed, StepIndex: 0, StepName: "reserve", Attempt: 3, At: at,
+			TenantID: tenant, SagaID: id, Type: eventtype.StepFailed, StepIndex: 0, StepName: "reserve", Attempt: 3, At: at,
 			Data: json.RawMessage(`{"action":"EXECUTE"}`), Old: saga.Running, New: saga.Compensating,
 			Error: &saga.Error{
 				Code:       "http_409",
@@ -117,7 +118,7 @@ func TestAbsentFieldsOfAnEventAreLeftOut(t *testing.T) {
 		AuditEvent: saga.AuditEvent{
 			TenantID:  tenant,
 			SagaID:    id,
-			Type:      saga.CancelAsked,
+			Type:      eventtype.CancelAsked,
 			StepIndex: saga.NoStep,
 			At:        at,
 			Old:       saga.NoState,

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -141,7 +141,7 @@ func mistakeInPattern(p string) string {
 	if p != "*" && strings.Contains(strings.TrimSuffix(p, ".*"), "*") {
 		return "may have a * only at the end, after a dot, such as saga.*"
 	}
-	for _, t := range saga.AuditTypes {
+	for _, t := range eventtype.All {
 		if fits(p, string(t)) {
 			return ""
 		}

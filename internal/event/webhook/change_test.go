@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 func TestWhichEventsAreWanted(t *testing.T) {
@@ -42,7 +42,7 @@ func TestWhichEventsAreWanted(t *testing.T) {
 		{"another label", nil, []string{"refund"}, "saga.failed", "inline:0123", false, "order"},
 	} {
 		s := webhook.Subscription{EventTypes: tt.types, WorkflowNames: tt.names}
-		if got := s.Wants(saga.AuditType(tt.event), tt.workflow, tt.label); got != tt.want {
+		if got := s.Wants(eventtype.Type(tt.event), tt.workflow, tt.label); got != tt.want {
 			t.Errorf("%s: wants %v", tt.name, got)
 		}
 	}
@@ -58,7 +58,7 @@ func TestValidAndInvalidSubscriptions(t *testing.T) {
 		{"an address", webhook.Settings{URL: new("https://192.0.2.1/")}, nil},
 		{"an IPv6 address", webhook.Settings{URL: new("https://[2001:db8::1]:443/")}, nil},
 		{"a name that ends in a digit", webhook.Settings{URL: new("https://h1.example.c0/")}, nil},
-		{"every known type", webhook.Settings{URL: new("https://h/"), EventTypes: ptr(texts(saga.AuditTypes))}, nil},
+		{"every known type", webhook.Settings{URL: new("https://h/"), EventTypes: ptr(texts(eventtype.All))}, nil},
 		{"a star", webhook.Settings{URL: new("https://h/"), EventTypes: &[]string{"*", "saga.*", "compensation.step.*"}}, nil},
 		{"no URL", webhook.Settings{}, []string{"/url"}},
 		{"no host", webhook.Settings{URL: new("https:///x")}, []string{"/url"}},
@@ -91,7 +91,7 @@ func TestValidAndInvalidSubscriptions(t *testing.T) {
 
 func ptr(list []string) *[]string { return &list }
 
-func texts(types []saga.AuditType) (out []string) {
+func texts(types []eventtype.Type) (out []string) {
 	for _, t := range types {
 		out = append(out, string(t))
 	}

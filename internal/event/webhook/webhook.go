@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -63,7 +64,7 @@ type Health struct {
 // Wants reports whether an event is for the subscription. workflow is that of the event's saga, label
 // what its client called inline steps; both "" if the saga no longer exists, which no list of names
 // matches.
-func (s *Subscription) Wants(t saga.AuditType, workflow, label string) bool {
+func (s *Subscription) Wants(t eventtype.Type, workflow, label string) bool {
 	return (len(s.WorkflowNames) == 0 || slices.ContainsFunc(s.WorkflowNames, func(name string) bool {
 		return name == workflow || saga.TypeOf(name) == label
 	})) &&

@@ -10,6 +10,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/cloudevent"
 	"github.com/skald-saga/skald/internal/httpkit"
@@ -127,7 +128,7 @@ func TestDeliveriesAreWhatTheContractDescribes(t *testing.T) {
 	id, word, trace, span := uuid.Must(uuid.NewV7()), "word", strings.Repeat("a", 32), strings.Repeat("b", 16)
 	full, err := cloudevent.Of(&trail.StoredEvent{
 		AuditEvent: saga.AuditEvent{
-			TenantID: id, SagaID: id, Type: saga.StepFailed, At: at, StepIndex: 1, StepName: "pay", Attempt: 2,
+			TenantID: id, SagaID: id, Type: eventtype.StepFailed, At: at, StepIndex: 1, StepName: "pay", Attempt: 2,
 			Old: saga.Running, New: saga.Compensating, Data: json.RawMessage(`{"action":"EXECUTE"}`),
 			Error: &saga.Error{Code: "http_409", Message: "no money", Type: "refused", Timestamp: at}, Actor: "ann",
 			RequestID: "r1", TraceID: &trace, SpanID: &span,

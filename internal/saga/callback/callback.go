@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
 	"github.com/skald-saga/skald/internal/strictjson"
@@ -78,7 +79,7 @@ const Actor = "system:participant"
 func Orphaned(r *saga.Instance, a reported.Attempt, result reported.Result, requestID string,
 	at time.Time) saga.AuditEvent {
 	e := saga.AuditEvent{
-		TenantID: r.Tenant.ID, SagaID: r.ID, Type: saga.CallbackOrphaned, StepIndex: a.Step, Attempt: a.Number, At: at,
+		TenantID: r.Tenant.ID, SagaID: r.ID, Type: eventtype.CallbackOrphaned, StepIndex: a.Step, Attempt: a.Number, At: at,
 		Old: saga.NoState, New: saga.NoState, Actor: Actor, RequestID: requestID, TraceID: r.TraceID, SpanID: r.SpanID,
 	}
 	if a.Step < len(r.Def.Steps) {

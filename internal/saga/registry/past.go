@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/strictjson"
@@ -47,7 +48,7 @@ func (w Passage) Event(
 ) (e saga.AuditEvent, ok bool) {
 	data := map[string]any{"participant": name, "reason": after.Reason}
 	e = saga.AuditEvent{
-		TenantID: tenant, Type: saga.ParticipantHeld, StepIndex: saga.NoStep, At: now,
+		TenantID: tenant, Type: eventtype.ParticipantHeld, StepIndex: saga.NoStep, At: now,
 		Old: saga.NoState, New: saga.NoState, Actor: by.Actor, RequestID: by.RequestID,
 	}
 	if by.ActorName != "" {
@@ -59,7 +60,7 @@ func (w Passage) Event(
 			data["held_by"] = after.HeldBy
 		}
 	case w.Released:
-		e.Type = saga.ParticipantReleased
+		e.Type = eventtype.ParticipantReleased
 		if past != nil {
 			data["held_at"], data["held_because"], data["waited"] = past.HeldAt.UTC(), past.Reason, past.Waited
 			data["lasted_ms"] = now.Sub(past.HeldAt).Milliseconds()

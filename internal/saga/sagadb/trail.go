@@ -13,6 +13,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
@@ -104,7 +105,7 @@ func feedQuery(tenant uuid.UUID, after trail.Position, f trail.EventFilter,
 		scan = limit
 	}
 	candidates := fmt.Sprintf("SELECT * FROM saga.audit_events e WHERE %%s ORDER BY e.txid, e.id LIMIT %d", scan)
-	switch rare := f.Types != nil && !slices.ContainsFunc(f.Types, saga.AuditType.Common); {
+	switch rare := f.Types != nil && !slices.ContainsFunc(f.Types, eventtype.Type.Common); {
 	case f.SagaID != uuid.Nil:
 		w.Add("e.saga_id = ?", f.SagaID)
 	case f.TraceID != "":

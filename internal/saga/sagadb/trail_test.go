@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/storetest"
@@ -25,7 +25,7 @@ import (
 func TestTheTrailRecordsEveryEventTypeOfTheSeed(t *testing.T) {
 	t.Parallel()
 	told := storetest.Types(t, pgtest.OpenEnv)
-	for _, want := range []saga.AuditType{
+	for _, want := range []eventtype.Type{
 		"saga.started", "saga.step.started", "saga.step.completed", "saga.step.failed",
 		"saga.completed", "saga.failed", "saga.cancelled", "saga.timed_out",
 		"compensation.started", "compensation.step.started", "compensation.step.completed", "compensation.step.failed",
@@ -261,8 +261,8 @@ func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p pgtest.Pla
 		index  string
 	}{
 		{"X8 the feed", trail.EventFilter{}, "idx_event_feed"},
-		{"S2-99 what went wrong", trail.EventFilter{Types: []saga.AuditType{saga.SagaFailed, saga.SagaTimedOut}}, "idx_event_type_timestamp"},
-		{"common types among others", trail.EventFilter{Types: []saga.AuditType{saga.SagaFailed, saga.SagaStarted}}, "idx_event_feed"},
+		{"S2-99 what went wrong", trail.EventFilter{Types: []eventtype.Type{eventtype.SagaFailed, eventtype.SagaTimedOut}}, "idx_event_type_timestamp"},
+		{"common types among others", trail.EventFilter{Types: []eventtype.Type{eventtype.SagaFailed, eventtype.SagaStarted}}, "idx_event_feed"},
 		{"one saga", trail.EventFilter{SagaID: completedSaga}, "idx_event_saga_timestamp"},
 		{"S2-113 a trace", trail.EventFilter{TraceID: "trace-12000"}, "idx_event_trace_id"},
 		{"an actor", trail.EventFilter{Actor: "ann"}, "idx_event_feed"},

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
@@ -31,7 +32,7 @@ var eventTable = postgres.NewTable(
 	postgres.Read("txid", func(r *eventRow) any { return postgres.ScanOr(&r.TxID, 0) }),
 	postgres.UUID("saga_id", func(r *eventRow) *uuid.UUID { return &r.SagaID }),
 	postgres.UUID("tenant_id", func(r *eventRow) *uuid.UUID { return &r.TenantID }),
-	postgres.Text("event_type", func(r *eventRow) *saga.AuditType { return &r.Type }).Into(
+	postgres.Text("event_type", func(r *eventRow) *eventtype.Type { return &r.Type }).Into(
 		func(r *eventRow) any { return postgres.ScanOr(&r.Type, "") }),
 	postgres.IntOr(saga.NoStep, "step_index", func(r *eventRow) *int { return &r.StepIndex }),
 	postgres.TextOrEmpty("step_name", func(r *eventRow) *string { return &r.StepName }),

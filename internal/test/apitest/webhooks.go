@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // CheckEndpoint stands for the egress policy.
@@ -40,7 +40,7 @@ func (e *Edge) Failed(id uuid.UUID) webhook.Delivery {
 	}
 	now := e.Cfg.Now()
 	d := webhook.Delivery{
-		TenantID: Tenant.ID, WebhookID: id, ID: e.Cfg.NewID(), EventID: 7, EventType: string(saga.SagaCompleted),
+		TenantID: Tenant.ID, WebhookID: id, ID: e.Cfg.NewID(), EventID: 7, EventType: string(eventtype.SagaCompleted),
 		SagaID: e.Cfg.NewID(),
 		Body:   []byte(`{"id":"7"}`), Status: webhook.Pending, DueAt: now, CreatedAt: now,
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -35,7 +36,7 @@ func (w *world) checkTrail(ctx context.Context, v *verdict) error {
 			continue
 		case v.sagas[id] == nil:
 			w.add("I10", id, "", "has an event %s, and does not exist", event)
-		case !known && (event != string(saga.SagaStarted) || from != saga.NoState || to != saga.Pending):
+		case !known && (event != string(eventtype.SagaStarted) || from != saga.NoState || to != saga.Pending):
 			w.add("I10", id, "", "its trail begins with %s, %d to %d", event, from, to)
 		case to == saga.NoState:
 			continue

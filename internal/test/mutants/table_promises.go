@@ -91,6 +91,8 @@ var promises = []Mutant{
 		Old: "\te.Old, e.New = d.s.State, next\n",
 		New: "\te.Old, e.New = next, next\n"},
 	{Rows: "S2-97", File: "internal/saga/audit.go",
-		Old: "\tcase to == Running && from != Failed:\n\t\treturn StepStarted\n",
+		Old: "\tcase to == Running && from != Failed:\n\t\treturn eventtype.StepStarted\n",
 		New: ""},
+	{Rows: "X19", File: "internal/saga/sagadb/callbacks.go",
+		Old: "if err != nil || known {", New: "if err != nil || !known {"},
 }

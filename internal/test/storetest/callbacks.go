@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
@@ -245,7 +246,7 @@ func (f *fixture) putOrphans(run *saga.Instance) {
 	f.Settle(f.t)
 	var told []string
 	for _, e := range f.feed(trail.EventFilter{SagaID: run.ID}, 100) {
-		if e.Type == saga.CallbackOrphaned {
+		if e.Type == eventtype.CallbackOrphaned {
 			told = append(told, fmt.Sprint(e.StepName, " ", e.Attempt, " ", e.Actor, " ", e.RequestID, " ", canonical(e.Data)))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -145,19 +146,19 @@ func eventFilters(all []trail.StoredEvent) map[string]struct {
 	one := all[len(all)/2]
 	middle := one.At
 	trace := "4bf92f3577b34da6a3ce929d0e0e4736"
-	rare, common := []saga.AuditType{
-		saga.RetryAttempted,
-		saga.SagaFailed,
-		saga.CancelAsked,
-	}, []saga.AuditType{
-		saga.SagaFailed,
-		saga.StepStarted,
+	rare, common := []eventtype.Type{
+		eventtype.RetryAttempted,
+		eventtype.SagaFailed,
+		eventtype.CancelAsked,
+	}, []eventtype.Type{
+		eventtype.SagaFailed,
+		eventtype.StepStarted,
 	}
 	return map[string]kept{
 		"rare types":       {trail.EventFilter{Types: rare}, func(e *trail.StoredEvent) bool { return slices.Contains(rare, e.Type) }},
 		"types":            {trail.EventFilter{Types: common}, func(e *trail.StoredEvent) bool { return slices.Contains(common, e.Type) }},
-		"no type":          {trail.EventFilter{Types: []saga.AuditType{}}, func(*trail.StoredEvent) bool { return false }},
-		"an unknown type":  {trail.EventFilter{Types: []saga.AuditType{"saga%"}}, func(*trail.StoredEvent) bool { return false }},
+		"no type":          {trail.EventFilter{Types: []eventtype.Type{}}, func(*trail.StoredEvent) bool { return false }},
+		"an unknown type":  {trail.EventFilter{Types: []eventtype.Type{"saga%"}}, func(*trail.StoredEvent) bool { return false }},
 		"a saga":           {trail.EventFilter{SagaID: one.SagaID}, func(e *trail.StoredEvent) bool { return e.SagaID == one.SagaID }},
 		"an unknown saga":  {trail.EventFilter{SagaID: newID()}, func(*trail.StoredEvent) bool { return false }},
 		"a workflow":       {trail.EventFilter{WorkflowName: "order"}, func(*trail.StoredEvent) bool { return true }},
@@ -172,7 +173,7 @@ func eventFilters(all []trail.StoredEvent) map[string]struct {
 			func(e *trail.StoredEvent) bool { return slices.Contains(rare, e.Type) && is(e.TraceID, trace) },
 		},
 		"a saga, a type and an actor": {
-			trail.EventFilter{SagaID: one.SagaID, Types: []saga.AuditType{one.Type}, Actor: one.Actor},
+			trail.EventFilter{SagaID: one.SagaID, Types: []eventtype.Type{one.Type}, Actor: one.Actor},
 			func(e *trail.StoredEvent) bool {
 				return e.SagaID == one.SagaID && e.Type == one.Type && (one.Actor == "" || e.Actor == one.Actor)
 			},
@@ -235,7 +236,7 @@ func feedOfNothing(f *fixture) {
 	for name, filter := range map[string]trail.EventFilter{
 		"an actor":   {Actor: "nobody"},
 		"a time":     {To: f.now().Add(-time.Hour)},
-		"a type":     {Types: []saga.AuditType{saga.SagaFailed}},
+		"a type":     {Types: []eventtype.Type{eventtype.SagaFailed}},
 		"a saga":     {SagaID: newID()},
 		"a trace":    {TraceID: "none"},
 		"a workflow": {WorkflowName: "refund"},
@@ -313,7 +314,7 @@ func feedForeign(f *fixture) {
 	told(f)
 	neighbour := begin(f.t, f.Env)
 	run := neighbour.stored(neighbour.owned(neighbour.owner))[0]
-	for _, filter := range []trail.EventFilter{{}, {SagaID: run.ID}, {Types: []saga.AuditType{saga.SagaStarted}}} {
+	for _, filter := range []trail.EventFilter{{}, {SagaID: run.ID}, {Types: []eventtype.Type{eventtype.SagaStarted}}} {
 		if got := neighbour.feed(filter, 100); len(got) != 1 || got[0].SagaID != run.ID {
 			f.t.Errorf("%+v: another tenant sees %d events, want its own one", filter, len(got))
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
@@ -309,7 +310,7 @@ func gateOutage(f *fixture) {
 	f.Settle(f.t)
 	var events []string
 	got, _, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, trail.Position{},
-		trail.EventFilter{Types: []saga.AuditType{saga.ParticipantHeld, saga.ParticipantReleased}}, 50)
+		trail.EventFilter{Types: []eventtype.Type{eventtype.ParticipantHeld, eventtype.ParticipantReleased}}, 50)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
@@ -61,7 +62,7 @@ func noteBeside(f *fixture) {
 	}
 	var told []string
 	for _, e := range events {
-		if e.Type == saga.NoteChanged {
+		if e.Type == eventtype.NoteChanged {
 			told = append(told, fmt.Sprint(e.Actor, " ", e.RequestID, " ", string(e.Data)))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/idempotency"
@@ -45,7 +46,7 @@ func (f *fixture) restored(id uuid.UUID) int {
 	}
 	n := 0
 	for _, e := range events {
-		if e.Type == saga.SagaRestored {
+		if e.Type == eventtype.SagaRestored {
 			n++
 			if e.Actor != "alice" || e.RequestID != "r1" || string(e.Data) != `{"by":"ann","reason":"asked for"}` {
 				f.t.Errorf("event %+v, data %s", e, e.Data)

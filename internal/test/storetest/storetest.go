@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/eventtype"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
@@ -138,9 +139,9 @@ func Keys(t *testing.T, open func(t *testing.T) Env) {
 }
 
 // Types returns the types of all events that the scenarios of the suite produce.
-func Types(t *testing.T, open func(t *testing.T) Env) map[saga.AuditType]bool {
+func Types(t *testing.T, open func(t *testing.T) Env) map[eventtype.Type]bool {
 	f := begin(t, open(t))
-	types := map[saga.AuditType]bool{}
+	types := map[eventtype.Type]bool{}
 	told(f)
 	for _, e := range f.feed(trail.EventFilter{}, 1000) {
 		types[e.Type] = true
