@@ -3633,7 +3633,7 @@ type GroupDiscardInput struct {
 
 // GroupRedriveInput Same as in `RedriveInput`.
 type GroupRedriveInput struct {
-	// Canary The first letters of a redrive, which are observed before the rest follows.
+	// Canary The first letters of a redrive. The rest follow only after these have been observed.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
 	// DryRun Only count.
@@ -5802,7 +5802,7 @@ type Redrive struct {
 	// Bounced How many of the retried letters came back.
 	Bounced int64 `json:"bounced"`
 
-	// Canary The first letters of a redrive, which are observed before the rest follows.
+	// Canary The first letters of a redrive. The rest follow only after these have been observed.
 	Canary       *RedriveCanary `json:"canary,omitempty"`
 	CanaryPassed *bool          `json:"canary_passed,omitempty"`
 
@@ -5928,7 +5928,7 @@ type Redrive struct {
 // RedriveAction What is done to each letter, as in the operations on a single letter.
 type RedriveAction string
 
-// RedriveCanary The first letters of a redrive, which are observed before the rest follows.
+// RedriveCanary The first letters of a redrive. The rest follow only after these have been observed.
 type RedriveCanary struct {
 	// Count Number of letters.
 	Count int32 `json:"count"`
@@ -5970,7 +5970,7 @@ type RedriveInput struct {
 	// ApprovalRequired Someone other than the requester must approve it first.
 	ApprovalRequired *bool `json:"approval_required,omitempty"`
 
-	// Canary The first letters of a redrive, which are observed before the rest follows.
+	// Canary The first letters of a redrive. The rest follow only after these have been observed.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
 	// Concurrency Concurrent HTTP requests per node; default: 8.

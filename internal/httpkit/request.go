@@ -91,7 +91,7 @@ func ReasonOf(b *api.ReasonInput) *string {
 	return b.Reason
 }
 
-// MayFilterByContent returns nil if the caller may select items by content, which what names: a
+// MayFilterByContent returns nil if the caller may select items by their content. what names the filter. A
 // caller who may not see a value must not be able to guess it either. Fault: Forbidden.
 func MayFilterByContent(ctx context.Context, what string) error {
 	req := RequestOf(ctx)

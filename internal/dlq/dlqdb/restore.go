@@ -30,8 +30,8 @@ SELECT a.version, a.status, a.retry_count, a.max_retries
  FOR UPDATE`
 
 // restoreLetter moves a letter back as dlq.Apply decides: the deleted row is
-// inserted. A dedupe key that another letter has by now is dropped, and so is the place
-// in Kafka if the record was read again.
+// inserted. Its dedupe key is dropped if another letter has it by now, and its offset in Kafka
+// if the record was read again.
 var restoreLetter = `
 WITH gone AS (
 	DELETE FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2

@@ -91,7 +91,7 @@ func (o *orders) at(point string) {
 	}
 }
 
-// during injects the fault that was ordered for a point shortly, while the caller continues.
+// during injects the fault that was ordered for a point, a moment later, while the caller continues.
 func (o *orders) during(point string, w *jobWorker) {
 	if d, ok := o.next(point); ok {
 		time.AfterFunc(w.between(0, 6*time.Millisecond), d.do)

@@ -115,7 +115,7 @@ func publicationResign(f *fixture) {
 		f.t.Fatal(err)
 	}
 	if epoch, err := f.Publications.Lead(f.t.Context(), name, "b", time.Minute); epoch != 0 || err != nil {
-		f.t.Errorf("a former leader resigned for the present one: %d, %v", epoch, err)
+		f.t.Errorf("a former leader ended the term of the present one: %d, %v", epoch, err)
 	}
 	if err := f.Publications.Resign(f.t.Context(), name, present); err != nil {
 		f.t.Fatal(err)

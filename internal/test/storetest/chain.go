@@ -75,7 +75,7 @@ func chainCovers(f *fixture) {
 		}
 	}
 	if n := f.seal(); n != 0 {
-		f.t.Errorf("a seal over %d events that were sealed before", n)
+		f.t.Errorf("%d events were sealed a second time", n)
 	}
 	all := f.feed(trail.EventFilter{}, 1000)
 	if diff := cmp.Diff(positions(all), f.checkChain()); diff != "" {
