@@ -151,7 +151,7 @@ steps:
 		{[]string{"s=202", "s=report done after soon"}, []string{`"soon" is not a duration`}, 1},
 		{[]string{"s=202", "s=report failed"}, []string{"/answers/s/0/reports/0/result: must be one of"}, 1},
 		{[]string{"s=202", "s=report done:{"}, []string{"the body is invalid"}, 1},
-		{[]string{"s=reports done"}, []string{"no report, none of"}, 1},
+		{[]string{"s=reports done"}, []string{"a report, one of"}, 1},
 	} {
 		args := []string{"workflow", "simulate", file}
 		for _, a := range tt.answers {
