@@ -1753,8 +1753,8 @@ type BulkVerb string
 
 // Call How to call a participant: either `http` or `job`.
 type Call struct {
-	// Answer Only of a compensation by HTTP: what its answers mean. That of an action
-	// belongs to the step.
+	// Answer Only for a compensation by HTTP: what its answers mean. The rules for an
+	// action's answers are those of the step.
 	Answer *AnswerRules `json:"answer,omitempty"`
 
 	// Args A template for the run's arguments, in the same form as the workflow's
@@ -1832,7 +1832,7 @@ type Certification struct {
 	// Findings Number of rules that are broken.
 	Findings int `json:"findings"`
 
-	// Host Host of `url`, with the port unless it is that of the scheme.
+	// Host Host of `url`, with the port unless it is the scheme's default.
 	Host string             `json:"host"`
 	ID   openapi_types.UUID `json:"id"`
 
@@ -2780,7 +2780,7 @@ type DeadLetterPatch struct {
 	Assignee *string  `json:"assignee,omitempty"`
 	Labels   []string `json:"labels,omitempty"`
 
-	// MaxRetries For a PENDING letter: more than `retry_count`.
+	// MaxRetries For a PENDING letter, must be greater than `retry_count`.
 	MaxRetries *int32 `json:"max_retries,omitempty"`
 
 	// NextRetryAt For a PENDING letter.
@@ -3665,8 +3665,8 @@ type GroupRedriveInput struct {
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
-	// Body What is sent as JSON: any value with expressions in its strings, also secrets of
-	// the participant. By default Skald sends the saga's payload and the outputs of its
+	// Body What is sent as JSON: any value with expressions in its strings, including the
+	// participant's secrets. By default Skald sends the saga's payload and the outputs of its
 	// steps.
 	Body interface{} `json:"body,omitempty"`
 
@@ -3674,8 +3674,8 @@ type HTTPCall struct {
 	// numbers, true, false, or lists of these.
 	Form JSONObject `json:"form,omitempty"`
 
-	// Headers Their values may have expressions, also secrets of the participant
-	// (`Bearer ${secrets.token}`). They go before those of the participant that have the
+	// Headers Their values may contain expressions, including the participant's secrets
+	// (`Bearer ${secrets.token}`). They replace the participant's headers of the
 	// same name.
 	Headers map[string]string `json:"headers,omitempty"`
 
@@ -5104,7 +5104,7 @@ type OnCompensationFailure string
 // OnFailure What happens when the step has failed: it was refused, or its retries are used up.
 // `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
 // a person retries, completes or skips the step, or has the saga compensated; its deadline
-// goes on meanwhile. The default is the workflow's, and there `compensate`.
+// keeps running meanwhile. The default is the workflow's, and there `compensate`.
 type OnFailure string
 
 // Overview defines model for Overview.
@@ -5203,10 +5203,10 @@ type OverviewCount struct {
 type OverviewCounts struct {
 	DefinitionsPaused *OverviewCount `json:"definitions_paused,omitempty"`
 
-	// GroupsNew Among the 1,000 groups that received letters last.
+	// GroupsNew Among the 1,000 groups that most recently received letters.
 	GroupsNew *OverviewCount `json:"groups_new,omitempty"`
 
-	// GroupsRegressed Among the 1,000 groups that received letters last.
+	// GroupsRegressed Among the 1,000 groups that most recently received letters.
 	GroupsRegressed *OverviewCount `json:"groups_regressed,omitempty"`
 
 	// LettersOpen Dead letters that have neither been resolved nor discarded.
@@ -5475,7 +5475,7 @@ type ParticipantFigures struct {
 	Failed int64 `json:"failed"`
 
 	// P50Ms Half of the calls took less; latencies are counted in classes that end at powers
-	// of two. Absent without calls, as the others are.
+	// of two. All percentiles are absent if there were no calls.
 	P50Ms *int64 `json:"p50_ms,omitempty"`
 	P95Ms *int64 `json:"p95_ms,omitempty"`
 	P99Ms *int64 `json:"p99_ms,omitempty"`
@@ -6480,7 +6480,7 @@ type Saga struct {
 	InitiatedByName *ActorName `json:"initiated_by_name,omitempty"`
 
 	// LeftCompensations With `on_compensation_failure: go_on`: the compensations that gave up and are still open,
-	// besides that of the current step, the last step first. Absent if there are none.
+	// except that of the current step, in reverse order of the steps. Absent if there are none.
 	LeftCompensations []LeftCompensation `json:"left_compensations,omitempty"`
 
 	// Lifecycle A coarse classification of the state.
@@ -7291,7 +7291,7 @@ type SimulatedAnswer struct {
 	Body AnyJSON `json:"body,omitempty"`
 
 	// Fault `timeout`: no answer in time. `connection_lost`: the request was sent, and the
-	// connection broke. `invalid_response`: what came is not HTTP. `dial_failed`: nothing
+	// connection broke. `invalid_response`: the response is not HTTP. `dial_failed`: nothing
 	// was sent.
 	Fault   *SimulatedFault   `json:"fault,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -7309,7 +7309,7 @@ type SimulatedAnswer struct {
 }
 
 // SimulatedFault `timeout`: no answer in time. `connection_lost`: the request was sent, and the
-// connection broke. `invalid_response`: what came is not HTTP. `dial_failed`: nothing
+// connection broke. `invalid_response`: the response is not HTTP. `dial_failed`: nothing
 // was sent.
 type SimulatedFault string
 
@@ -7556,7 +7556,7 @@ type Step struct {
 	// OnFailure What happens when the step has failed: it was refused, or its retries are used up.
 	// `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
 	// a person retries, completes or skips the step, or has the saga compensated; its deadline
-	// goes on meanwhile. The default is the workflow's, and there `compensate`.
+	// keeps running meanwhile. The default is the workflow's, and there `compensate`.
 	OnFailure *OnFailure `json:"on_failure,omitempty"`
 
 	// OutputSchema A JSON Schema (2020-12) that the step's output must fit. An answer that does

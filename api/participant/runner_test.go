@@ -36,7 +36,7 @@ type runner struct {
 	answers []reply               // the first answer to each call
 	outputs map[string]string     // of executes, by tenant, saga and step
 	effects func() map[string]int // by key
-	// finish ends the work of a call, in a transaction. sent: the report is sent. It returns the status of the end.
+	// finish ends the work of a call, in a transaction, and sends the report if sent is true. It returns the status.
 	finish  func(key string, o conformance.Outcome, sent bool) int
 	reports reports
 	leave   sync.Map // functions that cut the connections of calls, by id

@@ -89,7 +89,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		return own.BeginTx(ctx, opts)
 	}
 	if opts != (driver.TxOptions{}) {
-		return nil, errors.New("participant: the driver knows no options of transactions")
+		return nil, errors.New("participant: the driver does not support transaction options")
 	}
 	return c.Begin() //nolint:staticcheck // the driver has nothing else
 }

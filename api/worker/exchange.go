@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// olderFor is how long a server that knows no exchange is not asked for one. Then it may have been
+// olderFor is how long a server that does not support the exchange is not asked for one. Then it may have been
 // upgraded.
 const olderFor = time.Minute
 

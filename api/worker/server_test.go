@@ -30,7 +30,7 @@ const (
 type skald struct {
 	t      *testing.T
 	client *http.Client
-	older  bool // it knows no exchange
+	older  bool // it does not support the exchange
 
 	mu      sync.Mutex
 	waiting []api.ClaimedRun
@@ -97,7 +97,7 @@ func newSkald(t *testing.T) *skald {
 	}
 }
 
-// onFakeClock plays a test with a server of today, and with one that knows no exchange.
+// onFakeClock plays a test with a server of today, and with one that does not support the exchange.
 func onFakeClock(t *testing.T, play func(t *testing.T, s *skald)) {
 	t.Helper()
 	t.Run("today", func(t *testing.T) { onServer(t, false, play) })

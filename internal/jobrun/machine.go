@@ -75,7 +75,7 @@ func CanMove(from, to State, by Mover) bool {
 	return slices.Contains(From(to, by), from)
 }
 
-// From returns the states from which by may move a run to a state, in table order. Statements that
+// From returns the states from which the mover by may move a run to the state to, in table order. Statements that
 // change many rows at once take their conditions from it.
 func From(to State, by Mover) []State {
 	var out []State

@@ -77,8 +77,8 @@ const QueueMost = 1000
 type Queues interface {
 	// Queue returns a queue, also one that nothing uses.
 	Queue(ctx context.Context, tenant uuid.UUID, name string) (RunQueue, error)
-	// ListQueues returns a page of the queues that are held, that definitions name, or that active workers
-	// take, in the order of their names; "": in any state.
+	// ListQueues returns a page of the queues that are held, named by definitions, or served by active workers,
+	// in the order of their names. If state is "", it returns queues in any state.
 	ListQueues(ctx context.Context, tenant uuid.UUID, state QueueState, p page.Request[string]) (page.Of[RunQueue], error)
 	// PutQueue stores q if the stored version is q.Version-1. Fault: Precondition CodeStale.
 	PutQueue(ctx context.Context, q RunQueue, by operator.Action) error

@@ -55,7 +55,7 @@ func (r *Instance) OnlyForward() string {
 }
 
 // stop suspends the saga at its current step, which has failed because of e. Attempt becomes the
-// number of the next call, which a person may order. The deadline goes on.
+// number of the next call, which a person may order. The deadline keeps running.
 func (d *decision) stop(e *Error) {
 	d.edit().Stopped = &Stop{Besides: d.s.SuspendedAt != nil}
 	if d.s.SuspendedAt == nil {

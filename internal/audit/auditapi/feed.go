@@ -175,7 +175,7 @@ func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at trail.P
 		if err != nil {
 			return feedPage{}, err
 		}
-		// Events from before the channel began are read; later ones are followed.
+		// This reads the events from before Follow; later ones arrive through batches.
 		page, err := s.readFeed(ctx, tenant, at, f, size)
 		if err != nil || len(page.events) > 0 || page.more {
 			stop()

@@ -30,7 +30,7 @@ func TestLagsCountWhatTheFeedHoldsBack(t *testing.T) {
 		t.Helper()
 		pending, since, err := hooks.Backlog(t.Context())
 		if err != nil || pending != 0 || waits != since.Equal(happened) {
-			t.Errorf("%s: %d deliveries are pending, the webhook waits since %v (%v)", what, pending, since, err)
+			t.Errorf("%s: %d deliveries are pending, the webhook has been waiting since %v (%v)", what, pending, since, err)
 		}
 		left, err := publications.Unpublished(t.Context(), "kafka")
 		if err != nil || len(left) != 1 || left[0].Held != held || !left[0].Since.Equal(happened) {

@@ -98,7 +98,7 @@ func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []comman
 	return lost, err
 }
 
-// lacksScripts reports whether a server knows no script of a digest.
+// lacksScripts reports whether a server says that it has no script with a given digest.
 func lacksScripts(replies [][]reply) bool {
 	for _, of := range replies {
 		for _, r := range of {

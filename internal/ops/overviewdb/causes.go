@@ -78,10 +78,10 @@ WITH needing AS MATERIALIZED (
 	  FROM named GROUP BY workflow_name, step_name, code, why
 )`)
 
-// groupCauses: errors that are new or came back, among the groups that received letters last, if they have letters
-// that need attention. Letters of sagas and of failed runs do not count: those are causes themselves. Letters are
-// counted up to overview.MostLetters only: counting a thousand of each of forty groups took half the time of the
-// whole overview.
+// groupCauses: errors that are new or came back, among the groups that most recently received letters, if they
+// have letters that need attention. Letters of sagas and of failed runs do not count: those are causes
+// themselves. Letters are counted up to overview.MostLetters only: counting a thousand of each of forty groups
+// took half the time of the whole overview.
 var groupCauses = causes(`
 WITH recent AS MATERIALIZED (
 	SELECT g.fingerprint, g.state, g.topic, g.error_type, g.message, g.first_seen, g.last_seen, g.sample_id

@@ -193,8 +193,8 @@ func (r Report) Verdict() Verdict {
 	return Incomplete
 }
 
-// HostOf is the host of a URL as certifications have it: in lower case, with the port unless it is that of the
-// scheme. "": the text is not a URL of a participant.
+// HostOf is the host of a URL as certifications have it: in lower case, with the port unless it is the scheme's
+// default. It is "" if the text is not a URL of a participant.
 func HostOf(text string) string {
 	u, err := url.Parse(filled(text))
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// A participant's answer that the database cannot hold (jsonb knows no NUL).
+// A participant's answer that the database cannot store (jsonb does not allow NUL characters).
 var unstorable = reply{verdict: saga.Done, output: `{"name":"\u0000"}`}
 
 // TestAnUnstorableRefusalStands: the reasons are lost, the refusal is not.

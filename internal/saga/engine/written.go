@@ -22,8 +22,8 @@ func written(change saga.Change, now saga.Loaded) bool {
 }
 
 // withoutContent turns an outcome whose content the database rejects into one that it can
-// store. A success loses its output, so the answer was unusable and the outcome is unknown. Any
-// other outcome is kept without its content.
+// store. A success that loses its output is an unusable answer, so its outcome becomes
+// unknown. Any other outcome is kept without its content.
 func withoutContent(event saga.Event) saga.Event {
 	a, ok := event.(saga.Answered)
 	if !ok {

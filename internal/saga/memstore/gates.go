@@ -59,7 +59,7 @@ func (m *memory) queue(tenant uuid.UUID, name string) (refs []saga.Ref) {
 	return refs
 }
 
-// takeBack makes callers wait again that were let through and have not made their calls yet.
+// takeBack makes callers wait again if they were let through but have not made their calls yet.
 func (m *memory) takeBack(p *registry.Participant) {
 	for ref, w := range m.parked {
 		if ref.Tenant == p.TenantID && w.participant == p.Name {

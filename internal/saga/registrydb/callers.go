@@ -25,7 +25,8 @@ const stillStands = `CASE w.kind
 	        AND d.status = 'pending' AND d.due_at <= now()) END`
 
 // firstStands is since when something beside sagas waits at the gate of the participant q.name. A webhook stands there
-// for one delivery after the other, and takes a new place for each: it waits since the first of them is due.
+// for one delivery after the other, and takes a new place for each:
+// it has been waiting since the first of them was due.
 const firstStands = `least((SELECT w.parked_at FROM saga.gate_waits w
 	WHERE w.tenant_id = q.tenant_id AND w.participant = q.name AND w.granted_at IS NULL
 	  AND w.kind <> 'webhook' AND ` + stillStands + `
@@ -109,7 +110,7 @@ WITH gone AS (
 UPDATE dlq.dlq_messages m SET next_retry_at = now() FROM gone g
  WHERE g.kind = 'letter' AND m.tenant_id = $1 AND m.id = g.id AND m.status = 'PENDING' AND m.next_retry_at > now()`
 
-// takeBackCallers makes callers wait that were let through and have not made their call yet.
+// takeBackCallers makes callers wait again if they were let through but have not made their call yet.
 const takeBackCallers = `
 UPDATE saga.gate_waits SET granted_at = NULL WHERE tenant_id = $1 AND participant = $2 AND granted_at IS NOT NULL`
 

@@ -107,12 +107,12 @@ var moveGate = postgres.Named(`UPDATE saga.participants SET `+gateTable.Set("p",
 
 const sameGate = `SELECT 1 FROM saga.participants WHERE tenant_id = $1 AND name = $2 AND epoch = $3 FOR SHARE`
 
-// takeBack makes sagas wait that were let through and have not made their call yet: when a gate is held,
+// takeBack makes sagas wait again if they were let through but have not made their call yet: when a gate is held,
 // there may be many of them that found no free slot.
 const takeBack = `
 UPDATE saga.parked SET granted_at = NULL WHERE tenant_id = $1 AND participant = $2 AND granted_at IS NOT NULL`
 
-// takeAllBack makes everything wait that was let through to a participant and has not made its call yet.
+// takeAllBack makes every caller wait again that was let through to a participant but has not made its call yet.
 func takeAllBack(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string) error {
 	for _, text := range []string{takeBack, takeBackCallers} {
 		if _, err := tx.ExecContext(ctx, text, tenant, name); err != nil {

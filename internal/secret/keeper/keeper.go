@@ -84,7 +84,7 @@ const (
 	tellEvery  = 10 * time.Minute // the log, as long as it cannot
 )
 
-// New returns a keeper that knows no value until its first Round.
+// New returns a keeper that has no values until its first Round.
 func New(cfg Config) *Keeper {
 	if cfg.Observe == nil {
 		cfg.Observe = func(int, error) {}

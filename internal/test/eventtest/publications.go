@@ -162,7 +162,7 @@ func publicationUnpublished(f *fixture) {
 		f.t.Fatalf("advance: %v, %v", moved, err)
 	}
 	if u := f.unpublished(name); u != nil {
-		f.t.Errorf("all is published, and still %+v", u)
+		f.t.Errorf("everything is published, but unpublished events are reported: %+v", u)
 	}
 	if u := neighbour.unpublished(name); u == nil {
 		f.t.Error("the neighbour's event is not found")

@@ -96,7 +96,7 @@ func gateQueue(f *fixture) {
 	}
 	other := f.parked("stock")
 	if seen := f.look(&p); !seen.WaitsSince.Equal(runs[0].UpdatedAt) {
-		f.t.Errorf("the first waits since %s, want %s", seen.WaitsSince, runs[0].UpdatedAt)
+		f.t.Errorf("the first has been waiting since %s, want %s", seen.WaitsSince, runs[0].UpdatedAt)
 	}
 	wait, err := f.Participants.Wait(f.t.Context(), runs[2].Ref())
 	if err != nil || wait == nil || wait.Participant != "card" || wait.Waiting != 4 || wait.Call != runs[2].NextCall() ||

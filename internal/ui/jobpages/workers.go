@@ -73,7 +73,7 @@ func (p *pages) workers(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "workers", Title: "Workers", Nav: "Workers", Refresh: 5, Data: d}, nil
 }
 
-// queues makes the matrix: queues without an active worker come first.
+// queues builds the matrix of queues and workers: queues without an active worker come first.
 func (p *pages) queues(v *web.Visit, d *workerList) error {
 	active, err := p.activeWorkers(v)
 	if err != nil {

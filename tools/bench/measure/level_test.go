@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// moment is when the levels of these tests begin.
+// moment is the time at which the levels in these tests begin.
 var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func TestNewLevelTurnsTotalsIntoRates(t *testing.T) {

@@ -36,8 +36,8 @@ func openPages(cfg UIConfig, k known) (all []openPage) {
 }
 
 // watch measures the CPU time of server and database while pages are open and nothing changes, compared with what
-// they use on their own before and after it: a server that has just started still has things to do. A share of CPU
-// time says the same on a busy machine.
+// they use on their own before and after it: a server that has just started still has things to do. CPU time is
+// comparable even if other programs keep the machine busy.
 func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 	pages := openPages(cfg, k)
 	if len(pages) == 0 || cfg.Watch <= 0 {
