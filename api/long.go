@@ -15,18 +15,18 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Members with long JSON of a client's own, such as a saga's payload, are canonical before a request
-// is decoded and when an answer is encoded. encoding/json would read every byte of them twice more in
-// each direction: with payloads of 100 kB that was three fifths of the server's CPU. So a short mark
-// takes their place while the rest is decoded or encoded.
+// Long JSON of clients, such as a saga's payload, is canonical before a request is decoded and when an answer is
+// encoded. encoding/json would read every byte of it twice more to decode it, and once to encode it: with payloads
+// of 100 kB that was three fifths of the server's CPU (docs/decisions/0168). So a short mark takes its place while
+// the rest is decoded or encoded.
 
-// long is the size in bytes from which a member is replaced; encoding/json is as quick below it.
+// long is the size in bytes from which a value is replaced.
 const long = 1 << 10
 
 // secret makes marks that no content can contain.
 var secret = rand.Text()
 
-// mark is the JSON string that stands for the i-th long member.
+// mark is the JSON string that stands for the i-th long value.
 func mark(i int) json.RawMessage { return fmt.Appendf(nil, `"%s-%d"`, secret, i) }
 
 var (
@@ -39,13 +39,12 @@ var (
 // parts, must be valid JSON; they are written unchanged if they are long.
 func Encode(body any) ([]byte, error) {
 	short, values := body, []json.RawMessage(nil)
-	if v := reflect.Indirect(reflect.ValueOf(body)); v.Kind() == reflect.Struct {
-		if parts := partsOf(v.Type()); hasLong(v, parts) {
-			c := reflect.New(v.Type())
-			c.Elem().Set(v)
-			values = takeLong(c.Elem(), parts, nil)
-			short = c.Interface()
-		}
+	v := reflect.Indirect(reflect.ValueOf(body))
+	if parts := partsOf(v); hasLong(v, parts) {
+		c := reflect.New(v.Type())
+		c.Elem().Set(v)
+		values = takeLong(c.Elem(), parts, nil)
+		short = c.Interface()
 	}
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
@@ -53,14 +52,15 @@ func Encode(body any) ([]byte, error) {
 	if err := enc.Encode(short); err != nil {
 		return nil, err
 	}
+	rest := text.Bytes()
 	if len(values) == 0 {
-		return text.Bytes(), nil
+		return rest, nil
 	}
-	size := text.Len()
+	size := len(rest)
 	for _, v := range values {
 		size += len(v)
 	}
-	out, rest := make([]byte, 0, size), text.Bytes()
+	out := make([]byte, 0, size)
 	for i, v := range values { // fields are encoded in their order
 		before, after, _ := bytes.Cut(rest, mark(i))
 		out, rest = append(append(out, before...), v...), after
@@ -71,14 +71,24 @@ func Encode(body any) ([]byte, error) {
 // part is a field that may be long, or has lists of such: the items of a page, a saga's step logs.
 type part struct {
 	field int
+	name  string // of the member
 	items []part // nil: the field is json.RawMessage
 }
 
-// known has the []part of each type that was encoded.
+// known has the []part of each type that was encoded or decoded.
 var known sync.Map
 
-// partsOf returns the parts of a struct type in their order, without those of a type within itself.
-func partsOf(t reflect.Type, around ...reflect.Type) []part {
+// partsOf returns the parts of v in their order; none unless it is a struct.
+func partsOf(v reflect.Value) []part {
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	return partsOfType(v.Type())
+}
+
+// partsOfType returns the parts of a struct type, without those of a type within itself. A type with methods of its
+// own for JSON has none.
+func partsOfType(t reflect.Type, around ...reflect.Type) []part {
 	if parts, found := known.Load(t); found {
 		return parts.([]part) //nolint:forcetypeassert // nothing else is stored
 	}
@@ -88,17 +98,18 @@ func partsOf(t reflect.Type, around ...reflect.Type) []part {
 	var parts []part
 	for i := range t.NumField() {
 		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch list := f.Type.Kind() == reflect.Slice; {
 		case !f.IsExported():
 		case f.Type == rawMessage:
-			parts = append(parts, part{field: i})
+			parts = append(parts, part{field: i, name: name})
 		case list && f.Type.Elem().Kind() == reflect.Struct:
-			if items := partsOf(f.Type.Elem(), append(around, t)...); len(items) > 0 {
-				parts = append(parts, part{i, items})
+			if items := partsOfType(f.Type.Elem(), append(around, t)...); len(items) > 0 {
+				parts = append(parts, part{i, name, items})
 			}
 		}
 	}
-	if reflect.PointerTo(t).Implements(marshaler) {
+	if p := reflect.PointerTo(t); p.Implements(marshaler) || p.Implements(unmarshaler) {
 		parts = nil
 	}
 	known.Store(t, parts)
@@ -140,22 +151,6 @@ func takeLong(v reflect.Value, parts []part, values []json.RawMessage) []json.Ra
 	return values
 }
 
-// ownJSON returns which fields of v are json.RawMessage, unless v decodes itself.
-func ownJSON(v reflect.Value) (fields []int) {
-	if v.Kind() != reflect.Struct {
-		return nil
-	}
-	for i := range v.NumField() {
-		if v.Field(i).Type() == rawMessage && v.Type().Field(i).IsExported() {
-			fields = append(fields, i)
-		}
-	}
-	if fields != nil && reflect.PointerTo(v.Type()).Implements(unmarshaler) {
-		return nil
-	}
-	return fields
-}
-
 // decode decodes a request's body, which is canonical JSON of r.ContentLength bytes. io.EOF: there is none.
 func decode(r *http.Request, body any) error {
 	var read bytes.Buffer
@@ -171,18 +166,16 @@ func decode(r *http.Request, body any) error {
 		return json.Unmarshal(text, body)
 	}
 	v := reflect.Indirect(reflect.ValueOf(body))
-	fields := ownJSON(v)
+	parts := partsOf(v)
 	members, ok := strictjson.Members(text)
-	if len(fields) == 0 || !ok {
+	if len(parts) == 0 || !ok {
 		return json.Unmarshal(text, body)
 	}
 	short, values := []byte{'{'}, map[int][]byte{}
 	for i, m := range members {
-		for _, field := range fields {
-			name, _, _ := strings.Cut(v.Type().Field(field).Tag.Get("json"), ",")
-			if name == m.Key && len(m.Raw) >= long {
-				values[field], m.Raw = m.Raw, []byte("null")
-			}
+		own := slices.IndexFunc(parts, func(p part) bool { return p.items == nil && p.name == m.Key })
+		if own >= 0 && len(m.Raw) >= long {
+			values[parts[own].field], m.Raw = slices.Clip(m.Raw), []byte("null")
 		}
 		if i > 0 {
 			short = append(short, ',')
