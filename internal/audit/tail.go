@@ -63,7 +63,7 @@ func (t *Tail) Wake() {
 // Follow returns a channel of every event of the tenant after a position, in the order of the
 // feed and in shared batches: they must not be changed. The channel is closed when its reader
 // falls too far behind, which must then call Follow again. stop must be called once, and ends
-// it. (Issue 3, item 1.)
+// it.
 func (t *Tail) Follow(
 	ctx context.Context,
 	tenant uuid.UUID,

@@ -24,17 +24,19 @@ const (
 var orderVerbs = map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
 	UndoneStep: SkipStepVerb}
 
-func (CompensateRequested) event() Verb { return CompensateVerb }
+// The verb of each event that an operator orders, in the order of Verbs.
+
 func (CancelRequested) event() Verb     { return Cancel }
-func (Acknowledged) event() Verb        { return Acknowledge }
+func (CompensateRequested) event() Verb { return CompensateVerb }
+func (ResumeRequested) event() Verb     { return ResumeCompensation }
+func (RetryRequested) event() Verb      { return RetryVerb }
+func (e StepOrdered) event() Verb       { return orderVerbs[e.Verb] }
 func (SuspendRequested) event() Verb    { return SuspendVerb }
 func (UnsuspendRequested) event() Verb  { return ResumeVerb }
 func (DeadlineSet) event() Verb         { return ExtendDeadline }
 func (CompletionForced) event() Verb    { return ForceComplete }
 func (FailureForced) event() Verb       { return ForceFail }
-func (ResumeRequested) event() Verb     { return ResumeCompensation }
-func (RetryRequested) event() Verb      { return RetryVerb }
-func (e StepOrdered) event() Verb       { return orderVerbs[e.Verb] }
+func (Acknowledged) event() Verb        { return Acknowledge }
 
 // Permission is who may use a verb.
 type Permission string

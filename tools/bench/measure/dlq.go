@@ -29,7 +29,7 @@ type DLQConfig struct {
 	Out       io.Writer
 }
 
-// The targets (issue 4), on two cores.
+// The targets, on two cores.
 const (
 	ingestTarget  = 20_000 // small records a second, from Kafka to rows
 	redriveTarget = 5_000  // letters a second, to a local broker

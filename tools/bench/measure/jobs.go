@@ -27,7 +27,7 @@ type JobsConfig struct {
 	Out         io.Writer
 }
 
-// The targets (issue 5), on two cores.
+// The targets, on two cores.
 const (
 	batchedTarget = 6_000 // runs a second, claimed, started and completed 100 at a time
 	singleTarget  = 1_200 // runs a second, one at a time

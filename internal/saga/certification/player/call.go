@@ -23,7 +23,7 @@ import (
 
 // play is one vector while it is played.
 type play struct {
-	*certifier
+	*player
 	certification.Played
 	next   int               // the call to make
 	ids    map[string]string // of the letters of sagas and tenants
@@ -33,16 +33,16 @@ type play struct {
 }
 
 // plain is a vector of one call that nothing is special about.
-func (c *certifier) plain() conformance.Vector {
+func (c *player) plain() conformance.Vector {
 	return conformance.Vector{Name: "plain-call", Calls: []conformance.Call{{
 		Saga: "A", Step: c.Step, Action: "execute", Run: 1, Attempt: 1, Fence: 1, AtOnce: 1,
 		Payload: json.RawMessage(`{"amount":5}`), Expect: []conformance.Answer{{Status: http.StatusOK}},
 	}}}
 }
 
-func (c *certifier) begin(v conformance.Vector) *play {
+func (c *player) begin(v conformance.Vector) *play {
 	p := &play{
-		certifier: c, ids: map[string]string{}, bodies: map[string][]byte{}, output: map[string]json.RawMessage{},
+		player: c, ids: map[string]string{}, bodies: map[string][]byte{}, output: map[string]json.RawMessage{},
 	}
 	p.Vector, p.Seen = v, make([]certification.Seen, len(v.Calls))
 	for i, call := range v.Calls {

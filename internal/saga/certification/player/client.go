@@ -83,15 +83,15 @@ const marked = "X-Saga-Certification"
 
 const defaultTenant = "00000000-0000-0000-0000-000000000001"
 
-type certifier struct {
+type player struct {
 	Config
 	client    *http.Client
 	transport *http.Transport // of client
 	keys      [][]byte        // sign
 }
 
-func newCertifier(cfg Config) (*certifier, error) {
-	c := &certifier{Config: cfg}
+func newPlayer(cfg Config) (*player, error) {
+	c := &player{Config: cfg}
 	if c.Compensation == "" {
 		c.Compensation = c.URL
 	}
@@ -148,7 +148,7 @@ func newCertifier(cfg Config) (*certifier, error) {
 // escaped is a step's name as it is in keys, headers and paths.
 func escaped(step string) string { return url.PathEscape(step) }
 
-func (c *certifier) do(req *http.Request) certification.Reply {
+func (c *player) do(req *http.Request) certification.Reply {
 	res, err := c.client.Do(req)
 	if err != nil {
 		return certification.Reply{Error: err.Error()}
@@ -173,7 +173,7 @@ func unpacked(res *http.Response) ([]byte, error) {
 }
 
 // effectsOf asks how many effects a key has.
-func (c *certifier) effectsOf(ctx context.Context, key string) (int, error) {
+func (c *player) effectsOf(ctx context.Context, key string) (int, error) {
 	at, err := url.Parse(c.Config.Effects)
 	if err != nil {
 		return 0, err

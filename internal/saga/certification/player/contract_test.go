@@ -26,7 +26,7 @@ func TestCallsHaveTheHeadersThatTheContractRequires(t *testing.T) {
 	if err := json.Unmarshal(text, &contract); err != nil {
 		t.Fatal(err)
 	}
-	c, err := newCertifier(Config{URL: "http://127.0.0.1/charges"})
+	c, err := newPlayer(Config{URL: "http://127.0.0.1/charges"})
 	if err != nil {
 		t.Fatal(err)
 	}

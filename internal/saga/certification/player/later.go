@@ -36,7 +36,7 @@ type tale struct {
 }
 
 // tell begins a story.
-func (c *certifier) tell(told tale, at Receiver) *story {
+func (c *player) tell(told tale, at Receiver) *story {
 	v := c.plain()
 	v.Name = told.name
 	first := v.Calls[0]

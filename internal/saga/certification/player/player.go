@@ -30,7 +30,7 @@ func Run(ctx context.Context, cfg Config) (certification.Report, error) {
 	if err != nil {
 		return report, err
 	}
-	c, err := newCertifier(cfg)
+	c, err := newPlayer(cfg)
 	if err != nil {
 		return report, err
 	}
@@ -73,7 +73,7 @@ func Run(ctx context.Context, cfg Config) (certification.Report, error) {
 }
 
 // finishLater examines how the participant answers later.
-func (c *certifier) finishLater(ctx context.Context, report certification.Report) (certification.Report, error) {
+func (c *player) finishLater(ctx context.Context, report certification.Report) (certification.Report, error) {
 	shown, err := c.answersLater(ctx, &report)
 	if err != nil && ctx.Err() == nil {
 		return report, fmt.Errorf("%w: %w", ErrUntried, err)
@@ -103,7 +103,7 @@ func ended(
 }
 
 // servesAtAll makes one plain call: if that is refused, trying the vectors would prove nothing.
-func (c *certifier) servesAtAll(ctx context.Context) error {
+func (c *player) servesAtAll(ctx context.Context) error {
 	p := c.begin(c.plain())
 	if err := p.until(ctx, len(p.Vector.Calls)); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (c *certifier) servesAtAll(ctx context.Context) error {
 }
 
 // playAll plays the vectors, and restarts the participant once for all that need it.
-func (c *certifier) playAll(ctx context.Context, plan []conformance.Vector) ([]*play, error) {
+func (c *player) playAll(ctx context.Context, plan []conformance.Vector) ([]*play, error) {
 	var plays []*play
 	restart, played := false, 0
 	c.Progress(0, len(plan))
@@ -160,7 +160,7 @@ func (c *certifier) playAll(ctx context.Context, plan []conformance.Vector) ([]*
 
 // untilRestart plays a vector up to the restart that it needs, with another saga if a call was answered before its
 // connection could be cut.
-func (c *certifier) untilRestart(ctx context.Context, v conformance.Vector) (*play, error) {
+func (c *player) untilRestart(ctx context.Context, v conformance.Vector) (*play, error) {
 	for n := 1; ; n++ {
 		p := c.begin(v)
 		if err := p.until(ctx, p.pauseAt()); err != nil || !p.Stayed || n == orders {
@@ -170,7 +170,7 @@ func (c *certifier) untilRestart(ctx context.Context, v conformance.Vector) (*pl
 }
 
 // race repeats the vectors with races, by several clients at once.
-func (c *certifier) race(ctx context.Context, plan []conformance.Vector) (shown []certification.Shown, repeated int) {
+func (c *player) race(ctx context.Context, plan []conformance.Vector) (shown []certification.Shown, repeated int) {
 	plan = slices.DeleteFunc(slices.Clone(plan), func(v conformance.Vector) bool {
 		races := func(c conformance.Call) bool { return c.AtOnce > 1 || c.Together != "" || c.Cut }
 		restarts := func(c conformance.Call) bool { return c.Restart }

@@ -19,7 +19,7 @@ func anyError(error) bool { return true }
 
 // reachable waits until the participant answers anything that does not come from a proxy in front of it. again
 // reports whether it is tried again after an error.
-func (c *certifier) reachable(ctx context.Context, tries int, again func(error) bool) error {
+func (c *player) reachable(ctx context.Context, tries int, again func(error) bool) error {
 	for n := 0; ; n++ {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.ReplaceAll(c.URL, "{step}", c.Step), nil)
 		if err != nil {
@@ -41,7 +41,7 @@ func (c *certifier) reachable(ctx context.Context, tries int, again func(error) 
 }
 
 // restarted restarts the participant. ended is called when the old process has ended.
-func (c *certifier) restarted(ctx context.Context, ended func()) error {
+func (c *player) restarted(ctx context.Context, ended func()) error {
 	if err := c.Restart(ctx); err != nil {
 		return fmt.Errorf("the restart failed: %w", err)
 	}

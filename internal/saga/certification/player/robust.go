@@ -21,7 +21,7 @@ import (
 const largeBody = 10 << 20
 
 // robustness tries what may happen on the way to a participant. It leads to warnings: no rule is about it.
-func (c *certifier) robustness(ctx context.Context) []certification.Warning {
+func (c *player) robustness(ctx context.Context) []certification.Warning {
 	warnings := []certification.Warning{}
 	for _, try := range []struct {
 		code, what string

@@ -24,7 +24,7 @@ var tales = []tale{
 }
 
 // answersLater examines how the participant answers later. report gets what is found.
-func (c *certifier) answersLater(
+func (c *player) answersLater(
 	ctx context.Context, report *certification.Report,
 ) (shown []certification.Shown, err error) {
 	at, every := c.Reports, inboxEvery
