@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/skald-saga/skald/internal/test/patience"
@@ -14,17 +15,24 @@ import (
 // skald is where reports go: it says which callback got which, and takes each at the second attempt.
 func skald(t *testing.T) (url string, reports chan string) {
 	t.Helper()
-	reports, refused := make(chan string, 10), true
+	reports = make(chan string, 10)
+	var mu sync.Mutex // two reports may come at the same time
+	refused := map[string]bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		if refused = !refused; !refused {
+		report := r.URL.Path + " " + string(body)
+		mu.Lock()
+		refused[report] = !refused[report]
+		first := refused[report]
+		mu.Unlock()
+		if first {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		reports <- r.URL.Path + " " + string(body)
+		reports <- report
 	}))
 	t.Cleanup(server.Close)
 	return server.URL, reports
