@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/skald-saga/skald/internal/test/patience"
 )
@@ -78,8 +79,16 @@ func TestItAnswersLaterOnRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			var work []func() // which ends only after all calls, however long these take
+			handler.(*stub).afterFunc = func(_ time.Duration, end func()) *time.Timer {
+				work = append(work, end)
+				return nil
+			}
 			for _, c := range try.calls {
 				called(t, handler, url, c)
+			}
+			for _, end := range work {
+				end()
 			}
 			got := map[string]int{}
 			for range try.reports {

@@ -63,6 +63,8 @@ type stub struct {
 	done    map[string]bool     // by tenant, saga, step and run
 	undone  map[string]bool
 	fences  map[string]int64 // by tenant and saga
+	// afterFunc is time.AfterFunc, unless a test decides when work is done.
+	afterFunc func(time.Duration, func()) *time.Timer
 }
 
 // New returns the participant. GET with ?key= answers how many effects a key has, GET of a path what came there, and
@@ -88,6 +90,7 @@ func New(cfg Config) (http.Handler, error) {
 		calls: map[string]int{}, answers: map[string]string{}, effects: map[string]int{},
 		refused: map[string]bool{}, waiting: map[string]*promise{},
 		done: map[string]bool{}, undone: map[string]bool{}, fences: map[string]int64{},
+		afterFunc: time.AfterFunc,
 	}, nil
 }
 
@@ -258,7 +261,7 @@ func (s *stub) promise(key string, p *promise) (int, string) {
 		go send(p.callback, heartbeat)
 	}
 	if p.report() != "" {
-		time.AfterFunc(s.After, func() { s.finish(key, p) })
+		s.afterFunc(s.After, func() { s.finish(key, p) })
 	}
 	return http.StatusAccepted, `{"later":true}`
 }
