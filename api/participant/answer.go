@@ -10,33 +10,33 @@ import (
 	"time"
 )
 
-// kept is an answer that is given again.
+// kept is a stored answer, which is returned again for every repeat of the call.
 type kept struct {
-	Digest string `json:"digest"` // of the body of the request
+	Digest string `json:"digest"` // of the request body
 	Status int    `json:"status"`
 	Body   string `json:"body,omitempty"`
-	// Later is set while the call is answered later: this is the answer until then.
+	// Later is set while the work of a deferred call is in progress; until then this is the answer.
 	Later *pending `json:"later,omitempty"`
 }
 
-// pending is what is known of a call that was answered later.
+// pending is the state of a call that was answered with Later.
 type pending struct {
-	Callback string `json:"callback"` // the newest, which came with Attempt
+	Callback string `json:"callback"` // the newest callback, which came with Attempt
 	Attempt  int    `json:"attempt"`
 	Action   Action `json:"action"`
 	Run      int    `json:"run"`
-	// Over is set when an execute was compensated, so that there is nothing to cancel.
+	// Over is set once an execute was compensated, so that there is nothing left to cancel.
 	Over bool `json:"over,omitempty"`
 }
 
-// Refusal is the error of a function that refuses a call permanently: the business does not allow
-// it. Everything that the function has written is rolled back, and a repeat of the call gets the same
-// answer. A refused compensation gives up, and is asked again when an operator resumes it.
+// Refusal is the error of a function that rejects a call permanently for a business reason.
+// Everything the function has written is rolled back, and a repeat of the call gets the same
+// answer. A refused compensation is not retried until an operator resumes it.
 type Refusal struct {
-	Status  int    // 4xx except 408, 425 and 429; others: 409
+	Status  int    // 4xx except 408, 425 and 429; any other value becomes 409
 	Code    string // for programs and operators, such as OUT_OF_STOCK
 	Message string
-	Details map[string]any // further members of the answer
+	Details map[string]any // additional members of the answer
 }
 
 // Refuse returns a Refusal with status 409.
@@ -69,11 +69,12 @@ func (r *Refusal) status() int {
 	}
 }
 
-// NotApplied is the error of a function that has certainly done nothing, neither in the transaction
-// nor elsewhere, and may be called again: a lock is taken, a limit is reached. The answer is 425, and it
-// leaves no doubt about the step, as every other error does.
+// NotApplied is the error of a function that has certainly had no effect, either in the transaction
+// or elsewhere, and may be called again, for example because a lock is taken or a rate limit is
+// reached. The answer is 425. Unlike every other error, it leaves no doubt about the outcome of the
+// step.
 type NotApplied struct {
-	After   time.Duration // when to try again; 0: Skald decides
+	After   time.Duration // when to try again; 0 lets Skald decide
 	Message string
 }
 
@@ -96,12 +97,12 @@ func (k kept) write(w http.ResponseWriter, after time.Duration) {
 func problem(status int, code, message string) kept {
 	body, err := encode(map[string]string{"code": code, "message": message})
 	if err != nil {
-		panic(err) // two strings
+		panic(err) // a map of two strings always encodes
 	}
 	return kept{Status: status, Body: body}
 }
 
-// encode returns a value as JSON in UTF-8; nil: no body.
+// encode returns a value as JSON in UTF-8. nil gives an empty body.
 func encode(value any) (string, error) {
 	if value == nil {
 		return "", nil

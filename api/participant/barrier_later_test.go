@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// finishInSQL is a worker as it is written with sdk/sql/barrier.sql. It returns the status of the end.
+// finishInSQL is a worker written with sdk/sql/barrier.sql. It returns the status of the finished
+// work.
 func finishInSQL(t *testing.T, dsn, key string, o conformance.Outcome, sent bool) int {
 	db := open(t, dsn)
 	defer func() { _ = db.Close() }()
@@ -38,7 +39,7 @@ func finishInSQL(t *testing.T, dsn, key string, o conformance.Outcome, sent bool
 	return http.StatusOK
 }
 
-// endInSQL is the transaction of the worker.
+// endInSQL is the worker's transaction.
 func endInSQL(
 	ctx context.Context, dsn string, t *testing.T, key string, o conformance.Outcome,
 ) (callback, report string, err error) {
@@ -48,7 +49,7 @@ func endInSQL(
 	if err != nil {
 		return "", "", err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	output, failure := finished(o)
 	if failure == nil {
 		if _, err := tx.ExecContext(ctx, insertEffect, key); err != nil {
@@ -68,7 +69,8 @@ func endInSQL(
 	return callback, report, tx.Commit()
 }
 
-// statusOf is the status of an end, 0 for one that failed for another reason than that the work is not wanted.
+// statusOf returns the status of a finished work item, or 0 if it failed for a reason other than
+// that the work is no longer wanted.
 func statusOf(err error) int {
 	refused := (*pq.Error)(nil)
 	switch {

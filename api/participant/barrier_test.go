@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// barrier is a participant as it is written with sdk/sql/barrier.sql, without a library.
+// barrier is a participant written with sdk/sql/barrier.sql and without a library.
 type barrier struct {
 	t   *testing.T
 	b   *business
@@ -49,7 +49,7 @@ func (p barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// once is one transaction.
+// once runs one transaction.
 func (p barrier) once(r *http.Request, args []any) (status int, answer string, err error) {
 	db := open(p.t, p.dsn)
 	defer func() { _ = db.Close() }()
@@ -125,7 +125,7 @@ func answerOf(output any, failure error) (status int, answer string, err error) 
 	return http.StatusOK, string(text), err
 }
 
-// The functions for PostgreSQL keep the rules that do not concern HTTP.
+// The PostgreSQL functions keep those rules that do not concern HTTP.
 func TestVectorsThroughTheSQLFunctions(t *testing.T) {
 	dsn := testdb.Empty(t)
 	script, err := os.ReadFile("../../sdk/sql/barrier.sql")

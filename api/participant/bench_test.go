@@ -20,16 +20,17 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// The same handler with the library and without it, in turns, over HTTP: one that inserts a row, and one that looks,
-// updates and inserts, as most do. A database with a disk that is written to: TEST_BENCH_DATABASE_URL; the private
-// one of tests does not wait for its disk.
+// The benchmark runs the same handler with and without the library, alternating, over HTTP: one
+// handler inserts a row, the other does a lookup, an update and an insert, as most handlers do.
+// TEST_BENCH_DATABASE_URL names a database that writes to disk; the tests' private database does
+// not wait for its disk.
 func BenchmarkBesideAPlainHandler(b *testing.B) {
 	dsn := os.Getenv("TEST_BENCH_DATABASE_URL")
 	if dsn == "" {
 		dsn = testdb.Empty(b)
 	}
 	if _, err := open(b, dsn).ExecContext(b.Context(), `DROP TABLE IF EXISTS skald_calls, effects, accounts`); err != nil {
-		b.Fatal(err) // those of an earlier run
+		b.Fatal(err) // rows of an earlier run
 	}
 	migrate(b, dsn)
 	if _, err := open(b, dsn).ExecContext(b.Context(), `CREATE TABLE accounts (id int PRIMARY KEY, balance bigint);
@@ -59,7 +60,7 @@ func BenchmarkBesideAPlainHandler(b *testing.B) {
 	}
 }
 
-// order is what the handlers read of a call.
+// order is what the handlers read from a call.
 type order struct {
 	Amount int `json:"amount"`
 }
@@ -123,7 +124,8 @@ func beside(b *testing.B, dsn string, do func(context.Context, *sql.Tx, string, 
 	}
 }
 
-// micros is the mean of the middle half, so that a pause of the machine in one turn does not decide.
+// micros is the mean of the middle half, so that a single pause of the machine does not decide the
+// result.
 func micros(all []time.Duration) (mean float64) {
 	slices.Sort(all)
 	middle := all[len(all)/4 : max(len(all)/4+1, len(all)*3/4)]

@@ -20,9 +20,9 @@ const (
 	Compensate Action = "compensate"
 )
 
-// Call is one call of Skald.
+// Call is one call from Skald.
 type Call struct {
-	// Key is the Idempotency-Key: the same in every attempt of this call.
+	// Key is the Idempotency-Key. It is the same in every attempt of this call.
 	Key      string
 	Saga     string
 	Tenant   string // two tenants may have sagas with the same id
@@ -31,19 +31,19 @@ type Call struct {
 	Action   Action
 	Attempt  int
 	Fence    int64
-	Deadline time.Time // when Skald stops waiting for the answer; zero if it does not say
-	// Payload is that of the saga, and Outputs are those of the earlier steps, by name.
+	Deadline time.Time // when Skald stops waiting for the answer; zero if the call does not say
+	// Payload is the saga's payload. Outputs holds the outputs of the earlier steps by name.
 	Payload json.RawMessage
 	Outputs map[string]json.RawMessage
-	// Input and Output are those of the step, for a compensation. Output is null or nil if the
-	// answer of the step never arrived.
+	// For a compensation, Input and Output are those of the step being compensated. Output is null
+	// or nil if the step's answer never arrived.
 	Input, Output json.RawMessage
 	Header        http.Header
-	// Callback is where the report of a call that is answered later goes; "" if the step's definition has no
-	// answer.later, so that the function must answer now.
+	// Callback is the URL to which the result of a deferred call is reported. It is "" if the
+	// step's definition has no answer.later, so that the function must answer immediately.
 	Callback string
 
-	run       int // of the key: n of a suffix #n, otherwise 1
+	run       int // the number n from a key suffix #n, otherwise 1
 	digest    string
 	committed []func()
 }
@@ -51,17 +51,18 @@ type Call struct {
 // Decode decodes the payload.
 func (c *Call) Decode(payload any) error { return json.Unmarshal(c.Payload, payload) }
 
-// AfterCommit has f called when the transaction of this call was committed, before the answer. It is
-// not called again if the process dies in between, so nothing may depend on it.
+// AfterCommit registers f to be called after the transaction of this call has committed and before
+// the answer is sent. If the process dies in between, f is not called again, so nothing may depend
+// on it.
 func (c *Call) AfterCommit(f func()) { c.committed = append(c.committed, f) }
 
-// mistake is a call that cannot be understood: it is refused with 400.
+// mistake is the error of a malformed call, which is rejected with 400.
 type mistake string
 
 func (m mistake) Error() string { return string(m) }
 
-// read makes a call of its headers and its body. What a signature covers is the body, so the headers
-// must not say anything else.
+// read builds a call from its headers and its body. Because the signature covers only the body, the
+// headers must agree with it.
 func read(h http.Header, body []byte) (*Call, error) {
 	c := &Call{
 		Key: h.Get("Idempotency-Key"), Saga: h.Get("X-Saga-Id"), Tenant: h.Get("X-Saga-Tenant"),
@@ -92,7 +93,7 @@ func read(h http.Header, body []byte) (*Call, error) {
 	return c, c.open(body)
 }
 
-// open reads the body.
+// open decodes the body.
 func (c *Call) open(body []byte) error {
 	var e struct {
 		Saga     string                     `json:"saga_id"`
@@ -119,8 +120,8 @@ func (c *Call) open(body []byte) error {
 	return nil
 }
 
-// runOf returns n of a key that ends in #n: an operator made it another call. All others are
-// run 1.
+// runOf returns the n of a key that ends in #n, which marks a new call made by an operator. All
+// other keys belong to run 1.
 func runOf(key string) int {
 	last := key[strings.LastIndexByte(key, '/')+1:]
 	_, number, found := strings.Cut(last, "#")
@@ -130,11 +131,11 @@ func runOf(key string) int {
 	return 1
 }
 
-// maxID is the length of the column id.
+// maxID is the length of the id column.
 const maxID = 600
 
-// id names the step of the saga: the row that holds what is known of its calls. The saga comes first,
-// because its id grows with time.
+// id identifies the step of the saga, and with it the row that holds the state of its calls. The
+// saga id comes first because saga ids grow with time.
 func (c *Call) id() string {
 	tenant, step := c.Tenant, url.PathEscape(c.Step)
 	if id := c.Saga + "/" + tenant + "/" + step; len(id) <= maxID && isASCII(id) {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// The vectors over each database and driver that the other tests have not: make test-sdk. Their drivers are not
-// among Skald's dependencies, so they are in tools/dialects.mod.
+// Runs the vectors over each database and driver that the other tests do not cover (make test-sdk).
+// The drivers are not among Skald's dependencies, so they are listed in tools/dialects.mod.
 func TestVectorsInTheOtherDialects(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		dsn := databases.SQLite(t)
@@ -75,7 +75,7 @@ func connected(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-// created is a database with the tables.
+// created returns a database with the tables.
 func created(t *testing.T, driver, dsn string, d participant.Dialect) *sql.DB {
 	t.Helper()
 	db := connected(t, driver, dsn)

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/api/participant"
 )
 
-// A participant that charges cards, in the database in which the charges are.
+// A participant that charges cards and keeps the charges in the same database.
 func Example() {
 	db, err := participant.Open("postgres", "postgres://payments")
 	if err != nil {

@@ -7,14 +7,15 @@ import (
 	"net/http"
 )
 
-// Finish ends the work of a call that was answered later: it gives the call its final answer, in tx, in which the
-// effects of the work are written. tx is nil if the store is in memory. All later repeats of the call get this
-// answer, byte for byte. Send the report after the commit. If that is lost, nothing is: Skald repeats the call when
-// the wait is over, and gets the answer.
+// Finish completes the work of a call that was answered with Later: it stores the final answer in
+// tx, the transaction that writes the effects of the work. tx is nil if the store is in memory. All
+// later repeats of the call get this answer, byte for byte. Send the report after the commit. A
+// lost report does no harm: Skald repeats the call when the wait is over and gets the answer then.
 //
-// failure says that the work was not done, as the errors of a Func do: a *Refusal is a permanent no, after a
-// *NotApplied or any other error a repeat calls the function. tx should then take back what the function wrote when
-// it answered later, because no compensation follows that would know of it.
+// A non-nil failure means that the work was not done. The errors are those of a Func: a *Refusal is
+// permanent; after a *NotApplied or any other error, a repeat calls the function again. In that
+// case tx should undo what the function wrote when it returned Later, because no compensation will
+// follow to undo it.
 //
 // If Finish returns an error, roll back.
 func (h *Handler) Finish(
@@ -28,7 +29,7 @@ func (h *Handler) Finish(
 	if err != nil {
 		return nil, err
 	}
-	if tx == nil { // otherwise the database lets one transaction at a time have the step
+	if tx == nil { // a database serializes the transactions of a step
 		leave, err := h.turn.wait(ctx, id)
 		if err != nil {
 			return nil, err

@@ -16,38 +16,42 @@ import (
 	"github.com/skald-saga/skald/api/webhooks"
 )
 
-// Func does a call, or undoes one. Its output is encoded as JSON and becomes the output of the step;
-// nil: none. What it writes in tx is committed with the answer. It must not commit or roll back; tx is nil if
-// the store is in memory.
+// Func executes or compensates a step. Its output is encoded as JSON and becomes the step's output;
+// nil means no output. What it writes in tx is committed together with the answer. It must not
+// commit or roll back tx, which is nil if the store is in memory.
 //
-// An error rolls back. A *Refusal is a permanent no, a *NotApplied asks for another attempt. Any other
-// error leaves the step in doubt: Skald repeats the call, which then calls the function again.
+// An error rolls the transaction back. A *Refusal is permanent; a *NotApplied asks for another
+// attempt. Any other error leaves the step in doubt: Skald repeats the call, which then calls the
+// function again.
 type Func func(ctx context.Context, tx *sql.Tx, c *Call) (output any, err error)
 
-// Config of a Handler. Store and Execute are required.
+// Config configures a Handler. Store and Execute are required.
 type Config struct {
 	Store Store
-	// Execute does the step, Compensate undoes it. Without Compensate, compensations of what was done are
-	// refused.
+	// Execute performs the step and Compensate undoes it. Without Compensate, the compensation of a
+	// completed step is refused.
 	Execute, Compensate Func
-	// Cancel undoes what Execute wrote when it answered Later, if a compensation comes before the work is finished:
-	// Finish is refused from then on. nil: nothing is to be undone, such as a note of the work only.
+	// Cancel undoes what Execute wrote when it returned Later, if a compensation arrives before the
+	// work is finished. From then on, Finish fails. nil means that nothing needs undoing, for
+	// example because Execute only recorded the work.
 	Cancel Func
-	// Secrets verify signed calls (participants.signing_secrets of Skald); two while one replaces the other.
-	// nil: nothing is verified.
+	// Secrets verify signed calls (Skald's participants.signing_secrets). Pass two while one
+	// replaces the other. nil disables verification.
 	Secrets []string
-	// CallbackOrigins are those of server.public_url of Skald, such as https://skald.example: a call with a callback
-	// elsewhere is refused, because X-Saga-Callback is not signed. nil: reports go to where the call says.
+	// CallbackOrigins are the origins of Skald's server.public_url, such as https://skald.example.
+	// A call whose callback has another origin is refused, because X-Saga-Callback is not signed.
+	// nil allows reports to any origin.
 	CallbackOrigins []string
 
-	MaxBody int64        // of a request; 0: 16 MiB, as limits.max_request_bytes of Skald
-	Log     *slog.Logger // nil: nothing is logged
-	// Client sends the reports of what was answered later; nil: a client without settings. It follows no redirects.
+	MaxBody int64        // limit for a request body; 0 means 16 MiB, as limits.max_request_bytes of Skald
+	Log     *slog.Logger // nil disables logging
+	// Client sends the reports of deferred calls; nil means a client with default settings.
+	// Redirects are never followed.
 	Client *http.Client
-	Now    func() time.Time // nil: time.Now
+	Now    func() time.Time // nil means time.Now
 }
 
-// Handler answers calls of Skald.
+// Handler answers calls from Skald.
 type Handler struct {
 	cfg    Config
 	turn   turns
@@ -59,7 +63,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Store == nil || cfg.Execute == nil {
 		return nil, errors.New("participant: Store and Execute are required")
 	}
-	// An empty list is a mistake, such as a setting that is missing: it would refuse every call.
+	// An empty list is a mistake, such as a missing setting: it would refuse every call.
 	if cfg.Secrets != nil && len(cfg.Secrets) == 0 || cfg.CallbackOrigins != nil && len(cfg.CallbackOrigins) == 0 {
 		return nil, errors.New("participant: Secrets and CallbackOrigins must be nil, or have at least one element")
 	}
@@ -87,7 +91,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Client != nil {
 		client = *cfg.Client
 	}
-	// A report goes to where Skald asked for it, and to nowhere else.
+	// A report goes only to the URL that Skald gave.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Handler{cfg: cfg, turn: turns{held: map[string]*turn{}}, client: &client}, nil
 }
@@ -99,7 +103,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(http.StatusRequestEntityTooLarge, "TOO_LARGE", "the request is too large").write(w, 0)
 		return
 	} else if err != nil {
-		panic(http.ErrAbortHandler) // the call did not arrive whole, so there is none
+		panic(http.ErrAbortHandler) // the call did not arrive whole, so it is not executed
 	}
 	if h.cfg.Secrets != nil {
 		if err := webhooks.VerifyCall(h.cfg.Secrets, r.Header, body, h.cfg.Now()); err != nil {
@@ -120,14 +124,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.explain(w, c, answer, err)
 }
 
-// reportsTo reports whether a callback is at one of the origins. They are compared as texts up to the first slash, so
-// that no two readers of URLs can disagree about the host.
+// reportsTo reports whether a callback is at one of the allowed origins. It compares the text up to
+// the first slash of the path, so that two URL parsers cannot disagree about the host.
 func (h *Handler) reportsTo(callback string) bool {
 	return callback == "" || h.cfg.CallbackOrigins == nil ||
 		slices.ContainsFunc(h.cfg.CallbackOrigins, func(o string) bool { return strings.HasPrefix(callback, o+"/") })
 }
 
-// explain sends the answer, or what an error means to Skald.
+// explain sends the answer, or translates an error into the response that Skald expects.
 func (h *Handler) explain(w http.ResponseWriter, c *Call, answer kept, err error) {
 	if err == nil {
 		answer.write(w, 0)
@@ -141,9 +145,10 @@ func (h *Handler) explain(w http.ResponseWriter, c *Call, answer kept, err error
 	problem(http.StatusInternalServerError, "FAILED", err.Error()).write(w, 0)
 }
 
-// answer does a call, in its turn, and returns its answer once that is durable.
+// answer processes a call when its turn comes, and returns its answer once that is durable.
 func (h *Handler) answer(ctx context.Context, c *Call) (answer kept, err error) {
-	// Repeats of one call on this process wait here, where they hold no connection to the database.
+	// Concurrent repeats of a call to this process wait here, where they hold no database
+	// connection.
 	leave, err := h.turn.wait(ctx, c.id())
 	if err != nil {
 		return kept{}, &NotApplied{Message: "the same call is in progress"}
@@ -158,14 +163,15 @@ func (h *Handler) answer(ctx context.Context, c *Call) (answer kept, err error) 
 	if err == nil || before == nil {
 		return answer, err
 	}
-	// What the function wrote is rolled back. What must be known of the call anyway is kept in a transaction
-	// of its own, also if the caller has gone: it may send a compensation next.
+	// What the function wrote is rolled back. The facts that must survive the failure are stored in
+	// a separate transaction, even if the caller has disconnected, because it may send a
+	// compensation next.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if refused := (*Refusal)(nil); errors.As(err, &refused) {
 		if answer, err = refused.answer(); err == nil {
 			c.committed = nil
-			refusal := answer // unless another process has answered the call between the two
+			refusal := answer // unless another process has answered the call in the meantime
 			return h.once(ctx, c, func(_ *sql.Tx, s *step) (kept, error) { s.failed(c, *before); return refusal, nil })
 		}
 	}
@@ -178,10 +184,10 @@ func (h *Handler) answer(ctx context.Context, c *Call) (answer kept, err error) 
 	return answer, err
 }
 
-// patience is for the transaction after a failure.
+// patience limits the transaction after a failure.
 const patience = 10 * time.Second
 
-// once judges a call in a transaction and has it done if it must be.
+// once judges a call in a transaction and executes it if necessary.
 func (h *Handler) once(
 	ctx context.Context, c *Call, do func(*sql.Tx, *step) (kept, error),
 ) (answer kept, err error) {
@@ -204,7 +210,7 @@ func (h *Handler) once(
 			s.keep(c, answer)
 			return true, nil
 		}
-		// A key that came with another body leaves no trace.
+		// A key that is reused with another body leaves no trace.
 		higher := c.Fence > s.Fence && answer.Status != http.StatusUnprocessableEntity
 		newer := v == repeat && s.newer(c)
 		s.Fence = max(s.Fence, c.Fence)
@@ -220,13 +226,14 @@ func (h *Handler) once(
 	return answer, nil
 }
 
-// call calls the function of the action. A panic is an error, so that the transaction is rolled back.
+// call calls the function of the action. A panic becomes an error, so that the transaction is
+// rolled back.
 func (h *Handler) call(ctx context.Context, tx *sql.Tx, c *Call, s *step) (answer kept, err error) {
 	do := h.cfg.Execute
 	if c.Action == Compensate {
 		do = h.cfg.Compensate
 	}
-	if c.Action == Compensate && s.Done == 0 { // the newest execute waits for its end
+	if c.Action == Compensate && s.Done == 0 { // the newest execute is still in progress
 		if do = h.cfg.Cancel; do == nil {
 			return kept{Status: http.StatusOK, Body: "{}"}, nil
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/skald-saga/skald/api/participant"
 )
 
-// skald answers reports in turn with what a test wants; the last answer repeats.
+// skald answers reports in turn with the statuses a test wants; the last one repeats.
 type skald struct {
 	*httptest.Server
 	answers []func(http.ResponseWriter)
-	bodies  []string // that were received, one at a time
+	bodies  []string // reports received, one at a time
 }
 
 func status(code int) func(http.ResponseWriter) {
@@ -42,7 +42,7 @@ func newSkald(t *testing.T, answers ...func(http.ResponseWriter)) *skald {
 	return s
 }
 
-// promised is a participant in memory that has answered a call later.
+// promised is an in-memory participant that has answered a call with Later.
 func promised(t *testing.T, callback string) (h *participant.Handler, key string) {
 	t.Helper()
 	h, err := participant.New(participant.Config{Store: participant.Memory(), Execute: func(
@@ -162,7 +162,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// What cannot be an answer changes nothing, so that the work can be finished in another way.
+// An output that cannot be encoded changes nothing, so that the work can be finished another way.
 func TestAFinishThatIsAMistake(t *testing.T) {
 	h, key := promised(t, "https://skald.example/1")
 	for name, output := range map[string]any{"later again": participant.Later, "no JSON": func() {}} {
@@ -178,7 +178,7 @@ func TestAFinishThatIsAMistake(t *testing.T) {
 	}
 }
 
-// Only http and https are called.
+// Only http and https URLs are called.
 func TestACallbackThatIsNoAddress(t *testing.T) {
 	h, err := participant.New(participant.Config{Store: participant.Memory(), Execute: func(
 		context.Context, *sql.Tx, *participant.Call,
@@ -195,14 +195,14 @@ func TestACallbackThatIsNoAddress(t *testing.T) {
 	}
 }
 
-// foreign are callbacks that are not at https://skald.example, though some look like it.
+// foreign are callbacks that are not at https://skald.example, though some look as if they were.
 var foreign = []string{
 	"https://other.example/one", "http://skald.example/one", "https://skald.example:8443/one", "https://skald.example",
 	"https://skald.example@other.example/one", "https://skald.example.other.example/one", "https://skald.example\\@other/one",
 	"//skald.example/one", "https://other.example/https://skald.example/", "https://skald.example?/@other.example/",
 }
 
-// What comes with a callback elsewhere does nothing, and is not remembered.
+// A call with a callback elsewhere has no effect and is not remembered.
 func TestCallbacksAtAnotherOrigin(t *testing.T) {
 	done := 0
 	h, err := participant.New(participant.Config{

@@ -10,7 +10,7 @@ import (
 // cutHeader marks a call whose connection will be cut.
 const cutHeader = "X-Test-Cut"
 
-// event happens once.
+// event is something that happens once.
 type event struct {
 	c    chan struct{}
 	once *sync.Once
@@ -20,8 +20,9 @@ func newEvent() event { return event{make(chan struct{}), &sync.Once{}} }
 
 func (e event) happen() { e.once.Do(func() { close(e.c) }) }
 
-// serve makes the order of the calls certain: the connection of a call is cut when it has arrived and the function was
-// called, and the function is held until a call has arrived whose caller stays.
+// serve makes the order of the calls deterministic: the connection of a call is cut once it has
+// arrived and the function was called, and the function blocks until a call arrives whose caller
+// stays.
 func (r *runner) serve(b *business, h http.Handler) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if leave, cut := r.leave.Load(req.Header.Get(cutHeader)); cut {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/api/participant"
 )
 
-// twoNodes sends every other call to the other of two processes.
+// twoNodes alternates calls between two processes.
 type twoNodes struct {
 	nodes [2]*participant.Handler
 	n     atomic.Int64
@@ -31,7 +31,7 @@ func open(t testing.TB, dsn string) *sql.DB {
 	return db
 }
 
-// together is a store in a database of Open.
+// together returns a store in a database of Open.
 func together(t testing.TB, dsn string) participant.Store {
 	t.Helper()
 	db, err := participant.Open("postgres", dsn)
@@ -65,7 +65,7 @@ func migrate(t testing.TB, dsn string) {
 	}
 }
 
-// effectsOf counts the effects of the sagas of a vector, by key.
+// effectsOf counts the effects of a vector's sagas by key.
 func effectsOf(t *testing.T, dsn string, ids map[string]string) map[string]int {
 	t.Helper()
 	return effectsIn(t, open(t, dsn), ids)

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// promise is what the model knows of a call that was answered later.
+// promise is what the model knows about a deferred call.
 type promise struct {
 	callback string
 	attempt  int
@@ -23,16 +23,17 @@ func newModel() *model {
 	}
 }
 
-// late says that an execute may no longer be done.
+// late reports whether an execute may no longer be done.
 func (m *model) late(run int) bool { return run <= m.blocked || run < m.newest }
 
-// begun says that the newest execute was answered later, and neither finished nor compensated.
+// begun reports whether the newest execute was answered with Later and neither finished nor
+// compensated.
 func (m *model) begun() bool {
 	p, waits := m.waits[Execute][m.newest]
 	return waits && !p.over
 }
 
-// undone records a compensation that was done.
+// undone records that a compensation was done.
 func (m *model) undone(run int, answer string) {
 	if m.held {
 		m.effects--
@@ -52,7 +53,7 @@ func (m *model) repeated(c *Call) {
 	}
 }
 
-// playEnd ends the work of a call, whether it waits or not.
+// playEnd finishes the work of a call, whether or not it is pending.
 func playEnd(t *rapid.T, at place, h *Handler, m *model, saga string) {
 	action := rapid.SampledFrom([]Action{Execute, Execute, Compensate}).Draw(t, "action of the end")
 	run := rapid.SampledFrom([]int{1, 1, 2, 3}).Draw(t, "run of the end")
@@ -92,7 +93,7 @@ func playEnd(t *rapid.T, at place, h *Handler, m *model, saga string) {
 	}
 }
 
-// ended records the end of the work of a call.
+// ended records that the work of a call has ended.
 func (m *model) ended(action Action, run int, how string) {
 	delete(m.waits[action], run)
 	switch {
@@ -109,7 +110,7 @@ func (m *model) ended(action Action, run int, how string) {
 
 var errCrashed = errors.New("crashed before the commit")
 
-// endIn is a worker.
+// endIn acts as a worker.
 func endIn(ctx context.Context, at place, h *Handler, c *Call, how string, by int) (report *Report, err error) {
 	var tx *sql.Tx
 	if at.db != nil {

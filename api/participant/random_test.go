@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// crashes is a store that is lost at a chosen moment: before the commit, when everything is rolled back, or after
-// it, when the answer is not sent.
+// crashes wraps a store that fails at a chosen moment: before the commit, when everything is rolled
+// back, or after it, when the answer is not sent.
 type crashes struct {
 	Store
 	before, after bool
@@ -38,8 +38,9 @@ func (c *crashes) within(ctx context.Context, id string, now time.Time, f func(*
 // place is where a sequence is played.
 type place struct {
 	store Store
-	db    *sql.DB // nil: in memory
-	// effect has the effect of a call, or takes it back; effects is the number of effects of a saga.
+	db    *sql.DB // nil means in memory
+	// effect applies the effect of a call or takes it back; effects returns the number of effects
+	// of a saga.
 	effect  func(ctx context.Context, tx *sql.Tx, c *Call, by int) error
 	effects func(saga string) int
 }
@@ -56,19 +57,19 @@ func inMemory() place {
 	}
 }
 
-// model is the plain rule for one step, in terms of what happened: no keys, no rows.
+// model is the plain rule for one step in terms of what happened, without keys and rows.
 type model struct {
-	execute map[int]string // the answer of each run that was answered, from its first
+	execute map[int]string // the answer of each answered run, starting with its first
 	undo    map[int]string
-	waits   map[Action]map[int]promise // runs that were answered later
+	waits   map[Action]map[int]promise // runs that were answered with Later
 	fence   int64
-	held    bool // there is an effect
-	newest  int  // run that has come as far as the function
-	blocked int  // runs up to this one may no longer be done
-	effects int  // net
+	held    bool // whether there is an effect
+	newest  int  // newest run that reached the function
+	blocked int  // runs up to this one must no longer be done
+	effects int  // net number of effects
 }
 
-// want says what a call that arrives must be answered with, "" if the function decides.
+// want returns the expected answer to an arriving call, or "" if the function decides.
 func (m *model) want(c *Call) (answer string) {
 	known := m.execute
 	if c.Action == Compensate {
@@ -92,7 +93,7 @@ func (m *model) want(c *Call) (answer string) {
 	return ""
 }
 
-// came records a call that has come as far as the function, or needs none, whatever becomes of it.
+// came records a call that has reached the function, or does not need it, whatever its outcome.
 func (m *model) came(c *Call) {
 	m.fence = max(m.fence, c.Fence)
 	switch {
@@ -108,7 +109,8 @@ func (m *model) came(c *Call) {
 	}
 }
 
-// happened records a call that was committed with an answer, which the function gave if called.
+// happened records a call that was committed with an answer; called means that the function gave
+// it.
 func (m *model) happened(c *Call, answer string, called, refused bool) {
 	m.came(c)
 	switch {
@@ -125,8 +127,8 @@ func (m *model) happened(c *Call, answer string, called, refused bool) {
 	}
 }
 
-// Calls of one step in any order, any number of times, with crashes at every write: what is answered, and
-// the number of effects, are those of the model.
+// Calls of one step arrive in any order, any number of times, with crashes at every write. The
+// answers and the number of effects must match the model.
 func TestRandomSequences(t *testing.T) {
 	sequences, calls := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -152,7 +154,7 @@ func play(t *rapid.T, at place, saga string) (calls int) {
 		if later || by < 0 && c.Header.Get("held") == "" {
 			by = 0
 		}
-		if err := at.effect(ctx, tx, c, by); err != nil { // it is rolled back if the call fails or refuses
+		if err := at.effect(ctx, tx, c, by); err != nil { // rolled back if the call fails or refuses
 			return nil, err
 		}
 		switch {
@@ -197,7 +199,7 @@ func play(t *rapid.T, at place, saga string) (calls int) {
 		got := fmt.Sprint(answer.Status) + answer.Body
 		late := want == "409" || want == "425"
 		if store.after && errors.Is(err, errCrash) {
-			for _, f := range c.committed { // the effect was committed, only the process has gone
+			for _, f := range c.committed { // the effect was committed; only the process is gone
 				f()
 			}
 			store.after = false
@@ -209,7 +211,7 @@ func play(t *rapid.T, at place, saga string) (calls int) {
 			got = fmt.Sprint(answer.Status) + answer.Body
 		}
 		if err == nil {
-			m.fence = max(m.fence, c.Fence) // also of a call that is refused
+			m.fence = max(m.fence, c.Fence) // even of a call that is refused
 		}
 		switch {
 		case err != nil:

@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// Report tells Skald how a call that was answered later has ended.
+// Report tells Skald how a deferred call has ended.
 type Report struct {
 	h              *Handler
 	key, url, body string
 }
 
-// outcome is how the work has ended: the word of the report, and the answer of later repeats. Without a status they
-// call the function.
+// outcome is how the work ended: the word that the report uses, and the answer to later repeats. If
+// it has no status, repeats call the function.
 type outcome struct {
 	result string
 	final  kept
-	why    string // JSON, of what has no answer
+	why    string // JSON, for an outcome without an answer
 }
 
-// report makes a report of an outcome.
+// report builds the report of an outcome.
 func (h *Handler) report(key string, p *pending, o outcome) (*Report, error) {
 	members := map[string]any{"result": o.result}
 	switch {
@@ -43,17 +43,18 @@ func (h *Handler) report(key string, p *pending, o outcome) (*Report, error) {
 }
 
 const (
-	reportAttempts = 20 // about eight minutes
+	reportAttempts = 20 // over about eight minutes
 	firstPause     = 500 * time.Millisecond
 	longestPause   = 30 * time.Second
-	longestAsked   = 5 * time.Minute // that a Retry-After is honoured
+	longestAsked   = 5 * time.Minute // longest Retry-After that is honored
 	reportTimeout  = 15 * time.Second
-	longestAnswer  = 64 << 10 // of what is read of an answer to a report
+	longestAnswer  = 64 << 10 // how much of an answer to a report is read
 )
 
-// Send posts the report to the newest callback, repeatedly while that is of use. Call it after the commit. It returns
-// nil when Skald has the report, also if it came too late to matter. After an error nothing is lost: Skald repeats the
-// call when it has waited long enough, and gets the answer then.
+// Send posts the report to the newest callback, and retries while another attempt can succeed. Call
+// it after the commit. It returns nil when Skald has the report, and also when the report came too
+// late to matter. An error loses nothing: Skald repeats the call when it has waited long enough,
+// and gets the answer then.
 func (r *Report) Send(ctx context.Context) (err error) {
 	for n := range reportAttempts {
 		var asked time.Duration
@@ -72,13 +73,14 @@ func (r *Report) Send(ctx context.Context) (err error) {
 	return nil
 }
 
-// pause is the time before the attempt after attempt n, from 0. What was asked for goes before; -1: nothing was.
+// pause is the delay before the attempt that follows attempt n, which counts from 0. A Retry-After
+// (asked) takes precedence; -1 means that there was none.
 func pause(n int, asked time.Duration) time.Duration {
 	if asked >= 0 {
 		return min(asked, longestAsked)
 	}
 	own := min(firstPause<<min(n, 10), longestPause)
-	return own - rand.N(own/2) //nolint:gosec // it only spreads load
+	return own - rand.N(own/2) //nolint:gosec // the random number only spreads load
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -92,10 +94,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// errTooLate is the answer to a report that changes nothing anymore.
+// errTooLate is the answer to a report that no longer changes anything.
 var errTooLate = errors.New("participant: Skald no longer waits for this call")
 
-// post sends one report. over: another attempt would be of no use. asked is the Retry-After, -1 without one.
+// post sends one report. over means that another attempt would be useless. asked is the
+// Retry-After, or -1 without one.
 func (h *Handler) post(ctx context.Context, to, body string) (asked time.Duration, over bool, err error) {
 	err = h.posted(ctx, to, body, &asked)
 	var status answered
@@ -111,7 +114,7 @@ func (h *Handler) post(ctx context.Context, to, body string) (asked time.Duratio
 	return asked, ctx.Err() != nil, err
 }
 
-// answered is the error of an answer that is not 2xx.
+// answered is the error for an answer that is not 2xx.
 type answered int
 
 func (a answered) Error() string { return "answered with " + strconv.Itoa(int(a)) }
@@ -127,7 +130,7 @@ func (h *Handler) posted(ctx context.Context, to, body string, asked *time.Durat
 	req.Header.Set("Content-Type", "application/json")
 	res, err := h.client.Do(req)
 	if of := (*url.Error)(nil); errors.As(err, &of) {
-		return of.Err // without the address, whose token is not for logs
+		return of.Err // without the URL, whose token must not appear in logs
 	} else if err != nil {
 		return err
 	}
@@ -153,15 +156,15 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return -1
 }
 
-// Progress is how far the work has come.
+// Progress is how far the work has progressed.
 type Progress struct {
-	Percent int    // to 100; 0: as before
-	Message string // for operators; Skald keeps the first 1,000 characters. "": as before
+	Percent int    // up to 100; 0 leaves it unchanged
+	Message string // for operators; Skald keeps the first 1,000 characters; "" leaves it unchanged
 }
 
-// Heartbeat tells Skald that the work of a call that was answered later goes on, so that the wait begins again. It is
-// sent once: after an error the next heartbeat may do. ErrCompensated and ErrNotPending say that the work is no longer
-// wanted.
+// Heartbeat tells Skald that the work of a deferred call is still in progress, which restarts the
+// wait. It is sent once: after an error, the next heartbeat may succeed. ErrCompensated and
+// ErrNotPending mean that the work is no longer wanted.
 func (h *Handler) Heartbeat(ctx context.Context, key string, p Progress) error {
 	id, err := h.cfg.Store.named(ctx, nil, key)
 	if err != nil {
@@ -176,7 +179,7 @@ func (h *Handler) Heartbeat(ctx context.Context, key string, p Progress) error {
 		return err
 	}
 	members := map[string]any{"result": "heartbeat"}
-	progress := map[string]any{} // what it leaves out stays as it was
+	progress := map[string]any{} // members that are left out stay unchanged
 	if p.Percent > 0 {
 		progress["percent"] = min(p.Percent, 100)
 	}

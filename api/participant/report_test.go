@@ -15,7 +15,7 @@ func TestPausesBetweenReports(t *testing.T) {
 		}
 		all += p
 	}
-	if all < 3*time.Minute { // an engine that restarts is back
+	if all < 3*time.Minute { // a restarted engine is back
 		t.Errorf("%s in all", all)
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -20,7 +20,7 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// reports is Skald as a participant sees it that answers later.
+// reports is Skald as seen by a participant that answers with Later.
 type reports struct {
 	url string
 	mu  sync.Mutex
@@ -51,7 +51,7 @@ func (r *reports) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = io.WriteString(w, `{"result":"done","repeated":false}`)
 }
 
-// compare fails unless the reports are the wanted ones; nil: any are.
+// compare fails unless the reports are the wanted ones; nil accepts any.
 func (r *reports) compare(t *testing.T, want []conformance.Report) {
 	t.Helper()
 	r.mu.Lock()
@@ -79,7 +79,7 @@ func compact(text json.RawMessage) string {
 	return b.String()
 }
 
-// end ends the work of a call, as a request that is answered.
+// end finishes the work of a call; it is called by an HTTP request.
 func (r *runner) end(c conformance.Call) reply {
 	status := r.finish(encoded(r.real(c.Key())), *c.Finish, !c.Lost)
 	output, _ := finished(*c.Finish)
@@ -90,7 +90,7 @@ func (r *runner) end(c conformance.Call) reply {
 	return reply{status: status, body: string(body)}
 }
 
-// finished is what a worker hands to Finish.
+// finished is what a worker passes to Finish.
 func finished(o conformance.Outcome) (output any, failure error) {
 	switch {
 	case o.Outcome == "refused":
@@ -107,7 +107,7 @@ func finished(o conformance.Outcome) (output any, failure error) {
 	return map[string]bool{"finished": true}, nil
 }
 
-// finish is a worker that ends the work of a call; db is nil if the store is in memory.
+// finish is a worker that finishes the work of a call; db is nil if the store is in memory.
 func (b *business) finish(
 	t *testing.T, h *participant.Handler, db *sql.DB, key string, o conformance.Outcome, sent bool,
 ) int {
@@ -151,7 +151,7 @@ func (b *business) finished(
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	if failure == nil {
 		if _, err := tx.ExecContext(ctx, cmp.Or(b.insert, insertEffect), key); err != nil {
 			return nil, err

@@ -26,7 +26,7 @@ import (
 
 const defaultTenant = "00000000-0000-0000-0000-000000000001"
 
-// runner plays one vector at a participant.
+// runner plays one vector against a participant.
 type runner struct {
 	t       *testing.T
 	v       conformance.Vector
@@ -34,15 +34,16 @@ type runner struct {
 	start   func() *httptest.Server
 	server  *httptest.Server
 	answers []reply               // the first answer to each call
-	outputs map[string]string     // of executes, by tenant, saga and step
+	outputs map[string]string     // executes by tenant, saga and step
 	effects func() map[string]int // by key
-	// finish ends the work of a call, in a transaction, and sends the report if sent is true. It returns the status.
+	// finish finishes the work of a call in a transaction, and sends the report if sent is true. It
+	// returns the status.
 	finish  func(key string, o conformance.Outcome, sent bool) int
 	reports reports
 	leave   sync.Map // functions that cut the connections of calls, by id
 }
 
-// reply is an answer as it was received.
+// reply is an answer as received.
 type reply struct {
 	status int
 	header http.Header
@@ -129,7 +130,7 @@ func (r *runner) fits(a reply, want conformance.Answer) bool {
 	return a.status == want.Status
 }
 
-// send sends one call, again while the participant asks for that.
+// send sends one call, and repeats it while the participant asks for that.
 func (r *runner) send(c conformance.Call) (got reply) {
 	named := func(status int) bool {
 		return slices.ContainsFunc(c.Expect, func(a conformance.Answer) bool { return a.Status == status })
@@ -158,7 +159,7 @@ func (r *runner) send(c conformance.Call) (got reply) {
 	return got
 }
 
-// request makes a call as Skald does.
+// request builds a call as Skald does.
 func (r *runner) request(ctx context.Context, c conformance.Call) *http.Request {
 	saga, tenant := r.ids[c.Saga], cmp.Or(r.ids[c.Tenant], defaultTenant)
 	body := c.Body
@@ -259,7 +260,7 @@ func (r *runner) count() {
 	}
 }
 
-// encoded is s as it is in a header.
+// encoded returns s as it appears in a header.
 func encoded(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// The random sequences, with crashes, over each database: effects are counted in a table.
+// Runs the random sequences, with crashes, over each database. The effects are counted in a table.
 func TestRandomSequencesInDatabases(t *testing.T) {
 	for name, at := range map[string]func(t *testing.T) (*sql.DB, Dialect){
 		"sqlite": func(t *testing.T) (*sql.DB, Dialect) { return opened(t, "sqlite", databases.SQLite(t)), SQLite },
@@ -64,7 +64,7 @@ func TestRandomSequencesInDatabases(t *testing.T) {
 	}
 }
 
-// opened is a database of Open, which makes no difference for other dialects than PostgreSQL.
+// opened returns a database of Open, which only makes a difference for PostgreSQL.
 func opened(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := Open(driver, dsn)

@@ -8,29 +8,31 @@ import (
 	"time"
 )
 
-// Dialect is the SQL of a database.
+// Dialect identifies the SQL of a database.
 type Dialect string
 
-// The dialects. SQLite has one writer at a time: open it with a busy timeout.
+// The dialects. SQLite allows only one writer at a time: open it with a busy timeout.
 const (
 	PostgreSQL Dialect = "postgresql"
 	MySQL      Dialect = "mysql" // and MariaDB
 	SQLite     Dialect = "sqlite"
 )
 
-// statements are those of a dialect.
+// statements holds the SQL statements of a dialect.
 type statements struct {
 	migration string
-	// claim creates or locks the row of a step. It returns the state, unless it is mute.
+	// claim creates or locks the row of a step. It returns the row's state unless claimIsMute is
+	// set.
 	claim, read string
-	claimIsMute bool // it returns nothing, so that read must follow
+	claimIsMute bool // claim returns nothing, so that read must follow
 	save        string
-	// name is a row of its own that says which step the key of a call that is answered later is of.
+	// name inserts a separate row that maps the key of a deferred call to its step.
 	name, look string
-	find       string // what name has written, in a transaction that goes on to write
-	// prepare, begin and commit are for a database of Open, where they travel with BEGIN and COMMIT: begin creates
-	// the row or waits for it, and if there was one, read locks it. Values in such a message are literals; a plan
-	// that is made once for each connection is worth an EXECUTE.
+	find       string // reads that row in a transaction that will write
+	// prepare, begin and commit are used with a database of Open, where they are sent together with
+	// BEGIN and COMMIT: begin creates the row or waits for it, and if it already existed, read
+	// locks it. Values in such a message are literals. The statements are prepared once per
+	// connection, so that EXECUTE can reuse the plan.
 	prepare, begin, commit string
 	purge                  string // at most purgeBatch rows
 }
@@ -95,19 +97,21 @@ ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state`
 		name: `INSERT INTO skald_calls (id, state, changed_at) VALUES (?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at`,
 		look: `SELECT state FROM skald_calls WHERE id = ?`,
-		// A transaction that has read cannot write if another has written since, so this one writes first.
+		// A transaction that has read cannot write if another one has written since, so this one
+		// writes first.
 		find: `UPDATE skald_calls SET changed_at = changed_at WHERE id = ? RETURNING state`,
 		purge: `DELETE FROM skald_calls WHERE id IN
 (SELECT id FROM skald_calls WHERE changed_at < ? ORDER BY changed_at LIMIT 1000)`,
 	},
 }
 
-// Migration returns the statements that create the table skald_calls: put them among the migrations of the
-// participant. "" for an unknown dialect.
+// Migration returns the statements that create the table skald_calls. Add them to the participant's
+// migrations. It returns "" for an unknown dialect.
 func Migration(d Dialect) string { return dialects[d].migration }
 
-// SQL returns a store in the table skald_calls of the database in which the functions write. PostgreSQL is best
-// opened by Open of this package: a call then takes as many round trips as its function alone.
+// SQL returns a store that uses the table skald_calls of the database in which the functions write.
+// Open PostgreSQL databases with this package's Open: a call then takes no more round trips than
+// its function.
 func SQL(db *sql.DB, d Dialect) (Store, error) {
 	s, known := dialects[d]
 	if !known || db == nil {
@@ -134,12 +138,12 @@ func (q *sqlStore) within(
 	if err != nil {
 		return &NotApplied{Message: "no transaction: " + err.Error()}
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	var state string
 	switch {
 	case !e.taken:
 		state, err = q.lock(ctx, tx, id, now)
-	case e.rows == 0: // there was a row
+	case e.rows == 0: // the row existed
 		err = tx.QueryRowContext(ctx, q.read, id).Scan(&state)
 	}
 	if err != nil {
@@ -154,7 +158,7 @@ func (q *sqlStore) within(
 		return err
 	}
 	if !save {
-		return nil // nothing but the time of the last call has changed
+		return nil // only the time of the last call has changed
 	}
 	after, err := json.Marshal(s)
 	if err != nil {
@@ -170,7 +174,7 @@ func (q *sqlStore) within(
 	return tx.Commit()
 }
 
-// lock creates the row of a step, or locks it and returns its state as it is then: a concurrent call of
+// lock creates the row of a step, or locks it and returns its current state. A concurrent call of
 // the step waits here.
 func (q *sqlStore) lock(ctx context.Context, tx *sql.Tx, id string, now time.Time) (state string, err error) {
 	if !q.claimIsMute {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// nameOf is the id of the row of a key that was answered later. No step has such an id: theirs have a slash, or are a
-// digest alone.
+// nameOf is the id of the row for the key of a deferred call. It cannot collide with the id of a
+// step, which contains a slash or is a bare digest.
 func nameOf(key string) string { return "later:" + digest([]byte(key)) }
 
 func (q *sqlStore) name(ctx context.Context, tx *sql.Tx, key, id string, now time.Time) error {
@@ -40,7 +40,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// state reads a row.
+// state reads the state of a row.
 func state(ctx context.Context, from querier, query, id string) (state string, err error) {
 	if err := from.QueryRowContext(ctx, query, id).Scan(&state); errors.Is(err, sql.ErrNoRows) {
 		return "", ErrNotPending

@@ -2,15 +2,16 @@ package participant
 
 import "net/http"
 
-// step is what is known of the calls of one step of one saga.
+// step is the recorded state of the calls of one step of one saga.
 type step struct {
-	Fence int64 `json:"fence"` // the highest seen
-	// Seen is the newest run of the execute that came as far as the function, Done the one that was done and not
-	// undone since; 0: none. Executes up to run Blocked have been compensated, or may no longer be done.
+	Fence int64 `json:"fence"` // the highest fence seen
+	// Seen is the newest run of the execute that reached the function. Done is the run that was
+	// done and has not been undone since. 0 means none. Executes up to run Blocked have been
+	// compensated or must no longer be done.
 	Seen    int             `json:"seen,omitempty"`
 	Done    int             `json:"done,omitempty"`
 	Blocked int             `json:"blocked,omitempty"`
-	Calls   map[string]kept `json:"calls,omitempty"` // answered ones, by key
+	Calls   map[string]kept `json:"calls,omitempty"` // answered calls by key
 }
 
 // verdict is what to do with a call.
@@ -18,12 +19,13 @@ type verdict int
 
 const (
 	perform verdict = iota + 1 // call the function
-	succeed                    // there is nothing to undo: keep a success without calling the function
-	repeat                     // give the answer that is known
-	refuse                     // give an answer that is not kept
+	succeed                    // nothing to undo: store a success without calling the function
+	repeat                     // return the stored answer
+	refuse                     // return an answer that is not stored
 )
 
-// judge decides what to do with a call. It changes nothing; reply is the answer of repeat and refuse.
+// judge decides what to do with a call, without changing anything. reply is the answer for repeat
+// and refuse.
 func (s *step) judge(c *Call) (v verdict, reply kept) {
 	if c.Fence < s.Fence {
 		return refuse, problem(http.StatusConflict, "OLDER_FENCE", "another node has taken over this saga: the call is late")
@@ -43,7 +45,7 @@ func (s *step) judge(c *Call) (v verdict, reply kept) {
 		}
 	}
 	switch {
-	case s.undoing(): // what it undoes must not change under it
+	case s.undoing(): // what is being compensated must not change meanwhile
 		return refuse, problem(http.StatusTooEarly, "NOT_APPLIED", "a compensation of the step goes on")
 	case c.Action == Compensate && s.Done == 0 && !s.begun():
 		return succeed, kept{}
@@ -51,20 +53,21 @@ func (s *step) judge(c *Call) (v verdict, reply kept) {
 	return perform, kept{}
 }
 
-// came records that a call has come as far as the function, whatever becomes of it: a compensation that follows
-// must close this run as well, and after a compensation no execute from before it may be done.
+// came records that a call has reached the function, whatever its outcome: a later compensation
+// must block this run too, and after a compensation no earlier execute may be done.
 func (s *step) came(c *Call) {
 	s.Fence = max(s.Fence, c.Fence)
 	if c.Action == Execute {
 		s.Seen = max(s.Seen, c.run)
 		return
 	}
-	// No more is closed than has arrived: the run of a compensation may be ahead of that of its execute.
+	// Only runs that have arrived are blocked: the run number of a compensation may be ahead of
+	// that of its execute.
 	s.Blocked = max(s.Blocked, s.Seen)
 }
 
-// keep records the answer of a call that was judged perform or succeed. A refused compensation is
-// not kept: the participant is repaired, and asked again with the same key.
+// keep records the answer of a call that was judged perform or succeed. The refusal of a
+// compensation is not kept: after the participant was repaired, Skald asks again with the same key.
 func (s *step) keep(c *Call, answer kept) {
 	done, last, begun := answer.Status < 300, s.Blocked, s.begun()
 	s.came(c)
@@ -77,21 +80,22 @@ func (s *step) keep(c *Call, answer kept) {
 	answer.Digest = c.digest
 	s.Calls[c.Key] = answer
 	switch {
-	case answer.Later != nil: // it is done when it is finished
+	case answer.Later != nil: // counts as done only when it is finished
 	case c.Action == Execute && done:
 		s.Done = c.run
 	case c.Action == Compensate && (begun || s.Done > 0):
 		s.undone()
 	case c.Action == Compensate && s.Seen <= last:
-		// Nothing has come since the compensation before, so this one is for a run that never arrived: the next.
+		// Nothing has arrived since the previous compensation, so this one is for a run that never
+		// arrived: the next one.
 		s.Blocked = max(last+1, c.run)
 	case c.Action == Compensate:
 		s.Blocked = max(s.Blocked, c.run)
 	}
 }
 
-// failed records that the function has failed, after it found the step as before. If the step was compensated
-// since, by another process, this run was older than that.
+// failed records that the function failed; before is the state that it had found. If another
+// process has compensated the step since, this run was older than that compensation.
 func (s *step) failed(c *Call, before step) {
 	if v, _ := s.judge(c); v != perform {
 		return
@@ -102,7 +106,7 @@ func (s *step) failed(c *Call, before step) {
 	}
 }
 
-// closed returns why an execute may no longer be done; ok: it may.
+// closed returns why an execute must no longer be done; ok means that it may be.
 func (s *step) closed(run int) (why kept, ok bool) {
 	switch {
 	case run <= s.Blocked:
@@ -113,7 +117,7 @@ func (s *step) closed(run int) (why kept, ok bool) {
 	return kept{}, true
 }
 
-// undoing says whether a compensation was answered later and is not finished.
+// undoing reports whether a compensation was answered with Later and is not finished.
 func (s *step) undoing() bool {
 	for _, known := range s.Calls {
 		if known.Later != nil && known.Later.Action == Compensate {
@@ -123,7 +127,8 @@ func (s *step) undoing() bool {
 	return false
 }
 
-// begun says whether the newest execute was answered later, is not finished, and not compensated.
+// begun reports whether the newest execute was answered with Later and has been neither finished
+// nor compensated.
 func (s *step) begun() bool {
 	for _, known := range s.Calls {
 		if p := known.Later; p != nil && p.Action == Execute && p.Run == s.Seen && !p.Over {
@@ -133,7 +138,7 @@ func (s *step) begun() bool {
 	return false
 }
 
-// undone records that there is nothing to undo any more.
+// undone records that nothing is left to undo.
 func (s *step) undone() {
 	s.Done = 0
 	for key, known := range s.Calls {
@@ -145,21 +150,22 @@ func (s *step) undone() {
 	}
 }
 
-// again is the answer to a repeat of a call that was answered later.
+// again is the answer to a repeat of a deferred call.
 func (s *step) again(c *Call, known kept) (v verdict, reply kept) {
 	if known.Later.Action == Execute {
 		if why, open := s.closed(known.Later.Run); !open {
 			return refuse, why
 		}
 	}
-	if c.Callback == "" { // Skald would take 202 for done
+	if c.Callback == "" { // Skald would take 202 for a success
 		return refuse, problem(http.StatusServiceUnavailable, "STILL_AT_WORK",
 			"the call was answered later, but this one has no X-Saga-Callback")
 	}
 	return repeat, known
 }
 
-// newer keeps the callback of a repeat, and says whether it is another one. Attempts may overtake each other.
+// newer stores the callback of a repeat, and reports whether it changed. Attempts may overtake each
+// other.
 func (s *step) newer(c *Call) bool {
 	known := s.Calls[c.Key]
 	if known.Later == nil || c.Attempt < known.Later.Attempt || c.Callback == known.Later.Callback {
@@ -172,7 +178,7 @@ func (s *step) newer(c *Call) bool {
 	return true
 }
 
-// pending returns what is known of a call that still waits for its answer.
+// pending returns the record of a call that still waits for its final answer.
 func (s *step) pending(key string) (kept, error) {
 	known := s.Calls[key]
 	if known.Later == nil {
@@ -184,7 +190,8 @@ func (s *step) pending(key string) (kept, error) {
 	return known, nil
 }
 
-// finish gives a pending call its answer. Without a status it has none: a repeat calls the function.
+// finish gives a pending call its final answer. A status of 0 means that there is none, so that a
+// repeat calls the function.
 func (s *step) finish(key string, known, final kept) {
 	done := final.Status > 0 && final.Status < 300
 	if final.Status == 0 || known.Later.Action == Compensate && !done {
@@ -197,7 +204,7 @@ func (s *step) finish(key string, known, final kept) {
 	case !done:
 	case known.Later.Action == Execute:
 		s.Done = known.Later.Run
-	default: // no execute has come as far as the function since: it gets 425
+	default: // meanwhile, an execute got 425 and did not reach the function
 		s.undone()
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A failure is recorded in a second transaction. Another process may have compensated the step between the two: then
-// the failed run was older than the compensation, and a copy of it is late.
+// A failure is recorded in a second transaction. If another process has compensated the step
+// between the two, the failed run was older than the compensation, so a copy of it is too late.
 func TestAFailureThatACompensationHasOvertaken(t *testing.T) {
 	call := func(action Action, run int) *Call {
 		return &Call{Key: string(action) + string(rune('0'+run)), Action: action, Fence: 1, run: run, digest: "d"}

@@ -10,32 +10,35 @@ import (
 	"time"
 )
 
-// Store keeps what is known of calls. There are two: SQL and Memory.
+// Store keeps the state of calls. There are two implementations: SQL and Memory.
 type Store interface {
-	// within calls f with what is known of a step, in a transaction that no other call of the step shares
-	// its time with. If f reports true, what it has made of the step is stored; if it returns an error,
-	// everything is rolled back and the error is returned. An error of the store before f is a *NotApplied.
+	// within calls f with the state of a step, in a transaction that excludes other calls of the
+	// step. If f returns true, the changed state is stored. If f returns an error, everything is
+	// rolled back and the error is returned. An error of the store before f is called is a
+	// *NotApplied.
 	within(ctx context.Context, id string, now time.Time, f func(*sql.Tx, *step) (bool, error)) error
-	// name remembers, in the transaction of within, which step the key of a call that is answered later is of. named
-	// returns it, or ErrNotPending, in a transaction if tx is not nil.
+	// name records which step the key of a deferred call belongs to, in the transaction of within.
+	// named returns that step, or ErrNotPending; it reads in tx unless tx is nil.
 	name(ctx context.Context, tx *sql.Tx, key, id string, now time.Time) error
 	named(ctx context.Context, tx *sql.Tx, key string) (id string, err error)
-	// join is within, in a transaction that the caller commits. f is called with the step locked.
+	// join is like within, but runs in a transaction that the caller commits. f is called with the
+	// step locked.
 	join(ctx context.Context, tx *sql.Tx, id string, now time.Time, f func(*step) error) error
-	// look returns what is known of a step, without a lock.
+	// look returns the state of a step without locking it.
 	look(ctx context.Context, id string) (*step, error)
-	// Purge forgets steps whose last call was before a time, and returns how many. A call that comes
-	// after that is taken for a new one, so keep steps for longer than any saga may be open: months.
+	// Purge deletes steps whose last call was before the given time, and returns how many it
+	// deleted. A call that arrives after that counts as new, so keep steps for longer than any saga
+	// may stay open, that is for months.
 	Purge(ctx context.Context, before time.Time) (int64, error)
 }
 
-// Memory returns a store in memory, for tests: it forgets everything with the process.
+// Memory returns an in-memory store for tests. Its contents are lost when the process ends.
 func Memory() Store { return &memory{steps: map[string]remembered{}, keys: map[string]string{}} }
 
 type memory struct {
 	mu    sync.Mutex
 	steps map[string]remembered // guarded by mu
-	keys  map[string]string     // of calls that are answered later: their steps; guarded by mu
+	keys  map[string]string     // steps of deferred calls, by key; guarded by mu
 }
 
 type remembered struct {
@@ -43,7 +46,8 @@ type remembered struct {
 	changed time.Time
 }
 
-// within needs no lock while f runs: calls of one step take turns in front of the store.
+// within needs no lock while f runs, because the calls of a step take turns before they reach the
+// store.
 func (m *memory) within(_ context.Context, id string, now time.Time, f func(*sql.Tx, *step) (bool, error)) error {
 	m.mu.Lock()
 	before := m.steps[id].state

@@ -62,7 +62,7 @@ func purges(t *testing.T, name string, store participant.Store) {
 	}
 }
 
-// A store that cannot be reached has applied nothing, so no doubt is left.
+// A store that cannot be reached has applied nothing, so it leaves no doubt.
 func TestWithoutItsDatabaseACallIsNotApplied(t *testing.T) {
 	db := open(t, testdb.Empty(t)) // without the table
 	store, err := participant.SQL(db, participant.PostgreSQL)
@@ -82,7 +82,7 @@ func TestWithoutItsDatabaseACallIsNotApplied(t *testing.T) {
 	}
 }
 
-// A repeat whose caller goes away while it waits ends, and has done nothing.
+// A repeat whose caller disconnects while it waits ends without any effect.
 func TestARepeatWaitsForTheFirst(t *testing.T) {
 	begun, release, count := make(chan struct{}), make(chan struct{}), 0
 	h, err := participant.New(participant.Config{Store: participant.Memory(), Execute: func(

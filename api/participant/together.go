@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// Open is sql.Open for a PostgreSQL in which a store costs no round trip: its statements travel with BEGIN
-// and COMMIT. It is for drivers that send several statements at once, such as lib/pq and pgx. Everything else is as
-// in any *sql.DB: other transactions, and other databases, are left alone.
+// Open is like sql.Open for a PostgreSQL database, except that the store costs no extra round
+// trips: its statements are sent together with BEGIN and COMMIT. It requires a driver that can send
+// several statements in one message, such as lib/pq or pgx. Other transactions and other databases
+// behave as with any *sql.DB.
 func Open(driverName, dsn string) (*sql.DB, error) {
 	db, err := sql.Open(driverName, dsn)
 	if err != nil {
@@ -31,10 +32,11 @@ func Open(driverName, dsn string) (*sql.DB, error) {
 	return sql.OpenDB(Connector(byName{d, dsn})), nil
 }
 
-// Connector is what Open does for sql.OpenDB: it returns a connector of the connections of c.
+// Connector does for sql.OpenDB what Open does for sql.Open: it returns a connector that wraps the
+// connections of c.
 func Connector(c driver.Connector) driver.Connector { return connector{c} }
 
-// byName connects by a driver that has no connectors.
+// byName adapts a driver that has no connectors.
 type byName struct {
 	driver driver.Driver
 	dsn    string
@@ -61,19 +63,19 @@ func (c connector) Close() error {
 	return nil
 }
 
-// errand is what a store wants to have sent with BEGIN and with COMMIT. It travels in the context of BeginTx, so
-// that the transaction is an ordinary *sql.Tx.
+// errand holds the statements that a store wants to send with BEGIN and with COMMIT. It is passed
+// in the context of BeginTx, so that the transaction is an ordinary *sql.Tx.
 type errand struct {
-	prepare string // once for each connection, before the other two
+	prepare string // once per connection, before the other two
 	begin   string
-	taken   bool   // by a connection that does errands; only then the others count
-	rows    int64  // that begin has written
+	taken   bool   // set by a connection that supports errands; otherwise rows and commit are unused
+	rows    int64  // rows written by begin
 	commit  string // "" if the transaction is not committed
 }
 
 type errandKey struct{}
 
-// conn is a connection that does errands.
+// conn is a connection that supports errands.
 type conn struct {
 	driver.Conn
 	prepared bool
@@ -91,20 +93,20 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	if opts != (driver.TxOptions{}) {
 		return nil, errors.New("participant: the driver does not support transaction options")
 	}
-	return c.Begin() //nolint:staticcheck // the driver has nothing else
+	return c.Begin() //nolint:staticcheck // the driver offers nothing else
 }
 
-// SQLSTATEs of statements that are prepared already, and that are not.
+// SQLSTATEs for a statement that is already prepared, and for one that is not.
 const (
 	duplicatePrepared = "42P05"
 	unknownPrepared   = "26000"
 )
 
-// begin does the first half of an errand.
+// begin executes the first half of an errand.
 func (c *conn) begin(ctx context.Context, e *errand) (driver.Tx, error) {
 	known := c.prepared
 	err := c.first(ctx, e)
-	if known && sqlState(err) == unknownPrepared { // a pooler has given us another session, or DISCARD ALL was sent
+	if known && sqlState(err) == unknownPrepared { // a pooler has switched sessions, or DISCARD ALL was sent
 		c.prepared = false
 		err = c.first(ctx, e)
 	}
@@ -117,7 +119,7 @@ func (c *conn) begin(ctx context.Context, e *errand) (driver.Tx, error) {
 
 func (c *conn) first(ctx context.Context, e *errand) error {
 	if !c.prepared {
-		// The names are used for these statements only, so if they are taken, then by the same ones.
+		// Only this package uses these names, so a statement that already exists is the same one.
 		if _, err := c.exec(ctx, e.prepare); err != nil && sqlState(err) != duplicatePrepared {
 			return err
 		}
@@ -128,7 +130,7 @@ func (c *conn) first(ctx context.Context, e *errand) error {
 		e.rows, err = done.RowsAffected() // of the last statement
 	}
 	if err != nil {
-		_, _ = c.exec(context.Background(), "ROLLBACK") // or the connection is broken, and not used again
+		_, _ = c.exec(context.Background(), "ROLLBACK") // if this fails, the connection is broken and not used again
 	}
 	return err
 }
@@ -143,11 +145,12 @@ type tx struct {
 	e *errand
 }
 
-// Commit does the second half. In a transaction that has failed already, the statement fails and nothing is committed.
+// Commit executes the second half. In a transaction that has already failed, the statement fails
+// and nothing is committed.
 func (t *tx) Commit() error {
 	_, err := t.c.exec(context.Background(), t.e.commit+"; COMMIT")
 	if err != nil {
-		// The connection returns to the pool, and no transaction may be open on it.
+		// The connection returns to the pool, so no transaction may stay open on it.
 		return errors.Join(err, t.Rollback())
 	}
 	return nil
@@ -169,12 +172,13 @@ func sqlState(err error) string {
 
 var quoting = strings.NewReplacer(`\`, `\\`, `'`, `''`)
 
-// quote returns a text as a literal, whatever the setting standard_conforming_strings is.
+// quote returns a text as a literal that is valid whatever standard_conforming_strings is set to.
 func quote(s string) string {
 	return "E'" + quoting.Replace(s) + "'"
 }
 
-// What follows hands on what the connection can do: database/sql asks by interfaces.
+// The methods below delegate to the wrapped connection, because database/sql discovers its features
+// through interfaces.
 
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {

@@ -32,7 +32,7 @@ func (w *wire) note(query string) {
 	w.sent = append(w.sent, query)
 }
 
-// take returns what was sent since the last time.
+// take returns what was sent since the previous call.
 func (w *wire) take() (sent []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +59,8 @@ func (c tapped) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, 
 	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, opts)
 }
 
-// tap is a database of one connection, over which the store's statements travel with BEGIN and COMMIT.
+// tap returns a database with one connection, over which the store's statements are sent with BEGIN
+// and COMMIT.
 func tap(t *testing.T) (*sql.DB, *wire, participant.Store) {
 	t.Helper()
 	dsn := testdb.Empty(t)
@@ -112,7 +113,7 @@ func TestTheStoreCostsNoRoundTrip(t *testing.T) {
 	}
 }
 
-// Whatever has happened on the one connection before, a call is done once and leaves it usable.
+// Whatever happened on the connection before, a call is done once and leaves the connection usable.
 func TestAConnectionThatIsShared(t *testing.T) {
 	db, w, store := tap(t)
 	count, body := 0, func(context.Context, *sql.Tx) error { return nil }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// turns lets one call of a step proceed at a time, within this process.
+// turns serializes the calls of a step within this process.
 type turns struct {
 	mu   sync.Mutex
 	held map[string]*turn // guarded by mu
@@ -13,10 +13,10 @@ type turns struct {
 
 type turn struct {
 	users int           // guarded by turns.mu
-	busy  chan struct{} // has one element while a call proceeds
+	busy  chan struct{} // contains one element while a call is being processed
 }
 
-// wait waits for the turn of id, or for the end of ctx. leave ends the turn.
+// wait waits for the turn of id, or until ctx ends. leave ends the turn.
 func (t *turns) wait(ctx context.Context, id string) (leave func(), err error) {
 	t.mu.Lock()
 	own := t.held[id]

@@ -19,16 +19,16 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// business is the function of a vector, and the place where its effects are.
+// business is the function of a vector, together with its effects.
 type business struct {
 	v  conformance.Vector
 	mu sync.Mutex
-	n  map[participant.Action]int // invocations, of cancel as well; guarded by mu
-	// inMemory are the effects of a participant without a database, by key; guarded by mu
+	n  map[participant.Action]int // number of invocations, including cancel; guarded by mu
+	// inMemory holds the effects of a participant without a database by key; guarded by mu
 	inMemory map[string]int
-	insert   string // how an effect is written; "": insertEffect
+	insert   string // how an effect is written; "" means insertEffect
 	begun    event  // the function was called
-	awaited  event  // a call has come whose caller stays
+	awaited  event  // a call has arrived whose caller stays
 }
 
 // play is the function for both actions.
@@ -57,7 +57,7 @@ func (b *business) scripted(
 			return nil, err
 		}
 	}
-	if o.Held { // also if its caller leaves
+	if o.Held { // even if its caller leaves
 		<-b.awaited.c
 	}
 	select {
@@ -142,8 +142,8 @@ func TestVectorsInMemory(t *testing.T) {
 	}
 }
 
-// Two processes that share a database: a race is between them as well. One of them sends the statements of
-// the store with BEGIN and COMMIT.
+// Two processes that share a database also race against each other. One of them sends the store's
+// statements with BEGIN and COMMIT.
 func TestVectorsOnPostgreSQL(t *testing.T) {
 	dsn := testdb.Empty(t)
 	migrate(t, dsn)
@@ -152,8 +152,8 @@ func TestVectorsOnPostgreSQL(t *testing.T) {
 	})
 }
 
-// between plays the vectors at two processes, which are started again when a vector says so. Effects are in a table
-// of their own in db.
+// between plays the vectors against two processes, which are restarted when a vector says so. Their
+// effects are in a table in db.
 func between(t *testing.T, db *sql.DB, insert string, start func(t *testing.T) [2]participant.Store) {
 	for _, v := range vectors(t) {
 		t.Run(v.Name, func(t *testing.T) {
