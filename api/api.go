@@ -18,11 +18,11 @@ type Response interface {
 	Write(w http.ResponseWriter) error
 }
 
-// Ways are the check before an operation and its two outcomes.
+// Ways are the check that runs before an operation, and the handlers of its two outcomes.
 type Ways struct {
-	// Check returns the errors in a JSON body beyond those against its schema.
+	// Check returns the errors in a JSON body that its schema does not cover.
 	Check func(body any) error
-	// Unbound is called instead of an operation whose request cannot be decoded, or does not pass
+	// Unbound is called instead of an operation whose request cannot be decoded or does not pass
 	// Check.
 	Unbound func(w http.ResponseWriter, r *http.Request, err error)
 	// Answer is called with the result of an operation.

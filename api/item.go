@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 )
 
-// Item is an element of a list whose elements are decoded independently: one that cannot be decoded
-// does not affect the others.
+// Item is an element of a list whose elements are decoded independently: an element that cannot be
+// decoded does not affect the others.
 type Item[T any] struct {
 	Value T
-	Err   error  // why Value is incomplete; nil: it is not
+	Err   error  // why Value is incomplete; nil if it is complete
 	Text  []byte // with Err: the member that could not be decoded
 }
 
@@ -24,7 +24,8 @@ func (i *Item[T]) UnmarshalJSON(text []byte) error {
 // MarshalJSON implements json.Marshaler.
 func (i Item[T]) MarshalJSON() ([]byte, error) { return json.Marshal(i.Value) }
 
-// MarshalJSON implements json.Marshaler: a mistake of the whole body has an empty pointer.
+// MarshalJSON implements json.Marshaler. A mistake that concerns the whole body has an empty
+// pointer.
 func (f ProblemField) MarshalJSON() ([]byte, error) {
 	type members ProblemField
 	if f.Pointer != "" || f.Parameter != "" || f.Header != "" {

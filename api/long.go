@@ -15,15 +15,16 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Long JSON of clients, such as a saga's payload, is canonical before a request is decoded and when an answer is
-// encoded. encoding/json would read every byte of it twice more to decode it, and once to encode it: with payloads
-// of 100 kB that was three fifths of the server's CPU (docs/decisions/0168). So a short mark takes its place while
-// the rest is decoded or encoded.
+// Long JSON values from clients, such as a saga's payload, are canonical before a request is
+// decoded and when an answer is encoded. encoding/json would read every byte twice more to decode
+// it, and once to encode it; with payloads of 100 kB that took three fifths of the server's CPU
+// time (docs/decisions/0168). So a short mark takes the place of each long value while the rest is
+// decoded or encoded.
 
 // long is the size in bytes from which a value is replaced.
 const long = 1 << 10
 
-// secret makes marks that no content can contain.
+// secret makes the marks unpredictable, so that no content can contain one.
 var secret = rand.Text()
 
 // mark is the JSON string that stands for the i-th long value.
@@ -35,8 +36,8 @@ var (
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 )
 
-// Encode returns the JSON of an answer, with a line feed. Its fields of the type json.RawMessage, and those of its
-// parts, must be valid JSON; they are written unchanged if they are long.
+// Encode returns the JSON of an answer, followed by a line feed. Fields of type json.RawMessage, at
+// any level, must contain valid JSON. Long ones are written unchanged.
 func Encode(body any) ([]byte, error) {
 	short, values := body, []json.RawMessage(nil)
 	v := reflect.Indirect(reflect.ValueOf(body))
@@ -61,24 +62,25 @@ func Encode(body any) ([]byte, error) {
 		size += len(v)
 	}
 	out := make([]byte, 0, size)
-	for i, v := range values { // fields are encoded in their order
+	for i, v := range values { // the fields are encoded in order
 		before, after, _ := bytes.Cut(rest, mark(i))
 		out, rest = append(append(out, before...), v...), after
 	}
 	return append(out, rest...), nil
 }
 
-// part is a field that may be long, or has lists of such: the items of a page, a saga's step logs.
+// part is a field that may be long, or a list of structs that contain such fields, such as the
+// items of a page or a saga's step logs.
 type part struct {
 	field int
-	name  string // of the member
-	items []part // nil: the field is json.RawMessage
+	name  string // of the JSON member
+	items []part // nil means that the field is a json.RawMessage
 }
 
-// known has the []part of each type that was encoded or decoded.
+// known caches the []part of each type that was encoded or decoded.
 var known sync.Map
 
-// partsOf returns the parts of v in their order; none unless it is a struct.
+// partsOf returns the parts of v in order, or none if v is not a struct.
 func partsOf(v reflect.Value) []part {
 	if v.Kind() != reflect.Struct {
 		return nil
@@ -86,8 +88,8 @@ func partsOf(v reflect.Value) []part {
 	return partsOfType(v.Type())
 }
 
-// partsOfType returns the parts of a struct type, without those of a type within itself. A type with methods of its
-// own for JSON has none.
+// partsOfType returns the parts of a struct type. It skips a type nested within itself, and returns
+// none for a type with its own JSON methods.
 func partsOfType(t reflect.Type, around ...reflect.Type) []part {
 	if parts, found := known.Load(t); found {
 		return parts.([]part) //nolint:forcetypeassert // nothing else is stored
@@ -131,7 +133,8 @@ func hasLong(v reflect.Value, parts []part) bool {
 	})
 }
 
-// takeLong replaces what is long in v, a copy, by marks, and appends it to values. Lists are copied.
+// takeLong replaces the long values in v, which is a copy, by marks, and appends them to values.
+// Lists are copied.
 func takeLong(v reflect.Value, parts []part, values []json.RawMessage) []json.RawMessage {
 	for _, p := range parts {
 		f := v.Field(p.field)
@@ -151,7 +154,8 @@ func takeLong(v reflect.Value, parts []part, values []json.RawMessage) []json.Ra
 	return values
 }
 
-// decode decodes a request's body, which is canonical JSON of r.ContentLength bytes. io.EOF: there is none.
+// decode decodes a request's body, which is canonical JSON of r.ContentLength bytes. io.EOF means
+// that there is no body.
 func decode(r *http.Request, body any) error {
 	var read bytes.Buffer
 	read.Grow(int(r.ContentLength) + bytes.MinRead)

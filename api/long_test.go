@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// longText is a JSON object of n bytes or a few more, with what an encoder might change.
+// longText is a JSON object of at least n bytes, including characters that an encoder might change.
 func longText(n int) json.RawMessage {
 	return json.RawMessage(`{"note":"` + strings.Repeat("<&> ", n/4) + "\u2028" + `\n","n":1e-7}`)
 }
@@ -28,7 +28,8 @@ func encodedPlainly(t *testing.T, body any) string {
 	return b.String()
 }
 
-// An answer has the same bytes whether its members are long or short, and the body stays as it was.
+// An answer has the same bytes whether its members are long or short, and encoding does not change
+// the value.
 func TestLongMembersOfAnswersAreWrittenUnchanged(t *testing.T) {
 	twice := &Saga{Payload: longText(4000), Metadata: longText(3000)}
 	for name, body := range map[string]any{
@@ -60,7 +61,7 @@ func TestLongMembersOfAnswersAreWrittenUnchanged(t *testing.T) {
 	}
 }
 
-// ownMethod is not encoded by its fields.
+// ownMethod has its own JSON encoding.
 type ownMethod struct{ Text json.RawMessage }
 
 func (ownMethod) MarshalJSON() ([]byte, error) { return []byte(`"other"`), nil }
@@ -69,7 +70,7 @@ func requestOf(body string) *http.Request {
 	return httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 }
 
-// A request is decoded to the same values as by encoding/json alone.
+// A request is decoded to the same values as with encoding/json alone.
 func TestLongMembersOfRequestsAreDecodedUnchanged(t *testing.T) {
 	for name, text := range map[string]string{
 		"short":                            `{"workflow_name":"a","payload":{"x":1}}`,

@@ -14,12 +14,12 @@ import (
 // ParameterError is an invalid parameter of a request.
 type ParameterError struct {
 	Name   string
-	Header bool // it is a header
+	Header bool // the parameter is a header
 	Reason ParameterReason
 	Err    error // with Malformed
 }
 
-// ParameterReason is a way in which a parameter can be wrong.
+// ParameterReason says what is wrong with a parameter.
 type ParameterReason int
 
 // Reasons.
@@ -35,14 +35,14 @@ func (e *ParameterError) Error() string {
 
 func (e *ParameterError) Unwrap() error { return e.Err }
 
-// bound binds the parameters of a request. Its error is the first binding failure.
+// bound binds the parameters of a request. Its error is that of the first parameter that failed.
 type bound struct {
 	*http.Request
-	asked url.Values // the parsed query, once needed
+	asked url.Values // the query, parsed when first needed
 	err   error
 }
 
-// malformed records the error of a parameter.
+// malformed records an error in a parameter.
 func (b *bound) malformed(name string, err error) {
 	if err != nil {
 		b.err = &ParameterError{Name: name, Reason: Malformed, Err: err}

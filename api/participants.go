@@ -12,7 +12,8 @@ import (
 //go:embed participant.openapi.yaml
 var participantYAML []byte
 
-// ParticipantContract returns the OpenAPI document of what a participant serves, as JSON.
+// ParticipantContract returns the OpenAPI document of the interface that a participant serves, as
+// JSON.
 var ParticipantContract = sync.OnceValues(func() ([]byte, error) {
 	var doc map[string]any
 	if err := yaml.Unmarshal(participantYAML, &doc); err != nil {

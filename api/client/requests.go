@@ -21,8 +21,8 @@ type requested struct {
 	err    error
 }
 
-// given returns the value a parameter points to; false if the pointer is nil, so that the parameter
-// is not sent.
+// given returns the value that a parameter points to, or false if the pointer is nil, so that the
+// parameter is not sent.
 func given(value any) (any, bool) {
 	v := reflect.ValueOf(value)
 	switch v.Kind() {
@@ -120,7 +120,7 @@ func asJSON(body any) io.Reader {
 	return bytes.NewReader(text)
 }
 
-// send sends a request unless it could not be created.
+// send sends a request unless building it failed.
 func (c *Client) send(
 	ctx context.Context, req *http.Request, err error, editors []RequestEditorFn,
 ) (*http.Response, error) {
@@ -134,7 +134,7 @@ func (c *Client) send(
 	return c.Client.Do(req)
 }
 
-// Answer is the part of every response besides its decoded body.
+// Answer is the part of every response apart from its decoded body.
 type Answer struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -174,13 +174,14 @@ func unless[T any](a *T, err error) (*T, error) {
 	return a, nil
 }
 
-// answer is the destination for the decoded body of a response with a status; status 0: any other.
+// answer is the destination for the decoded body of a response with the given status; status 0
+// means any other.
 type answer struct {
 	status int
 	into   any
 }
 
-// read reads the body of a response, and decodes it if it is JSON.
+// read reads the body of a response and decodes it if it is JSON.
 func (a *Answer) read(rsp *http.Response, answers ...answer) (err error) {
 	a.HTTPResponse = rsp
 	a.Body, err = io.ReadAll(rsp.Body)
@@ -199,5 +200,5 @@ func (a *Answer) read(rsp *http.Response, answers ...answer) (err error) {
 	return nil
 }
 
-// Place names what is wrong: a header, a parameter, or a place in the body.
+// Place names the location of a mistake: a header, a parameter, or a place in the body.
 func (f ProblemField) Place() string { return cmp.Or(f.Header, f.Parameter, f.Pointer) }

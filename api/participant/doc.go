@@ -1,13 +1,13 @@
 // Package participant makes a function a participant of Skald's sagas: an http.Handler that keeps
 // the rules of docs/participants.md, so that the function does not have to.
 //
-// 	db, err := participant.Open("postgres", dsn)
-// 	…
-// 	store, err := participant.SQL(db, participant.PostgreSQL)
-// 	…
-// 	handler, err := participant.New(participant.Config{Store: store, Execute: charge, Compensate: refund})
-// 	…
-// 	http.Handle("POST /charges", handler)
+//	db, err := participant.Open("postgres", dsn)
+//	…
+//	store, err := participant.SQL(db, participant.PostgreSQL)
+//	…
+//	handler, err := participant.New(participant.Config{Store: store, Execute: charge, Compensate: refund})
+//	…
+//	http.Handle("POST /charges", handler)
 //
 // The function and the handler write in the same transaction: the answer is in the table
 // skald_calls (see Migration) if and only if the function's effect is in the database. A repeated

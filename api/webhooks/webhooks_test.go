@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/api/webhooks"
 )
 
-// The published vectors; docs/webhooks.md shows the same, and a test below
-// keeps it so. The first is the one of the Standard Webhooks reference libraries.
+// The published vectors. docs/webhooks.md contains the same ones, which a test below checks. The
+// first vector is that of the Standard Webhooks reference libraries.
 var vectors = []struct{ name, secret, id, timestamp, body, signature string }{
 	{"Standard Webhooks' own", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330",
 		`{"test": 2432232314}`, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="},
@@ -110,7 +110,7 @@ func TestWhatWasChangedIsRefused(t *testing.T) {
 	}
 }
 
-// The published vectors of calls to participants, in docs/participants.md.
+// The published vectors of calls to participants, from docs/participants.md.
 var calls = []struct{ secret, id, timestamp, body, signature string }{
 	{
 		"whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// client calls the API.
+// client calls Skald's API.
 type client struct {
 	url        string
 	credential string
 	http       *http.Client
 }
 
-// Refusal is an error response of Skald.
+// Refusal is an error response from Skald.
 type Refusal struct {
 	Status int
 	Code   string // see docs/problems.md
@@ -27,11 +27,11 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%d %s: %s", r.Status, r.Code, r.Detail) }
 
-// maxAnswer bounds how many bytes are read of a response.
+// maxAnswer limits how many bytes of a response are read.
 const maxAnswer = 64 << 20
 
-// post makes one call. An error that is not a Refusal means that the outcome of the
-// call is unknown; so does a Refusal with 429 or 5xx.
+// post makes one call. If the error is not a Refusal, or is one with status 429 or 5xx, the outcome
+// of the call is unknown.
 func (c *client) post(ctx context.Context, within time.Duration, path string, body, into any) error {
 	doc, err := json.Marshal(body)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *client) post(ctx context.Context, within time.Duration, path string, bo
 	return json.Unmarshal(answer, into)
 }
 
-// unknown reports whether the outcome is unknown, so that the same call must be repeated.
+// unknown reports whether the outcome of a call is unknown, so that the same call must be repeated.
 func unknown(err error) bool {
 	var r *Refusal
 	if !errors.As(err, &r) {
@@ -79,8 +79,8 @@ func unknown(err error) bool {
 	return r.Status >= 500 || r.Status == http.StatusTooManyRequests || r.Status == http.StatusRequestTimeout
 }
 
-// refusesContent reports whether a call was refused for what it says, and not for who makes it
-// or which run it concerns.
+// refusesContent reports whether a call was refused because of its content, and not because of its
+// caller or the run it concerns.
 func refusesContent(err error) bool {
 	var r *Refusal
 	if !errors.As(err, &r) {
@@ -93,10 +93,10 @@ func refusesContent(err error) bool {
 	return false
 }
 
-// notSent is the status of a call whose body could not be encoded.
+// notSent stands for the status of a call whose body could not be encoded.
 const notSent = 0
 
-// gone reports whether the server no longer knows the worker.
+// gone reports whether the server no longer has the worker.
 func gone(err error) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Status == http.StatusGone
@@ -108,7 +108,7 @@ type registration struct {
 	MaxRuns             int    `json:"max_runs"`
 }
 
-// fence proves to the server that a run belongs to this worker.
+// fence proves to the server that the run belongs to this worker.
 type fence struct {
 	RunID       string `json:"run_id"`
 	Attempt     int    `json:"attempt"`
@@ -116,7 +116,7 @@ type fence struct {
 	LeaderEpoch int64  `json:"leader_epoch"`
 }
 
-// of returns the body of a call about the run: the fence and more members.
+// of returns the body of a call about the run: the fence and the given additional members.
 func (f fence) of(worker string, more map[string]any) map[string]any {
 	body := map[string]any{
 		"worker_id":    worker,

@@ -13,18 +13,18 @@ import (
 	"github.com/skald-saga/skald/api/worker"
 )
 
-// again makes a run available once more, as the next attempt.
+// again makes a run available once more, as its next attempt.
 func (s *skald) again(id uuid.UUID) {
 	s.add(func(r *api.ClaimedRun) { r.RunID, r.Attempt = id, 2 })
 }
 
-// TestTheNextAttemptOutlivesTheHandlerOfTheLast: one process may be given a run again while the
-// handler of the attempt that it lost has not returned yet.
+// TestTheNextAttemptOutlivesTheHandlerOfTheLast: a process may be assigned a run again while the
+// handler of the attempt it lost has not returned yet.
 func TestTheNextAttemptOutlivesTheHandlerOfTheLast(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		id := s.add()
 		s.work(func(ctx context.Context, r *worker.Run) (any, error) {
-			if r.Attempt == 1 { // does not hear that it is lost
+			if r.Attempt == 1 { // the worker does not learn that the run is lost
 				time.Sleep(20 * time.Second)
 				return "first", nil
 			}
@@ -61,7 +61,7 @@ func TestTheNextAttemptEndsTheHandlerOfTheLast(t *testing.T) {
 }
 
 // TestALateAnswerIsOfTheAttemptThatWasAskedFor: a heartbeat may be answered after the run has ended
-// and the process has got its next attempt.
+// and the process has claimed its next attempt.
 func TestALateAnswerIsOfTheAttemptThatWasAskedFor(t *testing.T) {
 	for name, verdict := range map[string]api.LeaseState{
 		"lost":     {Reason: new("JOB_FENCE_LOST")},
@@ -69,12 +69,12 @@ func TestALateAnswerIsOfTheAttemptThatWasAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFakeClock(t, func(t *testing.T, s *skald) {
-				id, verdict := s.add(), verdict // of this server
+				id, verdict := s.add(), verdict // by this server
 				verdict.RunID = &id
 				began := time.Now()
 				s.on("heartbeat", func(c *call) *reply {
 					if runs := c.body.(*beat).Running; len(runs) != 1 || runs[0].Attempt != 1 || c.at.Equal(began) {
-						return nil // the first heartbeat may or may not name the run
+						return nil // the first heartbeat need not name the run
 					}
 					time.Sleep(4 * time.Second)
 					return &reply{status: 200, body: api.Heartbeat{

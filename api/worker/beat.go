@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// maxNews bounds the checkpoints of one heartbeat, in bytes; those of the other runs wait for
-// the next one. The server takes bodies of 16 MiB.
+// maxNews limits the total size of the checkpoints in one heartbeat, in bytes. Checkpoints of other
+// runs wait for the next heartbeat. The server accepts bodies of up to 16 MiB.
 const maxNews = 8 << 20
 
-// beatOnce sends one heartbeat. Renewing the leases comes first: when the server refuses what
-// the runs have to tell, the heartbeat is sent again without it.
+// beatOnce sends one heartbeat. Renewing the leases takes precedence: if the server refuses what
+// the runs report, the heartbeat is sent again without it.
 func (s *session) beatOnce(ctx context.Context, seq int64) error {
 	told, size := map[*held]news{}, 0
 	s.each(func(h *held) {
@@ -30,7 +30,7 @@ func (s *session) beatOnce(ctx context.Context, seq int64) error {
 	}
 	s.log.Error("the server refused a heartbeat; sending it again without progress and checkpoints", slog.Any("error", err))
 	for h, n := range told {
-		h.knows(n) // the same again would be refused again
+		h.knows(n) // sent again, it would be refused again
 		told[h] = news{}
 	}
 	return s.beatWith(ctx, seq, told)
@@ -45,7 +45,7 @@ func anyNews(told map[*held]news) bool {
 	return false
 }
 
-// beatWith sends a heartbeat with this news of each run.
+// beatWith sends a heartbeat with the given news of each run.
 func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) error {
 	beats := make([]map[string]any, 0, len(told))
 	asked := make(map[string]*held, len(told))
@@ -73,7 +73,7 @@ func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) 
 	for _, l := range answer.Leases {
 		h := asked[l.RunID]
 		switch {
-		case h == nil || s.held[l.RunID] != h: // it has ended
+		case h == nil || s.held[l.RunID] != h: // the run has ended
 		case !l.OK:
 			h.drop(errors.Join(ErrLost, &Refusal{Status: http.StatusConflict, Code: l.Reason}))
 		default:
@@ -91,9 +91,9 @@ func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) 
 	return nil
 }
 
-// beat sends heartbeats until ctx ends. It runs in its own goroutine, so that busy
-// handlers do not delay it. A detached worker continues with them while it drains: an
-// operator may undo the detaching, and then they renew its leases.
+// beat sends heartbeats until ctx ends. It runs in its own goroutine, so that busy handlers do not
+// delay it. A detached worker keeps sending them while it drains: an operator may undo the
+// detaching, and then the heartbeats renew its leases.
 func (s *session) beat(ctx context.Context) {
 	seq, detached := int64(0), false
 	for pause := time.Duration(0); ; pause = s.interval {
@@ -118,8 +118,8 @@ func (s *session) beat(ctx context.Context) {
 	}
 }
 
-// confirm tells the server that the runs of the detached worker continue, and
-// drops those that it refuses. It does not extend the leases of the others.
+// confirm tells the server that the runs of the detached worker continue, and drops those
+// that the server refuses. It does not extend the other leases.
 func (s *session) confirm(ctx context.Context) {
 	var doubted []*held
 	s.each(func(h *held) { doubted = append(doubted, h) })

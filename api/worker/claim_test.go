@@ -22,7 +22,7 @@ func TestAHandlerGetsTheRunAsItWasClaimed(t *testing.T) {
 			r.Args, r.Checkpoint, r.Attempt, r.CorrelationID, r.ScheduledFor =
 				[]byte(`{"n":1}`), []byte(`{"row":2}`), 3, new("order"), due
 		})
-		s.add() // without arguments and checkpoint
+		s.add() // the run has neither arguments nor a checkpoint
 		s.work(func(_ context.Context, r *worker.Run) (any, error) {
 			var in struct{ N, Row int }
 			if err := r.Decode(&in); err != nil {
@@ -72,13 +72,13 @@ func TestAClaimWaitsAndIsMadeAgain(t *testing.T) {
 	})
 }
 
-// TestAnUnansweredClaimIsRepeatedUnderItsID: the server may have assigned runs to it.
+// TestAnUnansweredClaimIsRepeatedUnderItsID: the server may have assigned runs to the claim.
 func TestAnUnansweredClaimIsRepeatedUnderItsID(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		const ms = time.Millisecond
 		s.on("claim", func(c *call) *reply {
 			if n := len(s.made("claim")); n <= 6 {
-				s.claim(c) // assigned, but the worker does not hear of it
+				s.claim(c) // the runs are assigned, but the worker gets no answer
 				return &reply{}
 			}
 			return nil
@@ -99,7 +99,7 @@ func TestAnUnansweredClaimIsRepeatedUnderItsID(t *testing.T) {
 	})
 }
 
-// TestEmptyAnswersAtOnceAreNotAskedForInALoop: a server that stops does not let claims wait.
+// TestEmptyAnswersAtOnceAreNotAskedForInALoop: a stopping server does not let claims wait.
 func TestEmptyAnswersAtOnceAreNotAskedForInALoop(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		const ms = time.Millisecond
@@ -244,7 +244,8 @@ func TestRunsThatCannotBeStartedLeaveTheirPlaces(t *testing.T) {
 // first returns the run that was started first.
 func (s *skald) first() uuid.UUID { return said[starts](s, "start")[0].Runs[0].RunID }
 
-// TestRunsOfAnOlderEpochAreGivenBack: the server that assigned them does not know the leader.
+// TestRunsOfAnOlderEpochAreGivenBack: the server that assigned them does not see the current
+// leader.
 func TestRunsOfAnOlderEpochAreGivenBack(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		epoch := func(n int64) func(*api.ClaimedRun) { return func(r *api.ClaimedRun) { r.LeaderEpoch = n } }
@@ -268,7 +269,7 @@ func TestRunsOfAnOlderEpochAreGivenBack(t *testing.T) {
 	})
 }
 
-// TestAServerOfAnOlderEpochIsNotAskedInALoop: each claim would use up an assignment.
+// TestAServerOfAnOlderEpochIsNotAskedInALoop: every claim would use up an assignment.
 func TestAServerOfAnOlderEpochIsNotAskedInALoop(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		s.work(nothing, func(c *worker.Config) { c.Concurrency = 1 })
@@ -284,8 +285,8 @@ func TestAServerOfAnOlderEpochIsNotAskedInALoop(t *testing.T) {
 	})
 }
 
-// wantSteps fails the test unless each pause between the calls is at most the next step, and at
-// least half of it, and that share varies.
+// wantSteps fails the test unless every pause between calls is between half of the next step and
+// the whole step, and the fraction varies.
 func wantSteps(t *testing.T, calls []*call, steps ...time.Duration) {
 	t.Helper()
 	if len(calls) <= len(steps) {

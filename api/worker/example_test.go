@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/api/worker"
 )
 
-// A worker that does runs of the command send-report until it is asked to stop, and then lets the
-// runs in progress finish.
+// A worker that executes runs of the command send-report until it is asked to stop, and then lets
+// the runs in progress finish.
 func Example() {
 	w, err := worker.New(worker.Config{
 		URL: "https://skald.example", Credential: os.Getenv("SKALD_KEY"), Queues: []string{"reports"}, Concurrency: 8,
@@ -27,7 +27,7 @@ func Example() {
 		}
 		fmt.Fprintln(r.Stdout(), "sending to", in.To)
 		r.Progress(50, "half of it")
-		if ctx.Err() != nil { // canceled, lost, too late, or the process stops
+		if ctx.Err() != nil { // canceled, lost, timed out, or the process is stopping
 			return nil, context.Cause(ctx)
 		}
 		return map[string]int{"pages": 3}, nil

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// olderFor is how long a server that does not support the exchange is not asked for one. Then it may have been
-// upgraded.
+// olderFor is how long the worker waits before it tries an exchange again with a server that does
+// not support it. The server may have been upgraded by then.
 const olderFor = time.Minute
 
-// exchanges reports whether the server is taken to know the call with which a worker reports and gets
-// runs at once.
+// exchanges reports whether the server is believed to support the exchange, the call with which a
+// worker reports results and gets runs at the same time.
 func (w *Worker) exchanges() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.older.IsZero() || time.Since(w.older) > olderFor
 }
 
-// knowsExchange reports whether the server knows that call, by its answer.
+// knowsExchange reports whether the server supports the exchange, judging by its answer.
 func (w *Worker) knowsExchange(err error) bool {
 	var r *Refusal
 	if !errors.As(err, &r) || r.Code == "JOB_WORKER_NOT_FOUND" ||
@@ -35,7 +35,7 @@ func (w *Worker) knowsExchange(err error) bool {
 	return false
 }
 
-// sees returns the newest epoch that this process has seen, including this one.
+// sees returns the newest epoch that this process has seen, including the given one.
 func (w *Worker) sees(epoch int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,7 @@ type exchanged struct {
 	Runs     []claimed   `json:"runs"`
 }
 
-// request is an exchange of a worker, which is repeated as it is.
+// request is a worker's exchange. It is repeated unchanged.
 type request struct {
 	Outcomes []json.RawMessage `json:"outcomes"`
 	Slots    int               `json:"slots"`
@@ -67,7 +67,7 @@ func newID() string {
 	return hex.EncodeToString(id)
 }
 
-// exchange makes one exchange at the path of a session, and returns when it was sent.
+// exchange makes one exchange at the path of a session, and returns the time at which it was sent.
 func (w *Worker) exchange(
 	ctx context.Context, within time.Duration, path string, r *request,
 ) (a exchanged, sent time.Time, err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/api/worker"
 )
 
-// exchanges is api.ExchangeInput with a list of outcomes, each of which must be as the contract says.
+// exchanges is api.ExchangeInput with a list of outcomes, each of which must match the contract.
 type exchanges struct {
 	Outcomes []api.CompleteItem `json:"outcomes"`
 	Slots    int32              `json:"slots"`
@@ -21,7 +21,8 @@ type exchanges struct {
 	ClaimID  string             `json:"claim_id"`
 }
 
-// exchange answers an exchange as the calls for which it stands, which tests see and answer as such.
+// exchange answers an exchange through the calls that it replaces, so that tests see and answer
+// those calls.
 func (s *skald) exchange(c *call, in *exchanges) *reply {
 	if s.older {
 		return &reply{status: 404, code: "REQ_NOT_FOUND"}
@@ -64,8 +65,8 @@ func (s *skald) exchange(c *call, in *exchanges) *reply {
 	return &reply{status: 200, body: out}
 }
 
-// TestAReportBringsTheNextRun: while there are runs, a worker makes one call for each, and claims nothing
-// otherwise.
+// TestAReportBringsTheNextRun: while there are runs, a worker makes one call for each of them and
+// no separate claims.
 func TestAReportBringsTheNextRun(t *testing.T) {
 	onServer(t, false, func(t *testing.T, s *skald) {
 		const runs = 20
@@ -76,7 +77,8 @@ func TestAReportBringsTheNextRun(t *testing.T) {
 		s.work(nothing, func(c *worker.Config) { c.Concurrency = 1 })
 		synctest.Wait()
 		asked := said[exchanges](s, "exchange")
-		// The first call reports nothing, each other one run; the last one found nothing, and one waits.
+		// The first call reports nothing, and each of the others reports one run. The last one
+		// found no run, and one is waiting.
 		if len(asked) != runs+2 || len(asked[0].Outcomes) != 0 || len(asked[runs+1].Outcomes) != 0 {
 			t.Fatalf("%d calls for %d runs", len(asked), runs)
 		}
@@ -94,8 +96,8 @@ func TestAReportBringsTheNextRun(t *testing.T) {
 	})
 }
 
-// TestBatchesAreAsLargeAsWhatHasEnded: the call after one that took long reports all runs that ended in
-// the meantime, and asks for as many.
+// TestBatchesAreAsLargeAsWhatHasEnded: after a slow call, the next one reports all runs that ended
+// in the meantime and asks for as many.
 func TestBatchesAreAsLargeAsWhatHasEnded(t *testing.T) {
 	onServer(t, false, func(t *testing.T, s *skald) {
 		for range 200 {
@@ -116,13 +118,14 @@ func TestBatchesAreAsLargeAsWhatHasEnded(t *testing.T) {
 	})
 }
 
-// TestAnUnansweredExchangeIsRepeatedAsItIs: its outcomes may be stored, and runs started for it.
+// TestAnUnansweredExchangeIsRepeatedAsItIs: the server may have stored its outcomes and started
+// runs for it.
 func TestAnUnansweredExchangeIsRepeatedAsItIs(t *testing.T) {
 	onServer(t, false, func(t *testing.T, s *skald) {
 		first, second := s.add(), s.add()
 		s.on("exchange", func(c *call) *reply {
 			if n := len(s.made("exchange")); n > 1 && n < 5 {
-				s.exchange(c, c.body.(*exchanges)) // done, but the worker does not hear of it
+				s.exchange(c, c.body.(*exchanges)) // done, but the worker gets no answer
 				return &reply{}
 			}
 			return nil
@@ -146,7 +149,7 @@ func TestAnUnansweredExchangeIsRepeatedAsItIs(t *testing.T) {
 	})
 }
 
-// TestAnOlderServerIsAskedAgainLater: it may have been upgraded.
+// TestAnOlderServerIsAskedAgainLater: the server may have been upgraded.
 func TestAnOlderServerIsAskedAgainLater(t *testing.T) {
 	onServer(t, true, func(t *testing.T, s *skald) {
 		s.work(nothing)
@@ -168,8 +171,8 @@ func TestAnOlderServerIsAskedAgainLater(t *testing.T) {
 	})
 }
 
-// TestTheLeaseOfARunThatWasAwaitedCountsFromItsAssignment: not from when the call was sent, at whose end
-// it would be over, and not from the answer, which may be late.
+// TestTheLeaseOfARunThatWasAwaitedCountsFromItsAssignment: if it counted from when the call was
+// sent, it would be over when the call ends, and the answer may be late.
 func TestTheLeaseOfARunThatWasAwaitedCountsFromItsAssignment(t *testing.T) {
 	onServer(t, false, func(t *testing.T, s *skald) {
 		s.on("heartbeat", failing(1000, 503, "REQ_UNAVAILABLE"))
@@ -189,7 +192,7 @@ func TestTheLeaseOfARunThatWasAwaitedCountsFromItsAssignment(t *testing.T) {
 	})
 }
 
-// TestARunThatComesWhileTheWorkerStopsIsGivenBack: an answer to a report may bring one.
+// TestARunThatComesWhileTheWorkerStopsIsGivenBack: the answer to a report may bring a run.
 func TestARunThatComesWhileTheWorkerStopsIsGivenBack(t *testing.T) {
 	onServer(t, false, func(t *testing.T, s *skald) {
 		s.add()

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/api/worker"
 )
 
-// beats returns what the heartbeats so far said of a run.
+// beats returns what the heartbeats so far have reported about a run.
 func (s *skald) beats(id uuid.UUID) (out []api.HeartbeatRun) {
 	for _, b := range said[beat](s, "heartbeat") {
 		for _, r := range b.Running {
@@ -38,7 +38,7 @@ func tells(c *call) bool {
 	return false
 }
 
-// lasts is a handler that does its work for so long, or until its context ends.
+// lasts is a handler that works for the given time, or until its context ends.
 func lasts(d time.Duration, begin func(*worker.Run)) worker.Handler {
 	return func(ctx context.Context, r *worker.Run) (any, error) {
 		if begin != nil {
@@ -91,11 +91,12 @@ func TestTheServerChangesTheIntervalOfHeartbeats(t *testing.T) {
 	})
 }
 
-// TestALeaseThatIsNotRenewedEndsTheHandler a tenth early, counted from when the call was sent.
+// TestALeaseThatIsNotRenewedEndsTheHandler checks that the handler ends a tenth early, counted from
+// when the call was sent.
 func TestALeaseThatIsNotRenewedEndsTheHandler(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		s.add()
-		s.on("start", func(*call) *reply { time.Sleep(5 * time.Second); return nil }) // of its lease, too
+		s.on("start", func(*call) *reply { time.Sleep(5 * time.Second); return nil }) // of its lease as well
 		s.on("heartbeat", failing(1000, 503, "REQ_UNAVAILABLE"))
 		began, causes := make(chan *worker.Run, 1), make(chan error, 1)
 		s.work(untilItEnds(began, causes))
@@ -127,7 +128,7 @@ func TestAServerThatKnowsNoLostLeasesGetsAPlainRelease(t *testing.T) {
 	})
 }
 
-// TestAResultOfALeaseThatIsOverIsReported: it is accepted until another worker has the run.
+// TestAResultOfALeaseThatIsOverIsReported: the server accepts it until another worker has the run.
 func TestAResultOfALeaseThatIsOverIsReported(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		s.add()
@@ -156,7 +157,7 @@ func TestALostRunEndsTheHandlerAndIsNotReported(t *testing.T) {
 				})
 				synctest.Wait()
 				s.mu.Lock()
-				s.given[lost] = assignment{} // another worker has it
+				s.given[lost] = assignment{} // another worker has the run
 				s.mu.Unlock()
 				time.Sleep(2 * time.Minute)
 				if done := s.completed(); !errors.Is(cause, worker.ErrLost) || len(done) != 1 || done[0].RunID != other ||
@@ -229,7 +230,7 @@ func TestWhatIsReportedGoesWithTheNextHeartbeatOnce(t *testing.T) {
 	})
 }
 
-// TestWhatAHeartbeatCouldNotSayIsSaidByTheNextOne: its outcome is unknown.
+// TestWhatAHeartbeatCouldNotSayIsSaidByTheNextOne: the outcome of the failed heartbeat is unknown.
 func TestWhatAHeartbeatCouldNotSayIsSaidByTheNextOne(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		id := s.add()
@@ -249,7 +250,7 @@ func TestWhatAHeartbeatCouldNotSayIsSaidByTheNextOne(t *testing.T) {
 	})
 }
 
-// TestARefusedHeartbeatIsSentAgainWithoutWhatItTells: the leases come first.
+// TestARefusedHeartbeatIsSentAgainWithoutWhatItTells: renewing the leases takes precedence.
 func TestARefusedHeartbeatIsSentAgainWithoutWhatItTells(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -292,7 +293,8 @@ func TestARefusedHeartbeatIsSentAgainWithoutWhatItTells(t *testing.T) {
 	}
 }
 
-// TestOddProgressIsCleaned: what one handler says must not have a heartbeat refused.
+// TestOddProgressIsCleaned: invalid progress of one handler must not make the server refuse a
+// heartbeat.
 func TestOddProgressIsCleaned(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

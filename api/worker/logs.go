@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	logChunk = 64 << 10    // most bytes of one request
-	logAfter = time.Second // after this time, less than a chunk is sent, too
-	logBytes = 1 << 20     // bytes that may be buffered; then writes block
+	logChunk = 64 << 10    // largest request, in bytes
+	logAfter = time.Second // a smaller chunk is sent after this time
+	logBytes = 1 << 20     // buffer size in bytes; writes block when it is full
 )
 
-// logs sends the output of a run, in the order in which it was written.
+// logs sends the output of a run in the order in which it was written.
 type logs struct {
 	s    *session
 	h    *held
@@ -36,7 +36,7 @@ type logPart struct {
 	body   []byte
 }
 
-// logWriter is one stream of a log.
+// logWriter is one stream of a run's log.
 type logWriter struct {
 	l      *logs
 	stream string
@@ -50,8 +50,8 @@ func newLogs(s *session, h *held) *logs {
 
 func (l *logs) writer(stream string) *logWriter { return &logWriter{l, stream} }
 
-// Write never fails: a run must not fail because of its log. It blocks while the buffer
-// is full.
+// Write never fails, because a run must not fail because of its log. It blocks while the buffer is
+// full.
 func (w *logWriter) Write(p []byte) (int, error) {
 	l := w.l
 	l.once.Do(func() { go l.send() })
@@ -87,10 +87,10 @@ func (l *logs) signal() {
 	}
 }
 
-// close sends what is buffered and waits for that.
+// close flushes the buffer and waits until everything was sent.
 func (l *logs) close() { l.finish(false) }
 
-// drop discards what was not sent.
+// drop discards unsent output.
 func (l *logs) drop() { l.finish(true) }
 
 func (l *logs) finish(dropped bool) {
@@ -129,7 +129,7 @@ func (l *logs) send() {
 	}
 }
 
-// next takes the next part; over: there will be no more.
+// next takes the next part. over means that there will be no more.
 func (l *logs) next() (part logPart, ok, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *logs) next() (part logPart, ok, over bool) {
 	return part, true, false
 }
 
-// put sends a part until it is stored or the run is lost.
+// put repeats sending a part until it is stored or the run is lost.
 func (l *logs) put(part logPart) {
 	body := l.h.of(l.s.id, map[string]any{"seq": l.seq, "stream": part.stream})
 	if utf8.Valid(part.body) && !hasNUL(part.body) {

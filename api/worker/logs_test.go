@@ -79,7 +79,7 @@ func TestOutputIsSentEverySecondAndSoonerWhenThereIsMuch(t *testing.T) {
 		if s.log("stdout") != "ab" || len(s.made("logs")) != 1 {
 			t.Errorf("after a second: %q", s.log("stdout"))
 		}
-		time.Sleep(500 * time.Millisecond) // before the second second
+		time.Sleep(500 * time.Millisecond) // before the end of the second second
 		if s.log("stdout") != "ab"+strings.Repeat("c", 64<<10) {
 			t.Error("much output is not sent at once")
 		}
@@ -118,7 +118,7 @@ func TestOutputWaitsForTheServer(t *testing.T) {
 		})
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if written < 16 || written > 18 { // 1 MiB, and what is being sent
+		if written < 16 || written > 18 { // the 1 MiB buffer and what is being sent
 			t.Errorf("%d writes of 64 KiB returned", written)
 		}
 		for _, l := range said[api.LogInput](s, "logs") {
@@ -142,7 +142,7 @@ func TestOutputWaitsForTheServer(t *testing.T) {
 	})
 }
 
-// TestALogThatIsRefusedDoesNotFailItsRun, and does not block it.
+// TestALogThatIsRefusedDoesNotFailItsRun and does not block it.
 func TestALogThatIsRefusedDoesNotFailItsRun(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		s.on("logs", failing(1000, 409, "JOB_LOG_CONFLICT"))
@@ -162,7 +162,7 @@ func TestALogThatIsRefusedDoesNotFailItsRun(t *testing.T) {
 	})
 }
 
-// TestTheLogOfALostRunIsDropped: another attempt writes it now.
+// TestTheLogOfALostRunIsDropped: another attempt writes the log now.
 func TestTheLogOfALostRunIsDropped(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		id := s.add()

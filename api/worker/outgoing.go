@@ -9,26 +9,27 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// What a handler reports goes through this file before it is sent: one odd text or number must
-// not have the server refuse a call that concerns other runs, too, or the lease of its own.
+// Everything that a handler reports passes through this file before it is sent. A single invalid
+// text or number must not make the server refuse a call that also concerns other runs or the run's
+// own lease.
 
-// Limits of the server. Texts are cut to them.
+// Limits of the server. Longer texts are cut.
 const (
 	maxProgressText = 1000 // characters
 	maxReason       = 500  // characters
-	maxCode         = 100  // bytes, like the next
+	maxCode         = 100  // bytes, as in the next line
 	maxMessage      = 8 << 10
 	maxName         = 255 // characters
 	maxResult       = 1 << 20
 	maxCheckpoint   = 4 << 20
-	maxEmission     = 4 << 20 // of all that one run emits
-	// maxDepth is how deep a document may nest that is sent within an item of a list. The
-	// server's own limit is for the whole body.
+	maxEmission     = 4 << 20 // total over all emissions of one run
+	// maxDepth is how deep a document that is sent as an item of a list may be nested. The server's
+	// own limit applies to the whole body.
 	maxDepth = strictjson.DefaultMaxDepth - 8
 )
 
-// percentOf returns a percentage within its bounds. False: it is not a number, such as 0/0 before
-// the total is known.
+// percentOf clamps a percentage to its bounds. It returns false if the value is not a number, such
+// as 0/0 before the total is known.
 func percentOf(p float64) (float64, bool) {
 	if math.IsNaN(p) || math.IsInf(p, 0) {
 		return 0, false
@@ -36,9 +37,9 @@ func percentOf(p float64) (float64, bool) {
 	return min(max(p, 0), 100), true
 }
 
-// documentOf encodes v as JSON that the server stores. What it refuses, it refuses with the
-// error of the caller who made it. That its own MarshalJSON panics is such an error: the results
-// of a handler are encoded after it has returned.
+// documentOf encodes v as JSON that the server can store. Whatever the server would refuse is
+// returned as an error to the caller that produced it. A panic in v's MarshalJSON is such an error
+// as well, because a handler's result is encoded after the handler has returned.
 func documentOf(v any, most int) (doc json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -60,8 +61,8 @@ func documentOf(v any, most int) (doc json.RawMessage, err error) {
 	return doc, err
 }
 
-// exitOf returns an exit code as the server stores it, in 32 bits; those of Windows have no
-// sign.
+// exitOf converts an exit code to the 32 bits that the server stores. Windows exit codes are
+// unsigned.
 func exitOf(code *int) *int32 {
 	if code == nil || int64(*code) < math.MinInt32 || int64(*code) > math.MaxUint32 {
 		return nil

@@ -136,8 +136,8 @@ func TestStoppingEndsTheAttemptsToRegister(t *testing.T) {
 	})
 }
 
-// TestADetachedWorkerConfirmsItsRunsAndRegistersAgain: it claims nothing more under its old id, drops
-// the run that is refused, and finishes the others.
+// TestADetachedWorkerConfirmsItsRunsAndRegistersAgain: the worker claims nothing more under its old
+// id, drops the run that is refused, and finishes the others.
 func TestADetachedWorkerConfirmsItsRunsAndRegistersAgain(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		keep, lost, goOn := s.add(), s.add(), make(chan struct{})
@@ -171,7 +171,7 @@ func TestADetachedWorkerConfirmsItsRunsAndRegistersAgain(t *testing.T) {
 		if err := <-causes[lost.String()]; !errors.Is(err, worker.ErrLost) || !errors.As(err, &refusal) {
 			t.Errorf("the refused run ended with %v", err)
 		}
-		synctest.Wait() // until the server knows that nothing of the first worker waits any more
+		synctest.Wait() // until the server knows that no call of the first worker is still waiting
 		next := s.add()
 		time.Sleep(time.Second)
 		if n := len(s.made("workers")); n != 1 || len(s.completed()) != 0 {
@@ -207,7 +207,7 @@ func TestAClaimOfADetachedWorkerLeadsToANewOne(t *testing.T) {
 	})
 }
 
-// TestAWorkerOverANetwork has the client of a worker that is given none.
+// TestAWorkerOverANetwork uses the default client.
 func TestAWorkerOverANetwork(t *testing.T) {
 	t.Parallel()
 	s := newSkald(t)

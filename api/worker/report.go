@@ -12,23 +12,23 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// report is the result of a run that is being sent to the server.
+// report is the result of a run on its way to the server.
 type report struct {
 	s       *session
 	h       *held
 	body    json.RawMessage // an item of a batch
-	instead map[string]any  // what is reported if the server refuses it
-	done    chan struct{}   // closed when the server knows it, or it was given up
-	passed  bool            // the slot of the run is no longer its own; for those for whom done is closed
+	instead map[string]any  // what is reported instead if the server refuses body
+	done    chan struct{}   // closed when the server has it, or it was abandoned
+	passed  bool            // the run has lost its slot; valid once done is closed
 }
 
 const (
-	maxBatch      = 500     // reports of one call
-	maxBatchBytes = 8 << 20 // bytes of one call; a single report may be larger
+	maxBatch      = 500     // maximum number of reports per call
+	maxBatchBytes = 8 << 20 // maximum size of a call in bytes; a single report may be larger
 )
 
-// tellEnd reports to the server how a run ended, and returns when the server knows or
-// the report was given up. passed: the slot of the run is no longer its own.
+// tellEnd reports to the server how a run ended, and returns when the server has the report or it
+// was abandoned. passed means that the run no longer owns its slot.
 func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause error) (passed bool) {
 	call := func(what string, more map[string]any) error {
 		return w.insist(s, h, "/api/v1/job-runs/"+h.RunID+"/"+what, h.of(s.id, more))
@@ -42,7 +42,7 @@ func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause err
 		if errors.Is(cause, ErrLeaseOver) {
 			more["lease_lost"] = true
 		}
-		if refusesContent(call("release", more)) { // by a server that does not know lease_lost
+		if refusesContent(call("release", more)) { // the server does not support lease_lost
 			_ = call("release", nil)
 		}
 		return false
@@ -96,8 +96,8 @@ func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause err
 	return rep.passed
 }
 
-// outcome returns the result of a handler that succeeded, nil if it has none. The error says
-// why it, or what the run emits, cannot be stored.
+// outcome returns the result of a handler that succeeded, or nil if it has none. The error says why
+// the result or the run's emissions cannot be stored.
 func (r *Run) outcome(result any) (json.RawMessage, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,8 +107,8 @@ func (r *Run) outcome(result any) (json.RawMessage, error) {
 	return documentOf(result, maxResult)
 }
 
-// insist repeats a call until its outcome is known, the run is lost, or its lease has
-// been over for Config.ReportFor.
+// insist repeats a call until its outcome is known, the run is lost, or the run's lease ended more
+// than Config.ReportFor ago.
 func (w *Worker) insist(s *session, h *held, path string, body any) error {
 	for pause := newPause(); ; {
 		err := w.api.post(context.Background(), 15*time.Second, path, body, nil)
@@ -126,8 +126,7 @@ func (w *Worker) insist(s *session, h *held, path string, body any) error {
 	}
 }
 
-// report sends results until ctx ends: while one batch is being sent, the next one is
-// collected.
+// report sends results until ctx ends. While one batch is being sent, it collects the next one.
 func (w *Worker) report(ctx context.Context) {
 	for {
 		select {
@@ -149,8 +148,7 @@ func (w *Worker) report(ctx context.Context) {
 	}
 }
 
-// send sends a batch, in one call for each of its sessions, until its outcome is known
-// or every run in it is lost.
+// send sends a batch, in one call per session, until its outcome is known or all its runs are lost.
 func (w *Worker) send(batch []*report) {
 	for len(batch) > 0 {
 		var now, rest []*report
@@ -170,8 +168,9 @@ func (w *Worker) send(batch []*report) {
 	}
 }
 
-// pass reports a batch of results and begins the next runs in its slots, which are the call's until it
-// returns. It returns the results that must be reported without it.
+// pass reports a batch of results and begins new runs in the slots of the finished ones, which
+// belong to this call until it returns. It returns the results that must be reported without an
+// exchange.
 func (w *Worker) pass(s *session, batch []*report) (left []*report) {
 	slots, begun := len(batch), 0
 	defer func() { s.give(slots - begun) }()
@@ -190,7 +189,8 @@ func (w *Worker) pass(s *session, batch []*report) (left []*report) {
 			if a.State == "DETACHED" {
 				s.end(ErrLost)
 			}
-			if s.claiming.Err() == nil { // before their answers end the last runs, for whose end a drain waits
+			// Before the results are settled: that ends the last runs, for which a drain waits.
+			if s.claiming.Err() == nil {
 				begun = s.accept(&a, sent, slots)
 			} else {
 				s.releaseAll(a.Runs)
@@ -210,7 +210,7 @@ func (w *Worker) pass(s *session, batch []*report) (left []*report) {
 	return nil
 }
 
-// bodies returns the items of a call.
+// bodies returns the items of a batch.
 func bodies(batch []*report) []json.RawMessage {
 	items := make([]json.RawMessage, len(batch))
 	for i, r := range batch {
@@ -223,7 +223,7 @@ func errWrongNumber(answers, results int) error {
 	return fmt.Errorf("%d answers for %d results", answers, results)
 }
 
-// still returns the reports that the server may still accept, and gives the others up.
+// still returns the reports that the server may still accept, and abandons the others.
 func (w *Worker) still(batch []*report) []*report {
 	return keep(batch, func(r *report) bool { return !r.h.isLost() && time.Since(r.h.leaseEnd()) < w.cfg.ReportFor })
 }
@@ -242,7 +242,7 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 				w.settle(s, r, answer.Results[i].Status, answer.Results[i].Problem)
 			}
 			return
-		case !unknown(err) && len(batch) > 1: // one of them is the cause
+		case !unknown(err) && len(batch) > 1: // one of the reports is the cause
 			for i := range batch {
 				w.sendFor(s, batch[i:i+1])
 			}
@@ -259,9 +259,9 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 	}
 }
 
-// settle ends a report that was answered. A report that was refused for its content is
-// sent again with less: the run must end, and its failure must not lose its retries because of its text. A run
-// that is lost, or has ended otherwise, is left alone.
+// settle completes a report that was answered. If the report was refused because of its content, a
+// shorter failure is sent instead: the run must end, and the text of a failure must not cost the
+// run its retries. A run that is lost or has ended in another way is left alone.
 func (w *Worker) settle(s *session, r *report, status int, p *problem) {
 	defer close(r.done)
 	switch {
@@ -280,7 +280,7 @@ func (w *Worker) settle(s *session, r *report, status int, p *problem) {
 	_ = w.insist(s, r.h, "/api/v1/job-runs/"+r.h.RunID+"/fail", r.h.of(s.id, r.instead))
 }
 
-// notOurs are the codes with which a run is refused that no longer belongs to this worker.
+// notOurs contains the codes of the errors for a run that no longer belongs to this worker.
 var notOurs = map[string]bool{
 	"JOB_FENCE_LOST": true, "JOB_STALE_EPOCH": true, "JOB_CANCEL_WINS": true, "JOB_WORKER_GONE": true,
 	"JOB_RUN_NOT_FOUND": true, "JOB_RESULT_CONFLICT": true,
@@ -291,7 +291,7 @@ const (
 	refusedError  = "the server refused the text of the error"
 )
 
-// keep returns the reports that still matter, and gives the others up.
+// keep returns the reports that still matter, and abandons the others.
 func keep(batch []*report, matters func(*report) bool) (out []*report) {
 	for _, r := range batch {
 		if matters(r) {

@@ -46,7 +46,7 @@ func TestAResultIsRepeatedUntilItIsAnswered(t *testing.T) {
 	}
 }
 
-// TestAReportIsGivenUpSomeTimeAfterTheLease: until then it is repeated, and its run keeps its place.
+// TestAReportIsGivenUpSomeTimeAfterTheLease: until then it is repeated, and its run keeps its slot.
 func TestAReportIsGivenUpSomeTimeAfterTheLease(t *testing.T) {
 	for name, tt := range map[string]struct {
 		verb string
@@ -76,13 +76,13 @@ func TestAReportIsGivenUpSomeTimeAfterTheLease(t *testing.T) {
 	}
 }
 
-// TestARefusedResultEndsTheRunWithLess: the run must end, and a failure must not lose its retries
-// because of its text.
+// TestARefusedResultEndsTheRunWithLess: the run must end, and the text of a failure must not cost
+// it its retries.
 func TestARefusedResultEndsTheRunWithLess(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		err       error
-		whole     bool // the call is refused, not the item
+		whole     bool // the whole call is refused, not just the item
 		code      string
 		text      string
 		retryable bool
@@ -145,7 +145,7 @@ func TestAResultThatComesTooLateIsDiscarded(t *testing.T) {
 	}
 }
 
-// TestOneResultDoesNotHaveTheOthersRefused: those of a refused call are reported one by one.
+// TestOneResultDoesNotHaveTheOthersRefused: the results of a refused call are reported one by one.
 func TestOneResultDoesNotHaveTheOthersRefused(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		bad, others := s.add(), []uuid.UUID{s.add(), s.add(), s.add()}
@@ -154,7 +154,7 @@ func TestOneResultDoesNotHaveTheOthersRefused(t *testing.T) {
 		s.on("complete", func(c *call) *reply {
 			runs := c.body.(*completes).Runs
 			most = max(most, len(runs))
-			if len(s.made("complete")) == 1 { // the others gather while it is being sent
+			if len(s.made("complete")) == 1 { // the others are collected while it is being sent
 				close(goOn)
 				time.Sleep(time.Second)
 			}

@@ -13,18 +13,18 @@ import (
 	"github.com/skald-saga/skald/api/worker"
 )
 
-// jsonText is JSON that is sent as it is.
+// jsonText is JSON that is sent unchanged.
 type jsonText string
 
 func (j jsonText) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
-// broken panics when it is encoded, and when it is asked for its text.
+// broken panics when it is encoded and when its text is requested.
 type broken struct{}
 
 func (broken) MarshalJSON() ([]byte, error) { panic("broken") }
 func (broken) Error() string                { panic("broken") }
 
-// outcome executes one run, beside another one that must not notice, and returns its report.
+// outcome executes one run, next to another one that must not be affected, and returns its report.
 func outcome(t *testing.T, s *skald, h worker.Handler) api.CompleteItem {
 	t.Helper()
 	id, other := s.add(), s.add()
@@ -73,7 +73,7 @@ func TestAResultIsReportedAsJSON(t *testing.T) {
 	}
 }
 
-// TestAResultThatCannotBeStoredFailsTheRun: and no other, and it is not retried.
+// TestAResultThatCannotBeStoredFailsTheRun: it fails no other run, and is not retried.
 func TestAResultThatCannotBeStoredFailsTheRun(t *testing.T) {
 	for name, result := range map[string]any{
 		"too large": strings.Repeat("x", 1<<20-1), "a channel": make(chan int), "a NUL": "a\x00b",
@@ -117,7 +117,8 @@ func TestACheckpointThatCannotBeStoredLeavesTheLastOne(t *testing.T) {
 	})
 }
 
-// TestCheckpointsThatAreTooLargeTogetherTakeTurns: one heartbeat has room for two of the largest.
+// TestCheckpointsThatAreTooLargeTogetherTakeTurns: one heartbeat has room for two checkpoints of
+// maximum size.
 func TestCheckpointsThatAreTooLargeTogetherTakeTurns(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		for range 3 {

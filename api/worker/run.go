@@ -17,12 +17,12 @@ type Run struct {
 	ID             string
 	Definition     string
 	Command        string
-	Args           json.RawMessage // nil: none
+	Args           json.RawMessage // nil means none
 	Attempt        int             // from 1; grows with every assignment
-	FencingToken   string          // for other systems: grows with every assignment of the concurrency key
+	FencingToken   string          // for other systems; grows with every assignment of the concurrency key
 	IdempotencyKey string          // the same for every attempt
 	ScheduledFor   time.Time
-	LastCheckpoint json.RawMessage // the previous attempt's checkpoint; nil: none
+	LastCheckpoint json.RawMessage // the previous attempt's checkpoint; nil means none
 	CorrelationID  string
 
 	held *held
@@ -31,11 +31,11 @@ type Run struct {
 
 	mu      sync.Mutex
 	emit    []any
-	emitted int   // bytes of its documents
-	unsaid  error // why something is not emitted
+	emitted int   // total size of its documents in bytes
+	unsaid  error // why an emission failed
 }
 
-// Decode decodes the arguments into into, which stays unchanged when there are none.
+// Decode decodes the arguments into into, which stays unchanged if there are none.
 func (r *Run) Decode(into any) error {
 	if r.Args == nil {
 		return nil
@@ -43,8 +43,8 @@ func (r *Run) Decode(into any) error {
 	return json.Unmarshal(r.Args, into)
 }
 
-// DecodeCheckpoint decodes the previous attempt's checkpoint into into, which stays
-// unchanged when there is none.
+// DecodeCheckpoint decodes the previous attempt's checkpoint into into, which stays unchanged if
+// there is none.
 func (r *Run) DecodeCheckpoint(into any) error {
 	if r.LastCheckpoint == nil {
 		return nil
@@ -52,9 +52,9 @@ func (r *Run) DecodeCheckpoint(into any) error {
 	return json.Unmarshal(r.LastCheckpoint, into)
 }
 
-// Progress reports how far the run has come, percent from 0 to 100. It is sent with the next
-// heartbeat. A percent that is not a number is left out, one beyond the bounds is at the bound, and
-// the message is cut to 1,000 characters.
+// Progress reports how far the run has progressed, as a percentage from 0 to 100. It is sent with
+// the next heartbeat. A percentage that is not a number is left out, one outside the range is
+// clamped, and the message is cut to 1,000 characters.
 func (r *Run) Progress(percent float64, message string) {
 	told := map[string]any{"message": plaintext.Text(message, plaintext.Characters(maxProgressText))}
 	if p, ok := percentOf(percent); ok {
@@ -63,9 +63,9 @@ func (r *Run) Progress(percent float64, message string) {
 	r.held.tell(func(h *held) { h.progress = told })
 }
 
-// Checkpoint stores v, as JSON, for the next attempt in case this one is lost. It is
-// sent with the next heartbeat. The error says why v cannot be stored; the earlier
-// checkpoint then stays. It may have 4 MiB.
+// Checkpoint stores v, as JSON, for the next attempt in case this one is lost. It is sent with the
+// next heartbeat. The error says why v cannot be stored; the previous checkpoint then remains. The
+// limit is 4 MiB.
 func (r *Run) Checkpoint(v any) error {
 	doc, err := documentOf(v, maxCheckpoint)
 	if err == nil {
@@ -74,28 +74,28 @@ func (r *Run) Checkpoint(v any) error {
 	return err
 }
 
-// Stdout returns the writer of the run's log. Output is sent every second, sooner when
-// there is much of it; writes block while the server does not answer and the buffer is
-// full. The output of a lost run is dropped.
+// Stdout returns the writer of the run's log. Output is sent every second, or sooner if there is
+// much of it. Writes block while the server does not answer and the buffer is full. The output of a
+// lost run is dropped.
 func (r *Run) Stdout() io.Writer { return r.out }
 
-// Stderr is Stdout for the log's other stream.
+// Stderr is like Stdout, for the log's other stream.
 func (r *Run) Stderr() io.Writer { return r.errs }
 
-// EmitEvent publishes an event in the transaction that completes the run, if the run
-// succeeds. The error says why the event cannot be stored; the run then fails, even if the
-// handler ignores it, because it must not succeed without the event.
+// EmitEvent publishes an event in the transaction that completes the run, if the run succeeds. The
+// error says why the event cannot be stored. The run then fails even if the handler ignores the
+// error, because it must not succeed without the event.
 func (r *Run) EmitEvent(eventType string, payload any) error {
 	return r.emits("event", "event_type", eventType, "payload", payload)
 }
 
-// EmitRun creates a run of another definition (id or name) in the transaction that
-// completes this one, if this one succeeds. The error is as that of EmitEvent.
+// EmitRun creates a run of another definition (id or name) in the transaction that completes this
+// one, if this one succeeds. Its errors are like those of EmitEvent.
 func (r *Run) EmitRun(definition string, args any) error {
 	return r.emits("run", "definition", definition, "args", args)
 }
 
-// emits adds an emission: of a kind, with a name and what it holds under these members.
+// emits adds an emission of the given kind and name, with its content in the given members.
 func (r *Run) emits(kind, naming, name, holding string, held any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,9 +118,9 @@ func (r *Run) emits(kind, naming, name, holding string, held any) error {
 
 const maxEmitted = 100
 
-// Failure is a handler's error with more than a text. Texts that are too long are cut.
+// Failure is a handler's error with details. Texts that are too long are cut.
 type Failure struct {
-	Code      string // at most 100 bytes; "": ERROR, or TIMED_OUT if the run has taken too long
+	Code      string // at most 100 bytes; "" means ERROR, or TIMED_OUT if the run timed out
 	Message   string // at most 8 KiB
 	Permanent bool   // do not retry
 	ExitCode  *int
@@ -128,7 +128,7 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Message }
 
-// failureOf returns the report of an error; code is for one that has none.
+// failureOf returns the report of an error. code is the default for an error without a code.
 func failureOf(err error, code string) (body map[string]any, exit *int32) {
 	f := asFailure(err)
 	if f.Code != "" {
@@ -141,8 +141,8 @@ func failureOf(err error, code string) (body map[string]any, exit *int32) {
 	}, exitOf(f.ExitCode)
 }
 
-// asFailure returns a handler's error as a Failure. Its methods are the handler's code and may panic,
-// as those of a nil pointer do.
+// asFailure converts a handler's error to a Failure. The methods of the error are the handler's
+// code and may panic, for example on a nil pointer.
 func asFailure(err error) (f *Failure) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -155,23 +155,23 @@ func asFailure(err error) (f *Failure) {
 	return &Failure{Message: err.Error()}
 }
 
-// held is a run that this worker holds a lease on.
+// held is a run on which this worker holds a lease.
 type held struct {
 	claimed
 	cancel context.CancelCauseFunc
 
 	mu         sync.Mutex
-	lease      *time.Timer // ends the context when the lease does, by the clock of this machine
-	until      time.Time   // with its monotonic clock
+	lease      *time.Timer // ends the context when the lease ends by this machine's clock
+	until      time.Time   // includes the monotonic clock
 	progress   any
 	checkpoint json.RawMessage
-	news       int  // grows with each change that the next heartbeat reports
-	told       int  // the value of news that the server knows
-	lost       bool // another worker may have it: nothing is reported
+	news       int  // grows with every change that the next heartbeat reports
+	told       int  // the value of news that the server has
+	lost       bool // another worker may have the run: nothing is reported
 }
 
-// renew extends the lease: it counts from when the request was sent, and ends a tenth
-// early, because clocks do not run equally fast.
+// renew extends the lease. The lease counts from the time the request was sent, and ends a tenth
+// early because clocks do not run at exactly the same speed.
 func (h *held) renew(sent time.Time, lease time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -183,7 +183,7 @@ func (h *held) renew(sent time.Time, lease time.Duration) {
 	h.lease.Reset(time.Until(h.until))
 }
 
-// drop gives the run up.
+// drop abandons the run.
 func (h *held) drop(why error) {
 	h.mu.Lock()
 	h.lost = true
@@ -210,14 +210,14 @@ func (h *held) tell(f func(*held)) {
 	h.news++
 }
 
-// news is what a run has to tell in a heartbeat, and that the server does not know.
+// news is what a run reports in a heartbeat and the server does not have yet.
 type news struct {
 	progress   any
 	checkpoint json.RawMessage
 	upTo       int // the value of held.news that this includes
 }
 
-// untold returns the news of the run; what the server knows is not repeated.
+// untold returns the run's news. What the server already has is not repeated.
 func (h *held) untold() (n news) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,7 +227,7 @@ func (h *held) untold() (n news) {
 	return n
 }
 
-// beat returns what a heartbeat says of the run.
+// beat returns the run's entry in a heartbeat.
 func (h *held) beat(n news) map[string]any {
 	b := map[string]any{
 		"run_id": h.RunID, "attempt": h.Attempt, "lease_token": h.LeaseToken, "leader_epoch": h.LeaderEpoch,
@@ -241,7 +241,7 @@ func (h *held) beat(n news) map[string]any {
 	return b
 }
 
-// knows records that the server knows the news, or has refused them permanently.
+// knows records that the server has the news, or has refused them permanently.
 func (h *held) knows(n news) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -24,9 +24,9 @@ const (
 	lease    = 30 * time.Second // of runs
 )
 
-// skald is a server that speaks the protocol of workers: it refuses what the contract does not have,
+// skald is a server that speaks the worker protocol. It refuses requests that violate the contract,
 // and calls whose fence is not that of the last assignment. Its connections are in memory, so that
-// server, worker and test live on one fake clock.
+// the server, the worker and the test share one fake clock.
 type skald struct {
 	t      *testing.T
 	client *http.Client
@@ -47,17 +47,17 @@ type assignment struct {
 	worker string
 }
 
-// call is a call of the worker.
+// call is a call from the worker.
 type call struct {
 	verb    string // the last part of the path
-	subject string // the worker or run in the path
+	subject string // the worker or run id in the path
 	at      time.Time
-	body    any // the value of a type of the contract
+	body    any // a value of a contract type
 	auth    string
-	gone    <-chan struct{} // closed when the caller has hung up
+	gone    <-chan struct{} // closed when the caller disconnects
 }
 
-// reply is an answer: a problem of this code, or a body. Status 0 breaks the connection.
+// reply is an answer: a problem with this code, or a body. Status 0 breaks the connection.
 type reply struct {
 	status int
 	code   string
@@ -65,7 +65,7 @@ type reply struct {
 }
 
 type (
-	// batch is a list of runs, each of which must be as the contract says.
+	// batch is a list of runs, each of which must match the contract.
 	batch[T any] struct {
 		Runs []T `json:"runs"`
 	}
@@ -79,7 +79,7 @@ type (
 	}
 )
 
-// bodies are what calls have to say.
+// bodies maps each kind of call to the type of its body.
 var bodies = map[string]func() any{
 	"workers": newOf[api.WorkerInput], "claim": newOf[api.ClaimInput], "start": newOf[starts],
 	"heartbeat": newOf[beat], "complete": newOf[completes], "fail": newOf[api.FailInput],
@@ -97,14 +97,15 @@ func newSkald(t *testing.T) *skald {
 	}
 }
 
-// onFakeClock plays a test with a server of today, and with one that does not support the exchange.
+// onFakeClock runs a test against a current server, and against one that does not support the
+// exchange.
 func onFakeClock(t *testing.T, play func(t *testing.T, s *skald)) {
 	t.Helper()
 	t.Run("today", func(t *testing.T) { onServer(t, false, play) })
 	t.Run("older", func(t *testing.T) { onServer(t, true, play) })
 }
 
-// onServer plays a test with one of these servers.
+// onServer runs a test against one of these servers.
 func onServer(t *testing.T, older bool, play func(t *testing.T, s *skald)) {
 	t.Helper()
 	t.Parallel()
@@ -157,7 +158,7 @@ func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// on lets a test answer calls; where it returns nil, the server does.
+// on lets a test answer calls. If its function returns nil, the server answers.
 func (s *skald) on(verb string, hook func(*call) *reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +199,7 @@ func (s *skald) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer.body)
 }
 
-// serve answers a call as the test says, or as a server without faults does.
+// serve answers a call as the test says, or as a server without faults would.
 func (s *skald) serve(c *call) *reply {
 	s.mu.Lock()
 	s.calls = append(s.calls, c)
@@ -278,7 +279,8 @@ func (s *skald) judge(worker string, id uuid.UUID, attempt int32, token uuid.UUI
 	return api.RunResult{RunID: &id, Status: 200}
 }
 
-// claim waits for runs, as long as the claim does, and returns those of an earlier claim of the same id.
+// claim waits for runs as long as the request says, and returns the runs of an earlier claim with
+// the same id.
 func (s *skald) claim(c *call) (runs []api.ClaimedRun) {
 	ask := c.body.(*api.ClaimInput)
 	over := time.NewTimer(time.Duration(*ask.WaitMS) * time.Millisecond)
@@ -309,7 +311,7 @@ func (s *skald) claim(c *call) (runs []api.ClaimedRun) {
 	}
 }
 
-// add makes a run of the command print available, changed as the test says.
+// add makes a run of the command print available, with the changes that the test makes.
 func (s *skald) add(change ...func(*api.ClaimedRun)) uuid.UUID {
 	r := api.ClaimedRun{
 		RunID: uuid.New(), Definition: "report", Command: "print", Attempt: 1, LeaseToken: uuid.New(), LeaderEpoch: 7,
@@ -338,7 +340,7 @@ func (s *skald) made(verb string) (calls []*call) {
 	return calls
 }
 
-// said returns what the calls of a kind said so far.
+// said returns the bodies of the calls of a kind so far.
 func said[T any](s *skald, verb string) (out []T) {
 	for _, c := range s.made(verb) {
 		out = append(out, *c.body.(*T))
@@ -346,7 +348,7 @@ func said[T any](s *skald, verb string) (out []T) {
 	return out
 }
 
-// completed returns the reported results so far.
+// completed returns the results reported so far.
 func (s *skald) completed() (out []api.CompleteItem) {
 	for _, c := range said[completes](s, "complete") {
 		out = append(out, c.Runs...)
@@ -354,7 +356,7 @@ func (s *skald) completed() (out []api.CompleteItem) {
 	return out
 }
 
-// work runs a worker until the returned function is called, which waits until it has ended.
+// work runs a worker until the returned function is called, which waits for the worker to end.
 func (s *skald) work(h worker.Handler, change ...func(*worker.Config)) (stop func()) {
 	s.t.Helper()
 	cfg := worker.Config{URL: "http://skald.example/", Client: s.client, Name: "w", Concurrency: 4}
@@ -379,7 +381,7 @@ func (s *skald) work(h worker.Handler, change ...func(*worker.Config)) (stop fun
 	return stop
 }
 
-// failing answers the first n calls with the status, and leaves the others to the server.
+// failing answers the first n calls with the status and leaves the others to the server.
 func failing(n int, status int, code string) func(*call) *reply {
 	var mu sync.Mutex
 	return func(*call) *reply {

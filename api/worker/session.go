@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// session is what the process does under one worker id.
+// session is the activity of the process under one worker id.
 type session struct {
 	w        *Worker
 	id       string
-	interval time.Duration // of heartbeats
+	interval time.Duration // between heartbeats
 	log      *slog.Logger
 
 	slots chan struct{} // one element for each run that may be claimed
 	over  context.Context
-	end   context.CancelCauseFunc // ends the session: the id is gone
-	// claiming ends when the worker takes no more runs; set before the first one
+	end   context.CancelCauseFunc // ends the session when the worker id is gone
+	// claiming ends when the worker takes no more runs. It is set before the first run.
 	claiming context.Context
 
 	mu   sync.Mutex
@@ -53,7 +53,7 @@ func (s *session) each(f func(*held)) {
 	}
 }
 
-// give frees slots.
+// give returns slots.
 func (s *session) give(slots int) {
 	for range slots {
 		s.slots <- struct{}{}
@@ -66,16 +66,16 @@ func (s *session) begin(c claimed, sent time.Time, lease time.Duration) {
 	h := &held{claimed: c, cancel: cancel}
 	h.renew(sent, lease)
 	s.mu.Lock()
-	if last := s.held[c.RunID]; last != nil { // its handler has not returned yet
+	if last := s.held[c.RunID]; last != nil { // the previous attempt's handler has not returned yet
 		last.drop(ErrLost)
 	}
 	s.held[c.RunID] = h
 	s.mu.Unlock()
 	s.busy.Go(func() {
-		passed := false // its slot is the next run's
+		passed := false // the slot went to the next run
 		defer func() {
 			s.mu.Lock()
-			if s.held[c.RunID] == h { // and not the next attempt
+			if s.held[c.RunID] == h { // it may be the next attempt by now
 				delete(s.held, c.RunID)
 			}
 			s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *session) begin(c claimed, sent time.Time, lease time.Duration) {
 	})
 }
 
-// do calls the handler and reports the result. passed: the slot of the run is taken already.
+// do calls the handler and reports the result. passed means that another run already uses the slot.
 func (s *session) do(ctx context.Context, h *held) (passed bool) {
 	if h.TimeoutMS > 0 {
 		var stop context.CancelFunc
@@ -121,7 +121,7 @@ func (s *session) do(ctx context.Context, h *held) (passed bool) {
 	return s.w.tellEnd(s, h, r, result, err, cause)
 }
 
-// call calls the handler; a panic is a failure.
+// call calls the handler. A panic counts as a failure.
 func (s *session) call(ctx context.Context, r *Run) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/api/worker"
 )
 
-// untilItEnds is a handler that tells when it began, and why its context ended.
+// untilItEnds is a handler that signals when it begins and why its context ended.
 func untilItEnds(began chan<- *worker.Run, causes chan<- error) worker.Handler {
 	return func(ctx context.Context, r *worker.Run) (any, error) {
 		began <- r
@@ -21,7 +21,7 @@ func untilItEnds(began chan<- *worker.Run, causes chan<- error) worker.Handler {
 }
 
 // TestAStoppingWorkerLetsHandlersFinish: their results are reported, their leases are kept, and the
-// server knows that the worker drains.
+// server learns that the worker is draining.
 func TestAStoppingWorkerLetsHandlersFinish(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		s.add()
@@ -77,9 +77,9 @@ func TestAStoppingWorkerReleasesWhatDoesNotFinish(t *testing.T) {
 	}
 }
 
-// TestAStoppingWorkerClaimsNothingMore: it asks only for what the interrupted claim may have been
-// given, and gives that back. It is tried several times, because what it does depends on which of two
-// events its goroutines see first.
+// TestAStoppingWorkerClaimsNothingMore: it only asks for what the interrupted claim may have been
+// assigned, and releases that. The test repeats this several times, because the behavior depends on
+// which of two events the goroutines see first.
 func TestAStoppingWorkerClaimsNothingMore(t *testing.T) {
 	for range 20 {
 		t.Run("", func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestStoppingDoesNotWaitForAServerThatIsAway(t *testing.T) {
 		}
 		at := time.Now()
 		stop()
-		if took := time.Since(at); took != 10*time.Second { // five for each call that tells that it stops
+		if took := time.Since(at); took != 10*time.Second { // five for each call that reports that the worker stops
 			t.Errorf("stopping took %s", took)
 		}
 	})

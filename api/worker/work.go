@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// work claims and executes runs until ctx ends or the id is gone. It returns when
-// nothing of it is running any more.
+// work claims and executes runs until ctx ends or the worker id is gone. It returns when none of
+// its runs is in progress any longer.
 func (s *session) work(ctx context.Context) {
 	var beating sync.WaitGroup
 	beats, stopBeats := context.WithCancel(context.Background())
@@ -30,9 +30,9 @@ func (s *session) work(ctx context.Context) {
 	s.end(nil)
 }
 
-// drain waits for handlers to finish, and after Config.Drain ends their contexts. A detached worker
-// drains as one that stops does: the results of what it has are accepted as long as no other worker
-// has the runs, and its leases end as they were granted.
+// drain waits for handlers to finish, and ends their contexts after Config.Drain. A detached worker
+// drains as a stopping one does: its results are accepted as long as no other worker has the runs,
+// and its leases end when they were going to.
 func (s *session) drain() {
 	if s.over.Err() == nil {
 		_ = s.w.api.post(
@@ -67,7 +67,7 @@ func (s *session) claims(ctx context.Context) {
 		s.give(n - begun)
 		switch atOnce := time.Since(asked) < min(idle.next, s.w.cfg.Poll); {
 		case got > 0:
-		case atOnce: // a server that lets no claim wait, such as one that stops; or runs of an older epoch
+		case atOnce: // the server lets no claim wait, for example because it is stopping, or the runs had an older epoch
 			_ = idle.wait(ctx)
 			continue
 		}
@@ -75,8 +75,8 @@ func (s *session) claims(ctx context.Context) {
 	}
 }
 
-// take gets runs for n slots and begins them: in one call, or in two of a server that has none for
-// both. got: how many it got under the current epoch.
+// take gets runs for n slots and begins them, in one call if the server supports the exchange,
+// otherwise in two. got is the number of runs that it got under the current epoch.
 func (s *session) take(ctx context.Context, n int) (got, begun int) {
 	if s.w.exchanges() {
 		if got, known := s.await(ctx, n); known {
@@ -87,10 +87,10 @@ func (s *session) take(ctx context.Context, n int) (got, begun int) {
 	return len(current), s.start(current)
 }
 
-// current returns the runs that were assigned under the newest epoch that this process
-// has seen, and gives the others back. Epochs never fall, so who assigns under an older
-// one does not know the current leader: it writes into a copy of the database that was
-// abandoned, or restored. Another worker may have the run there.
+// current returns the runs that were assigned under the newest epoch that this process has seen,
+// and releases the others. Epochs never decrease, so a server that assigns runs under an older
+// epoch does not see the current leader: it writes to an abandoned or restored copy of the
+// database. In the real database, another worker may have the run.
 func (s *session) current(runs []claimed) (current []claimed) {
 	for _, c := range runs {
 		seen := s.w.sees(c.LeaderEpoch)
@@ -106,7 +106,7 @@ func (s *session) current(runs []claimed) (current []claimed) {
 	return current
 }
 
-// release gives back a run that was not begun; if that fails, its lease will expire.
+// release returns a run that was not begun. If that fails, its lease will expire.
 func (s *session) release(c claimed, reason string) {
 	_ = s.w.api.post(
 		context.Background(),
@@ -117,7 +117,7 @@ func (s *session) release(c claimed, reason string) {
 	)
 }
 
-// free takes all free slots, at least one; 0: ctx has ended.
+// free takes all free slots, at least one. It returns 0 if ctx has ended.
 func (s *session) free(ctx context.Context) (n int) {
 	select {
 	case <-ctx.Done():
@@ -125,7 +125,7 @@ func (s *session) free(ctx context.Context) (n int) {
 	case <-s.slots:
 		n = 1
 	}
-	if ctx.Err() != nil || s.over.Err() != nil { // select has no preference
+	if ctx.Err() != nil || s.over.Err() != nil { // select chooses at random
 		s.slots <- struct{}{}
 		return 0
 	}
@@ -139,8 +139,8 @@ func (s *session) free(ctx context.Context) (n int) {
 	}
 }
 
-// claim claims up to n runs. It repeats the request under the same key until it is
-// answered, so that runs of a lost response are not lost.
+// claim claims up to n runs. It repeats the request with the same claim id until it is answered, so
+// that a lost response does not lose runs.
 func (s *session) claim(ctx context.Context, n int) []claimed {
 	body := map[string]any{"slots": n, "wait_ms": s.w.cfg.Poll.Milliseconds(), "claim_id": newID()}
 	var answer struct{ Runs []claimed }
@@ -159,11 +159,11 @@ func (s *session) claim(ctx context.Context, n int) []claimed {
 			return nil
 		}
 		s.log.Warn("claiming failed", slog.Any("error", err))
-		_ = pause.wait(ctx) // the next claim notices the end of ctx
+		_ = pause.wait(ctx) // the next claim notices that ctx has ended
 	}
 }
 
-// giveBack releases the runs of a claim whose response was not awaited.
+// giveBack releases the runs of a claim whose response the worker did not wait for.
 func (s *session) giveBack(claim map[string]any) {
 	claim["wait_ms"] = 0
 	var answer struct{ Runs []claimed }
@@ -175,8 +175,8 @@ func (s *session) giveBack(claim map[string]any) {
 	}
 }
 
-// start starts the claimed runs, and then their handlers, and returns how many. No handler is started
-// before the server has confirmed the start (J-26).
+// start starts the claimed runs and then their handlers, and returns how many it started. No
+// handler is started before the server has confirmed the start (J-26).
 func (s *session) start(runs []claimed) (begun int) {
 	if len(runs) == 0 {
 		return 0
@@ -209,8 +209,8 @@ func (s *session) start(runs []claimed) (begun int) {
 	}
 }
 
-// await waits for runs for n free slots, and begins them. It repeats the call until it is answered, so
-// that runs of a lost answer are not lost. known: the server knows the call.
+// await waits for runs for n free slots and begins them. It repeats the call until it is answered,
+// so that a lost answer does not lose runs. known means that the server supports the call.
 func (s *session) await(ctx context.Context, n int) (begun int, known bool) {
 	r := request{Outcomes: []json.RawMessage{}, Slots: n, WaitMS: s.w.cfg.Poll.Milliseconds(), ClaimID: newID()}
 	for pause := newPause(); ; {
@@ -225,7 +225,7 @@ func (s *session) await(ctx context.Context, n int) (begun int, known bool) {
 			if s.over.Err() == nil {
 				r.WaitMS = 0
 				a, _, err = s.w.exchange(context.Background(), 5*time.Second, s.path("exchange"), &r)
-				if err == nil { // else their leases will expire
+				if err == nil { // otherwise their leases will expire
 					s.releaseAll(a.Runs)
 				}
 			}
@@ -234,12 +234,13 @@ func (s *session) await(ctx context.Context, n int) (begun int, known bool) {
 			return 0, false
 		}
 		s.log.Warn("claiming failed", slog.Any("error", err))
-		_ = pause.wait(ctx) // the next call notices the end of ctx
+		_ = pause.wait(ctx) // the next call notices that ctx has ended
 	}
 }
 
-// accept begins the runs of an answer, which are started, in so many slots, and returns how many it
-// began. Their leases began no earlier than the call had waited when it was answered.
+// accept begins the runs of an answer, which the server has already started, in the given number of
+// slots, and returns how many it began. Their leases began no earlier than WaitedMS after the call
+// was sent.
 func (s *session) accept(a *exchanged, sent time.Time, slots int) (begun int) {
 	from := sent.Add(time.Duration(a.WaitedMS) * time.Millisecond)
 	for _, c := range s.current(a.Runs) {
@@ -253,7 +254,7 @@ func (s *session) accept(a *exchanged, sent time.Time, slots int) (begun int) {
 	return begun
 }
 
-// releaseAll gives back runs that a worker got while it stops.
+// releaseAll releases runs that arrived while the worker was stopping.
 func (s *session) releaseAll(runs []claimed) {
 	for _, c := range runs {
 		s.release(c, "the process stops")

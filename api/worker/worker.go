@@ -16,40 +16,39 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// Config of a Worker. URL is required.
+// Config configures a Worker. URL is required.
 type Config struct {
 	// URL is Skald's base URL, such as https://skald.example.
 	URL string
-	// Credential is an API key or JWT with the permission jobs:work, preferably of the
-	// role worker; "" in development mode. Emitting events and runs requires jobs:write as
-	// well.
+	// Credential is an API key or JWT with the permission jobs:work, preferably of the role worker.
+	// It may be "" in development mode. Emitting events and runs also requires jobs:write.
 	Credential string
-	// Client makes the requests; nil: one with suitable limits. Its timeout, if any, must
-	// be longer than Poll.
+	// Client makes the requests. nil means a client with suitable limits. Its timeout, if it has
+	// one, must be longer than Poll.
 	Client *http.Client
-	Name   string            // for people; "": the name of the executable
-	Labels map[string]string // runs may require them
-	Queues []string          // nil: default
-	// Concurrency is how many runs are executed at once, 1 to 1000; 0: 10. The server
-	// may allow fewer.
+	Name   string            // for people; "" means the name of the executable
+	Labels map[string]string // labels that runs may require
+	Queues []string          // nil means the queue "default"
+	// Concurrency is how many runs are executed at once, 1 to 1000; 0 means 10. The server may
+	// allow fewer.
 	Concurrency int
-	// Poll is how long a claim waits for runs, at most 30 s; 0: 20 s.
+	// Poll is how long a claim waits for runs, at most 30 s; 0 means 20 s.
 	Poll time.Duration
-	// Drain is how long handlers may continue after Run's context has ended or the worker
-	// was detached, before their contexts end and their runs are released; 0: 20 s;
-	// negative: they end at once.
+	// Drain is how long handlers may continue after Run's context has ended or the worker was
+	// detached. After that, their contexts end and their runs are released. 0 means 20 s; a
+	// negative value ends them immediately.
 	Drain time.Duration
-	// ReportFor is how long the report of a result is repeated after the lease of its run
-	// has ended, while the server does not answer; 0: 2 min.
+	// ReportFor is how long the report of a result is repeated after the run's lease has ended,
+	// while the server does not answer; 0 means 2 min.
 	ReportFor time.Duration
-	Log       *slog.Logger // nil: nothing is logged
+	Log       *slog.Logger // nil disables logging
 }
 
-// Handler executes one run. Its result is encoded as JSON and becomes the run's result;
-// an error makes the run FAILED, see Failure. It must return soon after ctx has ended.
+// Handler executes one run. Its result is encoded as JSON and becomes the run's result; an error
+// makes the run FAILED (see Failure). It must return soon after ctx has ended.
 type Handler func(ctx context.Context, r *Run) (result any, err error)
 
-// Causes of the end of a handler's context (context.Cause).
+// Reasons why a handler's context ended (context.Cause).
 var (
 	ErrCanceled  = errors.New("worker: cancellation of the run was requested")
 	ErrLost      = errors.New("worker: the run no longer belongs to this worker")
@@ -58,7 +57,7 @@ var (
 	ErrStopping  = errors.New("worker: the process is stopping, or the worker was detached")
 )
 
-// Worker runs jobs. Make it with New, give it handlers, and call Run.
+// Worker runs jobs. Create one with New, add handlers, and call Run.
 type Worker struct {
 	cfg      Config
 	api      *client
@@ -66,8 +65,8 @@ type Worker struct {
 	reports  chan *report
 
 	mu    sync.Mutex
-	epoch int64     // guarded by mu: the newest epoch of a leader under which runs were assigned
-	older time.Time // guarded by mu: when the server was last found to know no exchange; zero: never
+	epoch int64     // guarded by mu: the newest leader epoch under which runs were assigned
+	older time.Time // guarded by mu: when the server last turned out not to support the exchange; zero means never
 }
 
 // New returns a worker, or an error if cfg is invalid. It sends nothing; Run does.
@@ -114,11 +113,11 @@ func orDuration(d *time.Duration, def time.Duration) {
 // Handle sets the handler of a command. Call it before Run.
 func (w *Worker) Handle(command string, h Handler) { w.handlers[command] = h }
 
-// Run claims and executes runs until ctx ends; then it drains: it claims nothing more,
-// handlers may finish within Config.Drain, and unfinished runs are released. It returns
-// nil after that, and an error only when it cannot work at all: there are no handlers,
-// or the server refuses its credential or its registration. A worker that was detached
-// drains as well, and then registers under a new id.
+// Run claims and executes runs until ctx ends. Then it drains: it claims nothing more, handlers may
+// finish within Config.Drain, and unfinished runs are released. After that it returns nil. It
+// returns an error only if it cannot work at all, because there are no handlers, or because the
+// server refuses its credential or its registration. A detached worker drains as well, and then
+// registers under a new id.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.handlers) == 0 {
 		return errors.New("worker: there are no handlers")
@@ -142,8 +141,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// register registers the process under a new id, and retries until it succeeds, is
-// refused or ctx ends.
+// register registers the process under a new id. It retries until it succeeds, is refused, or ctx
+// ends.
 func (w *Worker) register(ctx context.Context) (*session, error) {
 	commands := make([]string, 0, len(w.handlers))
 	for c := range w.handlers {
@@ -182,7 +181,7 @@ func (w *Worker) register(ctx context.Context) (*session, error) {
 	}
 }
 
-// pause is the time between attempts: it doubles up to five seconds, with jitter.
+// pause is the delay between attempts. It doubles up to five seconds, with jitter.
 type pause struct{ next time.Duration }
 
 func newPause() *pause { return &pause{100 * time.Millisecond} }
