@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// ensureBuiltIn stores a built-in definition unless it exists, and updates the spec of one that no
-// operator has changed. Several nodes may do so concurrently.
+// ensureBuiltIn stores a built-in definition unless it exists, and updates its spec if no operator
+// has changed it. Several nodes may call it concurrently.
 var ensureBuiltIn = postgres.Named(`
 WITH kept AS (
 	INSERT INTO jobs.job_definitions AS d (`+builtIn.Inserted()+`) VALUES (`+builtIn.Values("n")+`)
@@ -34,13 +34,13 @@ WITH kept AS (
 )
 SELECT `+DefinitionColumns+` FROM kept d`, builtIn.As("n"))
 
-// builtIn is the columns set for a built-in definition.
+// builtIn lists the columns that are set for a built-in definition.
 var builtIn = DefinitionTable.Only("id", "tenant_id", "name", "type", "command_name", "spec", "built_in",
 	"last_materialized_at", "next_due_at", "created_at", "updated_at")
 
-// EnsureBuiltIns stores the built-in definitions of a tenant that are missing, and updates those
-// whose spec is outdated and that no operator has changed, together with the runs of their slots.
-// Idempotent.
+// EnsureBuiltIns stores the missing built-in definitions of a tenant. It also updates those that
+// have an outdated spec and that no operator has changed, together with the runs of their slots. It
+// is idempotent.
 func (st *Definitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error {
 	const doing = "store the built-in job definitions"
 	set, err := st.settings(ctx)
@@ -68,7 +68,7 @@ func (st *Definitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all
 	return postgres.Wrap(doing, err)
 }
 
-// ensure stores one built-in definition, and returns the runs updated with it.
+// ensure stores one built-in definition and returns the runs that were updated with it.
 func (st *Definitions) ensure(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings,
 ) ([]jobrun.Run, error) {
@@ -79,29 +79,29 @@ func (st *Definitions) ensure(
 	return st.db.follow(ctx, tx, &stored[0], set, "")
 }
 
-// Expired counts what Retain has deleted.
+// Expired counts the rows that Retain has deleted.
 type Expired struct {
 	Events int64 `json:"events"`
 	Claims int64 `json:"claims"`
 	Fences int64 `json:"fences"`
-	// Workers detached for as long as ended runs are kept.
+	// Workers that have been detached for longer than ended runs are kept.
 	Workers int64 `json:"workers"`
 	// Bulk operations on sagas, and their lists of sagas.
 	SagaBulks     int64 `json:"saga_bulks"`
 	SagaBulkItems int64 `json:"saga_bulk_items"`
-	// Certifications of participants, except those of certify.Filter.Latest.
+	// Certifications of participants, except the latest ones (certify.Filter.Latest).
 	Certifications int64 `json:"certifications"`
 }
 
-// retention lists what is deleted, one batch per statement: processed events and their deliveries,
-// claims answered more than a day ago, fences that are no longer checked, and, after the retention
-// of runs, detached workers and ended bulk operations on sagas.
+// retention lists the deletions, each of which one statement performs in batches: processed events
+// and their deliveries, claims answered more than a day ago, fences that are no longer checked,
+// and, after the retention of runs, detached workers and ended bulk operations on sagas.
 var retention = []struct {
-	// days is the name of the setting with the retention in days.
+	// days names the setting that contains the retention in days.
 	days string
-	// told names the deleted rows in the audit trail; "": not recorded.
+	// told names the deleted rows in the audit trail; if it is empty, the deletion is not recorded.
 	told string
-	// statement deletes at most $2 rows older than $1 days, and counts them by tenant.
+	// statement deletes at most $2 rows that are older than $1 days, and counts them by tenant.
 	statement string
 	// count points to the counter of deleted rows.
 	count func(*Expired) *int64
@@ -177,8 +177,8 @@ WITH gone AS (
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Certifications }},
 }
 
-// Retain deletes expired data of job runs, except the runs themselves and their logs, which package
-// joblog purges. It stops when ctx ends; what it has deleted until then stays deleted.
+// Retain deletes expired data of job runs, except the runs and their logs, which package joblog
+// purges. It stops when ctx ends; the rows deleted by then stay deleted.
 func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 	s, err := st.settings(ctx)
 	if err != nil {
@@ -214,7 +214,7 @@ type Proof struct {
 	Samples []string `json:"samples,omitempty"` // ids, at most five
 }
 
-// Invariants names the invariants that the view jobs.invariants checks, in its order.
+// Invariants names the invariants that the view jobs.invariants checks, in the view's order.
 var Invariants = []string{
 	"I1 every unfinished saga is owned or due",
 	"J1 a slot has one run",

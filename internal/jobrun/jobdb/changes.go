@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// storeEnd updates the row of a run that ends, if it is unchanged since it was read.
+// storeEnd updates the row of a run that ends, unless the row has changed since it was read.
 var (
 	runEnd = runTable.Only("tenant_id", "id", "state", "version", "finished_at", "failures_used", "losses_used",
 		"exit_code", "result", "error", "error_code", "error_summary", "resource_cpu_seconds_total",
@@ -27,7 +27,7 @@ UPDATE jobs.job_runs r
  WHERE `+asItWas, runEnd.As("n"), itWas)
 )
 
-// storeMove updates the columns that other decisions about a run change.
+// storeMove updates the columns that all other decisions about a run change.
 var (
 	runMove = runTable.Only("tenant_id", "id", "state", "version", "updated_at", "available_at", "admitted_at",
 		"cancel_requested_at", "cancel_reason", "continuation_state", "continuation_check_started_at",
@@ -43,16 +43,16 @@ const asItWas = `r.tenant_id = @n.tenant_id
 
 var itWas = postgres.Single("was_version", "was_state")
 
-// holdRetry holds the retry (for a suspended saga) if the run that it retries is held, which is
+// holdRetry holds the retry of a run if that run is held because its saga is suspended. The run is
 // locked.
 const holdRetry = `
 UPDATE jobs.job_runs n SET held = true FROM jobs.job_runs o
  WHERE o.tenant_id = $1 AND o.id = $2 AND o.held AND n.tenant_id = $1 AND n.id = $3`
 
 // putChange writes a decision about a run and all its consequences in tx, a transaction of the
-// writers' connections: the row, if it is unchanged, the ended attempt, the run's events, its
-// retry, updates of dead letters, and the waiting saga. before is the run that the decision was
-// based on. Fault: Conflict (CodeStale) if the run has changed since; tx must then be rolled back.
+// writers' connections: the run's row, if it is unchanged, the ended attempt, the run's events, its
+// retry, updates of dead letters, and the waiting saga. The decision was based on before. If the
+// run has changed since then, the fault is Conflict (CodeStale), and tx must be rolled back.
 func (db *DB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c *jobrun.Change, at time.Time) error {
 	if !c.Changes() {
 		return nil
@@ -117,13 +117,13 @@ func (db *DB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Change
 	return nil
 }
 
-// putMove writes the row of a run that has not ended, if it is unchanged.
+// putMove writes the row of a run that has not ended, if the stored row is unchanged.
 func (db *DB) putMove(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) error {
 	args := storeMove.Args(runMove.Row(&runRow{Run: r}), postgres.Values{before.Version, before.State})
 	return db.putRow(ctx, tx, r, storeMove.Text, args)
 }
 
-// putEnd writes the row of a run that has ended, if it is unchanged.
+// putEnd writes the row of a run that has ended, if the stored row is unchanged.
 func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Precondition, r *jobrun.Run) (err error) {
 	row := runRow{Run: r}
 	sealer := db.Keys.SealerFor(r.TenantID, r.ID)
@@ -139,7 +139,7 @@ func (db *DB) putEnd(ctx context.Context, tx *sqlx.Tx, before jobrun.Preconditio
 	return db.putRow(ctx, tx, r, storeEnd.Text, args)
 }
 
-// putRow executes storeMove or storeEnd. Fault: see putChange.
+// putRow executes storeMove or storeEnd. Its fault is that of putChange.
 func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query string, args []any) error {
 	stmt, err := db.PreparedIn(ctx, tx, query)
 	if err != nil {
@@ -152,8 +152,8 @@ func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query stri
 	return fault.New(fault.Conflict, jobrun.CodeStale, "job run %s was changed concurrently: read it again", r.ID)
 }
 
-// letterUpdateOfRun returns the update of a run's dead letter after its end. With encryption,
-// nothing that a worker has reported is copied to the letter's error.
+// letterUpdateOfRun returns the update of a run's dead letter after the run has ended. If
+// encryption is on, nothing that a worker has reported is copied into the letter's error.
 func (db *DB) letterUpdateOfRun(e *jobrun.Change, at time.Time) dlqdb.LetterUpdate {
 	n := dlqdb.LetterUpdate{SourceUpdate: e.LetterUpdate, Tenant: e.After.TenantID, At: dlq.Moment{Now: at}}
 	if n.Outcome == dlq.GaveUp && db.Keys.Seals() {

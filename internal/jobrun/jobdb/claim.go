@@ -11,12 +11,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// claimrule.Pool defines which runs a claim gets; these are the parts of the statements for single
-// and combined claims.
+// claimrule.Pool defines which runs a claim gets. The following are the parts of the statements for
+// single and combined claims.
 
-// claimed reads the runs that the claim with an id got and that the worker still holds, with the
-// time left of their leases, which the worker counts from this response. A run whose lease has
-// expired is left out, because another worker may get it at any moment.
+// claimed reads the runs that the claim with a given id got and that the worker still holds, with
+// the remaining time of their leases, which the worker counts from this response. It omits runs
+// whose lease has expired, because another worker may get them at any moment.
 var claimed = `
 SELECT ` + RunColumns + `, greatest(1, extract(epoch FROM r.lease_expires_at - clock_timestamp()) * 1000000)::bigint
   FROM jobs.claims k
@@ -31,8 +31,8 @@ SELECT ` + RunColumns + `, greatest(1, extract(epoch FROM r.lease_expires_at - c
 
 const workerState = `SELECT w.state FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2`
 
-// claimTries is how many times a claim may lose a concurrency key to another claim before it leaves
-// out runs with keys.
+// claimTries is how many times a claim may lose a concurrency key to another claim before it omits
+// runs with keys.
 const claimTries = 3
 
 // Claim implements jobrun.Work (W3). A worker with several concurrent claims may exceed its maximum
@@ -52,8 +52,8 @@ func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offe
 	return offers, nil
 }
 
-// tryClaim repeats a claim that lost a concurrency key to another claim, and returns its runs in
-// claim order.
+// tryClaim repeats a claim that has lost a concurrency key to another claim. It returns the claim's
+// runs in claim order.
 func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun.Offer, err error) {
 	for try := range 2 * claimTries {
 		offers, err = claim(try >= claimTries)
@@ -67,7 +67,7 @@ func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun
 	return offers, err
 }
 
-// claim makes claims that one claimQuery serves.
+// claim executes claims that one claimQuery can serve.
 func (st *Jobs) claim(ctx context.Context, asks []jobrun.ClaimRequest, s jobrun.Settings) ([]jobrun.Offer, error) {
 	return tryClaim(func(keyless bool) ([]jobrun.Offer, error) {
 		return st.claimBy(ctx, st.db.QueryWrite, asks, s, keyless)
@@ -85,9 +85,9 @@ func (st *Jobs) claimBy(ctx context.Context, query postgres.QueryFunc,
 	return st.offers(ctx, rows, false)
 }
 
-// offers reads claimed runs; those of a repeated claim with the time left of their leases. A run
-// whose content cannot be decrypted is not offered: its worker never learns of it, and it counts as
-// lost.
+// offers reads claimed runs. For a repeated claim it returns the remaining time of their leases. A
+// run whose content cannot be decrypted is not offered: its worker never learns of it, so the run
+// counts as lost.
 func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, repeated bool) (offers []jobrun.Offer, err error) {
 	var left int64 // µs
 	var more []any
@@ -109,8 +109,8 @@ func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, repeated bool) (offe
 	return offers, err
 }
 
-// claimedBefore returns, for a claim that got nothing, the runs that the same claim got earlier, if
-// any. Fault: Gone.
+// claimedBefore returns, for a claim that got nothing, the runs that an earlier call of the same
+// claim got, if any. Fault: Gone.
 func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	rows, err := st.db.QueryWrite(ctx, workerState, a.TenantID, a.WorkerID)
 	if err != nil {
@@ -132,13 +132,13 @@ func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimRequest) ([]job
 	return st.offers(ctx, rows, true)
 }
 
-// workerGone returns the fault for a worker that is detached, or unknown to its tenant.
+// workerGone returns the fault for a worker that is detached or does not exist in its tenant.
 func workerGone() error {
 	return fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop its runs and register again")
 }
 
-// claimQuery is the statement for claims of one tenant: one claim from any queues, or several from
-// the same queue.
+// claimQuery is the statement for claims of one tenant: either one claim from any queues or several
+// claims from the same queue.
 func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (query string, args []any) {
 	a := &asks[0]
 	lease := s.Seconds(jobrun.AssignLease)

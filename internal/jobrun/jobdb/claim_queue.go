@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// joined identifies the claims that one statement serves.
+// joined identifies the claims that are combined into one statement.
 type joined struct {
 	at    jobqueue.TenantQueue
 	start bool

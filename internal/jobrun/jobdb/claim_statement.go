@@ -6,9 +6,9 @@ import (
 )
 
 // claimable selects the runs of queue q that worker w may get, in the order of
-// idx_job_runs_claimable, which the lateral subqueries preserve. Whether a run is held is read
-// again once it is locked, so that it cannot be claimed after its saga was suspended. With
-// @keyless, runs with a concurrency key are left out.
+// idx_job_runs_claimable, which the lateral subqueries preserve. After a run is locked, the
+// statement checks again whether it is held, so that no run is claimed once its saga is suspended.
+// With @keyless, runs with a concurrency key are omitted.
 var claimable = `
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
 	  FROM jobs.job_runs r
@@ -34,8 +34,8 @@ func isOpen(queue string) string {
 	 WHERE h.tenant_id = @tenant AND h.name = ` + queue + ` AND h.state = 'HELD')`
 }
 
-// mayClaim is the condition that worker w may get runs (@fresh: the longest silence, in
-// microseconds).
+// mayClaim is the condition that worker w may get runs. @fresh is the longest permitted silence of
+// a worker, in microseconds.
 func mayClaim(id string) string {
 	return `w.tenant_id = @tenant
 	  AND w.id = ` + id + `
@@ -43,8 +43,8 @@ func mayClaim(id string) string {
 	  AND w.heartbeat_at > clock_timestamp() - @fresh * interval '1 microsecond'`
 }
 
-// roomOf is the number of runs for worker w if it requests that many (@max_runs: the limit for all
-// workers).
+// roomOf is the number of runs that worker w may get if it requests the given number; @max_runs is
+// the limit for all workers.
 func roomOf(id, asks string) string {
 	return `least(` + asks + `, least(w.max_runs, @max_runs::bigint) -
 	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = ` + id + ` AND h.phase = 'HELD')) AS room`
@@ -60,9 +60,9 @@ func unanswered(k, worker, claim string) string {
 // many of the first runs each queue contributes, and then locks only those, so that other workers
 // can get the rest.
 //
-// A repeated claim waits for the first one if that is still in progress: otherwise it would lock
-// other runs, or find none, or fewer than the first got. Its snapshot is older than the first
-// claim's result, so it gets nothing, or violates the key of jobs.claims.
+// A repeated claim waits for the first one if that is still in progress. Otherwise it would lock
+// different runs, or find fewer runs than the first claim, or none. Its snapshot is older than the
+// first claim's result, so it gets nothing or violates the key of jobs.claims.
 var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	SELECT `+lockClaim("@worker::uuid", "@claim::text")+`
 ), w AS MATERIALIZED (
@@ -93,13 +93,13 @@ var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	 WHERE l.concurrency_key IS NULL OR l.nth = 1
 )`+assignChosen, postgres.Single("tenant", "worker", "slots", "queues", "claim"), claimBounds)
 
-// claimBounds are the last parameters of every claim.
+// claimBounds are the last parameters of every claim statement.
 var claimBounds = postgres.Single("max_runs", "fresh", "lease", "keyless", "start")
 
-// claimEpoch begins every claim. Unless the runs are started immediately (@start), the commit is
-// asynchronous: if a crash undoes the assignment, the worker's token is unknown and its start is
-// refused, and workers do not execute a run before that response (J-26). Committing a start also
-// makes the preceding assignment durable.
+// claimEpoch begins every claim statement. Unless the runs are started immediately (@start), the
+// commit is asynchronous. If a crash undoes the assignment, the worker's token is unknown and its
+// start is refused; workers do not execute a run before the response to the start (J-26).
+// Committing the start also makes the preceding assignment durable.
 const claimEpoch = `
 WITH e AS MATERIALIZED (
 	SELECT l.epoch, CASE WHEN NOT @start::boolean THEN set_config('synchronous_commit', 'off', true) END AS durable
@@ -111,8 +111,9 @@ func lockClaim(worker, claim string) string {
 	return "CASE WHEN " + claim + " <> '' THEN pg_advisory_xact_lock(hashtextextended(" + worker + "::text || ' ' || " + claim + ", 0)) END"
 }
 
-// firstOfKeys numbers the runs of each concurrency key: a claim takes only one per key. If a
-// concurrent claim takes another run of the key, that violates idx_job_runs_concurrency_key.
+// firstOfKeys numbers the runs of each concurrency key, because a claim takes only one run per key.
+// If a concurrent claim takes another run of the key, the later commit violates
+// idx_job_runs_concurrency_key.
 const firstOfKeys = `
 	SELECT l.id,
 	       l.priority,
@@ -121,8 +122,9 @@ const firstOfKeys = `
 	       row_number() OVER (PARTITION BY l.concurrency_key ORDER BY l.priority DESC, l.scheduled_for, l.id) AS nth
 	  FROM locked l`
 
-// assignChosen ends every claim: it assigns each run in chosen to its worker in w, and with @start also starts it.
-// These are two transitions (J-06, J-07), of which the row shows the second, as a saga's row does (decision 0167).
+// assignChosen ends every claim statement. It assigns each run in chosen to its worker in w, and
+// with @start it also starts the run. These are two transitions (J-06, J-07), of which the row
+// shows only the second, as a saga's row does (decision 0167).
 var assignChosen = `, assigned AS (
 	UPDATE jobs.job_runs r
 	   SET state = CASE WHEN @start::boolean THEN 'RUNNING' ELSE 'ASSIGNED' END,
@@ -151,12 +153,12 @@ var assignChosen = `, assigned AS (
 )
 SELECT ` + RunColumns + ` FROM assigned r`
 
-// claimOrder is the order in which runs are claimed: jobrun.CompareTurns.
+// claimOrder is the order in which runs are claimed. It equals jobrun.CompareTurns.
 const claimOrder = `r.priority DESC, r.scheduled_for, r.id`
 
-// claimOfQueue assigns runs of one queue to those workers that have the labels and commands of the
-// first one with room; the others get nothing. The free slots of these workers are numbered in
-// turns, and the first runs of the queue are assigned in that order.
+// claimOfQueue assigns runs of one queue to the workers that have the same labels and commands as
+// the first worker with room; the others get nothing. The free slots of these workers are numbered
+// in turn, and the first runs of the queue are assigned in that order.
 var claimOfQueue = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	SELECT `+lockClaim("k.worker", "k.claim_id")+`
 	  FROM unnest((SELECT @workers::uuid[]), @claims::text[]) AS k (worker, claim_id)

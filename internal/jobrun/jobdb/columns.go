@@ -15,15 +15,16 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// runRow is a row of jobs.job_runs: a run, and the stored form of the fields that may be sealed.
+// runRow is a row of jobs.job_runs: a run and the stored form of the fields that may be sealed.
 type runRow struct {
 	*jobrun.Run
 	args, progress, checkpoint, result, failure []byte
-	code, summary                               *string // of the error
-	step                                        *int    // nil: not a run of a saga
+	code, summary                               *string // of the run's error
+	step                                        *int    // nil: the run does not belong to a saga
 }
 
-// runTable is jobs.job_runs. error_code and error_summary are derived from error and not read.
+// runTable is jobs.job_runs. The columns error_code and error_summary are derived from error and
+// are not read.
 var runTable = postgres.NewTable(
 	postgres.UUID("id", func(r *runRow) *uuid.UUID { return &r.ID }),
 	postgres.UUID("tenant_id", func(r *runRow) *uuid.UUID { return &r.TenantID }),
@@ -100,9 +101,9 @@ var runTable = postgres.NewTable(
 // RunColumns are the columns that ScanRun reads, with alias r for jobs.job_runs.
 var RunColumns = runTable.Selected("r")
 
-// ScanRun reads one row that begins with RunColumns; more receives the columns after them. If
-// encrypted content of the run cannot be decrypted (envelope.ErrUnreadable), it returns the run
-// without that content.
+// ScanRun reads one row that begins with RunColumns; more receives the columns that follow. If
+// encrypted content of the run cannot be decrypted (envelope.ErrUnreadable), ScanRun returns the
+// run without that content.
 func (db *DB) ScanRun(row postgres.Scanner, more ...any) (jobrun.Run, error) {
 	var r jobrun.Run
 	stored := runRow{Run: &r}
@@ -123,8 +124,8 @@ func (db *DB) ScanRun(row postgres.Scanner, more ...any) (jobrun.Run, error) {
 	return r, err
 }
 
-// shown returns nil for the error of a run to be shown without the content that cannot be
-// decrypted.
+// shown returns nil for a decryption error if the run is to be shown without the content that
+// cannot be decrypted.
 func shown(err error) error {
 	if errors.Is(err, envelope.ErrUnreadable) {
 		return nil
@@ -155,10 +156,11 @@ func (db *DB) openRun(r *runRow) (err error) {
 	return nil
 }
 
-// mayBeSealed is the jsonb prefix of an envelope.
+// mayBeSealed is how the jsonb form of an envelope begins.
 var mayBeSealed = []byte(`{"$skald_`)
 
-// openJSON decrypts JSON that need not be canonical; unsealed JSON is returned in jsonb's format.
+// openJSON decrypts JSON that need not be canonical. Unsealed JSON is returned in the format of
+// jsonb.
 func openJSON(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMessage, error) {
 	if !bytes.HasPrefix(stored, mayBeSealed) {
 		return stored, nil
@@ -169,8 +171,8 @@ func openJSON(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMess
 // maxErrorCode is the maximum length of job_runs.error_code in characters.
 const maxErrorCode = 100
 
-// sealedRunError returns the stored form of a run's error: its JSON, its code and the line for
-// lists; all nil without an error.
+// sealedRunError returns the stored form of a run's error: its JSON, its code and its one-line
+// summary for lists. All are nil if there is no error.
 func sealedRunError(p *envelope.Sealer, r *jobrun.Run) (doc []byte, code, summary *string, err error) {
 	if r.Error == nil {
 		return nil, nil, nil, nil

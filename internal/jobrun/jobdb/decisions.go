@@ -34,15 +34,15 @@ var RunEventTable = postgres.NewTable(
 	postgres.Text("reason", func(e *runEvent) *string { return &e.Reason }),
 )
 
-// storeRunEvents appends a batch of events on the writers' connections. Ids follow the order of the
-// batch.
+// storeRunEvents inserts a batch of events on the writers' connections. The ids follow the order of
+// the batch.
 var storeRunEvents = postgres.Named(`
 	INSERT INTO jobs.job_run_events (`+RunEventTable.Inserted()+`)
 	SELECT `+RunEventTable.Stored("")+`
 	  FROM `+postgres.Unnest("e", RunEventTable.As("e")), RunEventTable.As("e"))
 
-// toldByTheRow lists the kinds of events that are not stored, because the run's row and attempts
-// imply them. They are added when a run's events are listed.
+// toldByTheRow lists the kinds of events that are not stored because the run's row and attempts
+// imply them. They are added when the events of a run are listed.
 var toldByTheRow = map[jobrun.EventKind]bool{
 	jobrun.WasCreated: true, jobrun.WasAssigned: true, jobrun.WasStarted: true, jobrun.WasSucceeded: true,
 }
@@ -62,7 +62,7 @@ func (c *RunEvents) Add(r *jobrun.Run, e jobrun.HistoryEvent) {
 	c.batch.Add(&runEvent{r.ID, r.TenantID, e})
 }
 
-// PutRunEvents stores the events in c, in tx of the writers' connections.
+// PutRunEvents stores the events in c in tx, a transaction of the writers' connections.
 func (db *DB) PutRunEvents(ctx context.Context, tx *sqlx.Tx, c *RunEvents) error {
 	if c.batch == nil {
 		return nil
@@ -97,8 +97,8 @@ var storeRunAttempts = postgres.Named(`
 	SELECT `+AttemptTable.Stored("")+`
 	  FROM `+postgres.Unnest("a", AttemptTable.As("a")), AttemptTable.As("a"))
 
-// putRunAttempt stores, in tx of the writers' connections, an ended attempt of r, whose run has not
-// ended, so that another attempt may follow (S19). r is the run before the change.
+// putRunAttempt stores an ended attempt of r in tx, a transaction of the writers' connections. The
+// run has not ended, so another attempt may follow (S19). r is the run before the change.
 func (db *DB) putRunAttempt(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, a jobrun.Attempt) error {
 	a.Number, a.Fence, a.FencingSeq, a.StartedAt = r.Attempt, r.Fence(), r.FencingSeq, r.StartedAt
 	if r.AssignedAt == nil {

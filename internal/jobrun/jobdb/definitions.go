@@ -61,7 +61,7 @@ func putSpec(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition) error {
 	return err
 }
 
-// definitionRefused returns the fault for a definition that the database rejects.
+// definitionRefused returns the fault for a definition that the database has rejected.
 func definitionRefused(d *jobrun.Definition, err error) error {
 	switch {
 	case postgres.Violates(err, "idx_job_definitions_name"):
@@ -72,7 +72,7 @@ func definitionRefused(d *jobrun.Definition, err error) error {
 	return err
 }
 
-// If a text is the id of one definition and the name of another, the id wins.
+// If a text is the id of one definition and the name of another, the id takes precedence.
 var (
 	definitionOfID = postgres.OfTenant(`SELECT `+DefinitionColumns+`
 	  FROM jobs.job_definitions d
@@ -82,7 +82,7 @@ var (
 	 WHERE d.tenant_id = tenant.id AND d.name = $2 AND d.deleted_at IS NULL`, "")
 )
 
-// Definition implements jobrun.Definitions. By id it also finds a deleted one.
+// Definition implements jobrun.Definitions. A deleted definition can be found only by its id.
 func (st *Definitions) Definition(
 	ctx context.Context, tenant uuid.UUID, idOrName string,
 ) (d jobrun.Definition, err error) {
@@ -143,7 +143,8 @@ func (st *Definitions) Change(ctx context.Context, d jobrun.Definition, by opera
 	return nil
 }
 
-// change is Change within a transaction; it returns the runs that were updated with the definition.
+// change does the work of Change within a transaction. It returns the runs that were updated with
+// the definition.
 func (st *Definitions) change(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings, by operator.Action,
 ) (followed []jobrun.Run, err error) {
@@ -154,7 +155,8 @@ func (st *Definitions) change(
 	if err != nil {
 		return nil, err
 	}
-	// The stored form is hashed, not the one sent: jsonb formats numbers differently.
+	// The stored form is hashed instead of the submitted one, because jsonb formats numbers
+	// differently.
 	after, err := DefinitionTable.One(
 		tx.QueryRowContext(ctx, changeDefinition.Text, changeDefinition.Args(changeable.Row(d))...))
 	if err == nil && d.SpecVersion > before.SpecVersion {
@@ -169,8 +171,8 @@ func (st *Definitions) change(
 	return followed, auditdb.PutAction(ctx, tx, by.From(before.Audited(), after.Audited()))
 }
 
-// lockDefinition locks a definition and returns its stored form. Faults: NotFound, also if it is
-// deleted; Stale if it has another version.
+// lockDefinition locks a definition and returns its stored form. Faults: NotFound if it does not
+// exist or is deleted; Stale if it has another version.
 func lockDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, version int64) (jobrun.Definition, error) {
 	stored, err := DefinitionTable.One(tx.QueryRowContext(ctx, `
 		SELECT `+DefinitionColumns+`

@@ -13,12 +13,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// cancelRounds is how many times the runs of a definition being deleted are canceled while new ones
-// keep being created.
+// cancelRounds is how many times the runs of a definition that is being deleted are canceled if new
+// ones keep being created.
 const cancelRounds = 5
 
-// Delete implements jobrun.Definitions. Runs are canceled before the definition is
-// deleted, so that after a crash in between it can be deleted again.
+// Delete implements jobrun.Definitions. It cancels the runs before it deletes the definition, so
+// that Delete can be repeated after a crash in between.
 func (st *Definitions) Delete(ctx context.Context, d jobrun.Definition, force bool, by operator.Action) error {
 	jobs := NewJobs(st.db, nil)
 	for range cancelRounds {
@@ -33,9 +33,9 @@ func (st *Definitions) Delete(ctx context.Context, d jobrun.Definition, force bo
 	return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "the job definition %s keeps getting new runs: disable it first", d.Name)
 }
 
-// deleteDefinition marks the definition as deleted unless it has unfinished runs; with asked, runs
-// whose workers were asked to stop do not count. It locks the definition first, so that the leader
-// cannot create runs of it meanwhile.
+// deleteDefinition marks the definition as deleted unless it has unfinished runs. If asked is set,
+// runs whose workers have been asked to stop do not count. It locks the definition first, so that
+// the leader cannot create runs of it in the meantime.
 func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, asked bool, by operator.Action) error {
 	before, err := lockDefinition(ctx, tx, d, d.Version)
 	if err != nil {

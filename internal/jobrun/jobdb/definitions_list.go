@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// ListDefinitions implements jobrun.Definitions. There are few definitions, so the total is always
-// exact.
+// ListDefinitions implements jobrun.Definitions. The total is always exact, because there are few
+// definitions.
 func (st *Definitions) ListDefinitions(
 	ctx context.Context, tenant uuid.UUID, f jobrun.DefinitionFilter, p page.ByTime,
 ) (found page.Of[jobrun.Definition], err error) {

@@ -17,9 +17,10 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Events trigger runs here (S16): the leader processes events in the order of their arrival. For
-// each definition that an event matches, it stores a run, or why there is none yet. The run's key
-// is derived from the event and the definition, so there is never more than one.
+// Events trigger runs here (S16). The leader processes events in the order of their arrival. For
+// each definition that an event matches, it stores a run, or the reason why there is none yet. The
+// run's key is derived from the event and the definition, so there is never more than one run per
+// event and definition.
 
 var (
 	// Events whose deliveries wait for a retry are skipped.
@@ -51,7 +52,7 @@ UPDATE jobs.events v SET processed_at = clock_timestamp()
    AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at IS NOT NULL)`
 )
 
-// delivery is an event to be delivered to a definition.
+// delivery is an event that is to be delivered to a definition.
 type delivery struct {
 	event *jobrun.PublishedEvent
 	to    *jobrun.Definition
@@ -113,8 +114,8 @@ func (st *Events) undelivered(ctx context.Context, tx *sqlx.Tx, limit int) (even
 	return events, err
 }
 
-// deliveries returns which events are due for which definitions. For an event that was attempted
-// before, only its failed deliveries are returned.
+// deliveries returns the due events, each with the definitions to which it must be delivered. If an
+// event was attempted before, only its failed deliveries are returned.
 func (st *Events) deliveries(
 	ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, now time.Time,
 ) ([]delivery, error) {
@@ -185,8 +186,8 @@ func (d *delivery) prepare(s jobrun.Settings, m jobrun.Moment) {
 	}
 }
 
-// insert stores the runs of deliveries: all at once, or one by one if the database rejects one of
-// them.
+// insert stores the runs of deliveries: all at once, or one at a time if the database rejects one
+// of them.
 func (st *Events) insert(
 	ctx context.Context, tx *sqlx.Tx, all []delivery,
 ) (runs []jobrun.Run, created []bool, err error) {
@@ -217,7 +218,7 @@ func (st *Events) insert(
 	return runs, created, err
 }
 
-// guarded calls InsertRuns within a savepoint, so that tx stays usable after a failure.
+// guarded calls InsertRuns within a savepoint, so that tx remains usable after a failure.
 func (st *Events) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) ([]bool, error) {
 	if _, err := tx.ExecContext(ctx, `SAVEPOINT runs`); err != nil {
 		return nil, err
@@ -235,8 +236,8 @@ func (st *Events) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (
 	return created, err
 }
 
-// settle records the results of the deliveries and of their events, with a dead letter for each
-// delivery whose retries are exhausted.
+// settle records the results of the deliveries and of their events. It stores a dead letter for
+// each delivery whose retries are exhausted.
 func (st *Events) settle(
 	ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, all []delivery, m jobrun.Moment,
 ) error {
@@ -279,7 +280,7 @@ func (st *Events) settle(
 	return st.db.ExecIn(ctx, tx, processed, pq.Array(ids))
 }
 
-// whyRefused explains in one line why there is no run.
+// whyRefused explains in one line why no run was created.
 func whyRefused(err error) string {
 	if postgres.DataError(err) {
 		return "the database cannot store its arguments"

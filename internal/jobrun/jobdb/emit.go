@@ -19,8 +19,8 @@ type followers struct {
 	created []bool
 }
 
-// emit stores the events and runs that r creates when it succeeds, in the same transaction: all, or
-// none if one is invalid. Faults: NotFound for a definition, Invalid for arguments.
+// emit stores the events and runs that r creates when it succeeds, in the same transaction. If one
+// of them is invalid, it stores none. Faults: NotFound for a definition, Invalid for arguments.
 func (st *Jobs) emit(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, what []jobrun.Emitted, now time.Time,
 ) (f followers, err error) {
@@ -64,7 +64,7 @@ SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND (d.id = $2 OR d.name = $3) AND d.deleted_at IS NULL
  ORDER BY d.id = $2 DESC NULLS LAST LIMIT 1`
 
-// definitionOf returns the definition of n, a follow-up run of r.
+// definitionOf returns the definition of the follow-up run n of r.
 func definitionOf(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, n *jobrun.NextRun) (jobrun.Definition, error) {
 	id, _ := uuid.Parse(n.Definition)
 	d, err := DefinitionTable.One(

@@ -12,14 +12,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// exchanges are exchanges of different workers, of one tenant, whose claims one claimQuery serves.
+// exchanges are exchanges of different workers of one tenant whose claims one claimQuery serves.
 type exchanges struct {
 	all     []*jobrun.Exchange
-	results []jobrun.Result // of all
-	of      []int           // whose each result is
+	results []jobrun.Result // of all exchanges
+	of      []int           // of[i] is the exchange of results[i]
 	done    []jobrun.Done
-	settled []bool // which results are answered in done
-	claimed []bool // whose claims are made
+	settled []bool // which results have their answer in done
+	claimed []bool // which exchanges have made their claims
 }
 
 // Exchange implements jobrun.Work.
@@ -51,8 +51,8 @@ func (st *Jobs) Exchange(ctx context.Context, all []jobrun.Exchange) ([]jobrun.E
 	return out, nil
 }
 
-// alike groups the places of exchanges that can be made together. One whose claim is not from a single
-// queue is alone.
+// alike groups the indexes of exchanges that can be executed together. An exchange whose claim is
+// not for a single queue forms its own group.
 func alike(all []jobrun.Exchange) (groups [][]int) {
 	of := map[jobqueue.TenantQueue]int{}
 	for i := range all {
@@ -84,14 +84,14 @@ func newExchanges(all []jobrun.Exchange, places []int) *exchanges {
 	return x
 }
 
-// exchange stores the results, and then claims and starts runs. Results with consequences take a
-// transaction each, and so free their workers' slots and their keys before the claim. Plain successes
-// and the claims are one transaction; a worker of which a result was not among them claims after it is
-// settled.
+// exchange stores the results, and then claims and starts runs. Each result with consequences takes
+// its own transaction, which frees the worker's slot and the concurrency key before the claim.
+// Plain successes and the claims share one transaction. A worker with a result that is not among
+// them claims after that result is settled.
 func (st *Jobs) exchange(ctx context.Context, x *exchanges, s jobrun.Settings) ([]jobrun.Offer, error) {
 	plain := successes(x.results)
 	for _, i := range plain {
-		x.settled[i] = true // below
+		x.settled[i] = true // settled below
 	}
 	if err := st.settle(ctx, x); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (st *Jobs) exchange(ctx context.Context, x *exchanges, s jobrun.Settings) (
 		st.ended(x.results, plain, x.settled, freed)
 	case !postgres.DataError(err):
 		return nil, err
-	default: // nothing was written; one by one, to find the row that cannot be stored
+	default: // nothing was written; store them one by one to find the row that cannot be stored
 		for _, i := range plain {
 			x.settled[i] = false
 		}
@@ -133,7 +133,7 @@ func (st *Jobs) exchange(ctx context.Context, x *exchanges, s jobrun.Settings) (
 	return append(offers, more...), err
 }
 
-// settle ends runs one by one whose results are not settled.
+// settle ends the runs whose results are not settled yet, one by one.
 func (st *Jobs) settle(ctx context.Context, x *exchanges) (err error) {
 	for i := range x.results {
 		if x.settled[i] {
@@ -147,7 +147,8 @@ func (st *Jobs) settle(ctx context.Context, x *exchanges) (err error) {
 	return nil
 }
 
-// ready returns the claims of workers whose results are all settled, and notes that they are made.
+// ready returns the claims of workers whose results are all settled, and marks these claims as
+// made.
 func (x *exchanges) ready() (asks []jobrun.ClaimRequest) {
 	for n := range x.claimed {
 		x.claimed[n] = true
@@ -165,7 +166,7 @@ func (x *exchanges) ready() (asks []jobrun.ClaimRequest) {
 	return asks
 }
 
-// unclaimed returns the claims that are not made.
+// unclaimed returns the claims that have not been made.
 func (x *exchanges) unclaimed() (asks []jobrun.ClaimRequest) {
 	for n, made := range x.claimed {
 		if !made {

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// fenceRow is a run, and the fence that its worker sent.
+// fenceRow is a run and the fence that its worker sent.
 type fenceRow struct {
 	tenant, run uuid.UUID
 	jobrun.Fence
@@ -34,22 +34,22 @@ var fenceTable = postgres.NewTable(
 
 var theFences = fenceTable.As("f")
 
-// fences is a table f of a batch of fences with additional numbered columns. The first column hides
-// the number of rows from the planner: if it knew that a batch has one row, it would expect a
-// custom plan to be cheaper than the prepared generic one, and plan each such batch again, which
-// takes longer than executing it.
+// fences is a table f of a batch of fences with additional numbered columns. Its first column hides
+// the number of rows from the planner. If the planner knew that a batch has one row, it would
+// expect a custom plan to be cheaper than the prepared generic one and plan each such batch again,
+// which takes longer than executing it.
 func fences(more ...postgres.Params) string {
 	const first = "@f.tenant_id::uuid[]"
 	return strings.Replace(postgres.UnnestNumbered("f", append([]postgres.Params{theFences}, more...)...), first,
 		"(SELECT "+first+")", 1)
 }
 
-// fenced is the condition that r is held under the fence f. The state is compared in a form that no
-// index has, so that runs are looked up by id, and not among all runs of a worker.
+// fenced is the condition that r is held under the fence f. It compares the state in a form that no
+// index has, so that runs are looked up by id instead of among all runs of a worker.
 const fenced = `r.id = f.id AND r.tenant_id = f.tenant_id AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt
    AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND r.state || ''`
 
-// success is the stored result of a plain success.
+// success is the stored result of a plain success, which is a success without further consequences.
 type success struct {
 	*jobrun.Result
 	value []byte // sealed
@@ -65,7 +65,7 @@ var successTable = postgres.NewTable(
 )
 
 // finishRuns ends runs that have succeeded without further consequences. It returns the batch
-// position of each run that it ended.
+// position of each run that it has ended.
 var finishRuns = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'SUCCEEDED',
@@ -85,8 +85,8 @@ UPDATE jobs.job_runs r
  WHERE `+fenced+movableTo(jobrun.Succeeded, jobrun.Worker)+` AND r.saga_id IS NULL AND r.letter_id IS NULL
 RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`, theFences, successTable.As("s"))
 
-// Finish implements jobrun.Work (W7, W8). One statement ends all plain successes of the batch; each
-// result with other consequences takes a transaction on the locked row.
+// Finish implements jobrun.Work (W7, W8). One statement ends all plain successes of the batch. Each
+// result with other consequences takes its own transaction, which locks the row.
 func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.Done, error) {
 	out := make([]jobrun.Done, len(results))
 	settled := make([]bool, len(results))
@@ -97,7 +97,7 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 	switch {
 	case err == nil:
 		st.ended(results, plain, settled, freed)
-	case !postgres.DataError(err): // else one by one, to find the row that cannot be stored
+	case !postgres.DataError(err): // otherwise one by one, to find the row that cannot be stored
 		return nil, fmt.Errorf("finish job runs: %w", err)
 	}
 	for i := range results {
@@ -113,8 +113,8 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
-// successes returns the places of the results without further consequences, in id order, in which all
-// transactions lock runs.
+// successes returns the indexes of the results without further consequences, ordered by run id, the
+// order in which all transactions lock runs.
 func successes(results []jobrun.Result) (plain []int) {
 	for i := range results {
 		if r := &results[i]; r.Error == nil && len(r.Emit) == 0 {
@@ -125,8 +125,8 @@ func successes(results []jobrun.Result) (plain []int) {
 	return plain
 }
 
-// succeed ends the runs whose results are at plain, and marks those that it ended. freed: one of them
-// frees a concurrency key.
+// succeed ends the runs whose results are at the indexes in plain, and marks those that it has
+// ended. freed reports whether one of them frees a concurrency key.
 func (st *Jobs) succeed(ctx context.Context, query postgres.QueryFunc,
 	results []jobrun.Result, plain []int, out []jobrun.Done, settled []bool,
 ) (freed bool, err error) {
@@ -170,7 +170,7 @@ func (st *Jobs) succeed(ctx context.Context, query postgres.QueryFunc,
 	return freed, err
 }
 
-// ended notifies those who wait for what succeed has committed.
+// ended notifies those who wait for the end of these runs, after succeed has committed.
 func (st *Jobs) ended(results []jobrun.Result, plain []int, settled []bool, freed bool) {
 	for _, i := range plain {
 		if settled[i] {
@@ -194,8 +194,8 @@ func heldRun(tenantID, id uuid.UUID, f jobrun.Fence) jobrun.Run {
 	}
 }
 
-// finishOne ends one run with all consequences. The fault of this run is in Done; the error is an
-// outage.
+// finishOne ends one run with all consequences. Done contains the fault of this run; the returned
+// error is an outage.
 func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done, err error) {
 	c := workerCall{f.TenantID, f.RunID, f.Fence, jobrun.CallComplete}
 	if f.Error != nil {
@@ -208,7 +208,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 			return r, err
 		}
 		if n := e.Retry; n != nil {
-			d.RetryID, d.RetryAt = n.ID, new(n.AvailableAt.Truncate(time.Microsecond)) // with the precision of the stored value
+			d.RetryID, d.RetryAt = n.ID, new(n.AvailableAt.Truncate(time.Microsecond)) // with the stored precision
 		}
 		if e.LetterUpdate != nil && e.LetterUpdate.Outcome == dlq.GaveUp {
 			d.LetterID = e.LetterUpdate.Letter.ID
@@ -220,7 +220,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 	case err == nil:
 		st.db.RunsCreated(made.runs, made.created)
 		st.db.RunEnded(&d.Run)
-		if len(f.Emit) > 0 { // an event may be among them
+		if len(f.Emit) > 0 { // one of them may be an event
 			st.db.Hub.WantLeader()
 		}
 	case fault.As(err) != nil:
@@ -242,7 +242,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 	return d, nil
 }
 
-// repeats is jobrun.Run.Repeats for a stored run.
+// repeats applies jobrun.Run.Repeats to a stored run.
 func repeats(r *jobrun.Run, f *jobrun.Result) (err error) {
 	stored, said := *r, *f
 	if stored.Result, err = postgres.Canonical(r.Result); err == nil {
@@ -256,7 +256,7 @@ func repeats(r *jobrun.Run, f *jobrun.Result) (err error) {
 
 const retryOfRun = `SELECT r.id, r.available_at FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.idempotency_key = $2`
 
-// retryOf sets in d the run that retries it.
+// retryOf sets in d the run that retries the given one.
 func (st *Jobs) retryOf(ctx context.Context, d *jobrun.Done) error {
 	rows, err := st.db.QueryWrite(ctx, retryOfRun, d.Run.TenantID, jobrun.RetryKey(d.Run.ID, d.Run.RetryNumber+1))
 	if err != nil {

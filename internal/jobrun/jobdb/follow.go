@@ -11,19 +11,19 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// A change of a definition also changes, in its transaction, the unclaimed runs of its slots
-// (jobrun.Following). The definition is locked, so the leader creates no others meanwhile. The
-// transaction waits for runs that are being claimed, which then stay as they are.
+// When a definition is changed, the same transaction changes the unclaimed runs of its slots
+// (jobrun.Following). The definition is locked, so the leader creates no further runs in the
+// meantime. The transaction waits for runs that are being claimed, which then remain as they are.
 
 var (
-	// unclaimed is an unclaimed run as far as it is read.
+	// unclaimed contains the fields that are read of an unclaimed run.
 	unclaimed = runTable.Only("id", "tenant_id", "definition_name", "spec_version", "version", "state", "trigger",
 		"scheduled_for", "available_at", "admitted_at", "queue", "idempotency_key", "concurrency_key", "concurrency_policy",
 		"created_at")
 
-	// lockUnclaimed locks the unclaimed runs of slots after @since, which the index of slots finds,
-	// and the first @most of earlier ones, which are found among all waiting runs, not among all
-	// that the definition ever had.
+	// lockUnclaimed locks the unclaimed runs of slots after @since, which it finds by the index of
+	// slots, and the first @most runs of earlier slots, which it finds among all waiting runs
+	// rather than among all runs that the definition ever had.
 	lockUnclaimed = postgres.Named(`
 WITH ahead AS MATERIALIZED (
 	SELECT r.id FROM jobs.job_runs r
@@ -71,8 +71,8 @@ UPDATE jobs.job_runs r SET (`+followed.Inserted()+`) = ROW(`+followed.Stored("n"
 // followedAtOnce is roughly how many bytes of arguments one statement stores.
 const followedAtOnce = 8 << 20
 
-// follow applies the change to d, which by made and which is locked, to the runs of its slots. It
-// returns the changed runs, which the caller passes to runsFollowed after the commit.
+// follow applies the change to d, which the subject by made, to the runs of its slots; d is locked.
+// It returns the changed runs, which the caller passes to runsFollowed after the commit.
 func (db *DB) follow(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings, by string,
 ) (changed []jobrun.Run, err error) {
@@ -151,7 +151,7 @@ func (db *DB) unclaimed(
 }
 
 // runsFollowed notifies waiters of runs that ended, workers of runs that became claimable, and the
-// leader of runs that it has to decide about again.
+// leader of runs that it must decide about again.
 func (db *DB) runsFollowed(changed []jobrun.Run) {
 	told, wanted := map[jobqueue.TenantQueue]struct{}{}, false
 	for i := range changed {

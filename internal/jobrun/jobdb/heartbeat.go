@@ -40,10 +40,10 @@ UPDATE jobs.workers w
  WHERE w.tenant_id = @tenant AND w.id = @id AND w.state <> 'DETACHED' AND w.heartbeat_seq <= @seq
 RETURNING `+workerColumns, postgres.Single("tenant", "id", "seq", "running", "load"))
 
-// renewLeases renews, in one statement, the leases whose fences match (W2), and ends doubts about
-// their runs. The update stays in the page (HOT) and does not increase the version (S12). An
-// assignment that was not started is renewed only for a limited time, so that a worker cannot keep
-// it forever without starting it (S8).
+// renewLeases renews, in one statement, the leases whose fences match (W2), and ends any doubt
+// about their runs. The update is a heap-only one (HOT) and does not increase the version (S12). An
+// assignment that has not been started is renewed only for a limited time, so that a worker cannot
+// keep a run forever without starting it (S8).
 var renewLeases = postgres.Named(`
 WITH f AS MATERIALIZED (
 	SELECT *
@@ -79,8 +79,8 @@ SELECT n.id, n.lease_expires_at, n.canceling, n.cancel_reason FROM renewed n`,
 	postgres.Single("tenant", "ids", "workers", "attempts", "tokens", "epochs", "progress", "checkpoints", "lease",
 		"unstarted"))
 
-// workersLive stores a heartbeat for workers that have sent none for $3 µs. A worker whose row is
-// locked is skipped: it has just sent one, or an operator is changing it.
+// workersLive stores a heartbeat for workers that have sent none for $3 µs. It skips a worker whose
+// row is locked: either the worker has just sent a heartbeat, or an operator is changing it.
 const workersLive = `
 WITH quiet AS MATERIALIZED (
 	SELECT w.id FROM jobs.workers w
@@ -156,7 +156,7 @@ func (st *Jobs) Heartbeat(
 	return w, leases, postgres.Wrap("record a heartbeat", err)
 }
 
-// renew renews leases in a transaction of the tenant, and returns the result for each beat.
+// renew renews leases in a transaction of the tenant, and returns the result of each beat.
 func (st *Jobs) renew(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, s jobrun.Settings, beats []jobrun.Beat,
 ) ([]jobrun.Lease, error) {
@@ -204,7 +204,7 @@ func (st *Jobs) renew(
 	return leases, st.refuseBeats(ctx, tx, tenant, beats, leases)
 }
 
-// beatContent is the stored form of a beat's progress and checkpoint; nil: none.
+// beatContent is the stored form of a beat's progress and checkpoint; nil if it has neither.
 func (st *Jobs) beatContent(tenantID uuid.UUID, b *jobrun.Beat) (progress, checkpoint *string, err error) {
 	if b.Progress != nil {
 		doc, err := json.Marshal(b.Progress)
@@ -263,14 +263,14 @@ func (st *Jobs) refuseBeats(
 		switch f := fault.As(refusal); {
 		case f != nil && f.Code != jobrun.CodeNotStarted:
 			l.Reason = f.Code
-			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // not started for too long
+			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // it was not started in time
 				l.Reason = string(jobrun.TimedOut)
 			}
 			if err := st.noteRefusal(ctx, tx, &r, workerCall{tenant, r.ID, beats[i].Fence, jobrun.CallProgress},
 				refusal); err != nil {
 				return err
 			}
-		case (goOn || f != nil) && r.LeaseExpiresAt != nil: // it changed in the meantime
+		case (goOn || f != nil) && r.LeaseExpiresAt != nil: // it has changed in the meantime
 			*l = jobrun.Lease{
 				RunID:           r.ID,
 				OK:              true,

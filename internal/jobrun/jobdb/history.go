@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// maxRunEvents is the maximum number of a run's events that are read.
+// maxRunEvents is the maximum number of events that are read per run.
 const maxRunEvents = 1000
 
 // Attempts implements jobrun.Runs.

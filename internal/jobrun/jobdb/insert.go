@@ -11,10 +11,10 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// storeRuns stores a batch of runs and returns the ids of those that are new; the keys or slots
-// (J1) of the others are taken. Rows are inserted in key order, so that batches with the same keys
-// wait for each other instead of deadlocking. Few runs have a tracestate or baggage, so a batch
-// without any does without these columns.
+// storeRuns stores a batch of runs and returns the ids of the new ones; the keys or slots (J1) of
+// the others are taken. Rows are inserted in key order, so that batches with the same keys wait for
+// each other instead of deadlocking. Few runs have a tracestate or baggage, so these columns are
+// omitted for a batch without any.
 var (
 	storeRuns    = storing(untracedRuns)
 	storeTraced  = storing(runTable)
@@ -61,9 +61,9 @@ func (db *DB) newRuns(runs []jobrun.Run) (string, []any, error) {
 }
 
 // InsertRuns stores runs in tx, a transaction of the writers' connections. created reports which of
-// them are new; for each of the others, an existing run with the same idempotency key or slot stays
-// as it is (runOfKey reads it). The caller stores events and actions, and calls RunsCreated after
-// the commit.
+// them are new. For each of the others, an existing run has the same idempotency key or slot and is
+// left unchanged (runOfKey reads it). The caller stores events and actions, and calls RunsCreated
+// after the commit.
 func (db *DB) InsertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (created []bool, err error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -113,8 +113,8 @@ func (db *DB) RunsCreated(runs []jobrun.Run, created []bool) {
 	}
 }
 
-// RunEnded notifies, after the commit, those that wait for the end of a run, if it has ended, and
-// the leader that its key is free.
+// RunEnded notifies those who wait for the end of a run, if it has ended, and tells the leader that
+// its key is free. Call it after the commit.
 func (db *DB) RunEnded(r *jobrun.Run) {
 	if !r.State.Terminal() {
 		return

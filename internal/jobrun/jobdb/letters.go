@@ -15,19 +15,19 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// The dead letter of a run is retried by a new run, and the retry ends with that run
-// (one-product.md, point 4): jobrun.Ended returns the update, and putConsequences stores it with
-// the run.
+// A new run retries the dead letter of a run, and the retry ends with that new run (one-product.md,
+// point 4): jobrun.Ended returns the update of the letter, and putConsequences stores it with the
+// run.
 
 const (
-	// heldLetter locks a letter if a retry still holds it under a token.
+	// heldLetter locks a letter if a retry still holds it under the given token.
 	heldLetter = `
 SELECT m.id FROM dlq.dlq_messages m
  WHERE m.tenant_id = $1 AND m.id = $2 AND m.status = 'RETRYING' AND m.retry_token = $3
    FOR NO KEY UPDATE OF m`
 )
 
-// jobOfLetter reads the definition for a new run, and the time.
+// jobOfLetter reads the definition for a new run, and the database's time.
 var (
 	madeOf      = DefinitionTable.Only("id", "name", "spec_version", "spec")
 	jobOfLetter = `
@@ -40,8 +40,8 @@ SELECT ` + madeOf.Selected("d") + `, now() FROM jobs.job_definitions d
 )
 
 // Rerun starts the run that retries a letter, in one transaction that checks the lease of the
-// letter: a node that has lost it starts no run, and a retry that is started twice has one run. The
-// result is Accepted: the end of the run decides about the letter.
+// letter. A node that has lost the lease starts no run, and a retry that is started twice has only
+// one run. The result is Accepted, because the end of the run decides about the letter.
 func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) dlq.Result {
 	r := dlq.Result{StartedAt: now(), Outcome: dlq.Withdrawn}
 	defer func() { r.EndedAt = now() }()
@@ -89,7 +89,7 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 	case errors.Is(err, errNoJob):
 		r.Outcome, r.Error = dlq.FailedDrive, fmt.Sprintf("there is no job definition %q", l.To.Job)
 	default:
-		// It is unknown whether the run was started. If it was not, the letter's lease expires, and
+		// It is unknown whether the run was started. If it was not, the letter's lease expires and
 		// the retry counts as lost.
 		r.Accepted, r.Outcome, r.Error = true, dlq.Uncertain, "the commit that starts the run has an unknown outcome"
 	}
@@ -98,13 +98,14 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 
 var errNoJob = errors.New("no such job definition")
 
-// traceOfRun reads what a run passes on beside its trace id, and its slot.
+// traceOfRun reads the trace context that a run passes on, except the trace id, and the run's slot.
 const traceOfRun = `
 SELECT coalesce(r.tracestate, ''), coalesce(r.baggage, ''), r.scheduled_for
   FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2`
 
-// traceOfLetter returns what the run that retries a letter passes on beside its trace id, and its
-// slot: of the run that gave up, if it still exists, otherwise of the letter's headers, and none.
+// traceOfLetter returns the trace context, except the trace id, that the retrying run passes on,
+// and its slot. They come from the run that gave up, if it still exists. Otherwise the trace
+// context comes from the letter's headers, and there is no slot.
 func traceOfLetter(
 	ctx context.Context, tx *sqlx.Tx, l *dlq.Drive,
 ) (state, baggage string, slot time.Time, err error) {

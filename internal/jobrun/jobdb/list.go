@@ -42,7 +42,7 @@ func (st *Jobs) ListRuns(
 	return found, postgres.Wrap("count job runs", err)
 }
 
-// Look counts the runs that match a filter, from p.After on, in a transaction of their tenant.
+// Look counts the runs after p.After that match a filter, in a transaction of their tenant.
 func (st *Jobs) Look(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, f jobrun.Filter, p page.ByTime,
 ) (bulk.Seen, error) {
@@ -51,9 +51,9 @@ func (st *Jobs) Look(
 	return bulk.Seen{At: at, Snapshot: visible, Count: n}, err
 }
 
-// pageOfRuns returns the query for one page plus one row, which reports whether there is a next
-// page. The ids are found first, so that rows outside of the page, each of which may have
-// megabytes, are not read.
+// pageOfRuns returns the query for one page and one additional row, which shows whether there is a
+// next page. The query finds the ids first, so that it does not read rows outside of the page, each
+// of which may contain megabytes.
 func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
 	o := orderOf(f)
 	parts, args := selectRuns(tenant, f, p, o.columns("r")+", r.id", o.by("r")+fmt.Sprint(" LIMIT ", p.Offset+p.Limit+1))
@@ -63,7 +63,8 @@ func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string,
 		") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id" + whySkipped + o.by("page"), args
 }
 
-// order is that of a list: by a text, if it has one, in the order of its bytes; then by a time and the id.
+// order is the sort order of a list: by a text, if there is one, in the order of its bytes, then by
+// a time, and then by the id.
 type order struct {
 	text, at  string // columns
 	ascending bool
@@ -80,7 +81,7 @@ func orderOf(f jobrun.Filter) order {
 	return o
 }
 
-// columns are those of the order, without the id.
+// columns returns the columns of the order without the id.
 func (o order) columns(alias string) string {
 	if o.text != "" {
 		return alias + "." + o.text + ", " + alias + "." + o.at
@@ -88,7 +89,7 @@ func (o order) columns(alias string) string {
 	return alias + "." + o.at
 }
 
-// by sorts the rows of an alias.
+// by returns the ORDER BY terms for the rows of an alias.
 func (o order) by(alias string) string {
 	direction, _ := postgres.Direction(o.ascending)
 	text := ""
@@ -99,19 +100,19 @@ func (o order) by(alias string) string {
 	return " ORDER BY " + text + alias + "." + o.at + direction + ", " + alias + ".id" + direction
 }
 
-// after adds that a run comes after a place.
+// after adds the condition that a run follows a given position.
 func (o order) after(w *postgres.Where, key string, place page.TimeID) {
 	_, than := postgres.Direction(o.ascending)
 	if o.text == "" {
 		w.Add("(r."+o.at+", r.id) "+than+" (?, ?)", place.At, place.ID)
 		return
 	}
-	w.Add("r."+o.text+" ~"+than+"=~ ?", key) // no comparison of rows is in the order of bytes
+	w.Add("r."+o.text+" ~"+than+"=~ ?", key) // row comparisons do not use the order of bytes
 	w.Add("(r."+o.text+" ~"+than+"~ ? OR (r."+o.at+", r.id) "+than+" (?, ?))", key, place.At, place.ID)
 }
 
-// countOfRuns returns the query for a total. Up to a bound it has the same order as the list:
-// without one, the planner would scan the table from its start in the hope of finding enough rows
+// countOfRuns returns the query for a total. Up to a bound it has the same order as the list.
+// Without an order, the planner would scan the table from its start, expecting to find enough rows
 // early.
 func countOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
 	count, tail := "count(*)", ""
@@ -123,8 +124,8 @@ func countOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
 }
 
-// selectRuns returns queries that together select each matching run once, each followed by tail.
-// There are as many as it takes for an index to serve each of them.
+// selectRuns returns queries that together select each matching run once, each followed by tail. It
+// splits the list into as many queries as are needed for an index to serve each of them.
 func selectRuns(
 	tenant uuid.UUID, f jobrun.Filter, p page.ByTime, columns, tail string,
 ) (parts []string, args []any) {
@@ -156,13 +157,13 @@ type condition struct {
 	args      []any
 }
 
-// due is the time since which a run, alias r, may be late: its slot, or, if it repeats another run and so has that
-// one's slot, when its own turn came.
+// due is the time since which a run with alias r may be late: its slot or, if it repeats another
+// run and therefore has that run's slot, the time when it became due.
 const due = `CASE WHEN r.retry_number > 0 OR r.trigger || '' = '` + string(jobrun.ByLetter) + `'
   THEN r.available_at ELSE r.scheduled_for END`
 
-// alternatives returns the conditions that distinguish the parts of a list: all combinations of
-// conditions that different indexes serve.
+// alternatives returns the conditions that split a list into parts: all combinations of conditions
+// that different indexes serve.
 func alternatives(f jobrun.Filter) [][]condition {
 	all := [][]condition{nil}
 	either := func(ways ...condition) {
@@ -174,7 +175,7 @@ func alternatives(f jobrun.Filter) [][]condition {
 		}
 		all = out
 	}
-	if f.WorkerID != uuid.Nil { // partial indexes: ended runs by their last worker, and held runs by their current one
+	if f.WorkerID != uuid.Nil { // one partial index for ended runs, one for held runs
 		either(condition{"r.assigned_worker_id = ? AND r.finished_at IS NOT NULL", []any{f.WorkerID}},
 			condition{"r.assigned_worker_id = ? AND r.phase" + WithWorker, []any{f.WorkerID}},
 			condition{"r.assigned_worker_id = ? AND r.phase" + WaitsAgain, []any{f.WorkerID}})
@@ -182,7 +183,7 @@ func alternatives(f jobrun.Filter) [][]condition {
 	if f.RootRunID != uuid.Nil {
 		either(condition{"r.id = ?", []any{f.RootRunID}}, condition{"r.root_run_id = ? AND r.retry_number > 0", []any{f.RootRunID}})
 	}
-	if f.LateByMS > 0 { // idx_job_runs_late, and runs that have not started
+	if f.LateByMS > 0 { // idx_job_runs_late covers this, together with the runs that have not started
 		late := float64(f.LateByMS) / 1000
 		either(condition{"r.late AND r.started_at - " + due + " >= make_interval(secs => ?)", []any{late}},
 			condition{"r.started_at IS NULL AND r.phase" + Unfinished +
@@ -270,14 +271,14 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 	}
 }
 
-// NoneFollows is the condition that no retry or rerun of a run exists.
+// NoneFollows is the condition that a run has no retry and no rerun.
 func NoneFollows(alias string) string {
 	return `NOT EXISTS (SELECT FROM jobs.job_runs n
 	                     WHERE n.tenant_id = ` + alias + `.tenant_id AND n.root_run_id = ` + alias + `.root_run_id
 	                       AND n.retry_number > 0 AND n.retry_number > ` + alias + `.retry_number)`
 }
 
-// runStates adds a condition on states in terms of phases, which the indexes contain.
+// runStates adds a condition on states, expressed as phases, which the indexes contain.
 func (w *runWhere) runStates(of []jobrun.State) {
 	w.Add("r.phase" + postgres.Among(phasesOf(of)))
 	if slices.Contains(of, jobrun.Assigned) != slices.Contains(of, jobrun.Running) {
@@ -285,7 +286,7 @@ func (w *runWhere) runStates(of []jobrun.State) {
 	}
 }
 
-// phasesOf returns the phases (jobs.job_runs.phase) of runs in some states, each once.
+// phasesOf returns the distinct phases (jobs.job_runs.phase) of runs in the given states.
 func phasesOf(states []jobrun.State) (phases []string) {
 	for _, s := range states {
 		phase := string(s)

@@ -43,9 +43,9 @@ SELECT coalesce(max(l.seq), -1) + 1
   FROM jobs.job_run_logs l
  WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3`
 
-// AppendLog implements jobrun.Work (W6). The last lines of an ended run are accepted until its log
-// is moved to an object store. Faults besides those of Judge: TooLarge for a chunk or a log,
-// Conflict (CodeLogGap).
+// AppendLog implements jobrun.Work (W6). It accepts the last lines of an ended run until the run's
+// log is moved to an object store. In addition to the faults of Judge it returns TooLarge for a
+// chunk or a log, and Conflict (CodeLogGap).
 func (st *Jobs) AppendLog(
 	ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, c jobrun.LogChunk,
 ) (next int, err error) {
@@ -111,7 +111,7 @@ func (st *Jobs) chunk(
 	return scanChunk(tx.QueryRowContext(ctx, readChunk, r.ID, r.TenantID, at.Attempt, at.Seq), &sealer)
 }
 
-// scanChunk reads a chunk of a log in the form in which its worker sent it.
+// scanChunk reads a log chunk in the form in which its worker sent it.
 func scanChunk(row postgres.Scanner, sealer *envelope.Sealer) (jobrun.LogChunk, error) {
 	c, err := logChunkTable.One(row)
 	if err == nil {

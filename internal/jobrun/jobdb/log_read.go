@@ -28,8 +28,8 @@ func (st *Jobs) Logs(
 	return chunks, postgres.Wrap("read the log of a job run", err)
 }
 
-// tailOfLog adds up the chunks from the last one backwards, and stops once they are enough. The
-// length of a compressed body is known without reading it.
+// tailOfLog adds up the sizes of the chunks from the last one backwards, and stops once they
+// suffice. The length of a compressed body is known without reading it.
 const tailOfLog = `
 SELECT attempt, seq FROM (
 	SELECT l.attempt, l.seq, sum(octet_length(l.body)) OVER (ORDER BY l.attempt DESC, l.seq DESC) AS bytes

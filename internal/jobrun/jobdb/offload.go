@@ -27,7 +27,7 @@ SELECT ` + RunColumns + ` FROM jobs.job_runs r
  ORDER BY r.finished_at, r.id LIMIT $2`
 
 // Offloadable implements jobrun.Offloading. Runs whose content cannot be decrypted are returned
-// without it: their logs may be readable.
+// without it, because their logs may be readable.
 func (st *Logs) Offloadable(ctx context.Context, before time.Time, limit int) ([]jobrun.Run, error) {
 	rows, err := st.db.QueryRead(ctx, offloadable, before, limit)
 	if err != nil {
@@ -48,7 +48,7 @@ func (st *Logs) Offloadable(ctx context.Context, before time.Time, limit int) ([
 const (
 	countChunks = `SELECT count(*) FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2`
 
-	// keepRef stores, in one statement, the log's location and the event, and deletes the chunks.
+	// keepRef stores the log's location and the event and deletes the chunks, in one statement.
 	keepRef = `
 WITH told AS (
 	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, reason)
@@ -61,8 +61,8 @@ UPDATE jobs.job_runs r SET log_ref = $3, log_sha256 = $4, updated_at = clock_tim
 )
 
 // Offloaded implements jobrun.Offloading. Appending to a log locks the row of the run, so the
-// chunks are counted after that row is locked, in a separate statement: one that began earlier
-// would not see chunks stored in the meantime.
+// chunks are counted in a separate statement after that row is locked. A statement that began
+// earlier would not see chunks stored in the meantime.
 func (st *Logs) Offloaded(
 	ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64,
 ) (done bool, err error) {
@@ -140,7 +140,7 @@ func (st *Logs) Purge(ctx context.Context, before time.Time, limit int) (deleted
 		gone[tenant]++
 		return nil
 	})
-	if err == nil { // otherwise it is not known to be durable
+	if err == nil { // otherwise it is unknown whether the deletion is durable
 		for tenant, n := range gone {
 			operator.Took(ctx, tenant, "job_runs_deleted", n)
 		}
@@ -165,8 +165,8 @@ func (st *Logs) Removals(ctx context.Context, limit int) ([]jobrun.LogRemoval, e
 	return all, postgres.Wrap("look for logs to delete", err)
 }
 
-// removed postpones a removal that is to be repeated, and deletes any other. One that has been
-// renewed in the meantime stays.
+// removed postpones a removal that is to be repeated, and deletes any other. A removal that has
+// been renewed in the meantime remains.
 const removed = `
 WITH again AS (
 	UPDATE jobs.log_removals SET due_at = until

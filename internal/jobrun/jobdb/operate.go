@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Operate applies an operator's request to a run; if that changes the run, the action that did
-// returns is stored with it. Without did no action is stored.
+// Operate applies an operator's request to a run. If that changes the run, the action returned by
+// did is stored with it. If did is nil, no action is stored.
 func (st *Jobs) Operate(
 	ctx context.Context, tenantID, id uuid.UUID, by *operator.Action, in jobrun.Event,
 ) (jobrun.Run, error) {
@@ -55,13 +55,13 @@ func (st *Jobs) Reassign(
 	return r, postgres.Wrap("reassign a job run", err)
 }
 
-// Ended reports whether err means that a run has ended in the meantime, which is not an error when
-// many runs are canceled.
+// Ended reports whether err means that a run has ended in the meantime. When many runs are
+// canceled, that is not an error.
 func Ended(err error) bool {
 	return fault.IsCode(err, jobrun.CodeConflict) || fault.KindOf(err) == fault.NotFound
 }
 
-// cancelAll cancels the unfinished runs of a definition, or asks their workers to stop, in one
+// cancelAll cancels the unfinished runs of a definition or asks their workers to stop, with one
 // transaction per run.
 func (st *Jobs) cancelAll(ctx context.Context, tenant, definition uuid.UUID, by operator.By) error {
 	for {

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Events to be published to Kafka topics also have a row in the outbox. Unsent rows are found by
-// their state, not by a cursor, so that late commits are not missed.
+// An event that is to be published to a Kafka topic has an additional row in the outbox. Unsent
+// rows are found by their state instead of by a cursor, so that late commits are not missed.
 
 // publication is a row of jobs.event_publications.
 type publication struct {
@@ -64,8 +64,8 @@ UPDATE jobs.event_publications p
   FROM jobs.event_publications p WHERE p.tenant_id = tenant.id AND p.event_id = $2`, "")
 )
 
-// publishLater schedules an event of r, in the transaction that stores it, for the topic that the
-// definition of r names for it.
+// publishLater schedules the publication of an event of r to the topic that r's definition names
+// for it, in the transaction that stores the event.
 func (db *DB) publishLater(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, e *jobrun.NewEvent) error {
 	spec, err := db.specOf(ctx, tx, r)
 	if err != nil {

@@ -38,7 +38,7 @@ func dedupeWindow(s jobrun.Settings) time.Duration {
 	return time.Duration(s.Number(jobrun.EventDedupeHours) * float64(time.Hour))
 }
 
-// freeEventKey clears a dedupe key after its window.
+// freeEventKey clears a dedupe key whose window has ended.
 const freeEventKey = `
 UPDATE jobs.events SET dedupe_key = NULL
  WHERE tenant_id = $1 AND event_type = $2 AND dedupe_key = $3 AND created_at <= now() - $4 * interval '1 microsecond'`
@@ -61,12 +61,12 @@ func (db *DB) scanEvent(row postgres.Scanner, more ...any) (jobrun.PublishedEven
 	return e.PublishedEvent, err
 }
 
-// errEventsBusy means that other events keep taking and releasing a dedupe key.
+// errEventsBusy means that other events repeatedly took and released a dedupe key.
 var errEventsBusy = errors.New("the dedupe key of an event keeps being taken and released concurrently")
 
-// publishEvent stores an event within tx, whose role must see the tenant. If the dedupe key was
-// used within the window, the event that has it is returned, and created is false. source is the
-// run that emits it; zero: none.
+// publishEvent stores an event within tx, whose role must see the tenant. If another event used the
+// dedupe key within the window, that event is returned, and created is false. source is the run
+// that emits the event; zero means none.
 func (db *DB) publishEvent(
 	ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration,
 ) (stored jobrun.PublishedEvent, created bool, err error) {
@@ -76,7 +76,7 @@ func (db *DB) publishEvent(
 	if err != nil {
 		return stored, false, err
 	}
-	for range 5 { // between the statements, the event with the key may be deleted or lose the key
+	for range 5 { // between the statements, the event with the key may be deleted or lose its key
 		if e.DedupeKey != "" {
 			if _, err := tx.ExecContext(ctx, freeEventKey, tenant, e.Type, e.DedupeKey, window.Microseconds()); err != nil {
 				return stored, false, err
@@ -124,7 +124,7 @@ var listeners = `
 SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
  WHERE d.tenant_id = ANY ($1::uuid[]) AND d.event_type IS NOT NULL AND d.enabled AND d.deleted_at IS NULL ORDER BY d.id`
 
-// eventWithKey is the event that has a dedupe key which is still in effect.
+// eventWithKey is the event whose dedupe key equals the given one and is still in effect.
 var eventWithKey = `SELECT ` + publishedEventColumns + ` FROM jobs.events v
  WHERE v.tenant_id = $1 AND v.event_type = $2 AND v.dedupe_key = $3
    AND v.created_at > now() - $4 * interval '1 microsecond'`
@@ -218,7 +218,7 @@ func (st *Events) ListEvents(
 		if p.Total {
 			most := int64(math.MaxInt64)
 			if p.TotalCap > 0 {
-				most = p.TotalCap + 1 // the extra row reports whether there are more
+				most = p.TotalCap + 1 // the extra row shows whether there are more
 			}
 			count := fmt.Sprintf(`SELECT count(*)
 			  FROM (SELECT FROM jobs.events v WHERE %s LIMIT $%d) AS c`, w.Text(), len(w.Args)+1)

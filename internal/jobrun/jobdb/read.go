@@ -42,8 +42,8 @@ SELECT ` + RunColumns + `, clock_timestamp()
  WHERE r.tenant_id = $1 AND r.id = $2
  FOR NO KEY UPDATE OF r`
 
-// LockRun reads and locks a run in tx, of the writers' connections; now is the database's time.
-// Fault: NotFound.
+// LockRun reads and locks a run in tx, a transaction of the writers' connections; now is the
+// database's time. Fault: NotFound.
 func (db *DB) LockRun(
 	ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID,
 ) (r jobrun.Run, now time.Time, err error) {
@@ -91,8 +91,8 @@ func (st *Jobs) Create(
 // lockKey serializes transactions that check whether a concurrency key is free.
 const lockKey = `SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 0))`
 
-// activeOfKey finds a run that prevents the creation of another one with its key: a worker holds
-// it, it may be assigned again, or it is due earlier.
+// activeOfKey finds a run that prevents the creation of another run with the same key: a worker
+// holds it, it may be assigned again, or it is due earlier.
 var activeOfKey = `
 SELECT id, state FROM (
 	(SELECT r.id, r.state FROM jobs.job_runs r

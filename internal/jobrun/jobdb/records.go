@@ -13,9 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Events read from Kafka records. Each partition has a mark, the offset up to which its records are
-// stored as events. It advances in the transaction that stores them, so a record that is read
-// again, after a crash, a rebalance or an offset reset, is below the mark (decision 0062).
+// Events are read from Kafka records here. Each partition has a mark, the offset up to which its
+// records are stored as events. The mark advances in the transaction that stores them, so a record
+// that is read again after a crash, a rebalance or an offset reset lies below the mark (decision
+// 0062).
 
 // recordEvent is a row of jobs.events that was read from a record, with its payload as stored.
 type recordEvent struct {
@@ -37,10 +38,10 @@ var recordEventTable = postgres.NewTable(
 	postgres.Int("source_offset", func(e *recordEvent) *int64 { return &e.Place.Offset }),
 )
 
-// partition is a partition of one incarnation of a topic, and its mark.
+// partition is a partition of one incarnation of a topic, with its mark.
 type partition struct {
 	place
-	next int64 // offset of the first record not stored yet
+	next int64 // offset of the first record that is not stored yet
 }
 
 type place struct {
@@ -84,7 +85,7 @@ UPDATE jobs.events v SET dedupe_key = NULL
  WHERE v.tenant_id = k.tenant_id AND v.event_type = k.event_type AND v.dedupe_key = k.dedupe_key
    AND v.created_at <= now() - @window * interval '1 microsecond'`, recordEventTable.As("n"), postgres.Single("window"))
 
-	// Of several events with one key, the first one counts.
+	// If several events have the same key, the first one is stored.
 	insertRecords = postgres.Named(`
 INSERT INTO jobs.events AS v (`+recordEventTable.Inserted()+`, created_at)
 SELECT `+recordEventTable.Stored("n")+`, now() FROM `+postgres.UnnestNumbered("n", recordEventTable.As("n"))+`

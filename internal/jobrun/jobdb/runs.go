@@ -1,11 +1,10 @@
 // Package jobdb stores job definitions, runs and workers in PostgreSQL.
 //
-// Read runs.go first: DB is shared by all stores here. A run is created in insert.go,
-// read.go and emit.go, assigned to a worker in claim.go, and changed by its worker in
-// start.go, heartbeat.go, worker_calls.go and finish.go, by operators in operate.go;
-// changes.go writes a decision and its consequences. definitions.go, published.go
-// (events), records.go and outbox.go (events from and to Kafka), settings.go,
-// workers.go and offload.go (logs) are stores of their own.
+// Read runs.go first: all stores here share DB. A run is created in insert.go, read.go and emit.go,
+// assigned to a worker in claim.go, and changed by its worker in start.go, heartbeat.go,
+// worker_calls.go and finish.go, and changed by operators in operate.go. changes.go writes a
+// decision and its consequences. definitions.go, published.go (events), records.go and outbox.go
+// (events from and to Kafka), settings.go, workers.go and offload.go (logs) are separate stores.
 //
 // Files, each on top of those before it: tables, edges, specs, runs, columns, outbox, published,
 // worker_calls, decisions, definitions, emit, finish, claim_statement, claim, log, read, slots,
@@ -30,14 +29,14 @@ import (
 
 // Jobs implements jobrun.Runs and jobrun.Work on PostgreSQL.
 //
-// Calls of workers use the writers' connections, as saga transitions do: fixed statements, prepared
-// once, with batches as binary columns; each names its tenant. Requests of users use InTenant,
+// Worker calls use the writers' connections, as saga transitions do: fixed statements that are
+// prepared once, take batches as binary columns, and name their tenant. User requests use InTenant,
 // unless they create runs or dead letters.
 //
-// Rows are locked in this order: the worker's, runs by id, dead letters, sagas.
+// Rows are locked in this order: the worker, runs by id, dead letters, sagas.
 //
 // With encryption (Config.Encryption), arguments, results, errors, checkpoints and logs of runs are
-// sealed. Lists then show only the code of an error.
+// sealed. In that case, lists show only the code of an error.
 type Jobs struct {
 	db       *DB
 	settings func(context.Context) (jobrun.Settings, error)
@@ -55,8 +54,8 @@ type DB struct {
 	over          func(tenant, run uuid.UUID)
 }
 
-// NewDB returns db for stores of job runs, whose decisions take ids and jitter from chance, and
-// which update dead letters through tell; nil: an updater with the default policy.
+// NewDB returns db for stores of job runs. Their decisions take ids and jitter from chance. They
+// update dead letters through tell; if it is nil, through an updater with the default policy.
 func NewDB(db *postgres.DB, chance jobrun.Chance, tell *dlqdb.LetterUpdater) *DB {
 	line := notify.NewLine(db)
 	return &DB{
@@ -66,21 +65,21 @@ func NewDB(db *postgres.DB, chance jobrun.Chance, tell *dlqdb.LetterUpdater) *DB
 }
 
 // OnEnded registers f, which is called in the transaction that ends the last run of a chain of
-// retries for which a saga step waits. r and its chain are locked. Register it before using the
-// stores of db.
+// retries for which a saga step waits. The chain, including r, is locked. Call OnEnded before using
+// the stores of db.
 func (db *DB) OnEnded(f func(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error) { db.ended = f }
 
-// OnOver registers f, which is called after the commit in which a run ended; it must not block.
-// Register it before using the stores of db.
+// OnOver registers f, which is called after the commit that ended a run. f must not block. Call
+// OnOver before using the stores of db.
 func (db *DB) OnOver(f func(tenant, run uuid.UUID)) { db.over = f }
 
-// NewJobs returns the job runs in db. settings returns the current settings; it is called for every
-// worker call.
+// NewJobs returns the job runs in db. It calls settings, which returns the current settings, for
+// every worker call.
 func NewJobs(db *DB, settings func(context.Context) (jobrun.Settings, error)) *Jobs {
 	return &Jobs{db, settings}
 }
 
-// Names of the sealed fields of a run.
+// Names of a run's sealed fields.
 var (
 	fieldRunArgs       = envelope.Field{Name: "jobs.args"}
 	fieldRunCheckpoint = envelope.Field{Name: "jobs.checkpoint"}

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// SealedTables lists the tables of job runs with sealed content. Logs outside of the database are
-// not included: they never change.
+// SealedTables lists the tables of job runs with sealed content. It does not include logs outside
+// of the database, which never change.
 func SealedTables() []postgres.SealedTable {
 	return []postgres.SealedTable{
 		{Name: "jobs.job_runs", Key: []string{"id"}, Place: "id", Values: []postgres.SealedValue{
@@ -28,9 +28,9 @@ func SealedTables() []postgres.SealedTable {
 	}
 }
 
-// logsBeforeKey counts runs whose log may have left the database before a key was in use: those
-// that ended before its first use, or within the hour after, during which other nodes may still
-// have used the previous key.
+// logsBeforeKey counts runs whose log may have left the database before a key was in use. These are
+// the runs that ended before the key's first use or within the following hour, during which other
+// nodes may still have used the previous key.
 const logsBeforeKey = `
 SELECT count(*) FROM jobs.job_runs r
  WHERE r.log_ref IS NOT NULL
@@ -38,8 +38,8 @@ SELECT count(*) FROM jobs.job_runs r
                           FROM saga.deployment_secrets s
                          WHERE s.name = 'envelope:' || $1) + interval '1 hour'`
 
-// LogsBeforeKey counts the logs in the log store that may be sealed with a key older than this one.
-// They are never resealed.
+// LogsBeforeKey counts the logs in the log store that may be sealed with a key older than the given
+// one. They are never resealed.
 func (st *Jobs) LogsBeforeKey(ctx context.Context, key string) (n int64, err error) {
 	err = st.db.Read.GetContext(ctx, &n, logsBeforeKey, key)
 	return n, postgres.Wrap("count the logs in the log store", err)

@@ -34,8 +34,8 @@ type Settings struct {
 // NewSettings returns the settings of job runs of db.
 func NewSettings(db *postgres.DB) *Settings { return &Settings{db: db} }
 
-// Current returns the settings, at most two seconds old; if the database does not respond, it
-// returns older ones instead of an error, if it has any.
+// Current returns the settings, which are at most two seconds old. If the database does not respond
+// and older settings are cached, it returns those instead of an error.
 func (st *Settings) Current(ctx context.Context) (jobrun.Settings, error) {
 	if s, fresh, _ := st.remembered(); fresh {
 		return s, nil

@@ -11,7 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// whySkipped joins the reason why a run r of the tenant $1 was SKIPPED, e.reason, which its events have.
+// whySkipped joins e.reason, the reason why a run r of the tenant $1 is SKIPPED, from the run's
+// events.
 const whySkipped = `
   LEFT JOIN LATERAL (
 	SELECT v.reason FROM jobs.job_run_events v
@@ -19,7 +20,7 @@ const whySkipped = `
 	 ORDER BY v.id DESC LIMIT 1) AS e ON true`
 
 // slotsOf reads the runs of slots with one query per definition, so that the index of slots serves
-// each of them. For a slot whose runs were all withdrawn it reads the last one.
+// each query. For a slot whose runs were all withdrawn it reads the last one.
 const slotsOf = `
 	SELECT r.definition_id, r.id, r.scheduled_for, r.state, coalesce(e.reason, ''), r.withdrawn
 	  FROM unnest($2::uuid[]) AS d (id) CROSS JOIN LATERAL (
@@ -48,7 +49,8 @@ const slotsOf = `
 ` + whySkipped + `
 	 ORDER BY r.scheduled_for, r.definition_id`
 
-// recentEnds reads the last ended runs of each definition, in the order of the definition's index.
+// recentEnds reads the most recently ended runs of each definition, in the order of the
+// definition's index.
 var recentEnds = `
 	SELECT d.id, r.id, r.state, r.finished_at
 	  FROM unnest($2::uuid[]) WITH ORDINALITY AS d (id, n) CROSS JOIN LATERAL (

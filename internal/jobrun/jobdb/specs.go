@@ -32,15 +32,16 @@ const specOfRun = `SELECT v.spec
   FROM jobs.job_definition_versions v
  WHERE v.tenant_id = $1 AND v.definition_id = $2 AND v.spec_version = $3`
 
-// Spec returns the spec that the definition of r had when r was created. The caller
-// must not change it. It is empty if the definition no longer exists.
+// Spec returns the spec that the definition of r had when r was created. The caller must not change
+// it. The spec is empty if the definition no longer exists.
 func (st *Jobs) Spec(ctx context.Context, r *jobrun.Run) (*jobrun.Spec, error) {
 	return st.db.specOf(ctx, st.db.Read, r)
 }
 
 // specOf returns the spec that the definition of r had when r was created. The caller must not
-// change it. q is only used if the spec is not cached. If the definition no longer exists, the spec
-// is empty: no retry, no dead letter. If the spec is damaged: no retry, and a dead letter.
+// change it. q is used only if the spec is not cached. If the definition no longer exists, the spec
+// is empty, which means no retry and no dead letter. If the spec is damaged, the run gets no retry,
+// but a failure becomes a dead letter.
 func (db *DB) specOf(ctx context.Context, q postgres.Queryer, r *jobrun.Run) (*jobrun.Spec, error) {
 	key := specKey{r.DefinitionID, r.SpecVersion}
 	db.specs.Lock()
@@ -59,8 +60,8 @@ func (db *DB) specOf(ctx context.Context, q postgres.Queryer, r *jobrun.Run) (*j
 	}
 	spec := new(jobrun.Spec)
 	if json.Unmarshal(doc, spec) != nil {
-		// Damaged: the run ends as its worker reports and is not retried; a failure becomes a dead
-		// letter. The spec is not cached, because it may be repaired.
+		// The stored spec is damaged: the run ends as its worker reports and is not retried, and a
+		// failure becomes a dead letter. The spec is not cached, because it may be repaired.
 		return &jobrun.Spec{DeadLetter: new(true)}, nil
 	}
 	db.specs.Lock()

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// startRuns makes assigned runs RUNNING (J-17, J-19, J-25), with a lease of the given number of
-// microseconds. It returns the batch position of each run that it started.
+// startRuns moves assigned runs to RUNNING (J-17, J-19, J-25), with a lease of the given number of
+// microseconds. It returns the batch position of each run that it has started.
 var startRuns = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'RUNNING',
@@ -74,7 +74,7 @@ func (st *Jobs) start(ctx context.Context, b starting) ([]jobrun.Done, error) {
 	if len(b.fences) == 0 {
 		return nil, nil
 	}
-	order := make([]int, len(b.fences)) // in id order, in which all transactions lock runs
+	order := make([]int, len(b.fences)) // in id order, the order in which all transactions lock runs
 	for i := range order {
 		order[i] = i
 	}
@@ -108,7 +108,8 @@ func (st *Jobs) start(ctx context.Context, b starting) ([]jobrun.Done, error) {
 	return out, nil
 }
 
-// startOne decides about a start that changed nothing: it is a repetition, or is refused.
+// startOne decides about a start that changed nothing: it either repeats an earlier start or is
+// refused.
 func (st *Jobs) startOne(ctx context.Context, b starting, i int) (d jobrun.Done, err error) {
 	f := b.fences[i]
 	c := workerCall{b.tenant, f.RunID, f.Fence, jobrun.CallStart}

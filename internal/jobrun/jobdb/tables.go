@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// DefinitionTable is jobs.job_definitions. type, command_name, labels and event_type are derived
-// from spec; the first two are read before it, in case it is damaged.
+// DefinitionTable is jobs.job_definitions. The columns type, command_name, labels and event_type
+// are derived from spec. The first two are read before the spec, in case it is damaged.
 var DefinitionTable = postgres.NewTable(
 	postgres.UUID("id", func(d *jobrun.Definition) *uuid.UUID { return &d.ID }),
 	postgres.UUID("tenant_id", func(d *jobrun.Definition) *uuid.UUID { return &d.TenantID }),
@@ -96,7 +96,7 @@ var workerTable = postgres.NewTable(
 
 var workerColumns = workerTable.Selected("w")
 
-// publishedEvent is a row of jobs.events: an event, and the stored form of the fields that may be
+// publishedEvent is a row of jobs.events: an event and the stored form of the fields that may be
 // sealed.
 type publishedEvent struct {
 	jobrun.PublishedEvent
@@ -142,8 +142,8 @@ var eventDeliveryTable = postgres.NewTable(
 	postgres.UUIDOrZero("letter_id", func(d *eventDelivery) *uuid.UUID { return &d.LetterID }),
 )
 
-// settingRow is one changed setting with the version of all settings; its name is "" if none was
-// changed.
+// settingRow is one changed setting with the version of all settings; its name is "" if no setting
+// was changed.
 type settingRow struct {
 	version int64
 	name    string
@@ -172,7 +172,7 @@ var settingChangeTable = postgres.NewTable(
 	postgres.Time("changed_at", func(c *jobrun.SettingChange) *time.Time { return &c.At }).From("clock_timestamp()"),
 )
 
-// logChunk is a row of jobs.job_run_logs: a chunk, with its body as stored.
+// logChunk is a row of jobs.job_run_logs: a chunk with its body as stored.
 type logChunk struct {
 	run, tenant uuid.UUID
 	jobrun.LogChunk

@@ -13,7 +13,7 @@ import (
 )
 
 // A worker's call is executed by a statement whose condition contains the whole fence. If that
-// statement matches no row, the outcome is decided here, on the locked row.
+// statement matches no row, the code below locks the row and determines the outcome.
 
 // workerCall is one call about one run.
 type workerCall struct {
@@ -24,9 +24,9 @@ type workerCall struct {
 }
 
 // decide locks the run, and calls do if the fence and the state allow the call; do changes the run
-// in tx and returns the result. If the call repeats one that was applied, decide returns the run
-// unchanged, and replayed. A refusal is a fault, and is recorded once per attempt and kind of call
-// (J3).
+// in tx and returns the result. If the call repeats one that was already applied, decide returns
+// the unchanged run, and replayed is true. A refusal is a fault; it is recorded once per attempt
+// and kind of call (J3).
 func (st *Jobs) decide(
 	ctx context.Context, c workerCall, do func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error),
 ) (r jobrun.Run, replayed bool, err error) {
@@ -74,8 +74,8 @@ SELECT @run, @tenant, clock_timestamp(), '`+string(jobrun.WasRefused)+`', @versi
 // maxAttempt is the highest attempt number that callers may send.
 const maxAttempt = 1<<31 - 1
 
-// noteRefusal records that a call for r was refused, once per worker, attempt and kind of call: a
-// worker that does not get the response may repeat the call for hours.
+// noteRefusal records that a call for r was refused, once per worker, attempt and kind of call,
+// because a worker that does not get the response may repeat the call for hours.
 func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c workerCall, refusal error) error {
 	code := ""
 	if f := fault.As(refusal); f != nil {
@@ -87,14 +87,15 @@ func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c w
 	return err
 }
 
-// Apply applies an event to a locked run by the rules, and stores the result.
+// Apply applies an event to a locked run according to the rules, and stores the result.
 func (st *Jobs) Apply(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Event, now time.Time,
 ) (jobrun.Change, error) {
 	return st.db.ApplyToRun(ctx, tx, r, in, st.db.At(now))
 }
 
-// ApplyToRun applies an event at m to a locked run by the rules, and stores the result.
+// ApplyToRun applies an event to a locked run at the moment m according to the rules, and stores
+// the result.
 func (db *DB) ApplyToRun(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Event, m jobrun.Moment,
 ) (jobrun.Change, error) {
@@ -109,7 +110,7 @@ func (db *DB) ApplyToRun(
 	return c, db.putChange(ctx, tx, r, &c, m.Now)
 }
 
-// carryOut applies an event to the run of a worker's call, and notifies those that wait for the
+// carryOut applies an event to the run of a worker's call, and notifies those who wait for the
 // result.
 func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Event) (jobrun.Done, error) {
 	r, replayed, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {

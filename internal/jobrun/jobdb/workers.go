@@ -116,7 +116,7 @@ func (st *Workers) Move(
 			return err
 		}
 		var now time.Time
-		if err := tx.GetContext(ctx, &now, `SELECT clock_timestamp()`); err != nil { // of the database, after the lock
+		if err := tx.GetContext(ctx, &now, `SELECT clock_timestamp()`); err != nil { // after locking
 			return err
 		}
 		changed, err := w.Moved(to, now)
@@ -175,8 +175,8 @@ var doubtRuns = postgres.Named(`WITH doubted AS (
 	       '`+jobrun.WasDetached+`'
 	  FROM doubted d WHERE d.state`+Is(jobrun.Running), postgres.Single("tenant", "worker", "confirm", "actor"))
 
-// doubtRunsOf puts the runs of a worker in doubt: started ones become CONFIRMING, and the leader's
-// next sweep orphans those that were not started.
+// doubtRunsOf puts the runs of a worker in doubt: started runs become CONFIRMING, and the leader's
+// next sweep orphans those that have not been started.
 func doubtRunsOf(ctx context.Context, tx *sqlx.Tx, tenant, worker uuid.UUID, s jobrun.Settings, actor string) error {
 	_, err := tx.ExecContext(ctx, doubtRuns.Text,
 		doubtRuns.Args(postgres.Values{tenant, worker, s.Number(jobrun.ConfirmFor), actor})...)
