@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Candidate is a run of a concurrency key, as AdmitKey sees it.
+// Candidate is a run of a concurrency key as AdmitKey sees it.
 type Candidate struct {
 	ID           uuid.UUID
 	RootRunID    uuid.UUID
@@ -20,16 +20,16 @@ type Candidate struct {
 	AvailableAt  time.Time
 	Due          bool // its AvailableAt has passed
 	Admitted     bool // claimable, or held by a worker
-	// its worker has been asked to stop it
+	// CancelRequested reports that its worker has been asked to stop the run.
 	CancelRequested bool
-	QueueLimit      int  // with Queue: how many may wait; 0: any number
-	HoldsKey        bool // a retry that keeps other runs from starting while it waits
+	QueueLimit      int  // with Queue: how many runs may wait; 0: any number
+	HoldsKey        bool // a retry that keeps the key, so that no other run starts, while it waits
 }
 
-// Step is what happens to a candidate.
+// Step is the action taken on a candidate.
 type Step string
 
-// Steps. Candidates without one wait.
+// These are the steps. A candidate without a step waits.
 const (
 	StepAdmit     Step = "admit"      // it may be claimed
 	StepSkip      Step = "skip"       // it ends as SKIPPED
@@ -37,24 +37,25 @@ const (
 	StepAskCancel Step = "ask_cancel" // its worker is asked to stop it
 )
 
-// Admission is the decision about one candidate and its reason.
+// Admission is the decision about one candidate, with its reason.
 type Admission struct {
 	ID     uuid.UUID
 	Step   Step
 	Reason string
 }
 
-// Because begins the reason of a run that is skipped by its policy forbid; the run in its way follows.
+// Because begins the reason for skipping a run under the policy forbid; it is followed by the run
+// that has the key.
 const Because = "because "
 
 // AdmitKey decides about the runs of one concurrency key (S18, sweep 10), of which at most one may
-// be held by a worker or claimable. all contains the key's runs that a worker holds, that are
-// claimable, or that are waiting and due, and all its waiting retries.
+// be claimable or held by a worker. all contains the runs of the key that a worker holds, that are
+// claimable, or that are waiting and due, and all waiting retries of the key.
 //
 // A run that is due while another one has not ended follows its own policy: forbid skips it, queue
-// makes it wait, replace ends the other run first. A retry continues older work: it waits even
-// under forbid and replaces nothing, but is skipped if a newer run has the key. A canceled run that
-// is still running keeps its key until its worker ends it or the grace period is over (S9).
+// makes it wait, and replace ends the other run first. A retry continues older work: it waits even
+// under forbid and replaces nothing, but it is skipped if a newer run has the key. A canceled run
+// that is still running keeps its key until its worker ends it or the grace period is over (S9).
 func AdmitKey(all []Candidate) []Admission {
 	k := admission{}
 	all = slices.Clone(all)
@@ -116,7 +117,8 @@ func (k *admission) choose() {
 	}
 }
 
-// replacer returns the newest waiting run that replaces the runs before it; nil if there is none.
+// replacer returns the newest waiting run that replaces the runs before it, or nil if there is
+// none.
 func (k *admission) replacer() *Candidate {
 	for _, c := range slices.Backward(k.waiting) {
 		if c.Policy == Replace && c.Trigger != ByRetry {

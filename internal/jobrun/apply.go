@@ -11,13 +11,13 @@ import (
 )
 
 // Chance supplies ids and random numbers to rules that stores apply to many runs at once, because
-// stores generate neither. Both functions are safe for concurrent use.
+// stores do not generate them. Both functions are safe for concurrent use.
 type Chance struct {
 	Jitter func() float64   // in [0,1)
 	NewID  func() uuid.UUID // UUIDv7
 }
 
-// At returns the Moment of one decision, at the database's time.
+// At returns the Moment of one decision, with the database's time.
 func (c Chance) At(now time.Time) Moment {
 	return Moment{Now: now.UTC(), Jitter: c.Jitter(), NewID: c.NewID}
 }
@@ -28,22 +28,22 @@ type Precondition struct {
 	Version int64
 }
 
-// Change is the effect of an event on a run. If Before still holds, a store writes all of it in one
-// transaction, and otherwise nothing (W7, W8).
+// Change is the effect of an event on a run. If Before still holds, a store writes the whole change
+// in one transaction; otherwise it writes nothing (W7, W8).
 type Change struct {
 	Before Precondition
 	After  Run // the run before the event
 	// Events are the decisions to record, in order.
 	Events []HistoryEvent
-	// Attempt is the attempt that ended although the run did not; nil: none.
+	// Attempt is the attempt that ended while the run did not; nil: none.
 	Attempt *Attempt
 	// Retry is the new run that retries this one (S5); nil: none.
 	Retry *Run
-	// LetterUpdate updates the dead letters: with a new letter if the run has given up, or with the
-	// result for the letter that it retries; nil: none.
+	// LetterUpdate updates the dead letters, with a new letter if the run has given up, or with the
+	// result of the retried letter; nil: none.
 	LetterUpdate *dlq.SourceUpdate
-	// Final reports that the chain of retries has ended with this run, so that a saga waiting for
-	// it can continue.
+	// Final reports that this run was the last of its chain of retries, so that a saga that waits
+	// for it can continue.
 	Final bool
 }
 
@@ -53,7 +53,7 @@ func (c *Change) Changes() bool { return len(c.Events) > 0 || c.After.Version !=
 // Instance is a run with the data needed to decide about it.
 type Instance struct {
 	Run
-	Spec *Spec // of its definition, in the run's version
+	Spec *Spec // the definition's spec, in the version of the run
 }
 
 // decision accumulates a Change while the rules are applied.
@@ -62,7 +62,7 @@ type decision struct {
 	spec    *Spec
 	m       Moment
 	why     *fault.Error      // replaces the default message "the job run is …"; nil: default
-	illegal *IllegalEdgeError // the transition that the table does not have; nil: none
+	illegal *IllegalEdgeError // the transition that is not in the table; nil: none
 }
 
 // newDecision starts a change of r.
@@ -81,7 +81,7 @@ func (d *decision) refusal(r *Run, what string) *fault.Error {
 	return r.Conflict(what)
 }
 
-// can reports whether by may move the run to a state, according to the table.
+// can reports whether the table allows the mover by to move the run to the state.
 func (d *decision) can(to State, by Mover) bool {
 	if !CanMove(d.After.State, to, by) {
 		d.illegal = &IllegalEdgeError{From: d.After.State, To: to, By: by}
@@ -109,8 +109,8 @@ func (d *decision) trust() {
 	d.After.Continuation, d.After.ConfirmStartedAt, d.After.ConfirmDeadlineAt = NoDoubt, nil, nil
 }
 
-// cancel ends a run that no worker holds or that was not started. It asks the worker of a RUNNING
-// run to stop, or fences it if forced (S9).
+// cancel ends a run that has not been started or that no worker holds. For a RUNNING run it asks
+// the worker to stop, or fences the worker if the cancel is forced (S9).
 func (d *decision) cancel(in CancelRequested) bool {
 	switch running := d.After.State == Running; {
 	case running && in.Waiting:
@@ -123,7 +123,7 @@ func (d *decision) cancel(in CancelRequested) bool {
 }
 
 // askToStop asks the worker of a RUNNING run to stop it, at most once. The version does not change,
-// so the worker's calls remain valid.
+// so that the worker's calls remain valid.
 func (d *decision) askToStop(by Mover, actor, reason string) {
 	r := &d.After
 	if r.CancelRequestedAt != nil {
@@ -133,10 +133,10 @@ func (d *decision) askToStop(by Mover, actor, reason string) {
 	d.tell(HistoryEvent{Kind: WasCancelAsk, Epoch: d.epoch(by), WorkerID: r.WorkerID, Actor: actor, Reason: reason})
 }
 
-// release returns a run on behalf of its worker. A run with a requested cancel ends instead,
-// because no other worker may execute it. A run whose worker could not renew its lease counts as a
-// loss, even though the worker itself reports it: otherwise a run that makes its workers lose their
-// leases would be claimed and released forever.
+// release returns a run on behalf of its worker. If a cancel was requested, the run ends instead,
+// because no other worker may execute it. If the worker could not renew its lease, this counts as a
+// loss even though the worker reports it. Otherwise a run that makes its workers lose their leases
+// would be claimed and released forever.
 func (d *decision) release(in Released) bool {
 	r := &d.After
 	switch {
@@ -148,15 +148,15 @@ func (d *decision) release(in Released) bool {
 	return d.giveBack(Worker, HistoryEvent{Kind: WasReleased, Reason: in.Reason}, AttemptReleased)
 }
 
-// ranOut reports whether the worker let the lease expire. Detaching a worker ends its leases at the
-// moment when the doubt begins, which does not count.
+// ranOut reports whether the worker let the lease expire. When a worker is detached, its leases end
+// at the moment when the doubt begins; that does not count.
 func (r *Run) ranOut(now time.Time) bool {
 	return over(r.LeaseExpiresAt, 0, now) &&
 		(r.ConfirmStartedAt == nil || r.LeaseExpiresAt.Before(*r.ConfirmStartedAt))
 }
 
-// reassign takes a run from its worker, or ends the wait of a run that no worker holds. A run with
-// a requested cancel ends instead, as on release.
+// reassign takes a run from its worker, or ends the wait of a run that no worker holds. If a cancel
+// was requested, the run ends instead, as it does on release.
 func (d *decision) reassign(in ReassignRequested) bool {
 	r := &d.After
 	what := HistoryEvent{Kind: WasReassigned, Actor: in.Actor, Reason: in.Reason}
@@ -176,8 +176,8 @@ func (d *decision) reassign(in ReassignRequested) bool {
 	return d.giveBack(Operator, what, AttemptReassigned)
 }
 
-// giveBack takes the run from its worker and makes it claimable immediately, without using any
-// budget. The token stays on record until the next assignment.
+// giveBack takes the run from its worker and makes it claimable immediately. It does not charge the
+// failure or loss budget. The token remains on record until the next assignment.
 func (d *decision) giveBack(by Mover, what HistoryEvent, outcome string) bool {
 	r := &d.After
 	if !d.can(Orphaned, by) {
@@ -191,7 +191,7 @@ func (d *decision) giveBack(by Mover, what HistoryEvent, outcome string) bool {
 	return true
 }
 
-// hasten ends the wait of an orphaned run, unless it is already over.
+// hasten ends the wait of an orphaned run unless the wait is already over.
 func (d *decision) hasten(what HistoryEvent) {
 	r := &d.After
 	if r.AdmittedAt != nil && !r.AvailableAt.After(d.m.Now) {
@@ -201,7 +201,7 @@ func (d *decision) hasten(what HistoryEvent) {
 	d.tell(what)
 }
 
-// StoredReason returns a reason as it is stored: cleaned, and cut to MaxReason characters.
+// StoredReason returns a reason in its stored form: cleaned, and cut to MaxReason characters.
 func StoredReason(reason string) string {
 	return plaintext.Text(reason, plaintext.Characters(MaxReason))
 }

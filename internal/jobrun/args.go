@@ -10,9 +10,9 @@ import (
 // Schema validates the arguments of runs. A nil Schema accepts everything.
 type Schema struct{ of *schema.Schema }
 
-// ParseSchema parses a JSON Schema, of draft 2020-12 unless $schema names another; it returns nil
-// for an empty or null doc. References to other documents are refused. Fault: Invalid
-// (CodeInvalid).
+// ParseSchema parses a JSON Schema, which is of draft 2020-12 unless $schema names another draft.
+// It returns nil for an empty or null doc. References to other documents are refused. Fault:
+// Invalid (CodeInvalid).
 func ParseSchema(doc json.RawMessage) (*Schema, error) {
 	if len(doc) == 0 || isNull(doc) {
 		return nil, nil
@@ -24,7 +24,7 @@ func ParseSchema(doc json.RawMessage) (*Schema, error) {
 	return &Schema{of}, nil
 }
 
-// Check validates arguments and returns a fault of kind Invalid (CodeInvalid) whose pointers begin
+// Check validates arguments. It returns a fault of kind Invalid (CodeInvalid) whose pointers begin
 // with pointer. Nil arguments count as {}.
 func (s *Schema) Check(pointer string, args json.RawMessage) error {
 	w := s.mistakes(pointer, args)

@@ -1,8 +1,8 @@
 package jobrun
 
-// Audited returns the value whose hash the audit trail records when a definition changes: its spec,
-// without the default arguments, which not every reader may see (SpecVersion shows that they
-// changed), and without fields that change automatically.
+// Audited returns the value whose hash the audit trail records when a definition changes. It is the
+// definition's spec without fields that change automatically and without the default arguments,
+// which not every reader may see (SpecVersion shows that they changed).
 func (d *Definition) Audited() any {
 	spec := d.Spec
 	spec.DefaultArgs = nil

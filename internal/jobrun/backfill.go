@@ -11,25 +11,25 @@ import (
 )
 
 // Reprocess determines which slots that already have a run are run again. Slots that never ran or
-// were SKIPPED always run; slots whose run has not ended never do.
+// were SKIPPED are always run; slots whose run has not ended never are.
 type Reprocess string
 
-// Which slots to run again.
+// These values select the slots to run again.
 const (
 	ReprocessNone      Reprocess = "none"
-	ReprocessFailed    Reprocess = "failed"    // those that did not succeed in the end
-	ReprocessCompleted Reprocess = "completed" // those that did, too
+	ReprocessFailed    Reprocess = "failed"    // slots that did not succeed in the end
+	ReprocessCompleted Reprocess = "completed" // slots that succeeded as well
 )
 
 // Reprocesses lists all values of Reprocess.
 var Reprocesses = []Reprocess{ReprocessNone, ReprocessFailed, ReprocessCompleted}
 
-// SlotState is the result of a slot, including retries and earlier backfills.
+// SlotState is the result of a slot, including its retries and earlier backfills.
 type SlotState struct {
 	Active, Succeeded, Failed bool
 }
 
-// Wants reports whether a slot should run.
+// Wants reports whether a slot should be run.
 func (p Reprocess) Wants(s SlotState) bool {
 	switch {
 	case s.Active:
@@ -47,7 +47,7 @@ const (
 	DefaultBackfillActive = 5
 	MaxBackfillActive     = 1000
 	// backfillPriority is how much lower the priority of a backfill's runs is than that of
-	// scheduled runs, so that those are claimed first.
+	// scheduled runs, so that scheduled runs are claimed first.
 	backfillPriority = 10
 )
 
@@ -60,9 +60,9 @@ type Backfill struct {
 	NewestFirst  bool
 	MaxActive    int    // maximum number of unfinished runs
 	Overlap      Policy // overrides the definition's; "": see Policy
-	// Schedule is the definition's schedule at the time of the request, which later changes of the
-	// definition do not affect; nil (requested on an earlier version): the definition's current
-	// one.
+	// Schedule is the definition's schedule at the time of the request. Later changes of the
+	// definition do not affect it. Nil means the definition's current schedule, for backfills
+	// requested under an earlier version of Skald.
 	Schedule *schedule.Spec
 	// Cursor is the last processed slot; nil: none.
 	Cursor  *time.Time
@@ -70,9 +70,9 @@ type Backfill struct {
 	Skipped int64 // slots that Reprocess excluded
 }
 
-// Policy returns the concurrency policy of the backfill's runs. Unless the backfill overrides it,
-// they queue if the definition forbids concurrent runs, because a requested slot must not be
-// skipped.
+// Policy returns the concurrency policy of the backfill's runs. Unless the backfill overrides the
+// policy, its runs queue if the definition forbids concurrent runs, because a requested slot must
+// not be skipped.
 func (b *Backfill) Policy(s *Spec) Policy {
 	switch {
 	case b.Overlap != "":
@@ -84,7 +84,7 @@ func (b *Backfill) Policy(s *Spec) Policy {
 }
 
 // CheckBackfill validates a new backfill of d and sets its Schedule to the current one. It returns
-// the number of its slots. Fault: Invalid (CodeInvalid).
+// the number of slots. Fault: Invalid (CodeInvalid).
 func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err error) {
 	var w mistakes
 	if d.Spec.Schedule == nil {
@@ -116,8 +116,9 @@ func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err er
 	return slots, nil
 }
 
-// Damaged reports what keeps an unfinished backfill of d from making runs: its own schedule, or
-// the definition, cannot be read. A deleted definition ends it, damaged or not.
+// Damaged reports whether an unfinished backfill of d cannot create runs because its own schedule
+// or the definition cannot be read. A deleted definition ends the backfill, whether or not it is
+// damaged.
 func (b *Backfill) Damaged(d *Definition) (ownSchedule, definition bool) {
 	if b.State.Ended() || d.DeletedAt != nil {
 		return false, false
@@ -152,7 +153,7 @@ func (b *Backfill) Next(s *schedule.Schedule, n int) []time.Time {
 	if b.Cursor != nil {
 		until = *b.Cursor
 	}
-	// To go backwards, the last slots of a growing range are taken until there are enough.
+	// To go backwards, Next lists a growing range and takes its last slots, until there are enough.
 	for stretch := time.Hour; ; stretch *= 2 {
 		start := until.Add(-stretch)
 		if start.Before(b.From) {
@@ -187,7 +188,7 @@ func (b *Backfill) Run(d *Definition, slot time.Time, s Settings, m Moment) Run 
 var ABackfill = bulk.Kind{Name: "backfill", Conflict: CodeConflict}
 
 // Moved applies an operator's verb. A CANCELED backfill may be canceled again, to cancel its
-// remaining runs; changed is then false. Fault: Conflict.
+// remaining runs; changed is false in that case. Fault: Conflict.
 func (b *Backfill) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
 	if b.State == bulk.Canceled && on == bulk.Cancel {
 		return false, nil
@@ -196,18 +197,18 @@ func (b *Backfill) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
 	return err == nil, err
 }
 
-// BackfillStep is the next part of a backfill: it selects the slots whose results Take needs.
+// BackfillStep is the next part of a backfill. It selects the slots whose results Take needs.
 type BackfillStep struct {
 	Slots  []time.Time
 	limit  int // maximum number of slots to look at
-	room   int // free places for runs
+	room   int // how many runs may still be created
 	active int // unfinished runs
 	gone   bool
 }
 
-// NextStep returns the next step of a RUNNING backfill, with up to limit slots. It has no slots
-// while the maximum number of runs is unfinished (active), or if the definition d no longer has
-// any.
+// NextStep returns the next step of a RUNNING backfill, with up to limit slots; active is the
+// number of unfinished runs. The step has no slots while the maximum number of runs is unfinished,
+// or if the definition d no longer has any.
 func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, error) {
 	step := BackfillStep{limit: limit, room: max(0, b.MaxActive-active), active: active}
 	if d.DeletedAt != nil || d.Spec.Schedule == nil {
@@ -230,7 +231,7 @@ func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, err
 }
 
 // Take executes a step; states are the previous results of its slots. It returns the runs to create
-// and whether b has changed. b ends when no slots are left and all of its runs have ended, and is
+// and whether b has changed. b ends when no slots are left and all of its runs have ended. It is
 // CANCELED when its definition no longer has slots.
 func (b *Backfill) Take(
 	step *BackfillStep, states map[time.Time]SlotState, d *Definition, s Settings, m Moment,

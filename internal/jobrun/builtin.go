@@ -11,13 +11,14 @@ import (
 )
 
 // BuiltIn is a definition that every deployment has (one-product.md, point 5), in the default
-// tenant of its nodes. It can be paused, run and changed; changes are never overwritten.
+// tenant of its nodes. Operators can pause, run and change it, and Skald never overwrites their
+// changes.
 type BuiltIn struct {
 	Name string
 	Spec Spec
 }
 
-// Names of built-in definitions, which are also their commands.
+// These are the names of built-in definitions, which are also their commands.
 const (
 	SystemRedrive    = SystemPrefix + "dlq.redrive"
 	SystemArchive    = SystemPrefix + "dlq.archive"
@@ -29,7 +30,7 @@ const (
 )
 
 // Beyond reports whether a run of a command with these arguments may affect more than limit dead
-// letters, which an operator may not.
+// letters, which an operator is not allowed to do.
 func Beyond(command string, args json.RawMessage, limit int64) bool {
 	if command != SystemRedrive {
 		return false
@@ -50,7 +51,7 @@ var BuiltIns = []BuiltIn{
 	}},
 	{SystemArchive, daily("02:10", "moves dead letters whose retention has passed to the archive")},
 	{SystemPurge, daily("02:40", "deletes archived dead letters whose time has passed, and old counts")},
-	// Nodes do this continuously; a run executes one round immediately.
+	// Nodes do this work continuously; a run executes one round immediately.
 	{SystemOffload, system("moves logs of ended job runs to the log store, and purges runs whose time has passed, now", nil)},
 	{SystemRetention, daily("03:40", "deletes what job runs no longer need: events that were processed, claims that were answered, and old fencing tokens")},
 	{SystemReseal, Spec{

@@ -18,11 +18,11 @@ type Bulk struct {
 	bulk.Head
 	Action  BulkAction
 	Filter  Filter
-	Before  time.Time    // the time of its request
-	Cursor  *page.TimeID // the last run looked at; nil: none yet
-	Matched int64        // runs looked at
+	Before  time.Time    // when the bulk was requested
+	Cursor  *page.TimeID // the last run that was processed; nil: none yet
+	Matched int64        // runs processed
 	Done    int64
-	Skipped int64 // runs that had ended by then, or whose policy forbids it
+	Skipped int64 // runs that had already ended, or whose policy forbids the action
 }
 
 // ABulk describes bulks as bulk operations.
@@ -41,7 +41,7 @@ func (b *Bulk) Requested(s bulk.Seen) {
 }
 
 // Scope returns the filter for the next page of runs: those that matched when the bulk was
-// requested, after the last one looked at. Runs that the bulk creates never match.
+// requested and that follow the last processed one. It never matches runs that the bulk creates.
 func (b *Bulk) Scope(limit int) (Filter, page.ByTime) {
 	f, before := b.Filter, bulk.Before(b.Snapshot, b.Before)
 	if f.CreatedTo.IsZero() || f.CreatedTo.After(before) {
@@ -50,7 +50,7 @@ func (b *Bulk) Scope(limit int) (Filter, page.ByTime) {
 	return f, page.ByTime{Limit: limit, After: b.Cursor, Snapshot: b.Snapshot}
 }
 
-// Advance records that a page of Scope was processed and that done of its runs were changed; the
+// Advance records that a page of Scope was processed and that done of its runs were changed. The
 // bulk ends with the last page.
 func (b *Bulk) Advance(found page.Of[Run], done int, now time.Time) {
 	n := len(found.Items)
@@ -67,10 +67,10 @@ func (b *Bulk) Advance(found page.Of[Run], done int, now time.Time) {
 	b.End(bulk.Completed, now)
 }
 
-// BulkAction is what is done to each run.
+// BulkAction is the action that a bulk performs on each run.
 type BulkAction string
 
-// Actions of bulks.
+// These are the actions of bulks.
 const (
 	BulkCancel BulkAction = "cancel"
 	BulkRerun  BulkAction = "rerun"
@@ -82,8 +82,9 @@ var BulkActions = []BulkAction{BulkCancel, BulkRerun}
 // may reports whether the action applies to runs in a state.
 func (a BulkAction) may(s State) bool { return s.Terminal() == (a == BulkRerun) }
 
-// CheckBulk completes the filter of a bulk: a cancel applies to unfinished runs; a rerun to ended ones,
-// by default to those that failed. Fault: Invalid (CodeInvalid) if the filter names other states.
+// CheckBulk completes the filter of a bulk. A cancel applies to unfinished runs. A rerun applies to
+// ended runs, by default to those that failed. Fault: Invalid (CodeInvalid) if the filter names
+// other states.
 func CheckBulk(b *Bulk) error {
 	var w mistakes
 	for _, s := range b.Filter.States {
@@ -100,9 +101,9 @@ func CheckBulk(b *Bulk) error {
 	return w.fault()
 }
 
-// Does returns what b does with one run: an event that cancels it, or the request for a rerun. Both
-// are nil if the state of the run does not allow it. Reruns queue if their definition forbids
-// concurrent runs, so that none of them is skipped.
+// Does returns the action of b on one run: an event that cancels the run, or the request for a
+// rerun. Both are nil if the state of the run does not allow the action. Reruns queue if their
+// definition forbids concurrent runs, so that none of them is skipped.
 func (b *Bulk) Does(r *Run) (Event, *Request) {
 	switch {
 	case !b.Action.may(r.State):
@@ -116,16 +117,18 @@ func (b *Bulk) Does(r *Run) (Event, *Request) {
 	return nil, &ask
 }
 
-// WouldBe returns a run as an event would leave it that does not depend on its definition. Fault: Conflict.
+// WouldBe returns a run as an event would leave it. The event must be one that does not depend on
+// the definition. Fault: Conflict.
 func WouldBe(r *Run, in Event, now time.Time) (Run, error) {
 	c, err := Apply(Instance{Run: *r, Spec: &Spec{}}, in, Moment{Now: now, NewID: func() uuid.UUID { return uuid.Nil }})
 	return c.After, err
 }
 
-// NewRun is what an action changes that creates a run.
+// NewRun is the change that an action makes when it creates a run.
 var NewRun = dryrun.List{{Member: "new_run", To: string(Pending)}}
 
-// Changes returns what b itself would change because of one run: nothing if the state of the run does not allow it.
+// Changes returns the changes that b would make because of one run. There are none if the state of
+// the run does not allow the action.
 func (b *Bulk) Changes(r *Run, now time.Time) (all dryrun.List) {
 	in, ask := b.Does(r)
 	switch {
@@ -141,7 +144,8 @@ func (b *Bulk) Changes(r *Run, now time.Time) (all dryrun.List) {
 	return all
 }
 
-// Differs returns what an event changes in a run, as operations on many runs say it.
+// Differs returns the fields of a run that an event changes, in the form in which operations on
+// many runs report them.
 func Differs(before, after *Run) (all dryrun.List) {
 	all.Differs("state", string(before.State), string(after.State))
 	if !after.State.Terminal() {
@@ -157,31 +161,31 @@ func BulkKey(bulk, run uuid.UUID) string {
 
 // BulkOperations stores backfills and bulks. A tenant sees only its own.
 type BulkOperations interface {
-	// CreateBackfill stores a backfill. If its id exists, it returns the stored one, and created is
-	// false.
+	// CreateBackfill stores a backfill. If a backfill with its id exists, it returns the stored
+	// one, and created is false.
 	CreateBackfill(ctx context.Context, b Backfill, by operator.Action) (stored Backfill, created bool, err error)
 	// GetBackfill returns a backfill and the number of its unfinished runs. Fault: NotFound.
 	GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b Backfill, active int64, err error)
 	ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p page.ByTime) (page.Of[Backfill], error)
 	// MoveBackfill applies an operator's verb. Canceling a backfill also cancels its runs that have
-	// not started; canceling it again cancels those that remain. Faults: NotFound; Conflict.
+	// not started; canceling it again cancels the remaining ones. Faults: NotFound; Conflict.
 	MoveBackfill(ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action) (Backfill, error)
 	// SlotStates returns the results of slots of a definition.
 	SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (map[time.Time]SlotState, error)
 	// CountBulk returns how many runs a bulk would affect if it were requested now.
 	CountBulk(ctx context.Context, b Bulk) (int64, error)
-	// CreateBulk stores a bulk of the runs that exist now. If its id exists, it returns the stored
-	// one, and created is false.
+	// CreateBulk stores a bulk of the runs that currently exist. If a bulk with its id exists, it
+	// returns the stored one, and created is false.
 	CreateBulk(ctx context.Context, b Bulk, by operator.Action) (stored Bulk, created bool, err error)
 	GetBulk(ctx context.Context, tenant, id uuid.UUID) (Bulk, error)
-	// ListBulks lists bulks in a state, newest first; an empty state means all.
+	// ListBulks lists the bulks in a state, newest first; an empty state means all states.
 	ListBulks(ctx context.Context, tenant uuid.UUID, state bulk.State, p page.ByTime) (page.Of[Bulk], error)
 	// MoveBulk applies an operator's verb to a bulk. Faults: NotFound; Conflict.
 	MoveBulk(ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action) (Bulk, error)
-	// Backfill is a sweep: it creates the next runs of backfills, as far as their MaxActive allows,
-	// and ends those that are finished.
+	// Backfill is a sweep. It creates the next runs of backfills, as far as their MaxActive allows,
+	// and ends the backfills that are finished.
 	Backfill(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
-	// Bulk is a sweep: it processes the next page of each bulk.
+	// Bulk is a sweep. It processes the next page of each bulk.
 	Bulk(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 }
 

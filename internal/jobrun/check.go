@@ -17,13 +17,13 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// nameForm is the form of definition and queue names: safe in paths and file names, without the *
-// of filters.
+// nameForm is the form of definition and queue names: safe in paths and file names, and without the
+// * that filters use.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 
-// Check validates the name and spec of a definition (A-01, A-02), which Complete must have
-// completed. It returns a fault of kind Invalid with a field for each mistake, whose pointer is
-// that of the request's definition.
+// Check validates the name and spec of a definition (A-01, A-02); the caller has called Complete on
+// the spec. It returns a fault of kind Invalid with a field for each mistake. The pointer of a
+// field refers to the definition in the request.
 func Check(name string, s *Spec) error {
 	var w mistakes
 	switch {
@@ -116,7 +116,7 @@ func CompileSchedule(pointer string, s schedule.Spec) (*schedule.Schedule, error
 	return nil, w.fault()
 }
 
-// selector checks an event type, or a prefix followed by *.
+// selector checks an event type, or a prefix that ends with *.
 func (w *mistakes) selector(pointer, s string) {
 	w.text(pointer, s, 1, MaxWord)
 	if i := strings.IndexByte(s, '*'); i >= 0 && i < len(s)-1 {
@@ -229,17 +229,17 @@ func (w *mistakes) arguments(s *Spec) {
 		w.Add("/args_schema", "schema", "%s", fault.As(err).Detail)
 		return
 	}
-	// Runs that get no arguments must be valid with the default ones.
+	// The default arguments must be valid for runs that get no others.
 	if s.DefaultArgs != nil && s.CommandName != ShellCommand || s.Type == OnTime {
 		w.Mistakes = append(w.Mistakes, schema.mistakes("/default_args", s.Data(nil)).Mistakes...)
 	}
 }
 
-// Complete returns the spec with defaults for omitted fields; those for which a setting is the
-// default stay empty.
+// Complete returns the spec with defaults for omitted fields. Fields whose default is a setting
+// stay empty.
 func (s Spec) Complete() Spec {
 	s.Retry = s.Retry.Or(DefaultRetry)
-	s.Retry.RetryOn = nil // workers report with each failure whether it may be retried
+	s.Retry.RetryOn = nil // workers report for each failure whether it may be retried
 	if s.Queue == "" {
 		s.Queue = DefaultQueue
 	}
@@ -263,8 +263,8 @@ func (s Spec) Complete() Spec {
 	return s
 }
 
-// Rescheduled returns the definition with its slots counted from now on; earlier ones are dropped.
-// It has no next slot if it has no schedule, is disabled or deleted. Its spec must have passed
+// Rescheduled returns the definition with its slots counted from now on; earlier slots are dropped.
+// It has no next slot if it has no schedule, is disabled, or is deleted. Its spec must have passed
 // Check.
 func (d Definition) Rescheduled(now time.Time) Definition {
 	d.LastMaterializedAt, d.NextDueAt = now, nil

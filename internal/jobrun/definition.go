@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Type determines what creates runs of a definition automatically (A-01). Any definition can also
-// be run on request.
+// Type determines which event or schedule creates runs of a definition automatically (A-01). Any
+// definition can also be run on request.
 type Type string
 
 // Types.
@@ -41,12 +41,12 @@ const (
 // Policies lists all policies.
 var Policies = []Policy{Forbid, Allow, Replace, Queue}
 
-// Misfire determines what happens to slots that are later than the definition's grace period,
-// because there was no leader or the definition was paused (A-04, S22).
+// Misfire determines the treatment of slots that are later than the definition's grace period
+// allows, because there was no leader or the definition was paused (A-04, S22).
 type Misfire string
 
-// Misfire policies. Slots that do not run are recorded as SKIPPED, so that the gap is visible; if
-// there are more than Spec.CatchUpLimit, only the newest are recorded.
+// These are the misfire policies. Slots that do not run are recorded as SKIPPED, so that the gap is
+// visible. If there are more than Spec.CatchUpLimit, only the newest are recorded.
 const (
 	SkipLate Misfire = "skip"
 	FireOnce Misfire = "fire_once" // only the newest one runs
@@ -62,39 +62,40 @@ type Spec struct {
 	Type        Type              `json:"type"`
 	CommandName string            `json:"command_name"` // what a worker runs
 	DefaultArgs json.RawMessage   `json:"default_args,omitempty"`
-	ArgsSchema  json.RawMessage   `json:"args_schema,omitempty"` // JSON Schema; nil: anything
+	ArgsSchema  json.RawMessage   `json:"args_schema,omitempty"` // JSON Schema; nil: any arguments
 	Schedule    *schedule.Spec    `json:"schedule,omitempty"`    // for OnTime
 	Event       *EventTrigger     `json:"event,omitempty"`       // for OnEvent
-	TimeoutMS   int64             `json:"timeout_ms,omitempty"`  // of an attempt, from its start; 0: none
+	TimeoutMS   int64             `json:"timeout_ms,omitempty"`  // of an attempt, from its start; 0: no timeout
 	Retry       retry.Policy      `json:"retry"`                 // for failures; MaxAttempts 1: no retry
-	MaxLosses   int               `json:"max_losses,omitempty"`  // how many assignments may be lost (S7); 0: the setting
+	MaxLosses   int               `json:"max_losses,omitempty"`  // number of assignments that may be lost (S7); 0: the setting
 	Queue       string            `json:"queue,omitempty"`       // "": default
 	Priority    int               `json:"priority,omitempty"`    // -100..100, higher first
 	Requires    map[string]string `json:"required_labels,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"` // of its runs, for lists
 	Concurrency Policy            `json:"concurrency_policy,omitempty"`
-	// ConcurrencyKey is shared by all definitions of the tenant that name it; "": only this
-	// definition.
+	// ConcurrencyKey is shared by all definitions of the tenant that specify it; "" means a key of
+	// this definition alone.
 	ConcurrencyKey string  `json:"concurrency_key,omitempty"`
-	QueueLimit     int     `json:"queue_limit,omitempty"`     // with Queue: how many may wait; 0: any number
-	RetryHoldsKey  bool    `json:"retry_holds_key,omitempty"` // a waiting retry keeps the next slot from starting
+	QueueLimit     int     `json:"queue_limit,omitempty"`     // with Queue: how many runs may wait; 0: any number
+	RetryHoldsKey  bool    `json:"retry_holds_key,omitempty"` // a waiting retry prevents the start of the next slot
 	Misfire        Misfire `json:"misfire_policy,omitempty"`
-	MisfireGraceMS int64   `json:"misfire_grace_ms,omitempty"` // 0: the setting skip_late_runs_after_seconds
-	CatchUpLimit   int     `json:"catch_up_limit,omitempty"`   // 0: 100
+	MisfireGraceMS int64   `json:"misfire_grace_ms,omitempty"` // 0: the setting skip_late_runs_after_seconds applies
+	CatchUpLimit   int     `json:"catch_up_limit,omitempty"`   // 0 means 100
 	JitterMS       int64   `json:"jitter_ms,omitempty"`        // a run starts up to this long after its slot
-	// DeadLetter determines whether a run that gives up becomes a dead letter; nil: yes for runs of
-	// events, sagas and dead letters, otherwise no (one-product.md, point 4).
+	// DeadLetter determines whether a run that gives up becomes a dead letter. Nil means yes for
+	// runs of events, sagas and dead letters, and no for all others (one-product.md, point 4).
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 	// Emit names the Kafka topics to which events of its runs are published.
 	Emit []EmitTopic `json:"emit,omitempty"`
 }
 
-// ShellCommand is the command that runs programs. Which program it runs is determined by the
-// definition's default_args; the arguments of a run are only data for it and never replace them.
+// ShellCommand is the command that runs programs. The definition's default_args determine which
+// program it runs. The arguments of a run are only data for that program and never replace the
+// default ones.
 const ShellCommand = "shell"
 
-// Data returns the arguments that the definition's schema applies to: the requested ones, otherwise
-// the default ones. Default arguments that name a program are not data.
+// Data returns the arguments to which the definition's schema applies: the requested ones if there
+// are any, otherwise the default ones. Default arguments that name a program are not data.
 func (s *Spec) Data(asked json.RawMessage) json.RawMessage {
 	if asked == nil && s.CommandName != ShellCommand {
 		return s.DefaultArgs
@@ -112,7 +113,8 @@ type EventTrigger struct {
 	Args string `json:"args_from,omitempty"`
 }
 
-// EmitTopic also publishes events of a type that a definition's runs emit to a Kafka topic.
+// EmitTopic names a Kafka topic to which events of a type, when runs of the definition emit them,
+// are published in addition.
 type EmitTopic struct {
 	EventType string `json:"event_type"` // exact, or with one * at its end
 	Topic     string `json:"topic"`
@@ -179,8 +181,8 @@ type Definition struct {
 	Version     int64  // ETag
 	SpecVersion int    // of Spec
 	Spec        Spec
-	// Unreadable reports that the stored spec is damaged. Spec then contains only its type and
-	// command, and the definition creates no runs.
+	// Unreadable reports that the stored spec is damaged. In that case, Spec contains only the type
+	// and the command, and the definition creates no runs.
 	Unreadable  bool
 	Enabled     bool
 	PausedAt    *time.Time
@@ -188,8 +190,8 @@ type Definition struct {
 	PauseReason string
 	BuiltIn     bool // built in: can be paused and run, but not deleted
 
-	LastMaterializedAt time.Time  // slots up to here have a run or are recorded as skipped
-	NextDueAt          *time.Time // nil: never automatically
+	LastMaterializedAt time.Time  // slots up to this time have a run or are recorded as skipped
+	NextDueAt          *time.Time // nil: no automatic runs
 
 	CreatedAt, UpdatedAt time.Time
 	CreatedBy, UpdatedBy string

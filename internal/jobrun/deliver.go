@@ -16,7 +16,7 @@ import (
 )
 
 // DeliveryRetry is the retry policy for delivering an event to a definition that rejects it (S16).
-// When it is exhausted, the event becomes a dead letter.
+// When the retries are exhausted, the event becomes a dead letter.
 var DeliveryRetry = retry.Policy{
 	MaxAttempts:       5,
 	InitialIntervalMS: 1000,
@@ -26,9 +26,9 @@ var DeliveryRetry = retry.Policy{
 	RetryOn:           retry.Classes,
 }
 
-// Matches reports whether an event matches the trigger: its type, and each value in Match. A path
-// leads through objects, and through arrays by index; a path that does not exist has no value, not
-// even null.
+// Matches reports whether an event matches the trigger: its type and each value in Match must
+// match. A path leads through objects, and through arrays by index. A path that does not exist has
+// no value, not even null.
 func (t *EventTrigger) Matches(e *NewEvent) bool {
 	if !typeMatches(t.EventType, e.Type) {
 		return false
@@ -80,7 +80,7 @@ func same(v any, want json.RawMessage) bool {
 	return v == w
 }
 
-// ArgsOf returns the arguments that a run of the trigger gets from an event.
+// ArgsOf returns the arguments that a run gets from an event.
 func (t *EventTrigger) ArgsOf(e *PublishedEvent) (json.RawMessage, error) {
 	payload := e.Payload
 	if payload == nil {
@@ -99,8 +99,8 @@ func (t *EventTrigger) ArgsOf(e *PublishedEvent) (json.RawMessage, error) {
 	}{e.ID, e.Type, payload, e.OccurredAt, e.CreatedAt, e.CorrelationID})
 }
 
-// EventRequest returns the request for the run of a definition that an event triggers. However
-// often the event is delivered, there is only one.
+// EventRequest returns the request for the run of a definition that an event triggers. Repeated
+// deliveries of the event produce only one run.
 func EventRequest(e *PublishedEvent, d *Definition, args json.RawMessage) Request {
 	return Request{
 		Trigger:       ByEvent,
@@ -112,8 +112,8 @@ func EventRequest(e *PublishedEvent, d *Definition, args json.RawMessage) Reques
 	}
 }
 
-// Undelivered returns the dead letter of an event that a definition rejects. Its retry is a run
-// with args.
+// Undelivered returns the dead letter of an event that a definition rejects. A retry of the letter
+// is a run with args.
 func Undelivered(e *PublishedEvent, d *Definition, args json.RawMessage, why string, m Moment) dlq.Letter {
 	l := dlq.Letter{
 		TenantID: d.TenantID, Source: dlq.FromJob, OriginalTopic: letterTopic(d.Name),

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Emits returns an event that r publishes when it succeeds. Its publisher is the initiator of r.
-// Unless the event sets them, its time is now and its correlation id is that of r.
+// Emits returns an event that r publishes when it succeeds. The publisher is the initiator of r.
+// Unless the event sets them, its time is now and its correlation id is the one of r.
 func (r *Run) Emits(e NewEvent, m Moment) NewEvent {
 	if e.ID == uuid.Nil {
 		e.ID = m.NewID()
@@ -25,8 +25,8 @@ func (r *Run) Emits(e NewEvent, m Moment) NewEvent {
 
 // Follow returns the follow-up run of d that r requested as its i-th emission. As with events, a
 // policy that forbids the run makes it SKIPPED. Faults: Conflict (CodeConflict) if d is disabled,
-// or built in, because a worker's rights are limited to those of its runs; Invalid if d does not
-// accept the arguments.
+// or if d is built in, because a worker's rights are limited to those of its runs; Invalid if d
+// does not accept the arguments.
 func (r *Run) Follow(n *NextRun, i int, d *Definition, s Settings, m Moment) (Run, error) {
 	if !d.Enabled {
 		return Run{}, fault.New(fault.Conflict, CodeConflict, "the job definition %s is disabled", d.Name)

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// end ends the run. A run with a requested cancel is not retried and leaves no dead letter, however
-// it ended. It returns false if the table has no such transition.
+// end ends the run. If a cancel was requested, the run is not retried and leaves no dead letter,
+// however it ended. end returns false if the table has no such transition.
 func (d *decision) end(v verdict) bool {
 	r := &d.After
 	from := r.State
@@ -47,7 +47,7 @@ func (d *decision) end(v verdict) bool {
 	switch {
 	case v.state == Succeeded:
 		d.updateLetter(dlq.Succeeded)
-	case !failed, r.CancelRequestedAt != nil: // it is no longer wanted
+	case !failed, r.CancelRequestedAt != nil: // the run is no longer wanted
 		d.updateLetter(dlq.RetryStopped)
 	case r.Error.Retryable && r.FailuresUsed < d.spec.Retry.Or(DefaultRetry).MaxAttempts:
 		d.retry()
@@ -61,7 +61,7 @@ var endings = map[State]EventKind{
 	Succeeded: WasSucceeded, Failed: WasFailed, TimedOut: WasTimedOut, Canceled: WasCanceled, Skipped: WasSkipped,
 }
 
-// DefaultRetry is the policy of a definition that names none: no retry.
+// DefaultRetry is the policy of a definition that specifies none. It does not retry.
 var DefaultRetry = retry.Policy{
 	MaxAttempts:       1,
 	InitialIntervalMS: 10_000,
@@ -71,8 +71,8 @@ var DefaultRetry = retry.Policy{
 	RetryOn:           retry.Classes,
 }
 
-// retry adds the run that retries a failure with budget left. It is a new row because terminal rows
-// are final (S5, Oban #193).
+// retry adds the run that retries a failure for which the budget is not exhausted. It is a new row
+// because terminal rows are final (S5, Oban #193).
 func (d *decision) retry() {
 	r, m := &d.After, d.m
 	policy := d.spec.Retry.Or(DefaultRetry)
@@ -137,8 +137,8 @@ func (d *decision) updateLetter(told dlq.Outcome) {
 	d.LetterUpdate = &n
 }
 
-// letterOf returns the dead letter of a run that has given up. Its payload is the run's arguments;
-// retrying the letter creates a new run with them.
+// letterOf returns the dead letter of a run that has given up. Its payload is the run's arguments,
+// and retrying the letter creates a new run with them.
 func letterOf(r *Run, m Moment) dlq.Letter {
 	l := dlq.Letter{
 		TenantID: r.TenantID, Source: dlq.FromJob, OriginalTopic: letterTopic(r.DefinitionName), Failure: failureOf(r),
@@ -166,7 +166,7 @@ func failureOf(r *Run) dlq.Failure {
 	}
 }
 
-// summary returns an error as the one line that lists show.
+// summary returns an error as the single line that lists show.
 func summary(e *Error) string {
 	if e == nil {
 		return ""
@@ -174,14 +174,15 @@ func summary(e *Error) string {
 	return dlq.Storable(e.Code+": "+e.Message, MaxReason)
 }
 
-// Summary returns the run's error as the one line that lists show, or "" if there is none.
+// Summary returns the run's error as the single line that lists show, or "" if there is no error.
 func (r *Run) Summary() string { return summary(r.Error) }
 
-// RetryKey returns the idempotency key of the n-th retry in a chain, which retries the given run.
+// RetryKey returns the idempotency key of the n-th retry in a chain, where the given run is the one
+// being retried.
 func RetryKey(run uuid.UUID, n int) string { return fmt.Sprintf("retry:%s:%d", run, n) }
 
-// Repeats returns nil if a report on a run that has ended says what ended it. Fault: Conflict. An
-// end that the leader decided is not the worker's result, so it has nothing to be compared with.
+// Repeats returns nil if a worker's report on an ended run matches the result with which the run
+// ended. Fault: Conflict. If the leader ended the run, the worker has no result to compare with.
 func (r *Run) Repeats(f *Result) error {
 	same := f.ExitCode == r.ExitCode || f.ExitCode != nil && r.ExitCode != nil && *f.ExitCode == *r.ExitCode
 	switch {

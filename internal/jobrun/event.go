@@ -17,34 +17,35 @@ type Reported struct{ Result }
 // CancelAcknowledged is a worker's report that it stopped the run on request.
 type CancelAcknowledged struct{}
 
-// CancelRequested is a cancel by an operator, a saga, a bulk, a backfill or the deletion of a
-// definition. Force ends a RUNNING run immediately and fences its worker, instead of asking the
+// CancelRequested is a cancel by an operator, a saga, a bulk, a backfill, or the deletion of a
+// definition. Force ends a RUNNING run immediately and fences its worker instead of asking the
 // worker to stop. Waiting leaves a RUNNING run unchanged.
 type CancelRequested struct {
 	Actor, Reason  string
 	Force, Waiting bool
 }
 
-// ReassignRequested is an operator's request to take the run from its worker; a started run
-// requires Force.
+// ReassignRequested is an operator's request to take the run from its worker. For a started run,
+// Force is required.
 type ReassignRequested struct {
 	Actor, Reason string
 	Force         bool
 }
 
 // Decided is the leader's decision because of a concurrency policy or a pause (AdmitKey): StepSkip,
-// StepCancel or StepAskCancel. Runs that have started since are not changed.
+// StepCancel or StepAskCancel. It does not change runs that have started in the meantime.
 type Decided struct {
 	Step   Step
 	Reason string
 }
 
-// Withdrawn is a change of the run's definition that removes its slot before a worker claimed the
-// run (Following).
+// Withdrawn is a change of the run's definition that removes the run's slot before a worker has
+// claimed the run (Following).
 type Withdrawn struct{ Actor, Reason string }
 
-// LeaseExpired is the leader's check of a lease (sweeps 2 to 4). A lease that has not expired
-// changes nothing; the same goes for the deadlines of the following events.
+// LeaseExpired is the leader's check of a lease (sweeps 2 to 4). It changes nothing if the lease
+// has not expired. Likewise, the following events change nothing before their deadlines have
+// passed.
 type LeaseExpired struct{ Settings Settings }
 
 // Detached is an operator detaching the run's worker permanently.
@@ -76,7 +77,7 @@ func (LossesExhausted) event()    {}
 func (TimeoutPassed) event()      {}
 func (CancelExpired) event()      {}
 
-// verdict returns the end of the run according to its worker's report.
+// verdict returns how the run ends according to its worker's report.
 func (r *Reported) verdict() verdict {
 	v := verdict{state: Succeeded, by: Worker, exitCode: r.ExitCode, result: r.Value, resources: r.Resources}
 	if r.Error != nil {
@@ -105,11 +106,11 @@ type Moment struct {
 	Now    time.Time
 	Jitter float64 // in [0,1)
 	NewID  func() uuid.UUID
-	// Epoch is that of the deciding leader; 0: the leader did not decide.
+	// Epoch is the epoch of the deciding leader; 0 means that the leader did not decide.
 	Epoch int64
 }
 
-// Outcomes of attempts after which another attempt may follow.
+// These are the outcomes of attempts after which another attempt may follow.
 const (
 	AttemptOrphaned   = "ORPHANED"
 	AttemptReleased   = "RELEASED"

@@ -12,14 +12,14 @@ import (
 // Waiting is what a run is waiting for.
 type Waiting string
 
-// What runs wait for.
+// These are the things that a run can wait for.
 const (
 	ForNothing      Waiting = "nothing"      // nothing: it has ended
 	ForSlot         Waiting = "slot"         // its due time
 	ForBackoff      Waiting = "backoff"      // its next attempt
 	ForKey          Waiting = "key"          // its concurrency key, which another run has
 	ForLeader       Waiting = "leader"       // a leader to be elected
-	ForWorker       Waiting = "worker"       // a worker that can take it
+	ForWorker       Waiting = "worker"       // a worker that can execute it
 	ForTurn         Waiting = "turn"         // a worker to claim it
 	ForStart        Waiting = "start"        // its worker to start it
 	ForEnd          Waiting = "end"          // its worker to finish it
@@ -36,33 +36,34 @@ var Waitings = []Waiting{ForNothing, ForSlot, ForBackoff, ForKey, ForLeader, For
 type Situation struct {
 	Run    Run
 	Leader Leadership
-	// Holder has the run's concurrency key; nil: it is free.
+	// Holder is the run that has the concurrency key; nil means that the key is free.
 	Holder *Run
-	// Workers are the workers of its tenant that are not DETACHED; Unknown reports that there are
-	// more.
+	// Workers are the workers of the run's tenant that are not DETACHED. Unknown reports that there
+	// are more.
 	Workers []WorkerProcess
 	Unknown bool
 	// Queue is the queue of a run that no worker has.
 	Queue RunQueue
-	// SagaSuspended reports that the run is a step of a suspended saga, and held.
+	// SagaSuspended reports that the run is a step of a suspended saga and is therefore held.
 	SagaSuspended bool
 	// Settings determine the durations.
 	Settings Settings
 	Now      time.Time
-	// Decisions are the run's events, oldest first. They say why it was skipped or canceled.
+	// Decisions are the run's events, oldest first. They contain the reason why the run was skipped
+	// or canceled.
 	Decisions []HistoryEvent
 }
 
-// Explanation is what a run waits for, or how it ended.
+// Explanation describes what a run is waiting for or how it ended.
 type Explanation struct {
 	WaitsFor Waiting
 	Summary  string
-	Since    *time.Time // nil: not known
-	Until    *time.Time // when it ends without intervention; nil: not known
-	Blocking uuid.UUID  // the run that has its key; zero: none
+	Since    *time.Time // nil: unknown
+	Until    *time.Time // when the wait ends without intervention; nil: unknown
+	Blocking uuid.UUID  // the run that has the concurrency key; zero: none
 }
 
-// Explain explains why a run did not start, or has not started yet.
+// Explain explains why a run did not start or has not started yet.
 func Explain(s Situation) Explanation {
 	r := &s.Run
 	switch {
@@ -123,7 +124,7 @@ func (s *Situation) unassigned() Explanation {
 	return s.placed()
 }
 
-// placed explains a claimable run.
+// placed explains a run that is claimable.
 func (s *Situation) placed() Explanation {
 	r := &s.Run
 	x := Explanation{WaitsFor: ForWorker, Since: r.AdmittedAt}

@@ -11,18 +11,18 @@ type HeldRun struct {
 	TTL time.Duration // at least a millisecond
 }
 
-// LeaseHints is a cache of which worker holds which run (J-24). Only the leases in the database
-// decide; the cache may be stale or incomplete, and returns no errors. A hint can save work but
-// never permits or refuses anything. No method blocks for more than about 50 ms, even if the cache
-// is unavailable.
+// LeaseHints is a cache of which worker holds which run (J-24). Only the leases in the database are
+// authoritative; the cache may be stale or incomplete, and it returns no errors. A hint can save
+// work but never permits or refuses anything. No method blocks for more than about 50 ms, even if
+// the cache is unavailable.
 type LeaseHints interface {
-	// Hold records that the workers hold the runs, or refreshes that, unless a later attempt is
-	// recorded. It returns immediately; the record may be lost.
+	// Hold records or refreshes which workers hold the runs, unless a later attempt is recorded. It
+	// returns immediately; the record may be lost.
 	Hold(runs ...HeldRun)
-	// Release removes what Hold recorded for exactly these fences. It returns immediately, and may
-	// have no effect.
+	// Release removes the records that Hold made for exactly these fences. It returns immediately
+	// and may have no effect.
 	Release(runs ...RunFence)
 	// Alive reports for each run whether its worker, with exactly this fence, was seen within its
-	// TTL. False means unknown.
+	// TTL. False means that this is unknown.
 	Alive(ctx context.Context, runs []RunFence) []bool
 }

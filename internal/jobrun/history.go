@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// WithPresent appends the run's last attempt, which its row contains, to the stored attempts,
-// unless it is one of them.
+// WithPresent adds the run's last attempt, which its row contains, to the stored attempts, unless
+// it is already among them.
 func (r *Run) WithPresent(attempts []Attempt) []Attempt {
 	if r.Attempt == 0 || r.AssignedAt == nil || len(attempts) > 0 && attempts[len(attempts)-1].Number >= r.Attempt {
 		return attempts
@@ -27,7 +27,7 @@ func (r *Run) WithPresent(attempts []Attempt) []Attempt {
 	return append(slices.Clip(attempts), a)
 }
 
-// Story merges the stored events of r with those that its row and its attempts imply, in
+// Story merges the stored events of r with the events that its row and its attempts imply, in
 // chronological order.
 func (r *Run) Story(attempts []Attempt, stored []HistoryEvent) []HistoryEvent {
 	story := []HistoryEvent{{At: r.CreatedAt, Kind: WasCreated, To: Pending, Version: 1, Reason: r.origin()}}

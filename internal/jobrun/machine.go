@@ -1,12 +1,12 @@
-// Package jobrun contains the rules of job runs: valid definitions, the states of a run
-// and who may change them, retries, and the answer to a worker's call that comes too
-// late (seed 5, 004_*; requirements/jobrun.md). The package is pure: it stores nothing,
-// and time, ids and randomness are arguments.
+// Package jobrun contains the rules of job runs: valid definitions, the states of a run and who may
+// change them, retries, and the answer to a worker's late call (seed 5, 004_*;
+// requirements/jobrun.md). The package is pure: it stores nothing, and takes time, ids and
+// randomness as arguments.
 //
 // Files, each on top of those before it: definition, machine, state, run, problems, settings,
-// admit, leader, published, worker, store, event, new, args, ends, backfill, check, sweep,
-// apply, audited, builtin, bulk, claim, damage, deliver, emit, queue, explain, hints,
-// logline, outbox, plan, follow, program, records, history.
+// admit, leader, published, worker, store, event, new, args, ends, backfill, check, sweep, apply,
+// audited, builtin, bulk, claim, damage, deliver, emit, queue, explain, hints, logline, outbox,
+// plan, follow, program, records, history.
 package jobrun
 
 import (
@@ -17,9 +17,9 @@ import (
 // State is the state of a run.
 type State string
 
-// States, in seed 5's words.
+// These are the states, in seed 5's words.
 const (
-	Pending   State = "PENDING"  // not held by a worker yet
+	Pending   State = "PENDING"  // no worker holds it yet
 	Assigned  State = "ASSIGNED" // given to a worker that has not started it
 	Running   State = "RUNNING"
 	Orphaned  State = "ORPHANED" // its worker is gone; another attempt may follow
@@ -30,7 +30,7 @@ const (
 	Skipped   State = "SKIPPED" // deliberately never started
 )
 
-// States is every state.
+// States lists all states.
 var States = []State{Pending, Assigned, Running, Orphaned, Succeeded, Failed, TimedOut, Canceled, Skipped}
 
 // Mover is who may make a transition.
@@ -50,11 +50,11 @@ type Edge struct {
 }
 
 // Edges is the transition table (J-06 to J-15, completed by S2, S6, S7, S9). All other transitions
-// are illegal, and the database refuses them too (migration 0112).
+// are illegal, and the database refuses them as well (migration 0112).
 var Edges = []Edge{
 	{Pending, Assigned, []Mover{Worker}}, // requested by a worker; any node assigns under the current epoch
 	{Pending, Canceled, []Mover{Operator, Leader}},
-	{Pending, Skipped, []Mover{Leader, Operator}}, // an operator, by changing its schedule
+	{Pending, Skipped, []Mover{Leader, Operator}}, // by an operator who changes the schedule
 	{Assigned, Running, []Mover{Worker}},
 	{Assigned, Orphaned, []Mover{Leader, Worker, Operator}}, // its lease expired, or it was released or reassigned
 	{Assigned, Canceled, []Mover{Operator, Leader}},
@@ -70,13 +70,13 @@ var Edges = []Edge{
 	{Orphaned, Canceled, []Mover{Operator, Leader}},
 }
 
-// CanMove reports whether the table has the move.
+// CanMove reports whether the table contains the transition.
 func CanMove(from, to State, by Mover) bool {
 	return slices.Contains(From(to, by), from)
 }
 
-// From returns the states from which the mover by may move a run to the state to, in table order. Statements that
-// change many rows at once take their conditions from it.
+// From returns the states from which the mover by may move a run to the state to, in table order.
+// Statements that change many rows at once derive their conditions from it.
 func From(to State, by Mover) []State {
 	var out []State
 	for _, e := range Edges {
@@ -87,8 +87,8 @@ func From(to State, by Mover) []State {
 	return out
 }
 
-// IllegalEdgeError is a transition that Edges does not have, or not for this mover. It is the cause
-// of a Conflict that Apply returns.
+// IllegalEdgeError is a transition that Edges does not contain, or that it does not allow for this
+// mover. It is the cause of a Conflict that Apply returns.
 type IllegalEdgeError struct {
 	From, To State
 	By       Mover
@@ -99,21 +99,21 @@ func (e *IllegalEdgeError) Error() string {
 }
 
 // Apply decides what e changes in r, which it does not modify. It covers every change of a single
-// run after its creation; statements that change many rows at once (claims, starts, renewals, and
-// successes without consequences) take their conditions from the same table. It fails only with a
-// Conflict, if the state does not allow e.
+// run after its creation. Statements that change many rows at once (claims, starts, renewals, and
+// successes without consequences) derive their conditions from the same table. Apply fails only
+// with a Conflict, if the state does not allow e.
 func Apply(r Instance, e Event, m Moment) (Change, error) {
 	d := newDecision(&r, m)
 	ok, what := true, "ended like this"
 	switch e := e.(type) {
-	// Workers.
+	// Events from workers.
 	case Reported:
 		ok = d.end(e.verdict())
 	case Released:
 		ok, what = d.release(e), "given back"
 	case CancelAcknowledged:
 		ok, what = d.end(verdict{state: Canceled, by: Worker, reason: d.After.CancelReason}), "canceled"
-	// Operators, and callers acting on their behalf.
+	// Events from operators, and from callers that act on their behalf.
 	case CancelRequested:
 		ok, what = d.cancel(e), "canceled"
 	case ReassignRequested:
@@ -122,7 +122,7 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 		ok, what = d.end(verdict{state: Skipped, by: Operator, actor: e.Actor, reason: e.Reason}), "withdrawn"
 	case Detached:
 		d.workerDetached(e)
-	// The leader. A deadline that has not passed changes nothing.
+	// Events from the leader. A deadline that has not passed changes nothing.
 	case Decided:
 		ok, what = d.decided(e), "skipped or canceled"
 	case LeaseExpired:

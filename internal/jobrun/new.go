@@ -12,11 +12,11 @@ import (
 
 // Request is a request for a run.
 type Request struct {
-	ID           uuid.UUID // zero: a new one
+	ID           uuid.UUID // zero: a new id
 	Trigger      Trigger
 	Key          string    // idempotency key, from one of the key functions below
 	ScheduledFor time.Time // zero: now
-	Repeats      time.Time // the ScheduledFor of the run that it repeats, which it has too, but it is due now; zero: none
+	Repeats      time.Time // the ScheduledFor of the run that it repeats; the new run is due now; zero: none
 	Args         json.RawMessage
 	Priority     *int // nil: the definition's
 	Labels       map[string]string
@@ -42,7 +42,7 @@ type Request struct {
 	As            string // the role of the requester; "": determined by the trigger
 }
 
-// Idempotency keys of runs (S4). Each is unique within its tenant.
+// These functions return the idempotency keys of runs (S4). Each key is unique within its tenant.
 
 // TimeKey returns the key of a slot's run (J-22).
 func TimeKey(definition uuid.UUID, slot time.Time) string {
@@ -54,18 +54,18 @@ func EventKey(event, definition uuid.UUID) string {
 	return fmt.Sprintf("event:%s:%s", event, definition)
 }
 
-// ManualKey returns the key of a requested run: from a principal's Idempotency-Key, or from a new
-// id.
+// ManualKey returns the key of a requested run, derived from a principal's Idempotency-Key or from
+// a new id.
 func ManualKey(key string) string { return "manual:" + key }
 
-// BackfillKey returns the key of a backfill's run of a slot.
+// BackfillKey returns the key of the run that a backfill creates for a slot.
 func BackfillKey(backfill uuid.UUID, slot time.Time) string {
 	return fmt.Sprintf("backfill:%s:%s", backfill, slot.UTC().Format(time.RFC3339Nano))
 }
 
 // SagaKey returns the key of the n-th run of a saga step's action. It contains the tenant unless
-// that is uuid.Nil: two tenants may have the same saga id, and their workers may write to the same
-// system (decision 0051).
+// that is uuid.Nil, because two tenants may have the same saga id and their workers may write to
+// the same system (decision 0051).
 func SagaKey(tenant, saga uuid.UUID, step int, action string, n int) string {
 	key := fmt.Sprintf("saga:%s:%d:%s:%d", saga, step, action, n)
 	if tenant != uuid.Nil {
@@ -81,8 +81,8 @@ func FollowKey(run uuid.UUID, key string) string { return fmt.Sprintf("follow:%s
 // LetterKey returns the key of the n-th retry of a dead letter.
 func LetterKey(letter uuid.UUID, n int) string { return fmt.Sprintf("dlq:%s:%d", letter, n) }
 
-// New returns the run of d that a requests: PENDING, and already admitted if it is due and ignores
-// concurrency policies. The leader admits the others.
+// New returns the run of d that a requests. It is PENDING, and already admitted if it is due and
+// ignores concurrency policies. The leader admits all other runs.
 func New(d *Definition, a Request, s Settings, m Moment) Run {
 	id := a.ID
 	if id == uuid.Nil {
@@ -175,7 +175,8 @@ func New(d *Definition, a Request, s Settings, m Moment) Run {
 	return r
 }
 
-// Pairs returns labels as sorted name=value pairs; for a name in several maps the last one counts.
+// Pairs returns labels as sorted name=value pairs. For a name in several maps, the last map takes
+// precedence.
 func Pairs(sets ...map[string]string) []string {
 	all := map[string]string{}
 	for _, set := range sets {
@@ -191,7 +192,7 @@ func Pairs(sets ...map[string]string) []string {
 	return out
 }
 
-// RerunRequest returns the request for a manual rerun of an ended run, for the same slot, with its
+// RerunRequest returns the request for a manual rerun of an ended run. The rerun has the same slot,
 // arguments, priority, labels and links, and a fresh budget. The caller sets the key.
 func RerunRequest(r *Run) Request {
 	labels := make(map[string]string, len(r.Labels))
@@ -215,17 +216,17 @@ func RerunRequest(r *Run) Request {
 	}
 }
 
-// Roles whose permissions runs may have, as package access names them.
+// These are the roles whose permissions runs may have, named as in package access.
 const (
 	AsAdmin    = "admin"
 	AsOperator = "operator"
 )
 
 // Rights returns the role whose permissions a run of a built-in command has. A manual run has its
-// requester's role. Slots and backfills have the administrator's, because schedules and backfills
-// need jobs:admin. Runs of events, sagas and dead letters have the operator's, because the
-// principal that publishes, starts or retries did not configure the link; so do runs of unknown
-// origin.
+// requester's role. Slots and backfills have the administrator's role, because configuring
+// schedules and backfills requires jobs:admin. Runs of events, sagas and dead letters have the
+// operator's role, because the principal that publishes, starts or retries did not configure the
+// link. Runs of unknown origin have the operator's role as well.
 func (r *Run) Rights() string {
 	switch {
 	case r.InitiatedAs != "":
@@ -236,8 +237,8 @@ func (r *Run) Rights() string {
 	return AsOperator
 }
 
-// Alone reports whether a run is created only if no other one with its concurrency key is active: requested by hand,
-// with the policy forbid.
+// Alone reports whether a run is created only if no other run with its concurrency key is active.
+// This applies to manual runs with the policy forbid.
 func (r *Run) Alone() bool {
 	return r.Trigger == ByHand && r.Concurrency == Forbid && r.ConcurrencyKey != ""
 }

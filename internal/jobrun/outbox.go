@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// CheckEmit checks the Kafka topics to which a definition's events are published: refuse returns
-// why a topic is refused, or "". Fault: Invalid (CodeInvalid).
+// CheckEmit checks the Kafka topics to which a definition's events are published. refuse returns
+// the reason why a topic is refused, or "". Fault: Invalid (CodeInvalid).
 func (s *Spec) CheckEmit(refuse func(topic string) string) error {
 	var w mistakes
 	for i, e := range s.Emit {
@@ -36,26 +36,27 @@ func (r *Run) RecordKey(e *NewEvent) string {
 	return cmp.Or(e.CorrelationID, r.RootRunID.String())
 }
 
-// RefusedEvent is an event that a topic refuses permanently, and the dead letter it becomes.
+// RefusedEvent is an event that a topic refuses permanently, and the dead letter that it becomes.
 type RefusedEvent struct {
 	ID     uuid.UUID
 	Why    string
 	Letter dlq.Letter
 }
 
-// Outbox holds events to be published to topics. The events of a run are written with its outcome.
+// Outbox holds the events that are to be published to topics. The events of a run are written in
+// the same transaction as its outcome.
 type Outbox interface {
-	// Unsent returns up to limit unsent events. An event emitted after another one was committed
-	// follows it.
+	// Unsent returns up to limit unsent events. If an event was emitted after another one was
+	// committed, it follows that one.
 	Unsent(ctx context.Context, limit int) ([]Outgoing, error)
 	// Sent durably records which events the brokers have acknowledged, and stores the letters of
-	// those that were refused permanently. It returns false, and writes nothing, if the
-	// publication's term is over.
+	// the events that were refused permanently. If the publication's term is over, it returns false
+	// and writes nothing.
 	Sent(ctx context.Context, publication string, epoch int64, sent []uuid.UUID, refused []RefusedEvent) (bool, error)
 }
 
-// Unpublished returns the dead letter of an event that its topic refuses. Retrying it sends the
-// same record; being PERMANENT, it waits for an operator.
+// Unpublished returns the dead letter of an event that its topic refuses. Retrying the letter sends
+// the same record. Because the letter is PERMANENT, it waits for an operator.
 func Unpublished(o *Outgoing, record dlq.Content, why string, id uuid.UUID, m dlq.Moment) RefusedEvent {
 	l := dlq.Letter{
 		TenantID: o.Event.TenantID, Source: dlq.FromJob, OriginalTopic: o.Topic, Content: record,

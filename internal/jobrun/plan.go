@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// maxPlanned is the maximum number of slots in one plan in addition to late ones; the rest follows
+// maxPlanned is the maximum number of slots in one plan, not counting late ones; the rest follows
 // in the next plan.
 const maxPlanned = 1000
 
@@ -17,10 +17,10 @@ const maxPlanned = 1000
 // up to which it has planned (A-04, J8, S22). It depends only on the definition and the time, not
 // on the stored next slot (F45).
 //
-// Slots later than the definition's grace period follow its misfire policy. Only the newest
-// Spec.CatchUpLimit of them become rows, and the oldest row records since when slots were dropped.
-// Slots during a pause are SKIPPED when they are due; after its end, none is created ahead of time
-// while it lasts.
+// Slots that are later than the definition's grace period allows follow its misfire policy. Only
+// the newest Spec.CatchUpLimit of them become rows, and the oldest row records the time since which
+// slots were dropped. Slots during a pause are SKIPPED when they are due. During a pause, slots
+// after its end are not created ahead of time.
 func PlanSlots(d *Definition, s *schedule.Schedule, until time.Time, set Settings, m Moment) ([]Slot, Advance) {
 	p := plan{d: d, s: s, set: set, m: m}
 	grace := time.Duration(d.Spec.MisfireGraceMS) * time.Millisecond
@@ -28,7 +28,7 @@ func PlanSlots(d *Definition, s *schedule.Schedule, until time.Time, set Setting
 		grace = set.Seconds(SkipLateAfter)
 	}
 	at := d.LastMaterializedAt
-	if late := m.Now.Add(-grace - 1); at.Before(late) { // late by exactly the grace period still counts as on time
+	if late := m.Now.Add(-grace - 1); at.Before(late) { // late by exactly the grace period is on time
 		p.late(at, late)
 		at = late
 	}
@@ -50,7 +50,7 @@ func (p *plan) onTime(at, until time.Time) Advance {
 	full := len(ticks) == maxPlanned
 	for _, t := range ticks {
 		if p.pausedAt(t.At) && t.At.After(p.m.Now) {
-			until, full = p.m.Now, false // it is not known yet whether it will be skipped
+			until, full = p.m.Now, false // it is unknown yet whether the slot will be skipped
 			break
 		}
 		p.add(t.At, p.skipPaused(t.At))
@@ -65,11 +65,11 @@ func (p *plan) onTime(at, until time.Time) Advance {
 	return a
 }
 
-// late adds the slots in (from, to], which are late.
+// late adds the late slots, which are those in (from, to].
 func (p *plan) late(from, to time.Time) {
 	limit := cmp.Or(p.d.Spec.CatchUpLimit, DefaultCatchUp)
 	ticks, more := newest(p.s, from, to, limit+1)
-	if len(ticks) > limit { // the oldest row stands for its own slot and those before it
+	if len(ticks) > limit { // the oldest row represents its own slot and all earlier ones
 		more = more || len(ticks) > limit+1
 		if p.d.Spec.Misfire != CatchUp {
 			ticks, more = ticks[1:], true
@@ -100,9 +100,9 @@ func (p *plan) late(from, to time.Time) {
 	}
 }
 
-// newest returns the last slots in (from, to], up to limit, oldest first; more reports that there
-// are others before them. It does not enumerate all of them: a job that runs every second may not
-// have been planned for a year.
+// newest returns the last slots in (from, to], up to limit, oldest first; more reports whether
+// there are others before them. It does not enumerate all slots, because a job that runs every
+// second may not have been planned for a year.
 func newest(s *schedule.Schedule, from, to time.Time, limit int) (ticks []schedule.Tick, more bool) {
 	for span := time.Duration(limit) * time.Second; ; span *= 2 {
 		start := to.Add(-span)
@@ -115,8 +115,8 @@ func newest(s *schedule.Schedule, from, to time.Time, limit int) (ticks []schedu
 	}
 }
 
-// last is newest for a range that can be enumerated cheaply: half of it did not contain too many
-// slots.
+// last returns the same as newest, for a range that is cheap to enumerate because half of it did
+// not contain too many slots.
 func last(s *schedule.Schedule, from, to time.Time, limit int, more bool) ([]schedule.Tick, bool) {
 	var ticks []schedule.Tick
 	for {
@@ -138,7 +138,8 @@ func (p *plan) pausedAt(slot time.Time) bool {
 	return d.PausedAt != nil && !slot.Before(*d.PausedAt) && (d.PausedUntil == nil || slot.Before(*d.PausedUntil))
 }
 
-// skipPaused returns the reason why a slot is skipped because of the pause; "" if it is not.
+// skipPaused returns the reason why a slot is skipped because of the pause, or "" if the slot is
+// not skipped.
 func (p *plan) skipPaused(slot time.Time) string {
 	if !p.pausedAt(slot) {
 		return ""
@@ -146,8 +147,8 @@ func (p *plan) skipPaused(slot time.Time) string {
 	return PausedReason(p.d.PauseReason)
 }
 
-// PausedReason returns the reason recorded for a slot skipped by a pause; reason is that of the
-// pause.
+// PausedReason returns the reason that is recorded for a slot skipped by a pause; reason is the
+// reason for the pause.
 func PausedReason(reason string) string {
 	if reason == "" {
 		return "paused"
@@ -155,11 +156,11 @@ func PausedReason(reason string) string {
 	return "paused: " + reason
 }
 
-// add adds the run of a slot, as SKIPPED if there is a reason.
+// add adds the run of a slot. If there is a reason, the run is SKIPPED.
 func (p *plan) add(slot time.Time, skipped string) {
 	m := p.m
 	key := TimeKey(p.d.ID, slot)
-	m.Jitter = chance(key) // the slot's, not those of its creator
+	m.Jitter = chance(key) // it belongs to the slot, so that any leader computes the same
 	r := New(p.d, Request{Trigger: ByTime, Key: key, ScheduledFor: slot, By: p.d.UpdatedBy}, p.set, m)
 	if skipped != "" {
 		r.State, r.FinishedAt, r.AdmittedAt = Skipped, &m.Now, nil
@@ -167,12 +168,12 @@ func (p *plan) add(slot time.Time, skipped string) {
 	p.slots = append(p.slots, Slot{Definition: p.d, Run: r, Reason: skipped})
 }
 
-// chance returns a number in [0,1) derived from a text.
+// chance returns a number in [0,1) that is derived from a text.
 func chance(of string) float64 {
 	h := fnv.New64a()
 	h.Write([]byte(of)) //nolint:errcheck // it never fails
 	x := h.Sum64()
-	x ^= x >> 33 // FNV's upper bits depend little on the last bytes
+	x ^= x >> 33 // the upper bits of FNV hardly depend on the last bytes
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
 	return float64(x>>11) / (1 << 53)

@@ -10,11 +10,11 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Problems are the problem types of job runs. What a worker must do is described with the codes
-// that it receives (docs/workers.md).
+// Problems are the problem types of job runs. docs/workers.md describes, for each code, what a
+// worker that receives it must do.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// These are the codes of the problems. They are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("JOB_DEFINITION_NOT_FOUND", "No such job definition",
 		"The tenant has no job definition with this id or name. 404 where the path names it, 422 where a body or "+
@@ -91,7 +91,7 @@ var (
 // Call is a kind of worker call about a run.
 type Call string
 
-// Calls that carry a fence.
+// These are the calls that carry a fence.
 const (
 	CallStart    Call = "start"
 	CallProgress Call = "progress"
@@ -103,15 +103,16 @@ const (
 	CallConfirm  Call = "confirm-continuation"
 )
 
-// outcome is the state to which a call that ends a run moves it.
+// outcome returns the state to which a call that ends a run moves it.
 var outcome = map[Call][]State{
 	CallComplete: {Succeeded}, CallFail: {Failed, TimedOut}, CallCancel: {Canceled},
 }
 
-// Judge decides why the store did not apply a worker's call to r. replayed: the call repeats one
-// that was applied, so it is acknowledged again (retrying over a bad network is safe). retry: the
-// run does satisfy the call and only changed while the call was being applied, so the store applies
-// it again (S12). Otherwise refusal is a fault whose detail tells the worker what to do.
+// Judge decides why the store did not apply a worker's call to r. If replayed is true, the call
+// repeats one that was already applied, so it is acknowledged again, which makes it safe to retry
+// over a bad network. If retry is true, r satisfies the call and merely changed while the call was
+// being applied, so the store applies the call again (S12). Otherwise refusal is a fault whose
+// detail tells the worker what to do.
 func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 	if r.WorkerID != f.WorkerID || r.Attempt != f.Attempt || r.LeaseToken != f.LeaseToken {
 		return false, false, fault.New(fault.Conflict, CodeFenceLost,
@@ -145,34 +146,34 @@ func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 	case r.State == Assigned && c != CallStart && c != CallRelease && c != CallCancel:
 		return false, false, fault.New(fault.Conflict, CodeNotStarted, "the run is assigned to you, but was not started")
 	case c == CallConfirm && r.Continuation != Confirming:
-		return true, false, nil // the doubt is over
+		return true, false, nil // the doubt has already ended
 	case c == CallCancel && r.CancelRequestedAt == nil:
 		return false, false, fault.New(fault.Conflict, CodeConflict, "no cancel was requested for this run")
 	}
 	return false, true, nil
 }
 
-// Conflict returns the fault for an operator's action that the state of a run forbids.
+// Conflict returns the fault for an operator's action that the state of a run does not allow.
 func (r *Run) Conflict(what string) *fault.Error {
 	return fault.New(fault.Conflict, CodeConflict, "the job run is %s and cannot be %s", r.State, what).Allowing(r.Actions())
 }
 
-// NameTaken is the fault for a definition whose name another one has.
+// NameTaken returns the fault for a definition whose name is already taken.
 func (d *Definition) NameTaken() *fault.Error {
 	return fault.New(fault.Conflict, CodeNameTaken, "a job definition named %q already exists", d.Name)
 }
 
-// NotEnded is the fault for deleting a definition of which a run has not ended.
+// NotEnded returns the fault for deleting a definition that has unfinished runs.
 func NotEnded(run uuid.UUID) *fault.Error {
 	return fault.New(fault.Conflict, CodeActiveRuns, "run %s of the job definition, and possibly others, has not ended", run)
 }
 
-// NoLeader is the fault of making the leader step down while there is none.
+// NoLeader returns the fault for making the leader step down while there is none.
 func NoLeader() *fault.Error {
 	return fault.New(fault.Conflict, CodeNoLeader, "the scheduler has no leader right now: retry after the next election")
 }
 
-// Actions lists what an operator can currently do with a run.
+// Actions lists the actions that an operator can currently perform on a run.
 func (r *Run) Actions() []string {
 	switch r.State {
 	case Pending:
@@ -190,7 +191,8 @@ type mistakes struct{ fault.Mistakes }
 
 func isNull(doc json.RawMessage) bool { return string(doc) == "null" }
 
-// fault returns nil if there are no mistakes. Its detail describes the first one.
+// fault returns nil if there are no mistakes. Otherwise the detail of the fault describes the first
+// mistake.
 func (w mistakes) fault() error {
 	if len(w.Mistakes) == 0 {
 		return nil

@@ -26,14 +26,16 @@ func ProgramOf(defaultArgs json.RawMessage) (p Program, err error) {
 // ArgsSlot is the element of Argv that is replaced by the arguments of a run.
 const ArgsSlot = "{args}"
 
-// Whether a program treats an argument as data or executes it depends on the program. A list of
-// those that execute arguments (shells, interpreters, programs that start others such as env, sudo,
-// xargs and find, programs with a language of their own such as awk, sed and ssh) would never be
-// complete. So the slot is refused wherever it is not known to be data (decision 0100).
+// Whether a program executes an argument or treats it as data depends on the program. A list of
+// programs that execute arguments (shells, interpreters, programs that start others such as env,
+// sudo, xargs and find, programs with a language of their own such as awk, sed and ssh) would never
+// be complete. Therefore the slot is refused in every position that is not known to be data
+// (decision 0100).
 var (
 	// dataPrograms execute none of their arguments.
 	dataPrograms = pathsOf("echo", "printf", "logger")
-	// shells execute the element after -c, and pass those after it to that code as parameters.
+	// shells execute the element after -c as code, and pass the elements after it to that code as
+	// parameters.
 	shells = pathsOf("sh", "ash", "bash", "dash", "ksh", "mksh", "zsh")
 )
 
@@ -44,9 +46,9 @@ func pathsOf(names ...string) (paths []string) {
 	return paths
 }
 
-// CheckSlots checks the positions of ArgsSlot and returns a fault of kind Invalid with a field for
-// each mistake. listed are the programs that the operator has declared to treat their arguments as
-// data; their paths are compared literally.
+// CheckSlots checks the positions of ArgsSlot. It returns a fault of kind Invalid with a field for
+// each mistake. listed contains the programs that the operator has declared to treat their
+// arguments as data; their paths are compared literally.
 func (p *Program) CheckSlots(listed []string) error {
 	var w mistakes
 	const at = "/default_args"
@@ -73,17 +75,17 @@ func (p *Program) CheckSlots(listed []string) error {
 	return w.fault()
 }
 
-// dataFrom returns the index of the first element of Argv from which on all are data.
+// dataFrom returns the index in Argv from which on all elements are data.
 func (p *Program) dataFrom(listed []string) int {
 	none := len(p.Argv)
-	switch { // code that begins with - or + would be parsed as options, and a later element as the code
+	switch { // the shell would parse code that begins with - or + as options, and a later element as the code
 	case none == 0:
 		return none
 	case slices.Contains(dataPrograms, p.Argv[0]) || slices.Contains(listed, p.Argv[0]):
 		return 1
 	case none > 3 && slices.Contains(shells, p.Argv[0]) && p.Argv[1] == "-c" && p.Argv[2] != ArgsSlot &&
 		!strings.HasPrefix(p.Argv[2], "-") && !strings.HasPrefix(p.Argv[2], "+"):
-		return 4 // after the code and the name that becomes $0
+		return 4 // after the code and the name, which becomes $0
 	}
 	return none
 }
@@ -97,8 +99,8 @@ func (p *Program) notData(i int) string {
 		"Any program has the arguments of a run on standard input and in $SKALD_ARG_<NAME>"
 }
 
-// misused reports whether a text contains the slot other than as the shell variable args: it would
-// not be replaced there.
+// misused reports whether a text contains the slot other than as the shell variable args. Such a
+// slot would not be replaced.
 func misused(text string) bool {
 	for rest := text; ; {
 		i := strings.Index(rest, ArgsSlot)
@@ -112,7 +114,7 @@ func misused(text string) bool {
 	}
 }
 
-// CheckProgram is CheckSlots for a definition's program; nil if it has none.
+// CheckProgram applies CheckSlots to a definition's program. It returns nil if there is no program.
 func (s *Spec) CheckProgram(listed []string) error {
 	if s.CommandName != ShellCommand {
 		return nil

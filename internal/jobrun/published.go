@@ -11,12 +11,12 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// NewEvent is an event to be published.
+// NewEvent is an event that is to be published.
 type NewEvent struct {
 	ID      uuid.UUID       `json:"-"`
 	Type    string          `json:"event_type"`
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// unique per type for event_dedupe_hours (S16)
+	// DedupeKey is unique per type for event_dedupe_hours (S16).
 	DedupeKey     string     `json:"dedupe_key,omitempty"`
 	CorrelationID string     `json:"correlation_id,omitempty"`
 	OccurredAt    *time.Time `json:"occurred_at,omitempty"` // nil: now
@@ -28,11 +28,11 @@ type PublishedEvent struct {
 	NewEvent
 	TenantID    uuid.UUID
 	CreatedAt   time.Time
-	ProcessedAt *time.Time // nil: its runs have not all been created
+	ProcessedAt *time.Time // nil: not all of its runs have been created
 	SourceRunID uuid.UUID
-	Record      *EventRecord // the Kafka record that it was read from; nil: none
+	Record      *EventRecord // the Kafka record from which it was read; nil: none
 	Deliveries  []EventDelivery
-	Publication *EventPublication // nil: it is published to no topic
+	Publication *EventPublication // nil: it is not published to a topic
 }
 
 // Place returns the event's position in a list.
@@ -65,7 +65,7 @@ type EventPublication struct {
 	LetterID  uuid.UUID
 }
 
-// EventFilter selects events; zero fields do not restrict.
+// EventFilter selects events; zero fields do not restrict the selection.
 type EventFilter struct {
 	Type          string
 	Processed     *bool
@@ -75,17 +75,17 @@ type EventFilter struct {
 
 // Events stores events and their deliveries.
 type Events interface {
-	// Publish stores an event durably. If an event has the dedupe key within its window, it returns
-	// that one, and created is false.
+	// Publish stores an event durably. If another event has the same dedupe key within its window,
+	// Publish returns that event, and created is false.
 	Publish(ctx context.Context, tenant uuid.UUID, e NewEvent) (stored PublishedEvent, created bool, err error)
-	// WouldPublish returns the event that Publish would return instead of storing e, or nil; and the definitions that
-	// listen to any event.
+	// WouldPublish returns the stored event that Publish would return instead of storing e, or nil.
+	// It also returns all definitions that listen to events.
 	WouldPublish(ctx context.Context, tenant uuid.UUID, e NewEvent) (*PublishedEvent, []Definition, error)
 	Event(ctx context.Context, tenant, id uuid.UUID) (PublishedEvent, error)
 	ListEvents(ctx context.Context, tenant uuid.UUID, f EventFilter, p page.ByTime) (page.Of[PublishedEvent], error)
 	// Deliver creates the runs of up to limit events (sweep 9), one for each matching definition
-	// that is enabled and not paused. Failed deliveries are retried later, and become dead letters
-	// when retries are exhausted.
+	// that is enabled and not paused. Failed deliveries are retried later. They become dead letters
+	// when their retries are exhausted.
 	Deliver(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 }
 
@@ -112,8 +112,8 @@ type SettingChange struct {
 type SettingsStore interface {
 	Settings(ctx context.Context) (Settings, error)
 	SettingValues(ctx context.Context) (values []SettingValue, version int64, err error)
-	// ChangeSettings sets values, where nil restores the default, if the version is still the given
-	// one (0: any). Faults: Precondition (CodeStale), Invalid (CodeSetting).
+	// ChangeSettings sets values, where nil restores the default, if the version still equals the
+	// given one (0: any version). Faults: Precondition (CodeStale), Invalid (CodeSetting).
 	ChangeSettings(ctx context.Context, version int64, values map[string]*float64, by operator.Action) (Settings, error)
 	SettingsHistory(ctx context.Context, limit int) ([]SettingChange, error)
 }
@@ -124,25 +124,25 @@ type Offloading interface {
 	// in the database, oldest first.
 	Offloadable(ctx context.Context, before time.Time, limit int) ([]Run, error)
 	// Offloaded stores the location of a run's log and deletes its chunks, in one transaction, if
-	// the number of chunks and bytes is unchanged, so that chunks appended since are not lost (J9).
-	// It returns false, and stores nothing, if the numbers have changed.
+	// the number of chunks and bytes is unchanged, so that chunks that were appended in the
+	// meantime are not lost (J9). If the numbers have changed, it stores nothing and returns false.
 	Offloaded(ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64) (bool, error)
-	// Purge deletes runs of this kind that ended before the given time, with attempts, events and
-	// chunks, and makes removals of their logs.
+	// Purge deletes the runs of this kind that ended before the given time, with their attempts,
+	// events and chunks, and creates removals for their logs.
 	Purge(ctx context.Context, before time.Time, limit int) (deleted int, err error)
-	// Removals returns up to limit logs whose objects are to be deleted now, earliest due first.
+	// Removals returns up to limit logs whose objects are due for deletion, the earliest due first.
 	Removals(ctx context.Context, limit int) ([]LogRemoval, error)
 	// Removed ends a removal whose objects have been deleted, or makes it due again at its Until.
 	Removed(ctx context.Context, r LogRemoval) error
 }
 
-// LogRemoval is a log that its run no longer has, because the run was purged or its content was
-// erased. Whatever the log store has of the run is deleted.
+// LogRemoval is a log whose run was purged or had its content erased. All objects that the log
+// store has for the run are deleted.
 type LogRemoval struct {
 	TenantID, RunID uuid.UUID
-	Created         time.Time // the run's
-	// Until is when the objects are deleted for the last time: by then an upload that was under way
-	// has ended.
+	Created         time.Time // creation time of the run
+	// Until is when the objects are deleted for the last time. Any upload that was in progress has
+	// ended by then.
 	Until time.Time
-	Moved bool // the log was in the store, not in the database
+	Moved bool // the log was in the store instead of the database
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// QueueState is whether the runs of a queue are handed out.
+// QueueState determines whether the runs of a queue can be claimed.
 type QueueState string
 
 // States of queues.
 const (
 	QueueOpen QueueState = "OPEN"
-	QueueHeld QueueState = "HELD" // by a person, until a person releases it
+	QueueHeld QueueState = "HELD" // until a person releases it
 )
 
-// QueueStates lists them.
+// QueueStates lists all states of queues.
 var QueueStates = []QueueState{QueueOpen, QueueHeld}
 
-// RunQueue is a queue of job runs. It exists as soon as something uses its name.
+// RunQueue is a queue of job runs. It exists as soon as anything uses its name.
 type RunQueue struct {
 	TenantID uuid.UUID
 	Name     string
 	State    QueueState
-	Since    *time.Time // nil: it was never held
+	Since    *time.Time // nil: never held
 	Reason   string
 	HeldBy   string // the subject of the person who holds it; "": it is not held
-	Version  int64  // 0: it was never held
+	Version  int64  // 0: never held
 }
 
-// Hold returns the queue held by a person, named by the subject, as its next version; changed is false if it is held by
-// the same person for the same reason.
+// Hold returns the queue as held by the person with the given subject, in its next version. changed
+// is false if the same person already holds it for the same reason.
 func (q RunQueue) Hold(by, reason string, now time.Time) (after RunQueue, changed bool) {
 	by = cmp.Or(by, "a person")
 	if q.State == QueueHeld && q.HeldBy == by && q.Reason == reason {
@@ -49,7 +49,7 @@ func (q RunQueue) Hold(by, reason string, now time.Time) (after RunQueue, change
 	return q, true
 }
 
-// Release returns the queue open, as its next version; changed is false if it is open.
+// Release returns the queue as open, in its next version. changed is false if it is already open.
 func (q RunQueue) Release(now time.Time) (after RunQueue, changed bool) {
 	if q.State == QueueOpen {
 		return q, false
@@ -64,24 +64,25 @@ func (q *RunQueue) Audited() any {
 	return map[string]any{"name": q.Name, "state": q.State, "reason": q.Reason, "held_by": q.HeldBy, "version": q.Version}
 }
 
-// QueueCount counts the runs of a queue, each up to QueueMost; Capped: more wait.
+// QueueCount counts the runs of a queue, each kind up to QueueMost. Capped reports that more runs
+// wait.
 type QueueCount struct {
 	Waiting, Running int
 	Capped           bool
 }
 
-// QueueMost is up to how many runs of a queue are counted.
+// QueueMost is the maximum number of runs of a queue that are counted.
 const QueueMost = 1000
 
 // Queues stores which queues people hold.
 type Queues interface {
-	// Queue returns a queue, also one that nothing uses.
+	// Queue returns a queue, even if nothing uses it.
 	Queue(ctx context.Context, tenant uuid.UUID, name string) (RunQueue, error)
-	// ListQueues returns a page of the queues that are held, named by definitions, or served by active workers,
-	// in the order of their names. If state is "", it returns queues in any state.
+	// ListQueues returns a page of the queues that are held, named by definitions, or served by
+	// active workers, in the order of their names. If state is "", it returns queues in any state.
 	ListQueues(ctx context.Context, tenant uuid.UUID, state QueueState, p page.Request[string]) (page.Of[RunQueue], error)
 	// PutQueue stores q if the stored version is q.Version-1. Fault: Precondition CodeStale.
 	PutQueue(ctx context.Context, q RunQueue, by operator.Action) error
-	// CountQueue counts its runs that are due and wait, and those that workers have.
+	// CountQueue counts the queue's runs that are due and waiting, and those that workers hold.
 	CountQueue(ctx context.Context, tenant uuid.UUID, name string) (QueueCount, error)
 }

@@ -26,19 +26,20 @@ type RecordEvent struct {
 
 // RecordEvents stores events read from Kafka records.
 type RecordEvents interface {
-	// PublishRecords stores a batch of events durably, all or none, and returns how many are new:
-	// records below the offset mark of their partition are already stored, and so are those whose
+	// PublishRecords stores a batch of events durably, all or none, and returns how many are new. A
+	// record below the offset mark of its partition is already stored, and so is an event whose
 	// dedupe key is in use. The records of a partition must be in order. Fault: Invalid if the
 	// content of an event cannot be stored.
 	PublishRecords(ctx context.Context, batch []RecordEvent) (stored int, err error)
 }
 
-// FromKafka is the prefix, before the topic, of the publisher of an event read from Kafka.
+// FromKafka is the publisher of an event read from Kafka, up to the name of the topic.
 const FromKafka = "kafka:"
 
-// EventOf returns the event in a Kafka record, without an id: a CloudEvent in structured or binary
-// mode, or else a JSON value whose type is in the header event_type or, by default, the name of the
-// topic. The error explains why the record is not an event; it is shown to users.
+// EventOf returns the event in a Kafka record, without an id. The record contains either a
+// CloudEvent in structured or binary mode, or a JSON value whose type is in the header event_type
+// or, by default, the name of the topic. The error explains why the record is not an event; it is
+// shown to users.
 func EventOf(r *dlq.Record) (e NewEvent, err error) {
 	h := headersOf(r)
 	e = NewEvent{CorrelationID: dlq.CorrelationOf(r.Content.Headers), By: dlq.Storable(FromKafka+r.Place.Topic, MaxWord)}
@@ -66,7 +67,7 @@ func EventOf(r *dlq.Record) (e NewEvent, err error) {
 	return e, err
 }
 
-// headersOf returns the first value of each relevant header, by its lower-case name.
+// headersOf returns the first value of each relevant header, keyed by its lower-case name.
 func headersOf(r *dlq.Record) map[string]string {
 	out := map[string]string{}
 	for _, h := range r.Content.Headers {
@@ -81,7 +82,7 @@ func headersOf(r *dlq.Record) map[string]string {
 	return out
 }
 
-// structured reads a CloudEvent in structured mode: the record's value.
+// structured reads a CloudEvent in structured mode, in which the record's value contains the event.
 func (e *NewEvent) structured(value []byte) error {
 	doc, err := jsonOf("the CloudEvent", value)
 	if err != nil {
@@ -102,7 +103,7 @@ func (e *NewEvent) structured(value []byte) error {
 	return e.cloudEvent(ce.SpecVersion, ce.ID, ce.Source, ce.Type, ce.Time, ce.CorrelationID)
 }
 
-// binary reads a CloudEvent in binary mode: its attributes are headers.
+// binary reads a CloudEvent in binary mode, in which the headers contain the attributes.
 func (e *NewEvent) binary(h map[string]string, media string, value []byte) (err error) {
 	if media != "" && media != "application/json" && !strings.HasSuffix(media, "+json") {
 		return fmt.Errorf("its content type %s is not JSON", dlq.Storable(media, 100))
@@ -130,7 +131,7 @@ func (e *NewEvent) cloudEvent(version, id, source, kind, at, correlation string)
 	if correlation != "" {
 		e.CorrelationID = dlq.Storable(correlation, MaxWord)
 	}
-	// Together they identify the event: a producer that sends it again repeats them.
+	// Together they identify the event: a producer that sends the event again repeats them.
 	if e.Type, e.DedupeKey = kind, source+" "+id; utf8.RuneCountInString(e.DedupeKey) > MaxWord {
 		sum := sha256.Sum256([]byte(e.DedupeKey))
 		e.DedupeKey = "sha256:" + hex.EncodeToString(sum[:])
@@ -138,7 +139,7 @@ func (e *NewEvent) cloudEvent(version, id, source, kind, at, correlation string)
 	return nil
 }
 
-// wrong returns why an event is invalid, or "".
+// wrong returns the reason why an event is invalid, or "".
 func (e *NewEvent) wrong() error {
 	for _, is := range []struct{ what, text string }{{"event type", e.Type}, {"dedupe key", e.DedupeKey}} {
 		if !utf8.ValidString(is.text) || strings.ContainsRune(is.text, 0) || utf8.RuneCountInString(is.text) > MaxWord {
@@ -158,7 +159,7 @@ func tooLarge(n int) error {
 	return fmt.Errorf("it has %d bytes: an event has at most %d", n, MaxArgs)
 }
 
-// jsonOf returns a value in canonical form, or nil if it is empty. The error names it as what.
+// jsonOf returns a value in canonical form, or nil if it is empty. The error calls the value what.
 func jsonOf(what string, value []byte) (json.RawMessage, error) {
 	if len(value) == 0 {
 		return nil, nil
@@ -174,9 +175,9 @@ func jsonOf(what string, value []byte) (json.RawMessage, error) {
 	return doc, err
 }
 
-// NoEvent returns the dead letter of a record that is not an event, with the reason. It is not
-// retried automatically: unchanged, it would be refused again, and other consumers of the topic
-// would receive it twice.
+// NoEvent returns the dead letter for a record that is not an event, with the reason. It is not
+// retried automatically: the unchanged record would be refused again, and other consumers of the
+// topic would receive it twice.
 func NoEvent(r dlq.Record, tenant uuid.UUID, why string, id uuid.UUID, p dlq.Policy, m dlq.Moment) dlq.Arrival {
 	a := dlq.Intake{Tenant: tenant}.Arrival(r)
 	a.OriginalTopic = r.Place.Topic

@@ -26,11 +26,12 @@ type Run struct {
 
 	State   State
 	Trigger Trigger
-	// ScheduledFor is the slot, in UTC; for runs without a slot, the time of the request (S4). A run that repeats
-	// another, as a retry or a rerun, has that of the other: its worker does the work of the same day.
+	// ScheduledFor is the slot, in UTC. For a run without a slot it is the time of the request
+	// (S4). A retry or rerun has the value of the run that it repeats, because its worker does the
+	// work of the same day.
 	ScheduledFor time.Time
-	AvailableAt  time.Time  // not assigned before
-	AdmittedAt   *time.Time // since when it is due and allowed by its policy, and so claimable; nil: not yet
+	AvailableAt  time.Time  // it is not assigned before this time
+	AdmittedAt   *time.Time // when it became due and allowed by its policy, and thus claimable; nil: not yet
 
 	Queue          string
 	Priority       int
@@ -40,14 +41,14 @@ type Run struct {
 	IdempotencyKey string // unique per tenant
 	ConcurrencyKey string // "": any number at once
 	Concurrency    Policy
-	TimeoutMS      int64 // 0: none
+	TimeoutMS      int64 // 0: no timeout
 
-	Attempt      int // attempts: grows with every assignment, never falls
-	FailuresUsed int // budget of failures, for the whole chain of retries
-	LossesUsed   int // budget of losses, for this row
+	Attempt      int // number of the attempt: grows with every assignment and never falls
+	FailuresUsed int // charged to the failure budget of the whole chain of retries
+	LossesUsed   int // charged to the loss budget of this row
 	MaxLosses    int
 
-	// The fence; zero until the first assignment.
+	// These fields are the fence. They are zero until the first assignment.
 	WorkerID       uuid.UUID
 	AssignedAt     *time.Time
 	LeaseToken     uuid.UUID
@@ -62,7 +63,7 @@ type Run struct {
 	ConfirmDeadlineAt *time.Time
 	CancelRequestedAt *time.Time
 	CancelReason      string
-	SkipReason        string // why it was SKIPPED; of lists
+	SkipReason        string // why it was SKIPPED; set only in lists
 	Progress          *Progress
 	Checkpoint        json.RawMessage // passed to the next attempt
 
@@ -81,16 +82,16 @@ type Run struct {
 	SagaStep      int
 	SagaAction    string // EXECUTE or COMPENSATE
 	EventID       uuid.UUID
-	LetterID      uuid.UUID // the dead letter that it retries
+	LetterID      uuid.UUID // the dead letter that the run retries
 	BackfillID    uuid.UUID
 	CorrelationID string
 	TraceID       string
-	TraceState    string // W3C Trace Context; its worker receives it as it was sent
+	TraceState    string // W3C Trace Context; passed to its worker unchanged
 	Baggage       string // W3C Baggage, likewise
 
 	// InitiatedBy is the subject of the run's initiator: the principal that requested it, started
-	// its saga, published its event, or last changed its definition; "": Skald, or unknown.
-	// InitiatedAs is the role whose permissions it has; see Rights.
+	// its saga, published its event, or last changed its definition. "" means Skald, or unknown.
+	// InitiatedAs is the role whose permissions the run has; see Rights.
 	InitiatedBy string
 	InitiatedAs string
 
@@ -108,7 +109,7 @@ type Progress struct {
 }
 
 // Storable returns p with a message that can be stored. texts records whether the message was
-// changed, under its pointer in a document that has p at the pointer at.
+// changed; p is at the pointer at of the request.
 func (p Progress) Storable(at string, texts *plaintext.Members) *Progress {
 	p.Message = texts.Storable(at+"/message", p.Message, plaintext.Characters(MaxProgress))
 	return &p
@@ -120,11 +121,11 @@ type Error struct {
 	Type      string `json:"type,omitempty"`
 	Message   string `json:"message"`
 	Stack     string `json:"stack,omitempty"`
-	Retryable bool   `json:"retryable"` // false: another attempt will not help
+	Retryable bool   `json:"retryable"` // false: another attempt would not help
 }
 
-// Storable returns e with texts that can be stored, as Progress.Storable does; their limits are
-// those of a dead letter, which the error may become.
+// Storable returns e with texts that can be stored, as Progress.Storable does. The limits of the
+// texts are those of a dead letter, because the error may become one.
 func (e Error) Storable(at string, texts *plaintext.Members) *Error {
 	e.Code = texts.Storable(at+"/code", e.Code, plaintext.Bytes(MaxErrorCode))
 	e.Type = texts.Storable(at+"/type", e.Type, plaintext.Bytes(dlq.MaxWord))
@@ -133,13 +134,13 @@ func (e Error) Storable(at string, texts *plaintext.Members) *Error {
 	return &e
 }
 
-// Error codes that Skald sets.
+// These are the error codes that Skald sets.
 const (
 	ErrLost     = "LOST"      // its workers were lost too often (S7)
-	ErrTimedOut = "TIMED_OUT" // past its timeout
+	ErrTimedOut = "TIMED_OUT" // the timeout was exceeded
 )
 
-// Resources is what an execution consumed, as measured by its worker (A-03). Nil: unknown.
+// Resources are what an execution consumed, as measured by its worker (A-03). Nil means unknown.
 type Resources struct {
 	CPUSecondsTotal *float64
 	PeakRSSBytes    *int64
@@ -147,8 +148,8 @@ type Resources struct {
 	IOWriteBytes    *int64
 }
 
-// Fence proves, on every call, that a worker still owns a run (jobrun.md 5b). The token decides;
-// the other members are compared too, and make refusals easier to understand.
+// Fence proves on every call that a worker still owns a run (jobrun.md 5b). The token decides. The
+// other members are compared as well and make refusals easier to understand.
 type Fence struct {
 	WorkerID    uuid.UUID
 	Attempt     int
@@ -180,7 +181,7 @@ type HistoryEvent struct {
 	From, To State // equal or "": no transition
 	Version  int64
 	Attempt  int
-	Epoch    int64     // 0: not made by the leader
+	Epoch    int64     // 0: the leader did not make it
 	WorkerID uuid.UUID // zero: none
 	Actor    string    // subject of the credential; "": Skald
 	Reason   string
@@ -209,6 +210,6 @@ const (
 	WasTimedOut   EventKind = "timed_out"
 	WasRetried    EventKind = "retry_created"
 	WasDeadLetter EventKind = "dead_lettered"
-	WasRefused    EventKind = "refused" // a call with a former fence (J3)
+	WasRefused    EventKind = "refused" // a call with an outdated fence was refused (J3)
 	WasOffloaded  EventKind = "log_offloaded"
 )

@@ -48,7 +48,7 @@ const (
 )
 
 // SettingsList lists all settings in display order. Settings of A-07 that are missing here do not
-// apply to workers that pull; docs/requirements.md says what replaces each.
+// apply, because workers pull their runs; docs/requirements.md lists their replacements.
 var SettingsList = []Setting{
 	{Name: LeaderTick, Unit: "seconds", Default: 1, Min: 0.1, Max: 60, Effect: sweep,
 		Description: "how often the leader sweeps"},
@@ -76,7 +76,7 @@ var SettingsList = []Setting{
 	{Name: SweepLimit, Unit: "count", Default: 1000, Min: 10, Max: 10_000, Integer: true, Effect: sweep, Description: "how many runs one sweep moves in one transaction"},
 }
 
-// When a change takes effect.
+// These texts describe when a change takes effect.
 const (
 	sweep = "next sweep"
 	beat  = "next heartbeat"
@@ -90,7 +90,7 @@ type Settings struct {
 	values  map[string]float64 // those that differ from their default
 }
 
-// NewSettings returns settings with these values; for unknown names and values out of bounds, the
+// NewSettings returns settings with these values. For unknown names and values out of bounds, the
 // default applies.
 func NewSettings(version int64, values map[string]float64) Settings {
 	s := Settings{Version: version, values: map[string]float64{}}
@@ -124,7 +124,7 @@ func (s Settings) Seconds(name string) time.Duration {
 // Int returns the value of an integer setting.
 func (s Settings) Int(name string) int { return int(s.Number(name)) }
 
-// FindSetting returns the setting with a name.
+// FindSetting returns the setting with the given name.
 func FindSetting(name string) (Setting, bool) {
 	for _, d := range SettingsList {
 		if d.Name == name {
@@ -148,8 +148,8 @@ func CheckSetting(name string, v float64) error {
 	return nil
 }
 
-// CheckSettings validates changes, in which nil restores the default; after are the resulting
-// settings. It returns nil, or a fault of kind Invalid with every mistake.
+// CheckSettings validates changes, in which nil restores the default; after contains the resulting
+// settings. It returns nil, or a fault of kind Invalid that lists every mistake.
 func CheckSettings(changes map[string]*float64, after Settings) error {
 	var wrong fault.Mistakes
 	for _, name := range slices.Sorted(maps.Keys(changes)) {

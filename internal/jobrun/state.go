@@ -8,19 +8,18 @@ var ActiveStates = []State{Pending, Assigned, Running, Orphaned}
 // TerminalStates are the states of runs that never change again.
 var TerminalStates = slices.DeleteFunc(slices.Clone(States), func(s State) bool { return !s.Terminal() })
 
-// HoldingStates are the states of runs that hold their concurrency key whether or not they were
+// HoldingStates are the states in which runs hold their concurrency key whether or not they were
 // admitted: a worker holds them, or they may be assigned again.
 var HoldingStates = []State{Assigned, Running, Orphaned}
 
-// UnsuccessfulStates are the states of runs that ended without success, other than those that were
-// skipped.
+// UnsuccessfulStates are the states of runs that ended without success, except SKIPPED.
 var UnsuccessfulStates = []State{Failed, TimedOut, Canceled}
 
 // Terminal reports whether runs of this state never change again (J-15).
 func (s State) Terminal() bool { return !slices.Contains(ActiveStates, s) }
 
-// Continuation says whether a RUNNING run is in doubt (J-16). It is not a state, because a
-// confirmed run just continues, and runs never return to an earlier state.
+// Continuation tells whether a RUNNING run is in doubt (J-16). It is not a state, because a
+// confirmed run simply continues and runs never return to an earlier state.
 type Continuation string
 
 // Continuations.
@@ -46,8 +45,8 @@ const (
 // Triggers lists all triggers.
 var Triggers = []Trigger{ByTime, ByEvent, ByHand, ByRetry, ByBackfill, BySaga, ByLetter}
 
-// Phase is a state as indexes distinguish them (column phase): a run that a worker holds is HELD,
-// whether started or not.
+// Phase is a group of states that indexes do not distinguish (column phase). For example, a run
+// that a worker holds is HELD, whether or not it was started.
 type Phase string
 
 // Held is the phase of runs that a worker holds.

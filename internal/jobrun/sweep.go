@@ -13,7 +13,7 @@ const (
 	WasDetached  = "its worker was detached"
 )
 
-// decided applies the leader's decision about a run that was not started.
+// decided applies the leader's decision about a run that has not been started.
 func (d *decision) decided(in Decided) bool {
 	running := d.After.State == Running
 	switch in.Step {
@@ -33,8 +33,8 @@ func (d *decision) decided(in Decided) bool {
 	return false
 }
 
-// leaseExpired ends an assignment that was not started in time (J-33, S8), puts a RUNNING run whose
-// lease has expired in doubt (S2), and ends the assignment of a run that was not confirmed in time.
+// leaseExpired ends an assignment that was not started in time (J-33, S8), puts a RUNNING run with
+// an expired lease in doubt (S2), and ends the assignment of a run that was not confirmed in time.
 func (d *decision) leaseExpired(s Settings) {
 	r, now := &d.After, d.m.Now
 	switch {
@@ -55,14 +55,14 @@ func (d *decision) leaseExpired(s Settings) {
 	}
 }
 
-// over reports whether d has passed since a moment; false if that is nil.
+// over reports whether d has passed since a moment. It returns false if the moment is nil.
 func over(at *time.Time, more time.Duration, now time.Time) bool {
 	return at != nil && !at.Add(more).After(now)
 }
 
-// orphan takes a run from a worker that has lost it. The run backs off before the next claim and
-// has used one of its assignments. The token stays on record, so that a late worker learns that it
-// lost the run (J3).
+// orphan takes a run from a worker that has lost it. This uses up one of the run's assignments, and
+// the run backs off before the next claim. The token remains on record, so that a late worker
+// learns that it has lost the run (J3).
 func (d *decision) orphan(reason string, s Settings) {
 	d.lose(Leader, HistoryEvent{Kind: WasOrphaned, Reason: reason}, AttemptOrphaned, s)
 }
@@ -91,8 +91,8 @@ func (d *decision) doubt(s Settings) {
 	r.Version, r.Continuation, r.UpdatedAt = r.Version+1, Confirming, now
 }
 
-// workerDetached ends the leases of the worker's runs: RUNNING runs are in doubt, and the next
-// sweep orphans those that were not started.
+// workerDetached ends the leases of the worker's runs. RUNNING runs are then in doubt, and the next
+// sweep orphans the runs that were not started.
 func (d *decision) workerDetached(in Detached) {
 	r := &d.After
 	if r.State.Phase() != Held {
@@ -111,7 +111,7 @@ func (d *decision) workerDetached(in Detached) {
 	})
 }
 
-// lossesExhausted ends an orphaned run whose budget of losses is used up.
+// lossesExhausted ends an orphaned run whose loss budget is exhausted.
 func (d *decision) lossesExhausted() {
 	r := &d.After
 	if r.State == Orphaned && r.LossesUsed >= r.MaxLosses && r.CancelRequestedAt == nil {
@@ -121,7 +121,7 @@ func (d *decision) lossesExhausted() {
 	}
 }
 
-// timeoutPassed ends a RUNNING run that exceeded its timeout without its worker ending it.
+// timeoutPassed ends a RUNNING run that has exceeded its timeout and that its worker has not ended.
 func (d *decision) timeoutPassed(s Settings) {
 	r := &d.After
 	timeout := time.Duration(r.TimeoutMS) * time.Millisecond
@@ -132,8 +132,8 @@ func (d *decision) timeoutPassed(s Settings) {
 	}
 }
 
-// cancelExpired ends a run with a requested cancel: after the grace period, or immediately if its
-// worker is lost.
+// cancelExpired ends a run whose cancel was requested: after the grace period, or immediately if
+// its worker is lost.
 func (d *decision) cancelExpired(s Settings) {
 	r := &d.After
 	switch {

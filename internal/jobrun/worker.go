@@ -9,18 +9,19 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// WorkerState is what a worker may do.
+// WorkerState determines what a worker may do.
 type WorkerState string
 
 // States of workers.
 const (
 	WorkerActive   WorkerState = "ACTIVE"
-	WorkerDraining WorkerState = "DRAINING" // finishes its runs, gets no new ones
+	WorkerDraining WorkerState = "DRAINING" // finishes its runs and gets no new ones
 	WorkerLost     WorkerState = "LOST"     // silent for heartbeat_ttl_seconds; the next heartbeat or claim revives it
-	WorkerDetached WorkerState = "DETACHED" // the process registers again; only an operator ends it
+	WorkerDetached WorkerState = "DETACHED" // its process must register again; ended only by an operator
 )
 
-// WorkerProcess is one process that executes runs. After a restart it is another one (S15).
+// WorkerProcess is one process that executes runs. After a restart it counts as a different process
+// (S15).
 type WorkerProcess struct {
 	ID           uuid.UUID
 	TenantID     uuid.UUID
@@ -33,9 +34,9 @@ type WorkerProcess struct {
 	SDKVersion   string
 	Labels       []string // name=value, sorted
 	Queues       []string // at least one
-	Commands     []string // what it can run; empty: anything
-	MaxRuns      int      // runs at once (A-07: max_jobs_per_worker)
-	Principal    string   // subject of the credential that registered it
+	Commands     []string // commands that it can run; empty: any
+	MaxRuns      int      // maximum number of runs at once (A-07: max_jobs_per_worker)
+	Principal    string   // subject of the credential with which it registered
 	Running      int      // as reported by its last heartbeat
 	Load         float64
 	HeartbeatSeq int64
@@ -51,10 +52,10 @@ type WorkerProcess struct {
 func (w *WorkerProcess) Place() page.TimeID { return page.TimeID{At: w.RegisteredAt, ID: w.ID} }
 
 // Moved changes the state of w on an operator's request: to ACTIVE, DRAINING or DETACHED, or from
-// DETACHED to LOST. A LOST worker stays LOST; if DrainAt is set it becomes DRAINING when a
-// heartbeat revives it. A worker that was DETACHED must first send a heartbeat. changed is false if
-// w already has the state. Fault: Conflict for any other change of a DETACHED worker: its process
-// must register again.
+// DETACHED to LOST. A LOST worker stays LOST; if DrainAt is set, it becomes DRAINING when a
+// heartbeat revives it. A worker that was DETACHED must send a heartbeat first. changed is false if
+// w already has the state. Fault: Conflict for any other change of a DETACHED worker, because its
+// process must register again.
 func (w *WorkerProcess) Moved(to WorkerState, now time.Time) (changed bool, refusal error) {
 	was := w.State
 	if changed, refusal = w.moved(to); !changed {
@@ -105,7 +106,7 @@ func (w *WorkerProcess) moved(to WorkerState) (changed bool, refusal error) {
 	return true, nil
 }
 
-// Actions lists what an operator can currently do with a worker; never nil.
+// Actions lists the actions that an operator can currently perform on a worker; it is never nil.
 func (w *WorkerProcess) Actions() []string {
 	switch {
 	case w.State == WorkerDetached:
@@ -121,12 +122,12 @@ type Beat struct {
 	RunID    uuid.UUID
 	Fence    Fence
 	Progress *Progress // nil: unchanged
-	// Checkpoint nil: unchanged.
+	// Checkpoint is the new checkpoint; nil means that it is unchanged.
 	Checkpoint []byte
 }
 
-// Released is a worker's request to return a run. LeaseLost: because it could not renew the lease,
-// not because it stops.
+// Released is a worker's request to return a run. LeaseLost is true if the reason is that the
+// worker could not renew its lease, rather than that it stops.
 type Released struct {
 	Reason    string
 	LeaseLost bool
@@ -136,7 +137,7 @@ type Released struct {
 // Lease is the response to a heartbeat for one run.
 type Lease struct {
 	RunID           uuid.UUID
-	OK              bool // false: stop the run, for Reason
+	OK              bool // false: stop the run because of Reason
 	ExpiresAt       time.Time
 	CancelRequested bool
 	Reason          string // the code of a refusal, or the reason for the cancel

@@ -35,8 +35,8 @@ var keyFenceTable = postgres.NewTable(
 
 var keyFenceColumns = keyFenceTable.Selected("f")
 
-// givenToken reports whether a run of the tenant holds a token or, if the run is named, ever had
-// it: without a name, only runs held by workers are examined.
+// givenToken reports whether a run of the tenant holds a token or, if the run is named, has ever
+// had it. Without a name, it checks only runs that workers hold.
 const givenToken = `
 SELECT EXISTS (SELECT FROM jobs.job_runs r
                 WHERE r.tenant_id = $1
@@ -55,8 +55,8 @@ ON CONFLICT (tenant_id, key) DO UPDATE
    SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
  WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)`, keyFenceTable.As("f"))
 
-// CheckFence implements jobrun.Fences. Only a token that would replace the newest one is checked for
-// its run: an older one is refused in any case.
+// CheckFence implements jobrun.Fences. It looks up the run of a token only if the token would
+// replace the newest one, because an older token is refused in any case.
 func (st *Fences) CheckFence(
 	ctx context.Context, tenant uuid.UUID, key string, token jobrun.ShownToken,
 ) (ok bool, err error) {
@@ -64,7 +64,7 @@ func (st *Fences) CheckFence(
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		newest, err := keyFenceTable.One(tx.QueryRowContext(ctx,
 			`SELECT `+keyFenceColumns+` FROM jobs.fences f WHERE f.tenant_id = $1 AND f.key = $2`, tenant, key))
-		first := errors.Is(err, sql.ErrNoRows) // any token is newer
+		first := errors.Is(err, sql.ErrNoRows) // any token is newer than none
 		switch {
 		case first:
 		case err != nil:

@@ -42,7 +42,7 @@ func (st *Queues) Queue(ctx context.Context, tenant uuid.UUID, name string) (q j
 	return q, postgres.Wrap("read a queue of job runs", err)
 }
 
-// usedQueues are the names of a tenant's queues, with what is stored of each.
+// usedQueues are the names of the queues that a tenant uses, with their stored state.
 const usedQueues = `
   FROM (SELECT h.name FROM jobs.queues h WHERE h.tenant_id = $1 AND h.state = 'HELD'
         UNION
