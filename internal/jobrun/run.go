@@ -109,7 +109,7 @@ type Progress struct {
 }
 
 // Storable returns p with a message that can be stored. texts records whether the message was
-// changed; p is at the pointer at of the request.
+// changed; at is the pointer of p in the request.
 func (p Progress) Storable(at string, texts *plaintext.Members) *Progress {
 	p.Message = texts.Storable(at+"/message", p.Message, plaintext.Characters(MaxProgress))
 	return &p

@@ -19,11 +19,12 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// previewedSlots is how many slots a dry run shows.
+// previewedSlots is the number of slots that a dry run shows.
 const previewedSlots = 1000
 
-// bulkHead are the common fields of a new backfill or bulk operation. Its id is derived from an
-// Idempotency-Key, a UUIDv8, so that a second request with it finds the first one on any node.
+// bulkHead contains the common fields of a new backfill or bulk operation. Its id is derived from
+// an Idempotency-Key, as a UUIDv8, so that a second request with the same key finds the first
+// operation on any node.
 func (s *Handlers) bulkHead(ctx context.Context, header, reason *string, now time.Time) bulk.Head {
 	req := httpkit.RequestOf(ctx)
 	h := bulk.Head{
@@ -42,7 +43,7 @@ func (s *Handlers) bulkHead(ctx context.Context, header, reason *string, now tim
 	return h
 }
 
-// CreateBackfill stores a backfill, or lists the slots it would run.
+// CreateBackfill stores a backfill, or lists the slots that it would run.
 func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -153,7 +154,7 @@ func (s *Handlers) GetBackfill(ctx context.Context, in api.GetBackfillRequestObj
 	return s.backfillWithDefinition(ctx, &b, &active)
 }
 
-// backfillWithDefinition answers with a backfill, and marks it if its definition is damaged.
+// backfillWithDefinition responds with a backfill, and marks it if its definition is damaged.
 func (s *Handlers) backfillWithDefinition(ctx context.Context, b *jobrun.Backfill,
 	active *int64) (api.Response, error) {
 	d, err := s.Definitions.Definition(ctx, b.TenantID, b.DefinitionID.String())
@@ -163,7 +164,7 @@ func (s *Handlers) backfillWithDefinition(ctx context.Context, b *jobrun.Backfil
 	return backfillAnswer(b, &d, active), nil
 }
 
-// ResumeBackfill lets a halted backfill go on.
+// ResumeBackfill resumes a halted backfill.
 func (s *Handlers) ResumeBackfill(ctx context.Context, in api.ResumeBackfillRequestObject) (api.Response, error) {
 	return s.moveBackfill(ctx, in.BackfillID, bulk.Resume, in.Body)
 }

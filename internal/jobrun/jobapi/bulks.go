@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// CreateJobBulk stores a bulk operation, or counts the runs it would apply to.
+// CreateJobBulk stores a bulk operation, or counts the runs to which it would apply.
 func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -65,7 +65,7 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 	return a, err
 }
 
-// previewBulk applies a bulk to its first runs without storing anything.
+// previewBulk computes what a bulk would do to its first runs. It stores nothing.
 func (s *Handlers) previewBulk(ctx context.Context, b jobrun.Bulk) (httpkit.Answer, error) {
 	n, err := s.Bulks.CountBulk(ctx, b)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Handlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestO
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// ResumeJobBulk lets a halted bulk go on.
+// ResumeJobBulk resumes a halted bulk.
 func (s *Handlers) ResumeJobBulk(ctx context.Context, in api.ResumeJobBulkRequestObject) (api.Response, error) {
 	return s.moveBulk(ctx, in.BulkID, bulk.Resume, in.Body)
 }

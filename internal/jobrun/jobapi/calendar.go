@@ -16,11 +16,11 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Limits of a calendar.
+// These are the limits of a calendar.
 const (
 	calendarSlots = 5000
 	calendarJobs  = 200
-	calendarEach  = 700 // slots of one job; one every quarter of an hour has 672 in a week
+	calendarEach  = 700 // slots of one job; a job that runs every 15 minutes has 672 in a week
 	calendarDays  = 62
 )
 
@@ -79,7 +79,7 @@ func (s *Handlers) GetJobCalendar(ctx context.Context, in api.GetJobCalendarRequ
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// calendarOf returns the slots of a definition: those that have a run, future ones, and those that
+// calendarOf returns the slots of a definition: slots with a run, future slots, and slots that
 // clock changes skip. listed is false if there are too many.
 func (s *Handlers) calendarOf(
 	d *jobrun.Definition, runs []jobrun.SlotRun, from, to time.Time,
@@ -89,7 +89,7 @@ func (s *Handlers) calendarOf(
 	}
 	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
 	if err != nil {
-		return nil, true // valid when stored; its time zone no longer exists
+		return nil, true // it was valid when it was stored, but its time zone no longer exists
 	}
 	zone, err := time.LoadLocation(zoneName(d.Spec.Schedule))
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Handlers) calendarOf(
 		}
 		one := slot(t.At, t.LocalTime, t.Note)
 		r, has := known[t.At.UTC()]
-		if has && r.Withdrawn && d.Enabled && !t.At.Before(now) { // the schedule has it again, so it will get another run
+		if has && r.Withdrawn && d.Enabled && !t.At.Before(now) { // back in the schedule, it will get another run
 			has = false
 			delete(known, t.At.UTC())
 		}
@@ -134,7 +134,7 @@ func (s *Handlers) calendarOf(
 		due++
 		slots = append(slots, one)
 	}
-	for at, r := range known { // of an earlier schedule
+	for at, r := range known { // these belong to an earlier schedule
 		one := slot(at, at.In(zone).Format("2006-01-02T15:04:05"), "")
 		withRun(&one, &r)
 		slots = append(slots, one)

@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// wouldCancel returns what canceling would change in the first runs of a filter, and these runs.
+// wouldCancel returns the changes that canceling would make to the first runs of a filter, and
+// these runs.
 func (s *Handlers) wouldCancel(ctx context.Context, tenant uuid.UUID, f jobrun.Filter, in jobrun.CancelRequested,
 	now time.Time) ([]api.PlannedChange, []jobrun.Run, error) {
 	found, err := s.Runs.ListRuns(ctx, tenant, f, page.ByTime{Limit: examined})
@@ -23,7 +24,7 @@ func (s *Handlers) wouldCancel(ctx context.Context, tenant uuid.UUID, f jobrun.F
 	all := dryrun.Many{Of: string(api.PlannedChangeOfJobRun)}
 	for i := range found.Items {
 		r := &found.Items[i]
-		if after, err := jobrun.WouldBe(r, in, now); err == nil { // others stay as they are
+		if after, err := jobrun.WouldBe(r, in, now); err == nil { // the other runs would not change
 			all.Add(jobrun.Differs(r, &after), 1)
 		}
 	}

@@ -11,10 +11,11 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// examined is how many runs a dry run decides about.
+// examined is the number of runs whose changes a dry run computes.
 const examined = 100
 
-// toAPIRun converts a run, including its arguments, result and checkpoint if content is set.
+// toAPIRun converts a run. If content is set, the result includes the run's arguments, result and
+// checkpoint.
 func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 	out := api.JobRun{
 		ID: r.ID, JobDefinition: api.JobDefinitionSummary{ID: r.DefinitionID, Name: r.DefinitionName,
@@ -72,7 +73,7 @@ func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 	return out
 }
 
-// labelsOf is the inverse of jobrun.Pairs; never nil.
+// labelsOf is the inverse of jobrun.Pairs; it never returns nil.
 func labelsOf(pairs []string) api.JobLabels {
 	out := make(api.JobLabels, len(pairs))
 	for _, pair := range pairs {

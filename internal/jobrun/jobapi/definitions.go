@@ -67,7 +67,7 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context,
 	return a, nil
 }
 
-// mayStore checks a new spec against this node's configuration. A stored one is not checked again
+// mayStore checks a new spec against this node's configuration. A stored spec is not checked again
 // until it changes.
 func (s *Handlers) mayStore(spec *jobrun.Spec) error {
 	if err := spec.CheckEmit(s.RefuseTopic); err != nil {
@@ -83,7 +83,8 @@ func (s *Handlers) toDefinition(ctx context.Context, d *jobrun.Definition, verb,
 	})
 }
 
-// ListJobDefinitions returns a page of definitions, newest first unless another order is asked for.
+// ListJobDefinitions returns a page of definitions, newest first unless the request specifies
+// another order.
 func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	in api.ListJobDefinitionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

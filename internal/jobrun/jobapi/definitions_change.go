@@ -20,8 +20,8 @@ const (
 	verbResume  = "resume"
 )
 
-// changeDefinition reads a definition, decides, and stores the decision; if the definition was
-// changed concurrently, it starts again. A decision that changes nothing returns the definition
+// changeDefinition reads a definition, decides, and stores the decision. If the definition was
+// changed concurrently, it starts over. A decision that changes nothing returns the definition
 // unchanged.
 func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *string, verb, reason string,
 	decide func(jobrun.Definition, time.Time) (jobrun.Definition, error)) (httpkit.Answer, error) {
@@ -66,8 +66,8 @@ func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *stri
 	return httpkit.Answer{}, httpkit.KeepsChanging("job definition")
 }
 
-// definitionAt reads a definition for a change. Faults: NotFound, also if it is deleted;
-// Precondition if match names another version.
+// definitionAt reads a definition in order to change it. Faults: NotFound if it does not exist or
+// is deleted; Precondition if match specifies another version.
 func (s *Handlers) definitionAt(ctx context.Context, ref string, match *string) (jobrun.Definition, error) {
 	d, err := s.Definitions.Definition(ctx, httpkit.RequestOf(ctx).Tenant.ID, ref)
 	if err != nil {
@@ -98,8 +98,8 @@ func same(a, b *jobrun.Definition) bool {
 		at(a.PausedAt).Equal(at(b.PausedAt)) && at(a.PausedUntil).Equal(at(b.PausedUntil))
 }
 
-// changedBy returns the definition with the body's name and spec. If the schedule has changed, or the
-// definition was enabled, its slots count from now on.
+// changedBy returns the definition with the name and spec in the body. If the schedule has changed
+// or the definition was enabled, its slots count from now on.
 func changedBy(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definition, error) {
 	before := d
 	d.Name, d.Spec = b.Name, b.Complete()
@@ -115,7 +115,8 @@ func changedBy(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.De
 	return respecified(d, &before, now), nil
 }
 
-// builtInChanged is changedBy for a built-in definition, some fields of which cannot be changed.
+// builtInChanged is changedBy for a built-in definition. Some fields of such a definition cannot be
+// changed.
 func builtInChanged(d jobrun.Definition, before *jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 	if d.Name != before.Name || d.Spec.CommandName != before.Spec.CommandName || d.Spec.Queue != before.Spec.Queue ||
 		d.Spec.Type != before.Spec.Type {
@@ -175,8 +176,8 @@ func (s *Handlers) UpdateJobDefinition(ctx context.Context,
 		})
 }
 
-// overlaid returns the definition as a request body, with its members replaced by those of the
-// canonical body.
+// overlaid returns the definition as a request body in which the members of the canonical body
+// replace its own.
 func overlaid(d *jobrun.Definition, body []byte) (definitionBody, error) {
 	doc, err := json.Marshal(definitionBody{Name: d.Name, Spec: d.Spec})
 	if err != nil {
@@ -229,8 +230,8 @@ func (s *Handlers) ResumeJobDefinition(ctx context.Context,
 	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbResume, reason,
 		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 			if d.Paused(now) {
-				// The pause is kept with an end: slots in it that the leader has not processed yet
-				// are recorded as skipped, not lost (J8).
+				// The pause is kept and given an end: slots in it that the leader has not processed
+				// yet are recorded as skipped and are not lost (J8).
 				d.PausedUntil = &now
 			}
 			return d, nil

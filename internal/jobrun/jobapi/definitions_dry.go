@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// definitionCreated answers a dry run with a new definition: its changes are the members that differ from those of a
-// definition of which nothing is given.
+// definitionCreated responds to a dry run that would create a definition. The reported changes are
+// the members that differ from those of an empty definition.
 func (s *Handlers) definitionCreated(ctx context.Context, d *jobrun.Definition) (httpkit.Answer, error) {
 	none := *d
 	none.Name, none.Spec, none.Enabled, none.NextDueAt = "", jobrun.Spec{}.Complete(), true, nil
@@ -20,7 +20,8 @@ func (s *Handlers) definitionCreated(ctx context.Context, d *jobrun.Definition) 
 	return out, err
 }
 
-// definitionWould answers a dry run with a definition as it would be. Fault: Conflict if another one has its name.
+// definitionWould responds to a dry run with the definition as it would be stored. Fault: Conflict
+// if another definition has its name.
 func (s *Handlers) definitionWould(ctx context.Context, before, after *jobrun.Definition) (httpkit.Answer, error) {
 	if after.Name != before.Name {
 		switch other, err := s.Definitions.Definition(ctx, after.TenantID, after.Name); {
@@ -33,13 +34,14 @@ func (s *Handlers) definitionWould(ctx context.Context, before, after *jobrun.De
 	is, was := s.definitionAnswer(after), s.definitionAnswer(before)
 	body := is.Body.(shownDefinition)
 	compared, to := was.Body.(shownDefinition), body
-	compared.NextRunAt, to.NextRunAt = nil, nil // it follows from the slot
+	compared.NextRunAt, to.NextRunAt = nil, nil // it is derived from the slot
 	var err error
 	body.Changes, err = httpkit.Differences(compared, to)
 	return httpkit.Answer{Status: http.StatusOK, Body: body, ETag: was.ETag}, err
 }
 
-// wouldDelete answers a dry run of deleting a definition. Fault: Conflict if runs of it have not ended, without force.
+// wouldDelete responds to a dry run of deleting a definition. Without force, the fault is Conflict
+// if it has unfinished runs.
 func (s *Handlers) wouldDelete(ctx context.Context, d *jobrun.Definition, force bool,
 	now time.Time) (httpkit.Answer, error) {
 	ended, runs, err := s.wouldCancel(ctx, d.TenantID, jobrun.Filter{DefinitionID: d.ID, States: jobrun.ActiveStates},

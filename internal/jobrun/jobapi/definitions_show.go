@@ -29,7 +29,7 @@ type shownDefinition struct {
 	PausedAt    *time.Time          `json:"paused_at,omitempty"`
 	PausedUntil *time.Time          `json:"paused_until,omitempty"`
 	PauseReason string              `json:"pause_reason,omitempty"`
-	Changes     *api.PlannedChanges `json:"changes,omitempty"` // of a dry run
+	Changes     *api.PlannedChanges `json:"changes,omitempty"` // set in responses to dry runs
 	BuiltIn     bool                `json:"built_in"`
 	NextDueAt   *time.Time          `json:"next_due_at,omitempty"`
 	NextRunAt   *time.Time          `json:"next_run_at,omitempty"`
@@ -41,7 +41,7 @@ type shownDefinition struct {
 	CreatedBy string    `json:"created_by,omitempty"`
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy string    `json:"updated_by,omitempty"`
-	// The names are filled in when the response is sent.
+	// CreatedByName and the other names are filled in when the response is sent.
 	CreatedByName string `json:"created_by_name,omitempty"`
 	UpdatedByName string `json:"updated_by_name,omitempty"`
 
@@ -61,7 +61,7 @@ type shownVersion struct {
 	Event     *shownTrigger `json:"event,omitempty"`
 	CreatedAt time.Time     `json:"created_at"`
 	CreatedBy string        `json:"created_by,omitempty"`
-	// CreatedByName is filled in when the response is sent, from the record of what was done to Definition.
+	// CreatedByName is filled in when the response is sent, from the action record of Definition.
 	CreatedByName string    `json:"created_by_name,omitempty"`
 	Definition    uuid.UUID `json:"-"`
 }
@@ -70,7 +70,7 @@ type shownVersions struct {
 	Versions []shownVersion `json:"versions"`
 }
 
-// shownTrigger is an event trigger. Its conditions are one free-form member.
+// shownTrigger is an event trigger. Its conditions form one free-form member.
 type shownTrigger struct {
 	EventType string          `json:"event_type"`
 	Match     json.RawMessage `json:"match,omitempty"`
@@ -86,7 +86,7 @@ func showSpec(s *jobrun.Spec) (jobrun.Spec, *shownTrigger) {
 	}
 	e := shownTrigger{EventType: s.Event.EventType, Args: s.Event.Args}
 	if s.Event.Match != nil {
-		e.Match, _ = json.Marshal(s.Event.Match) // it was read from JSON
+		e.Match, _ = json.Marshal(s.Event.Match) // it was read from JSON, so it encodes without an error
 	}
 	return out, &e
 }
@@ -114,13 +114,13 @@ func showDefinition(d *jobrun.Definition, now time.Time) shownDefinition {
 	return out
 }
 
-// recentRuns is the number of ended runs shown per definition.
+// recentRuns is the number of ended runs that are shown per definition.
 const recentRuns = 20
 
-// definitionExtras are optional parts of definitions that a request asks for.
+// definitionExtras are the optional parts of definitions that a request may ask for.
 type definitionExtras struct{ recentRuns, nextRunAt bool }
 
-// showWith returns definitions as shown, with the requested extras.
+// showWith returns definitions in the form of responses, with the requested extras.
 func (s *Handlers) showWith(
 	ctx context.Context, definitions []jobrun.Definition, with definitionExtras,
 ) ([]shownDefinition, error) {
@@ -152,14 +152,14 @@ func (s *Handlers) showWith(
 	}), nil
 }
 
-// nextRun returns the next slot of a definition's schedule; nil if the schedule creates no runs.
+// nextRun returns the next slot of a definition's schedule, or nil if the schedule creates no runs.
 func nextRun(d *jobrun.Definition, now time.Time) *time.Time {
 	if d.Spec.Schedule == nil || !d.Enabled || d.Paused(now) {
 		return nil
 	}
 	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
 	if err != nil {
-		return nil // valid when stored; its time zone no longer exists
+		return nil // it was valid when it was stored, but its time zone no longer exists
 	}
 	for _, t := range compiled.Preview(now.Add(-1), 1) { // Next is exclusive
 		if t.Note != schedule.SkippedGap {

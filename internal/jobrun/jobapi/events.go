@@ -54,14 +54,15 @@ func (s *Handlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRe
 	}, nil
 }
 
-// publishedBefore shows the event that has the dedupe key of e.
+// publishedBefore responds with the event that has the dedupe key of e.
 func publishedBefore(stored *jobrun.PublishedEvent, e *jobrun.NewEvent) api.JobEventRecord {
 	out := toAPIJobEvent(stored)
 	out.Duplicate, out.PayloadDiffers = new(true), httpkit.UnlessFalse(!samePayload(stored.Payload, e.Payload))
 	return out
 }
 
-// wouldPublish answers a dry run with an event as it would be, and with the runs that it would start.
+// wouldPublish responds to a dry run with the event as it would be stored and the runs that it
+// would start.
 func (s *Handlers) wouldPublish(ctx context.Context, e *jobrun.NewEvent) (api.Response, error) {
 	now := s.Now()
 	stored, listeners, err := s.Events.WouldPublish(ctx, httpkit.RequestOf(ctx).Tenant.ID, *e)
@@ -93,7 +94,7 @@ func (s *Handlers) wouldPublish(ctx context.Context, e *jobrun.NewEvent) (api.Re
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
 }
 
-// samePayload reports whether two documents are equal as JSON: PostgreSQL reformats numbers and
+// samePayload reports whether two documents are equal as JSON. PostgreSQL reformats numbers and
 // reorders members. An absent payload equals null.
 func samePayload(a, b json.RawMessage) bool {
 	decode := func(doc json.RawMessage) (v any, ok bool) {

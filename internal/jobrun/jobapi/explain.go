@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// explainedWorkers is the number of workers for which it is checked whether they could take a run.
+// explainedWorkers is the maximum number of workers that are checked for whether they could take a
+// run.
 const explainedWorkers = 200
 
 // ExplainJobRun explains why a run was or was not started.
@@ -46,7 +47,8 @@ func (s *Handlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunReques
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// situation reads what the explanation of a run depends on; nothing for an ended run.
+// situation reads the context on which the explanation of a run depends. For an ended run it reads
+// nothing.
 func (s *Handlers) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) (x jobrun.Situation, err error) {
 	x.Run = r
 	if x.Now, err = s.jobsNow(ctx); err != nil {

@@ -1,9 +1,9 @@
-// Package jobapi is the HTTP edge of job definitions and runs, backfills and bulk
-// operations, events that start runs, and the scheduler with its settings.
+// Package jobapi is the HTTP API of job definitions and runs, backfills and bulk operations, events
+// that start runs, and the scheduler with its settings.
 //
 // Files, each on top of those before it: convert, canceled, backfills, definitions_show,
-// definitions_dry, definitions, definitions_change, bulks, handlers, calendar, events, explain, logs, runs,
-// runs_list, scheduler, schedules, queues.
+// definitions_dry, definitions, definitions_change, bulks, handlers, calendar, events, explain,
+// logs, runs, runs_list, scheduler, schedules, queues.
 package jobapi
 
 import (
@@ -28,20 +28,20 @@ type Handlers struct {
 	Settings    jobrun.SettingsStore
 	Workers     jobrun.Workers
 	Queues      jobrun.Queues
-	// StoreNow returns the time that decides which runs are due. It is the database's, because the
-	// clocks of nodes differ. Optional; default: the node's clock.
+	// StoreNow returns the time that decides which runs are due. It is the database's time, because
+	// the clocks of nodes differ. StoreNow is optional; by default, the node's clock is used.
 	StoreNow func(context.Context) (time.Time, error)
-	// Offloaded opens a run's log in the log store: NDJSON of jobrun.LogLine. Nil without a log
-	// store. Fault: NotFound.
+	// Offloaded opens a run's log in the log store, as NDJSON of jobrun.LogLine. It is nil if there
+	// is no log store. Fault: NotFound.
 	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
 	// Sagas reads the state of a run's saga.
 	Sagas saga.Store
-	// RefuseTopic returns why events of job runs are not published to a Kafka topic, or "" if they
-	// may be.
+	// RefuseTopic returns the reason why events of job runs may not be published to a Kafka topic,
+	// or "" if they may.
 	RefuseTopic func(topic string) string
 	// ArgsAllow lists the programs that treat a definition's arguments as data.
 	ArgsAllow []string
-	// MaxLetters is the maximum number of dead letters that a run requested without dlq:admin may
-	// affect.
+	// MaxLetters is the maximum number of dead letters that a run may affect if it was requested
+	// without dlq:admin.
 	MaxLetters int64
 }

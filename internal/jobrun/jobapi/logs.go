@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	logPage = 16                     // chunks read at once
+	logPage = 16                     // number of chunks read at once
 	logPoll = 400 * time.Millisecond // poll interval for a followed log
 )
 
@@ -31,22 +31,22 @@ type runLog struct {
 	ctx     context.Context //nolint:containedctx // of the request, which this responds to
 	tenant  uuid.UUID
 	run     jobrun.Run
-	stored  io.ReadCloser // the log in the log store; nil: it is in the database
-	leave   func()        // releases the stream's slot; nil: it has none
+	stored  io.ReadCloser // the log in the log store; nil: the log is in the database
+	leave   func()        // releases the stream's slot; nil: there is no slot
 	media   string
 	bare    bool   // a HEAD request: no body
-	attempt int    // only this attempt; 0: all
+	attempt int    // show only this attempt; 0: all attempts
 	stream  string // only this stream; "": all
 	follow  bool
 	next    jobrun.LogPosition // where to continue
 	end     jobrun.LogPosition // only chunks before it
-	tail    int                // only about this many bytes at the end; 0: all
+	tail    int                // show about this many bytes from the end; 0: the whole log
 }
 
 // errLogLeft ends a response whose client has disconnected or is too slow.
 var errLogLeft = errors.New("the client reading the log disconnected")
 
-// GetRunLog checks the parameters; the returned response writes the log.
+// GetRunLog checks the parameters. The returned response writes the log.
 func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.Response, error) {
 	req, p := httpkit.RequestOf(ctx), in.Params
 	l := &runLog{
@@ -84,7 +84,7 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 	return l, nil
 }
 
-// between decides which chunks are sent.
+// between determines which chunks are sent.
 func (l *runLog) between(p *api.GetRunLogParams) (err error) {
 	if p.Before != nil {
 		if l.follow {
@@ -121,10 +121,10 @@ func logPosition(bad func(name, code, format string, args ...any) *fault.Error,
 	return at, nil
 }
 
-// logFormats are the values of the parameter format.
+// logFormats lists the values of the parameter format.
 var logFormats = map[string]string{"text": httpkit.MediaText, "ndjson": httpkit.MediaNDJSON, "sse": httpkit.MediaStream}
 
-// read rereads the run.
+// read reads the run again.
 func (l *runLog) read(id uuid.UUID) (err error) {
 	ctx, cancel := l.s.Bounded(l.ctx)
 	defer cancel()
@@ -132,7 +132,7 @@ func (l *runLog) read(id uuid.UUID) (err error) {
 	return err
 }
 
-// Write writes the log and, if followed, new chunks until the run has ended.
+// Write writes the log. If the log is followed, it also writes new chunks until the run has ended.
 func (l *runLog) Write(w http.ResponseWriter) error {
 	if l.leave != nil {
 		defer l.leave()
@@ -176,7 +176,7 @@ func (l *runLog) send() error {
 			if goOn, err := l.pause(over); err != nil || !goOn {
 				return err
 			}
-		default: // its log may have been offloaded after it was read
+		default: // its log may have been offloaded since the run was read
 			if err := l.read(l.run.ID); err != nil || l.run.LogRef == "" {
 				return err
 			}
@@ -202,7 +202,7 @@ func (l *runLog) sendChunks() error {
 		if err != nil {
 			return err
 		}
-		l.next, l.tail = at, 0 // send continues after these
+		l.next, l.tail = at, 0 // send continues after these chunks
 	}
 	for {
 		ctx, cancel := l.s.Bounded(l.ctx)
@@ -225,7 +225,7 @@ func (l *runLog) sendChunks() error {
 // sendStored sends the log from the log store.
 func (l *runLog) sendStored() error {
 	lines := json.NewDecoder(l.stored)
-	var last []jobrun.LogChunk // the last chunks, if only the end is sent
+	var last []jobrun.LogChunk // the last chunks, if only the end of the log is sent
 	bytes := 0
 	for {
 		var line jobrun.LogLine
@@ -261,7 +261,7 @@ func (l *runLog) sendStored() error {
 // chunk writes one chunk, unless its attempt or stream is filtered out.
 func (l *runLog) chunk(c *jobrun.LogChunk) error {
 	if !c.Before(l.end) {
-		l.next = l.end // there is nothing more to send
+		l.next = l.end // nothing is left to send
 		return nil
 	}
 	if l.attempt > 0 && c.Attempt != l.attempt {
@@ -290,7 +290,7 @@ func (l *runLog) chunk(c *jobrun.LogChunk) error {
 	return nil
 }
 
-// pause waits for the next poll; it returns false if the response must end.
+// pause waits for the next poll. It returns false if the response must end.
 func (l *runLog) pause(over time.Time) (bool, error) {
 	if l.media == httpkit.MediaStream && time.Since(l.Sent) >= l.s.Limits.StreamSilence {
 		l.Buf.WriteString(": still here\n\n")
@@ -307,7 +307,7 @@ func (l *runLog) pause(over time.Time) (bool, error) {
 	return time.Now().Before(over), nil
 }
 
-// flush sends the buffer, within the client's time limit.
+// flush sends the buffer within the time limit for clients.
 func (l *runLog) flush() error {
 	if l.Buf.Len() == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// ListJobQueues returns a page of queues in the order of their names.
+// ListJobQueues returns a page of queues, ordered by name.
 func (s *Handlers) ListJobQueues(ctx context.Context, in api.ListJobQueuesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -59,14 +59,14 @@ func (s *Handlers) HoldJobQueue(ctx context.Context, in api.HoldJobQueueRequestO
 		func(q jobrun.RunQueue) (jobrun.RunQueue, bool) { return q.Hold(by, reason, s.Now()) })
 }
 
-// ReleaseJobQueue has the runs of a queue handed out again.
+// ReleaseJobQueue makes the runs of a held queue claimable again.
 func (s *Handlers) ReleaseJobQueue(ctx context.Context, in api.ReleaseJobQueueRequestObject) (api.Response, error) {
 	return s.changeQueue(ctx, in.Queue, in.Params.IfMatch, "release", reasonOf(in.Body),
 		func(q jobrun.RunQueue) (jobrun.RunQueue, bool) { return q.Release(s.Now()) })
 }
 
-// changeQueue reads a queue, decides, and stores the decision; it starts again when the queue was changed
-// in the meantime.
+// changeQueue reads a queue, decides, and stores the decision. If the queue was changed in the
+// meantime, it starts over.
 func (s *Handlers) changeQueue(
 	ctx context.Context, name string, match *string, verb, reason string,
 	decide func(jobrun.RunQueue) (after jobrun.RunQueue, changed bool),

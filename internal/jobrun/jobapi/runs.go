@@ -29,8 +29,8 @@ const (
 	verbRerun    = "rerun"
 )
 
-// jobsNow returns the time that decides which runs are due and which slots definitions have. By the
-// clock of a node that is ahead, a run requested for now would have to wait.
+// jobsNow returns the time that decides which runs are due and which slots definitions have. If the
+// clock of a node that is ahead were used, a run requested for now would have to wait.
 func (s *Handlers) jobsNow(ctx context.Context) (time.Time, error) {
 	if s.StoreNow == nil {
 		return s.Now(), nil
@@ -147,8 +147,8 @@ func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.
 	return stored, !created, err
 }
 
-// started is the response to the request that started r, now or in an earlier attempt. If
-// requested, it waits for the end of r as long as the client stays connected.
+// started responds to the request that started r, now or in an earlier attempt. If requested, it
+// waits for the end of r as long as the client stays connected.
 func (s *Handlers) started(client context.Context, r *jobrun.Run, replayed bool, wait time.Duration,
 	honoured string) (httpkit.Answer, error) {
 	if wait > 0 {
@@ -168,8 +168,8 @@ func (s *Handlers) started(client context.Context, r *jobrun.Run, replayed bool,
 	return out, nil
 }
 
-// mayRun returns nil if the caller has the permissions that a run of d with these arguments
-// requires; nil arguments: the default ones. Fault: Forbidden.
+// mayRun returns nil if the caller has the permissions required by a run of d with these arguments;
+// nil means the default arguments. Fault: Forbidden.
 func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.RawMessage) error {
 	beyond := jobrun.Beyond(d.Spec.CommandName, d.Spec.Data(args), s.MaxLetters)
 	need, asked := principal.ForJob(d.Spec.CommandName, beyond)
@@ -185,8 +185,8 @@ func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.R
 }
 
 // keyOfRun returns the idempotency key of a run for a principal's Idempotency-Key, short enough to
-// be stored. It does not contain the definition: a request for another definition with the same key
-// is a different request, and is refused.
+// be stored. It does not contain the definition. A request for another definition with the same key
+// is therefore a different request, and is refused.
 func keyOfRun(req *httpkit.Request, verb, key string) string {
 	if k := verb + ":" + req.Principal + ":" + key; len(k) <= 300 {
 		return k
@@ -195,8 +195,8 @@ func keyOfRun(req *httpkit.Request, verb, key string) string {
 	return verb + ":" + hex.EncodeToString(sum[:])
 }
 
-// askedTheSame reports whether the run created with an Idempotency-Key is the one requested now. A
-// time that the request omits is that of the first request.
+// askedTheSame reports whether the current request asks for the run that was created with its
+// Idempotency-Key. If the request omits a time, the time of the first request applies.
 func askedTheSame(stored, asked *jobrun.Run, scheduled time.Time) bool {
 	return stored.DefinitionID == asked.DefinitionID && stored.RetryOfRunID == asked.RetryOfRunID &&
 		stored.Trigger == asked.Trigger &&
@@ -214,7 +214,8 @@ func sameJSON(stored, canonical json.RawMessage) bool {
 	return strictjson.Same(stored, canonical)
 }
 
-// GetJobRun returns a run, after its end if the client asks to wait for it.
+// GetJobRun returns a run. If the client asks to wait for the end of the run, it responds after
+// that.
 func (s *Handlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
@@ -280,14 +281,14 @@ func (s *Handlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestO
 	return a, nil
 }
 
-// wouldStart answers a dry run with the run that would be created.
+// wouldStart responds to a dry run with the run that would be created.
 func wouldStart(r *jobrun.Run) httpkit.Answer {
 	body := toAPIRun(r, true)
 	body.Changes = httpkit.Planned(jobrun.NewRun)
 	return httpkit.Answer{Status: http.StatusOK, Body: body}
 }
 
-// runWould answers a dry run with a run as an event would leave it.
+// runWould responds to a dry run with the run as an event would leave it.
 func (s *Handlers) runWould(ctx context.Context, id uuid.UUID, in jobrun.Event) (api.Response, error) {
 	r, err := s.Runs.Run(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 	if err != nil {
@@ -305,7 +306,7 @@ func (s *Handlers) runWould(ctx context.Context, id uuid.UUID, in jobrun.Event) 
 	return httpkit.Would(is, toAPIRun(&after, false), func(r *api.JobRun) **api.PlannedChanges { return &r.Changes })
 }
 
-// ReassignJobRun takes a run from its worker, so that another can claim it.
+// ReassignJobRun takes a run from its worker, so that another worker can claim it.
 func (s *Handlers) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -326,7 +327,8 @@ func (s *Handlers) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequ
 	return s.runAnswer(&r), nil
 }
 
-// forceOf returns force and its reason. Fault: as for a schema error, if force has no reason.
+// forceOf returns force and its reason. If force has no reason, the fault is the same as for a
+// violation of the schema.
 func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 	if b == nil {
 		return false, "", nil

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// ListJobRuns returns a page of runs, newest first unless another order is asked for.
+// ListJobRuns returns a page of runs, newest first unless the request specifies another order.
 func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -46,7 +46,7 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 
 // runFilter reads the filters of a list. A deleted definition is found by its id. Faults:
 // Malformed; Invalid (jobrun.CodeNotFound) if there is no such definition, because an empty list
-// would look as if it had no runs.
+// would suggest that the definition has no runs.
 func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobrun.Filter, error) {
 	f, none, wrong, err := s.filterOfRuns(ctx, &api.JobRunFilter{
 		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label,
@@ -87,7 +87,7 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 		{"backfill_id", p.BackfillID, &f.BackfillID}} {
 		switch {
 		case id.in == nil:
-		case *id.in == uuid.Nil: // zero does not filter
+		case *id.in == uuid.Nil: // a zero id does not filter
 			wrong = append(wrong, fault.Field{Parameter: id.name, Code: "invalid", Message: "must not be the nil UUID"})
 		default:
 			*id.out = *id.in
@@ -124,8 +124,8 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 	return f, none, nil, err
 }
 
-// definitionNamed returns the id of a definition; none reports that no definition has this id or
-// name.
+// definitionNamed returns the id of a definition; none reports that there is no definition with
+// this id or name.
 func (s *Handlers) definitionNamed(ctx context.Context, ref string) (id uuid.UUID, none bool, err error) {
 	d, err := s.Definitions.Definition(ctx, httpkit.RequestOf(ctx).Tenant.ID, ref)
 	if fault.KindOf(err) == fault.NotFound {

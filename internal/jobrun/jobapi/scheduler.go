@@ -77,7 +77,8 @@ func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequ
 	return s.leader(ctx)
 }
 
-// wouldStepDown answers a dry run with the leadership as it would be until the next election. Fault: NoLeader.
+// wouldStepDown responds to a dry run with the leadership as it would be until the next election.
+// Fault: NoLeader.
 func (s *Handlers) wouldStepDown(ctx context.Context, l *jobrun.Leadership) (api.Response, error) {
 	if !l.Alive {
 		return nil, jobrun.NoLeader()
@@ -94,7 +95,7 @@ func (s *Handlers) wouldStepDown(ctx context.Context, l *jobrun.Leadership) (api
 		after.Standbys[i].IsLeader = false
 	}
 	from, to := before, after
-	from.Standbys, to.Standbys = nil, nil // who is the leader is said above
+	from.Standbys, to.Standbys = nil, nil // the other fields show who leads
 	after.Changes, err = httpkit.Differences(from, to)
 	a.Body = after
 	return a, err
@@ -131,8 +132,8 @@ func (s *Handlers) settings(ctx context.Context) (httpkit.Answer, error) {
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(version)}, nil
 }
 
-// ChangeSettings changes settings, all of those given or none. They apply to all tenants, so the
-// caller needs a credential that may act for all tenants.
+// ChangeSettings changes all given settings or none. They apply to all tenants, so the caller needs
+// a credential that may act for all tenants.
 func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -151,7 +152,7 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 		case !fits:
 			return nil, httpkit.Stale(jobrun.CodeStale, "settings", present)
 		}
-		version = present // the values read must still be current when these are written
+		version = present // the values that were read must still be current when these are written
 	}
 	if httpkit.DryRun(ctx) {
 		return s.wouldSet(ctx, in.Body.Values)
@@ -173,7 +174,7 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 	return s.settings(ctx)
 }
 
-// wouldSet answers a dry run with the settings as they would be.
+// wouldSet responds to a dry run with the settings as they would be stored.
 func (s *Handlers) wouldSet(ctx context.Context, values map[string]*float64) (httpkit.Answer, error) {
 	present, version, err := s.Settings.SettingValues(ctx)
 	if err != nil {
@@ -214,8 +215,8 @@ func (s *Handlers) wouldSet(ctx context.Context, values map[string]*float64) (ht
 	return a, nil
 }
 
-// ListSettingChanges returns the history of the settings. Actors and reasons are shown only to
-// credentials that may act for all tenants; others see the values.
+// ListSettingChanges returns the history of the settings. Only credentials that may act for all
+// tenants see actors and reasons; others see the values.
 func (s *Handlers) ListSettingChanges(ctx context.Context,
 	in api.ListSettingChangesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

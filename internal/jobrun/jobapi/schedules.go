@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// previewed is the default number of slots shown.
+// previewed is the default number of slots in a preview.
 const previewed = 20
 
 // ListNextJobRuns returns the next slots of a definition.
@@ -52,8 +52,8 @@ func (s *Handlers) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleReq
 	return s.ticks(b.Schedule, from, b.Count)
 }
 
-// ticks lists the slots at or after a time (now if it is zero) and, separately, those that clock
-// changes skip. Fault: Invalid (jobrun.CodeInvalid), with pointers into /schedule.
+// ticks lists the slots at or after a time (now, if the time is zero) and, separately, the slots
+// that clock changes skip. Fault: Invalid (jobrun.CodeInvalid), with pointers into /schedule.
 func (s *Handlers) ticks(spec schedule.Spec, from time.Time, count *int) (httpkit.Answer, error) {
 	compiled, err := jobrun.CompileSchedule("/schedule", spec)
 	if err != nil {

@@ -2,8 +2,8 @@
 // and deletes expired runs (J-39 to J-41).
 //
 // A log is uploaded and read back before one transaction sets its reference and deletes its chunks
-// (S20, J9): a crash or failure at any point leaves it where it was, or in both places until the
-// next round. Any number of nodes may move logs concurrently; the result is the same.
+// (S20, J9). A crash or failure at any point leaves the log where it was, or in both places until
+// the next round. Any number of nodes may move logs concurrently; the result is the same.
 package joblog
 
 import (
@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// batch is the number of runs read at once, for moving and for purging.
+	// batch is the number of runs that are read at once, for moving logs and for purging.
 	batch = 200
-	// giveUp is the number of consecutive failures that ends a round: the store, not a single log,
-	// is then the cause.
+	// giveUp is the number of consecutive failures that ends a round, because then the cause is the
+	// store and not a single log.
 	giveUp = 3
 	// setAside is how long a log that could not be moved is skipped.
 	setAside = time.Hour
@@ -38,11 +38,11 @@ type Config struct {
 	Chunks     Chunks
 	Offloading jobrun.Offloading
 	Settings   func(context.Context) (jobrun.Settings, error)
-	Keys       *envelope.Keyring // seals logs in the store if sealing is configured; nil: it does not
+	Keys       *envelope.Keyring // seals logs in the store if encryption is configured; nil: logs are not sealed
 	Log        *slog.Logger
 	Now        func() time.Time
-	// Purging deletes expired data by calling do, and records what was deleted; nil: do is called
-	// directly.
+	// Purging deletes expired data by calling do, and records what was deleted. If it is nil, do is
+	// called directly.
 	Purging func(ctx context.Context, do func(context.Context))
 }
 
@@ -70,10 +70,11 @@ func NewMover(cfg Config) *Mover {
 	return &Mover{cfg: cfg, aside: map[uuid.UUID]time.Time{}}
 }
 
-// Once moves the logs that are old enough (log_retention_days_db), and then deletes expired runs
-// (run_retention_days), and what the store has of these and of erased runs. It ends with ctx, on an
-// outage of the database, or when nothing is left. A log that cannot be moved is counted in the
-// Round and logged, not returned as an error. Once waits for a round in progress.
+// Once moves the logs that are old enough (log_retention_days_db). It then deletes expired runs
+// (run_retention_days), and the stored logs of these runs and of erased runs. It ends when ctx
+// ends, when the database is unavailable, or when nothing is left to do. A log that cannot be moved
+// is counted in the Round and logged, but is not returned as an error. Once waits for a round in
+// progress.
 func (m *Mover) Once(ctx context.Context) (r Round, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +138,7 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 			m.aside[run.ID] = now.Add(setAside)
 			m.cfg.Log.WarnContext(ctx, "the log of a job run stays in the database", slog.String("job_run_id", run.ID.String()), slog.Any("error", err))
 			if failures++; failures == giveUp {
-				clear(m.aside) // the store is the cause
+				clear(m.aside) // the store is the cause of the failures
 				return nil
 			}
 		}
@@ -147,9 +148,9 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 	}
 }
 
-// moveOne moves the log of one run. An upload that turned out to be useless is deleted only if it
-// is sealed: otherwise it has the name of another node's upload of the same log, which may be about
-// to be committed.
+// moveOne moves the log of one run. An upload that turns out to be useless is deleted only if it is
+// sealed. An unsealed upload has the same name as another node's upload of the same log, which may
+// be about to be committed.
 func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
 	log := newSource(ctx, m.cfg.Chunks, m.cfg.Keys, run)
 	object, err := m.cfg.Store.Put(ctx, logstore.Name{Tenant: run.TenantID, Run: run.ID, Attempt: max(run.Attempt, 1),
@@ -173,7 +174,8 @@ func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
 	return err
 }
 
-// purge deletes rows before stored logs, so that a reference always leads to a log.
+// purge deletes rows before their stored logs, so that a reference always points to an existing
+// log.
 func (m *Mover) purge(ctx context.Context, before time.Time, round *Round) error {
 	for {
 		deleted, err := m.cfg.Offloading.Purge(ctx, before, batch)
@@ -187,8 +189,8 @@ func (m *Mover) purge(ctx context.Context, before time.Time, round *Round) error
 	}
 }
 
-// remove deletes the stored logs of purged and erased runs. Each is noted as deleted afterwards, so
-// that after a crash in between it is deleted again.
+// remove deletes the stored logs of purged and erased runs. Each deletion is recorded only
+// afterwards, so that it is repeated after a crash in between.
 func (m *Mover) remove(ctx context.Context, round *Round) error {
 	for failures := 0; ; {
 		due, err := m.cfg.Offloading.Removals(ctx, batch)
@@ -209,7 +211,7 @@ func (m *Mover) remove(ctx context.Context, round *Round) error {
 				m.cfg.Log.WarnContext(ctx, "the log of an erased or purged job run stays in the log store",
 					slog.String("job_run_id", r.RunID.String()), slog.Any("error", err))
 				if failures++; failures == giveUp {
-					return nil // the store is the cause
+					return nil // the store is the cause of the failures
 				}
 				left++
 				continue
@@ -220,7 +222,7 @@ func (m *Mover) remove(ctx context.Context, round *Round) error {
 			round.Erased++
 		}
 		if left > 0 || len(due) < batch {
-			return nil // the rest is due in the next round
+			return nil // the other removals are due in the next round
 		}
 	}
 }

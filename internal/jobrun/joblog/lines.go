@@ -19,7 +19,8 @@ import (
 // page is the number of chunks read at once: up to 4 MB.
 const page = 16
 
-// line is a line of a stored log: a jobrun.LogLine, or one with sealed content, as in the database.
+// line is a line of a stored log: a jobrun.LogLine, or a line whose content is sealed as in the
+// database.
 type line struct {
 	jobrun.LogLine
 	Sealed []byte `json:"chunk_sealed,omitempty"`
@@ -30,7 +31,7 @@ func fieldChunk(at jobrun.LogPosition) envelope.Field {
 	return envelope.Field{Name: "jobs.log.stored", Attempt: at.Attempt, Step: at.Seq}
 }
 
-// source reads the log of a run from the database as lines to store.
+// source reads the log of a run from the database as the lines to store.
 type source struct {
 	ctx    context.Context //nolint:containedctx // it is an io.Reader for one call
 	from   Chunks
@@ -40,7 +41,7 @@ type source struct {
 	out    bytes.Buffer
 	ended  bool
 	chunks int
-	bytes  int64 // of their content
+	bytes  int64 // size of their content
 }
 
 func newSource(ctx context.Context, from Chunks, keys *envelope.Keyring, run *jobrun.Run) *source {
@@ -50,7 +51,7 @@ func newSource(ctx context.Context, from Chunks, keys *envelope.Keyring, run *jo
 func (s *source) Read(p []byte) (int, error) {
 	for s.out.Len() == 0 {
 		if s.ended && s.bytes != s.run.LogBytes {
-			return 0, errChanged // or another node has moved it: there is nothing to store
+			return 0, errChanged // or another node has moved it; in both cases there is nothing to store
 		}
 		if s.ended {
 			return 0, io.EOF
@@ -94,7 +95,7 @@ func (s *source) line(c *jobrun.LogChunk) ([]byte, error) {
 	return json.Marshal(l)
 }
 
-// Open reads the stored log of a run: NDJSON of jobrun.LogLine, in the order of attempts and
+// Open reads the stored log of a run, as NDJSON of jobrun.LogLine, in the order of attempts and
 // numbers. A damaged log ends with an error instead of io.EOF (logstore.ErrCorrupt). A reference
 // that belongs to another tenant or run is refused, wherever it comes from (F55). Fault: NotFound
 // if the log no longer exists.
@@ -140,8 +141,8 @@ func (o *opened) Read(p []byte) (int, error) {
 var sealedMark = []byte(`"chunk_sealed":`)
 
 func (o *opened) line(text []byte) error {
-	// Only our sealed lines contain these bytes outside of a string, where quotes are escaped;
-	// other lines stay unchanged.
+	// Only our own sealed lines contain these bytes outside of a string, because quotes within
+	// strings are escaped. All other lines stay unchanged.
 	if !bytes.Contains(text, sealedMark) {
 		o.out.Write(text)
 		return nil
@@ -163,7 +164,7 @@ func (o *opened) line(text []byte) error {
 
 func (o *opened) Close() error { return o.stored.Close() }
 
-// Chunks reads logs in the database: jobrun.Runs.
+// Chunks reads logs in the database; jobrun.Runs implements it.
 type Chunks interface {
 	Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) ([]jobrun.LogChunk, error)
 }

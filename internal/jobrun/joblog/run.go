@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Run executes a round per interval until ctx ends; interval 0: never. done, unless nil, is called
-// after each round. Every node may do so: nodes process logs in different orders, and a log that
-// another node has moved costs only a query.
+// Run executes one round per interval until ctx ends. With interval 0 it executes none. After each
+// round it calls done, unless done is nil. Every node may call Run: nodes process logs in different
+// orders, and a log that another node has moved costs only a query.
 func (m *Mover) Run(ctx context.Context, every time.Duration, done func(Round, error)) {
 	if every <= 0 {
 		return

@@ -15,8 +15,8 @@ type Messages interface {
 	Send(channel, message string)
 }
 
-// Hub wakes the leader, and claims that wait for runs: on this node immediately, on others through
-// messages. These are hints: every receiver also polls.
+// Hub wakes the leader and the claims that wait for runs: immediately on this node, and through
+// messages on others. These are only hints, and every receiver polls as well.
 type Hub struct {
 	line Messages
 
@@ -25,7 +25,7 @@ type Hub struct {
 	wanted func()                               // nil: this node cannot lead
 }
 
-// NewHub returns the hub of the nodes that line connects.
+// NewHub returns the hub for the nodes that line connects.
 func NewHub(line Messages) *Hub {
 	h := &Hub{line: line}
 	line.On(runsChannel, h.heard)
@@ -38,7 +38,7 @@ type TenantQueue struct {
 	Queue  string
 }
 
-// runsChannel is the channel of messages between nodes; a message is tenant:queue, or
+// runsChannel is the channel for messages between nodes. A message is either tenant:queue or
 // leaderMessage.
 const runsChannel = "skald_job_runs"
 
@@ -47,7 +47,7 @@ const leaderMessage = "leader"
 
 // Admitted notifies waiting claims, immediately on this node and soon on others, that a queue has
 // new claimable runs. Call it after the commit. Nothing is lost if it is not called, or if the node
-// stops before other nodes are notified: waiting claims also poll, every second or two.
+// stops before other nodes are notified, because waiting claims poll every second or two.
 func (h *Hub) Admitted(tenant uuid.UUID, queue string) {
 	h.line.Send(runsChannel, tenant.String()+":"+queue)
 	if woke, _ := h.listeners(); woke != nil {
@@ -55,9 +55,9 @@ func (h *Hub) Admitted(tenant uuid.UUID, queue string) {
 	}
 }
 
-// WantLeader wakes the leader, on this node or another, because it has something to decide before
-// its next sweep: a concurrency key is free, a run waits for one, or an event was published. Call
-// it after the commit. Like Admitted it is a hint.
+// WantLeader wakes the leader, on this node or another, because there is something to decide before
+// its next sweep: a concurrency key has become free, a run waits for one, or an event was
+// published. Call it after the commit. Like Admitted, it is only a hint.
 func (h *Hub) WantLeader() {
 	h.line.Send(runsChannel, leaderMessage)
 	if _, wanted := h.listeners(); wanted != nil {
@@ -65,16 +65,16 @@ func (h *Hub) WantLeader() {
 	}
 }
 
-// OnLeaderWanted registers f, which must not block and is called whenever WantLeader wakes the
-// leader; for nodes that may lead.
+// OnLeaderWanted registers f, which is called whenever WantLeader wakes the leader and must not
+// block. It is for nodes that may lead.
 func (h *Hub) OnLeaderWanted(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wanted = f
 }
 
-// OnAdmitted registers woke, which must not block and is called whenever a queue has new claimable
-// runs, on this node or another.
+// OnAdmitted registers woke, which is called whenever a queue has new claimable runs, on this node
+// or another, and must not block.
 func (h *Hub) OnAdmitted(woke func(tenant uuid.UUID, queue string)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package jobqueue queues claims that found no run: each is woken, in order of arrival, when there
-// may be one for it. Its Hub carries the hints that wake them, and those that wake the leader.
+// Package jobqueue queues claims that found no run. Each of them is woken, in order of arrival,
+// when there may be a run for it. The package's Hub carries the hints that wake claims and those
+// that wake the leader.
 package jobqueue
 
 import (
@@ -15,17 +16,17 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Claims that find nothing wait here. Those that would get the same runs (one tenant, the same
+// Claims that find nothing wait here. Claims that would get the same runs (one tenant, and the same
 // queues, labels and commands) wait in one line. A hint that a queue has new runs wakes the first
-// claim of each line that serves it; a claim that got all it requested wakes others of its line,
-// because there may be more. So with a thousand waiting workers, one run costs one claim instead of
-// a thousand. Runs without a hint are found by the first claim of each line, which polls every
-// second or two.
+// claim of each line that serves this queue. A claim that got all the runs it requested wakes
+// others in its line, because there may be more runs. So with a thousand waiting workers, one run
+// costs one claim instead of a thousand. The first claim of each line polls every second or two,
+// and thereby finds runs for which there was no hint.
 
 const (
 	lookEvery = 1500 * time.Millisecond
-	wakeMore  = 2      // how many claims a full one wakes
-	maxKnown  = 10_000 // workers whose line is cached
+	wakeMore  = 2      // how many claims are woken by a claim that got all it requested
+	maxKnown  = 10_000 // number of workers whose line is cached
 )
 
 // lineID identifies a line.
@@ -37,21 +38,21 @@ type lineID struct {
 // Waits holds all lines of a node. Create it with New.
 type Waits struct {
 	Max int
-	// alive stores signs of life of workers whose claims wait; called without the lock.
+	// alive stores heartbeats of workers whose claims wait. It is called without the lock.
 	alive func(tenant uuid.UUID, workers []uuid.UUID)
 
 	mu      sync.Mutex
 	waiting int
 	lines   map[lineID]*line
 	known   map[knownWorker]Kind
-	seen    map[knownWorker]time.Time // when this node last stored a sign of life of a worker
-	every   time.Duration             // interval of storing them
+	seen    map[knownWorker]time.Time // when this node last stored a heartbeat of a worker
+	every   time.Duration             // interval of storing heartbeats
 }
 
 // knownWorker identifies a worker within its tenant.
 type knownWorker struct{ tenant, id uuid.UUID }
 
-// Kind determines which runs a worker gets; it never changes.
+// Kind determines which runs a worker gets. The kind of a worker never changes.
 type Kind struct {
 	Queues []string
 	rest   string // labels and commands
@@ -62,11 +63,11 @@ type line struct {
 	of       *Waits
 	id       lineID
 	queues   []string
-	sleeping *list.List           // of *waiter: those asleep
-	all      map[*waiter]struct{} // including those awake
+	sleeping *list.List           // of *waiter: the sleeping ones
+	all      map[*waiter]struct{} // including those that are awake
 	noted    time.Time            // when heartbeats were last stored
 	look     *time.Timer
-	missed   bool // a hint came while none slept: the next one to sleep polls once more first
+	missed   bool // a hint arrived while no claim was sleeping: the next one to sleep polls once more first
 }
 
 // waiter is one claim in a line.
@@ -74,7 +75,7 @@ type waiter struct {
 	line    *line
 	worker  uuid.UUID     // the worker
 	Awake   chan struct{} // capacity 1: it must poll
-	element *list.Element // nil: it is awake
+	element *list.Element // nil: the waiter is awake
 }
 
 // New returns a queue for at most most waiting claims; alive stores heartbeats.
@@ -95,7 +96,7 @@ func (w *Waits) Know(p *jobrun.WorkerProcess) Kind {
 	return k
 }
 
-// KindOf returns the kind of a worker, if that is cached.
+// KindOf returns the kind of a worker, if it is cached.
 func (w *Waits) KindOf(tenant, id uuid.UUID) (Kind, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +104,7 @@ func (w *Waits) KindOf(tenant, id uuid.UUID) (Kind, bool) {
 	return k, ok
 }
 
-// HeartbeatDue reports whether the last stored heartbeat of a worker is at least every ago.
+// HeartbeatDue reports whether the last stored heartbeat of a worker is at least as old as every.
 func (w *Waits) HeartbeatDue(tenant, id uuid.UUID, every time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +112,7 @@ func (w *Waits) HeartbeatDue(tenant, id uuid.UUID, every time.Duration) bool {
 	return time.Since(w.seen[knownWorker{tenant, id}]) >= every
 }
 
-// NoteHeartbeat records that a heartbeat of a worker was stored just now.
+// NoteHeartbeat records that a heartbeat of a worker has just been stored.
 func (w *Waits) NoteHeartbeat(tenant, id uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,8 +122,8 @@ func (w *Waits) NoteHeartbeat(tenant, id uuid.UUID) {
 	w.seen[knownWorker{tenant, id}] = time.Now()
 }
 
-// Enter queues a claim by a worker of this kind; queues nil means all queues of the worker. The
-// caller must call leave. ok is false if the queue is full.
+// Enter queues a claim by a worker of this kind; nil queues means all queues of the worker. ok is
+// false if the queue is full; otherwise the caller must call Leave.
 func (w *Waits) Enter(tenant, worker uuid.UUID, k Kind, queues []string) (*waiter, bool) {
 	if queues == nil {
 		queues = k.Queues
@@ -146,7 +147,8 @@ func (w *Waits) Enter(tenant, worker uuid.UUID, k Kind, queues []string) (*waite
 	return p, true
 }
 
-// pauseToLook is at most as long as a worker may be silent. The caller holds the lock.
+// pauseToLook is the interval between two polls, at most as long as a worker may be silent. The
+// caller holds the lock.
 func (w *Waits) pauseToLook() time.Duration {
 	pause := loop.Jittered(lookEvery)
 	if w.every > 0 {
@@ -155,8 +157,8 @@ func (w *Waits) pauseToLook() time.Duration {
 	return pause
 }
 
-// lookAgain repeatedly makes the first claim of the line poll. While claims wait here, their
-// workers are alive.
+// lookAgain repeatedly makes the first claim of the line poll. Workers whose claims wait here count
+// as alive.
 func (l *line) lookAgain() {
 	if waiting := l.lookNow(); len(waiting) > 0 {
 		l.of.alive(l.id.tenant, waiting)
@@ -207,7 +209,7 @@ func (w *Waits) Admitted(tenant uuid.UUID, queue string) {
 	}
 }
 
-// Requeue puts a claim that was woken but found no run at the end of its queue.
+// Requeue moves a claim that was woken but found no run to the end of its line.
 func (p *waiter) Requeue() {
 	p.line.of.mu.Lock()
 	defer p.line.of.mu.Unlock()
@@ -218,7 +220,8 @@ func (p *waiter) Requeue() {
 	}
 }
 
-// Leave removes the claim. full: the claim got all it requested, so there may be more for others.
+// Leave removes the claim. full reports that the claim got all it requested, so that there may be
+// more runs for others.
 func (p *waiter) Leave(full bool) {
 	l := p.line
 	l.of.mu.Lock()

@@ -23,10 +23,10 @@ import (
 type held struct {
 	run   jobrun.Run
 	stop  context.CancelCauseFunc
-	lease *time.Timer // stops it when its lease expires by this machine's clock (J4)
+	lease *time.Timer // stops the run when its lease expires by this machine's clock (J4)
 
 	mu         sync.Mutex
-	progress   *jobrun.Progress // guarded by mu, as checkpoint is
+	progress   *jobrun.Progress // guarded by mu, like checkpoint
 	checkpoint []byte
 }
 
@@ -37,7 +37,8 @@ func (h *held) beat() jobrun.Beat {
 	return jobrun.Beat{RunID: h.run.ID, Fence: h.run.Fence(), Progress: h.progress, Checkpoint: h.checkpoint}
 }
 
-// renew extends the lease, counted from when the call was sent and shortened by a tenth.
+// renew extends the lease. The new duration counts from when the call was sent, and is shortened by
+// a tenth.
 func (h *held) renew(sent time.Time, lease time.Duration) {
 	h.lease.Reset(time.Until(sent.Add(lease - lease/10)))
 }
@@ -63,7 +64,7 @@ func (s *session) begin(r *jobrun.Run, sent time.Time, lease time.Duration) {
 	})
 }
 
-// do calls the command and reports the result.
+// do executes the command and reports the result.
 func (s *session) do(ctx context.Context, h *held) {
 	if h.run.TimeoutMS > 0 {
 		var done context.CancelFunc
@@ -109,7 +110,7 @@ func (s *session) do(ctx context.Context, h *held) {
 	}
 }
 
-// call calls the command of a run; a panic is a failure.
+// call executes the command of a run. A panic counts as a failure.
 func (s *session) call(ctx context.Context, r *Run) (result json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -125,7 +126,7 @@ func (s *session) call(ctx context.Context, r *Run) (result json.RawMessage, err
 	return do(ctx, r)
 }
 
-// codeOfError is the code of an error that has none.
+// codeOfError is the default code for an error that has none.
 const codeOfError = "ERROR"
 
 func resultOf(tenant, run uuid.UUID, f jobrun.Fence, r *Run, value json.RawMessage, err error) jobrun.Result {
@@ -149,7 +150,7 @@ func finish(ctx context.Context, work jobrun.Work, res jobrun.Result) error {
 	return done[0].Err
 }
 
-// insist repeats a call until its outcome is known. A refusal is an outcome.
+// insist repeats a call until its outcome is known. A refusal counts as an outcome.
 func insist(call func(context.Context) error) error {
 	for begun := time.Now(); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
@@ -165,7 +166,7 @@ func insist(call func(context.Context) error) error {
 // Run is a run as its command sees it.
 type Run struct {
 	jobrun.Run
-	// Stdout and Stderr write to its log. Writing never fails.
+	// Stdout and Stderr write to the log of the run. Writing never fails.
 	Stdout, Stderr io.Writer
 	// ExitCode and Resources are reported with the result if the command sets them.
 	ExitCode  *int
@@ -191,7 +192,7 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Message }
 
-// Causes for which the context of a command ends.
+// These are the causes with which the context of a command ends.
 var (
 	ErrCanceled = errors.New("a cancel of the run was requested")
 	ErrLost     = errors.New("the run is no longer this worker's")

@@ -1,6 +1,6 @@
-// Package jobworker is the worker inside a node: it executes Skald's own commands and, where that
-// is allowed, programs. It follows the worker protocol (jobrun.md 5b) like any other worker, but
-// through jobrun.Work instead of HTTP.
+// Package jobworker is the worker inside a node. It executes Skald's own commands and, if
+// permitted, programs. It follows the worker protocol (jobrun.md 5b) like any other worker, but
+// uses jobrun.Work instead of HTTP.
 package jobworker
 
 import (
@@ -20,9 +20,9 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Command executes a run. ctx ends, with a cause, when the worker no longer holds the run, its
-// cancel is requested or it has timed out; the command must then return. The result is JSON, or
-// nil.
+// Command executes a run. ctx ends, with a cause, when the worker no longer holds the run, when a
+// cancel is requested, or when the run has timed out; the command must then return. The result is
+// JSON, or nil.
 type Command func(ctx context.Context, r *Run) (result json.RawMessage, err error)
 
 // Config configures a Worker. Every field is required.
@@ -36,12 +36,12 @@ type Config struct {
 	Concurrency int
 	Commands    map[string]Command
 	NewID       func() uuid.UUID
-	// Leave detaches a worker whose node stops: nothing of it is left to be waited for.
+	// Leave detaches the worker of a node that stops. Nothing of this worker is left to wait for.
 	Leave func(ctx context.Context, worker uuid.UUID) error
 	Log   *slog.Logger
 }
 
-// Worker runs commands of one tenant. Run it once.
+// Worker runs the commands of one tenant. Run may be called only once.
 type Worker struct {
 	cfg   Config
 	wake  chan struct{} // capacity 1
@@ -51,7 +51,7 @@ type Worker struct {
 // New returns a worker. It does nothing until Run is called.
 func New(cfg Config) *Worker { return &Worker{cfg: cfg, wake: make(chan struct{}, 1)} }
 
-// Wake makes the worker claim runs now, if it serves the queue.
+// Wake makes the worker claim runs immediately if it serves the queue.
 func (w *Worker) Wake(tenant uuid.UUID, queue string) {
 	if tenant == w.cfg.Tenant && slices.Contains(w.cfg.Queues, queue) {
 		w.signal()
@@ -65,8 +65,8 @@ func (w *Worker) signal() {
 	}
 }
 
-// Run works until ctx ends. Then it ends the contexts of its commands, releases unfinished runs and
-// detaches itself.
+// Run works until ctx ends. It then ends the contexts of its commands, releases the unfinished
+// runs, and detaches the worker.
 func (w *Worker) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		id, settings, err := w.register(ctx)
@@ -96,7 +96,7 @@ func (w *Worker) register(ctx context.Context) (uuid.UUID, jobrun.Settings, erro
 	return p.ID, settings, w.cfg.Work.Register(ctx, p)
 }
 
-// session is the time under one worker id.
+// session is the period during which the worker has one id.
 type session struct {
 	w    *Worker
 	id   uuid.UUID
@@ -107,8 +107,8 @@ type session struct {
 }
 
 // work claims and executes runs until ctx ends or the id is detached. A detached worker finishes
-// its runs, as the worker library does: no other worker has them, and their leases end as granted.
-// Runs that take longer are released in time.
+// its runs, as the worker library does: no other worker has these runs, and their leases end as
+// granted. It releases in time the runs that take longer.
 func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 	here, end := context.WithCancel(ctx)
 	defer end()
@@ -132,7 +132,7 @@ func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 	}
 }
 
-// leave detaches the worker. If that fails, it is LOST after a while.
+// leave detaches the worker. If that fails, the worker becomes LOST after a while.
 func (s *session) leave(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmFor)
 	defer cancel()
@@ -141,7 +141,7 @@ func (s *session) leave(ctx context.Context) {
 	}
 }
 
-// room is how many more runs may be executed.
+// room returns how many more runs the worker can execute now.
 func (s *session) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +156,9 @@ func (s *session) each(f func(*held)) {
 	}
 }
 
-// claim claims up to n runs and executes them; it returns false if there are no more for now. They
-// are started first: without the server's consent none may be executed (J-26).
+// claim claims up to n runs and executes them. It returns false if there are no more for now. The
+// runs are started before they are executed, because no run may be executed without the server's
+// consent (J-26).
 func (s *session) claim(ctx context.Context, n int) (more bool) {
 	offers, err := s.w.cfg.Work.Claim(ctx, jobrun.ClaimRequest{TenantID: s.w.cfg.Tenant, WorkerID: s.id, Slots: n})
 	if err != nil || len(offers) == 0 {
@@ -181,7 +182,7 @@ func (s *session) claim(ctx context.Context, n int) (more bool) {
 	sent := time.Now()
 	done, err := s.w.cfg.Work.Start(context.WithoutCancel(ctx), s.w.cfg.Tenant, fences)
 	if err != nil {
-		s.w.cfg.Log.WarnContext(ctx, "runs could not be started", slog.Any("error", err)) // their leases expire
+		s.w.cfg.Log.WarnContext(ctx, "runs could not be started", slog.Any("error", err)) // their leases will expire
 		return false
 	}
 	for i := range done {
@@ -192,10 +193,10 @@ func (s *session) claim(ctx context.Context, n int) (more bool) {
 	return asked
 }
 
-// current returns the runs that were assigned under the newest epoch seen by this process, and
-// releases the others. Epochs never fall, so a node that assigns under an older one does not know
-// the current leader: its database is an abandoned or restored copy, and in the current one another
-// worker may have the run.
+// current returns the runs that were assigned under the newest epoch that this process has seen,
+// and releases the others. Epochs never fall. A node that assigns under an older epoch therefore
+// does not know the current leader: its database is an abandoned or restored copy, and in the
+// current database another worker may have the run.
 func (s *session) current(ctx context.Context, offers []jobrun.Offer) (current []jobrun.Offer) {
 	for i := range offers {
 		r := &offers[i].Run
@@ -214,7 +215,8 @@ func (s *session) current(ctx context.Context, offers []jobrun.Offer) (current [
 	return current
 }
 
-// beat sends heartbeats until ctx ends or the id is no longer known; then it calls gone.
+// beat sends heartbeats until ctx ends or the server no longer knows the id; in the latter case it
+// calls gone.
 func (s *session) beat(ctx context.Context, interval time.Duration, gone func()) {
 	for seq := int64(1); ctx.Err() == nil; seq++ {
 		var beats []jobrun.Beat
@@ -243,8 +245,8 @@ func (s *session) beat(ctx context.Context, interval time.Duration, gone func())
 	}
 }
 
-// confirm confirms the runs of the detached worker, and stops those that it may not keep. It does
-// not extend their leases.
+// confirm confirms the runs of the detached worker, and stops the runs that it may not keep. It
+// does not extend their leases.
 func (s *session) confirm(ctx context.Context) {
 	var doubted []*held
 	s.each(func(h *held) { doubted = append(doubted, h) })

@@ -12,7 +12,7 @@ import (
 
 const (
 	chunkBytes = 64 << 10    // size of a stored chunk
-	chunkAfter = time.Second // interval after which a smaller chunk is stored
+	chunkAfter = time.Second // age at which a smaller chunk is stored
 )
 
 // log collects a run's output in chunks, and stores them in order.
@@ -23,7 +23,7 @@ type log struct {
 	stream string
 	body   []byte
 	seq    int
-	lost   bool // the worker no longer holds the run, or its log is full
+	lost   bool // the worker no longer holds the run, or the log is full
 	later  *time.Timer
 }
 
@@ -92,12 +92,12 @@ func (l *log) store() {
 	}
 }
 
-// reportFor is how long a result is reported repeatedly while the database does not respond.
+// reportFor is how long the worker keeps reporting a result while the database does not respond.
 const reportFor = 2 * time.Minute
 
 const (
-	lookEvery = 1500 * time.Millisecond // interval without a wake
-	tryAgain  = time.Second             // after an outage
+	lookEvery = 1500 * time.Millisecond // interval between claims if nothing wakes the worker
+	tryAgain  = time.Second             // pause after an outage
 
-	confirmFor = 5 * time.Second // for each run of a detached worker, and to detach one
+	confirmFor = 5 * time.Second // for each run of a detached worker, and for detaching a worker
 )

@@ -20,8 +20,7 @@ import (
 
 // ShellConfig configures the command shell. Every field is required; the lists may be empty.
 type ShellConfig struct {
-	// Allow lists the programs that may run, by their absolute paths; a script needs
-	// /bin/sh.
+	// Allow lists the programs that may run, by their absolute paths. A script requires /bin/sh.
 	Allow []string
 	// EnvAllow lists the variables that definitions may set.
 	EnvAllow []string
@@ -37,13 +36,13 @@ const (
 	killAfter = 5 * time.Second // from SIGTERM to SIGKILL
 )
 
-// baseEnv are the variables of the node's environment that programs get.
+// baseEnv lists the variables of the node's environment that programs get.
 var baseEnv = []string{"PATH", "HOME", "LANG", "TZ"}
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// EnvAllowable reports whether jobs.worker_shell_env_allow may contain a name: it must be valid,
-// and neither one of Skald's variables nor one from the node's environment.
+// EnvAllowable reports whether jobs.worker_shell_env_allow may contain a name. The name must be
+// valid and must differ from Skald's variables and those from the node's environment.
 func EnvAllowable(name string) bool {
 	return envName.MatchString(name) && !strings.HasPrefix(name, "SKALD_") && !slices.Contains(baseEnv, name)
 }
@@ -53,9 +52,9 @@ func EnvAllowable(name string) bool {
 // of the run, which any caller with permission to create runs may choose, reach the program as data
 // (runData).
 //
-// The program runs in its own process group, which is terminated when the run ends: with SIGTERM,
-// and after five seconds with SIGKILL. The exit code and the resources used are reported; any exit
-// code but 0 is a failure, EXIT_n.
+// The program runs in its own process group, which is terminated when the run ends: first with
+// SIGTERM, and after five seconds with SIGKILL. The exit code and the resources used are reported.
+// Any exit code other than 0 is a failure, with the code EXIT_n.
 func Shell(c ShellConfig) Command {
 	return func(ctx context.Context, r *Run) (json.RawMessage, error) {
 		spec, err := c.Spec(ctx, &r.Run)
@@ -77,7 +76,7 @@ func Shell(c ShellConfig) Command {
 	}
 }
 
-// program reads the program of a definition, and rejects one that this node does not allow. Its
+// program reads the program of a definition, and rejects it if this node does not allow it. Its
 // Argv is never empty.
 func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*jobrun.Program, error) {
 	bad := func(format string, args ...any) (*jobrun.Program, error) {
@@ -94,7 +93,7 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*jobrun.Pro
 	if (p.Script == "") == (len(p.Argv) == 0) {
 		return bad("must have either script or argv: the program comes from the definition, the arguments of a run are only its data")
 	}
-	misplaced := p.CheckSlots(c.ArgsAllow) // also for definitions older than this rule
+	misplaced := p.CheckSlots(c.ArgsAllow) // definitions may be older than this rule
 	if p.Script != "" {
 		p.Argv = []string{shell, "-c", p.Script}
 	}
@@ -112,9 +111,9 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*jobrun.Pro
 	return &p, nil
 }
 
-// environment returns the environment of a program: Skald's variables, those of the node and of the
-// definition, and the run's arguments. Names are unique: those of the first three cannot begin with
-// the prefix of the last.
+// environment returns the environment of a program: Skald's variables, those of the node, those of
+// the definition, and the run's arguments. Names are unique, because names from the first three
+// sources cannot begin with the prefix of the arguments.
 func environment(r *Run, p *jobrun.Program, d *runData) []string {
 	env := []string{
 		"SKALD_RUN_ID=" + r.ID.String(), "SKALD_ATTEMPT=" + strconv.Itoa(r.Attempt), "SKALD_FENCING_TOKEN=" +
@@ -142,13 +141,13 @@ func execute(ctx context.Context, r *Run, p *jobrun.Program, d *runData) error {
 	ownGroup(cmd)
 	cmd.WaitDelay = killAfter
 	err := cmd.Run()
-	endGroup(cmd) // processes that it left behind
+	endGroup(cmd) // ends processes that the program left behind
 	if cmd.ProcessState != nil {
 		r.Resources = used(cmd.ProcessState)
 	}
 	var exit *exec.ExitError
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it has ended; pipes it left open are closed
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // the program has ended; the pipes it left open are closed
 		r.ExitCode = new(0)
 		return nil
 	case ctx.Err() != nil:

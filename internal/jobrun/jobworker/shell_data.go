@@ -15,24 +15,24 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// runData is the arguments of a run in the forms in which a program receives them: on standard
-// input and, if they are small, as variables and one argument.
+// runData contains the arguments of a run in the forms in which a program receives them: on
+// standard input and, if they are small, as variables and as one argument.
 type runData struct {
 	doc       json.RawMessage // JSON on one line
 	variables []string        // NAME=value, sorted
 }
 
 const (
-	// argPrefix is the prefix of the variables with a run's arguments. No variable with a meaning
-	// for a loader, a shell or an interpreter begins with it.
+	// argPrefix is the prefix of the variables that contain a run's arguments. No variable that has
+	// a meaning for a loader, a shell or an interpreter begins with it.
 	argPrefix = "SKALD_ARG_"
 	// maxInline is the maximum length in bytes of arguments that are passed as variables and in
-	// argv, which operating systems limit. Standard input has no limit.
+	// argv, because operating systems limit these. Standard input has no limit.
 	maxInline = 64 << 10
 )
 
-// dataOf returns the arguments of a run unless they equal the definition's default_args, which some
-// nodes, including those of earlier versions, store for runs without arguments.
+// dataOf returns the arguments of a run, unless they equal the definition's default_args. Some
+// nodes, for example those of earlier versions, store these for runs without arguments.
 func dataOf(args, defaults json.RawMessage) (*runData, error) {
 	bad := func(format string, of ...any) (*runData, error) {
 		return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of the run " + fmt.Sprintf(format, of...),
@@ -55,7 +55,7 @@ func dataOf(args, defaults json.RawMessage) (*runData, error) {
 	if !isObject || len(d.doc) > maxInline {
 		return d, nil
 	}
-	from := map[string]string{} // by variable
+	from := map[string]string{} // values by variable
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		value, ok := scalar(members[name])
 		if !ok {
@@ -76,7 +76,7 @@ func dataOf(args, defaults json.RawMessage) (*runData, error) {
 
 var notInNames = regexp.MustCompile(`[^A-Z0-9_]`)
 
-// decoded returns nil for an empty document and for null; numbers keep their digits.
+// decoded returns nil for an empty document and for null. Numbers keep their digits.
 func decoded(doc json.RawMessage) (v any, err error) {
 	if len(doc) == 0 {
 		return nil, nil
@@ -100,8 +100,8 @@ func scalar(v any) (string, bool) {
 	return "", false
 }
 
-// fill replaces the slot in argv by the arguments, where the program treats them as data
-// (Program.CheckSlots). They begin with a brace, so they are never parsed as an option.
+// fill replaces the slot in argv by the arguments, in positions that the program treats as data
+// (Program.CheckSlots). The arguments begin with a brace, so they are never parsed as an option.
 func (d *runData) fill(argv []string) ([]string, error) {
 	out := slices.Clone(argv)
 	for i, element := range argv {
@@ -119,7 +119,7 @@ func (d *runData) fill(argv []string) ([]string, error) {
 	return out, nil
 }
 
-// codeFlag matches the options by which shells and interpreters are given code.
+// codeFlag matches the options that pass code to shells and interpreters.
 var codeFlag = regexp.MustCompile(`^-[A-Za-z]{0,2}[ceErR]$|^--(command|eval|execute|exec|print)$`)
 
 func (d *runData) reader() io.Reader { return strings.NewReader(string(d.doc) + "\n") }
@@ -132,8 +132,8 @@ var starters = []string{"xargs", "parallel", "at", "batch"}
 
 // readsProgram reports whether argv starts an interpreter that reads its program from standard
 // input, directly or through another program (env, ssh), or a program that turns standard input
-// into commands. Such a program gets empty input, because a run's arguments could otherwise be
-// executed.
+// into commands. Such a program gets empty input, because it could otherwise execute a run's
+// arguments.
 func readsProgram(argv []string) bool {
 	for i := range argv {
 		if slices.Contains(starters, filepath.Base(argv[i])) {
@@ -146,7 +146,8 @@ func readsProgram(argv []string) bool {
 	return false
 }
 
-// takesProgram decides this by the arguments of an interpreter; in doubt it returns true.
+// takesProgram decides by the arguments of an interpreter whether it reads its program from
+// standard input. In case of doubt it returns true.
 func takesProgram(args []string) bool {
 	for i, a := range args {
 		switch {

@@ -20,7 +20,7 @@ func ownGroup(cmd *exec.Cmd) {
 // endGroup kills the remaining processes of the group.
 func endGroup(cmd *exec.Cmd) {
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: no process is left
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH means that no process is left
 	}
 }
 

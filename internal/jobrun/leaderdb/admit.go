@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// withheld is the reason why a slot, alias r, must not run although its run was created: its job
-// was paused or disabled after that. NULL: it may run.
+// withheld is the reason why a slot with alias r must not run although its run was created: its job
+// was paused or disabled after that. NULL means that the slot may run.
 var withheld = `
   LEFT JOIN LATERAL (
 	SELECT CASE WHEN d.deleted_at IS NOT NULL THEN 'the job was deleted' WHEN NOT d.enabled THEN 'the job is disabled'
@@ -26,10 +26,11 @@ var withheld = `
 	 OFFSET 0
   ) AS h ON r.trigger` + jobdb.Is(jobrun.ByTime) + ` AND r.state || ''` + jobdb.Is(jobrun.Pending)
 
-// ready is the condition that a run waits only for its time, which has come: runs without a key,
-// and orphaned ones, which still hold their key, unless their losses are exhausted or a cancel was
-// requested. It is used only outside of a transaction, where now() is the current time: no index
-// serves clock_timestamp(), and all slots created ahead would be read.
+// ready is the condition that a run was waiting only for its time and that this time has come. It
+// covers runs without a key, and orphaned runs, which still hold their key, unless their loss
+// budget is exhausted or a cancel was requested. It is used only outside of a transaction, where
+// now() is the current time. With clock_timestamp() no index could be used, and all slots that were
+// created ahead of time would be read.
 var ready = `r.admitted_at IS NULL
   AND (r.phase` + jobdb.WaitsAgain + ` OR r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NULL)
   AND r.available_at <= now()
@@ -39,8 +40,8 @@ var ready = `r.admitted_at IS NULL
 var findReady = `
 SELECT r.id, h.why FROM jobs.job_runs r` + withheld + ` WHERE ` + ready + ` ORDER BY r.available_at, r.id LIMIT $1`
 
-// admitReady admits the runs found, except slots whose job was paused or disabled since then, which
-// the next round skips.
+// admitReady admits the runs that were found, except slots whose job has since been paused or
+// disabled. The next round skips those.
 var admitReady = `
 WITH due AS MATERIALIZED (
 	SELECT r.id FROM jobs.job_runs r` + withheld + `
@@ -61,12 +62,12 @@ func (st *Sweeps) Admit(ctx context.Context, t jobrun.Term, _ jobrun.Settings, l
 	return both(due, keyed), postgres.Wrap("admit job runs of keys", err)
 }
 
-// decisions groups the runs found by a sweep by what it does with them.
+// decisions groups the runs that a sweep has found by the action to take.
 type decisions struct {
 	admit []uuid.UUID
 	ask   []jobrun.Admission
-	end   []uuid.UUID                  // if started meanwhile, handled in the next round
-	ends  map[uuid.UUID]jobrun.Decided // for each run in end
+	end   []uuid.UUID                  // if they have started in the meantime, the next round handles them
+	ends  map[uuid.UUID]jobrun.Decided // one for each run in end
 }
 
 func (d *decisions) add(a jobrun.Admission) {
@@ -193,12 +194,12 @@ type concurrencyKey struct {
 	key    string
 }
 
-// Keys are read in pages, in index order, continuing after the last page, so that keys whose runs
-// only wait cannot block others. They are found by stepping through the index, with one look-up
-// each, however many runs wait for a key.
+// Keys are read in pages, in index order. Each page continues after the last one, so that keys
+// whose runs only wait cannot block others. Stepping through the index takes one look-up per key,
+// however many runs wait for it.
 //
 // A key whose first runs all have the policy QUEUE needs no decision while one of its runs has
-// started or may start, unless another one has just become due; it is skipped.
+// started or may start, unless another run has just become due. Such a key is skipped.
 var findKeys = `
 WITH RECURSIVE keys AS (
 	(SELECT r.tenant_id, r.concurrency_key FROM jobs.job_runs r
@@ -220,7 +221,7 @@ SELECT k.tenant_id, k.concurrency_key, NOT (` + busyKey + `
   FROM (SELECT * FROM keys LIMIT $1) AS k`
 
 var (
-	// waitsForKey and ofKey use the index of runs that wait for keys. admitted_at is compared in a
+	// waitsForKey and ofKey use the index of runs that wait for keys. They compare admitted_at in a
 	// form that no other index has.
 	waitsForKey = `r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NOT NULL AND r.available_at <= now()
 	  AND ` + notAdmitted
@@ -235,7 +236,7 @@ var (
                      AND coalesce(o.admitted_at, 'infinity') < 'infinity'))`
 )
 
-// candidatesOfKey bounds the number of runs of one key that are read per round; more may wait
+// candidatesOfKey bounds the number of runs of one key that are read per round. More runs may wait
 // (jobrun.MaxQueueLimit).
 const candidatesOfKey = "1100"
 
@@ -261,8 +262,9 @@ SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.sch
     AND v.spec_version = r.spec_version` + withheld + `
  ORDER BY k.n`
 
-// admitKeys admits runs for a page of keys. Only the leader admits runs with keys, so a key found
-// free stays free; a key found busy may have become free, which the next round sees.
+// admitKeys admits runs for a page of keys. Only the leader admits runs with keys, so a key that
+// was found free stays free. A key that was found busy may have become free since, which the next
+// round sees.
 func (st *Sweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (jobrun.Swept, error) {
 	st.mu.Lock()
 	after := st.key
@@ -289,7 +291,7 @@ func (st *Sweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (jobr
 }
 
 // keysAfter returns those of the next n keys that need a decision, up to limit, and the last of the
-// n.
+// n keys.
 func (st *Sweeps) keysAfter(
 	ctx context.Context, after concurrencyKey, limit int,
 ) (page []concurrencyKey, last concurrencyKey, n int, err error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// countBacklog counts the unfinished runs in their indexes, each up to a bound.
+// countBacklog counts the unfinished runs in their indexes, each kind up to a bound.
 var countBacklog = `
 SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r
   WHERE r.admitted_at IS NULL AND (r.phase` + jobdb.WaitsAgain + ` OR r.phase` + jobdb.Waits + `
@@ -32,7 +32,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r
                     count(*) FILTER (WHERE r.continuation_state` + jobdb.Is(jobrun.Confirming) + `) AS doubted
                FROM jobs.job_runs r WHERE r.phase` + jobdb.WithWorker + `) AS h`
 
-// Backlog implements jobrun.Sweeps. Oldest is the oldest run that was counted.
+// Backlog implements jobrun.Sweeps. Oldest is the oldest of the runs that were counted.
 func (st *Sweeps) Backlog(ctx context.Context) (b jobrun.Backlog, err error) {
 	rows, err := st.db.QueryWrite(ctx, countBacklog, jobrun.BacklogCap)
 	if err != nil {

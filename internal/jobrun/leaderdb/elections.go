@@ -22,13 +22,13 @@ type Elections struct{ db *postgres.DB }
 // NewElections returns the elections of db.
 func NewElections(db *postgres.DB) *Elections { return &Elections{db} }
 
-// acquireLeader renews the leader's lease, or takes over an expired one: one statement, at the
+// acquireLeader renews the leader's lease or takes over an expired one, in one statement, at the
 // database's time (jobrun.md 5b, J-02, S11). The epoch grows with every takeover and never falls,
 // because the row is never deleted.
 //
-// A renewal does not change the epoch, so it waits for no lock. A takeover changes it, and so waits
-// for the open transactions of the former leader (AsLeader). A standby that finds another node
-// leading locks nothing: it would block those transactions.
+// A renewal does not change the epoch, so it waits for no lock. A takeover changes the epoch, and
+// therefore waits for the open transactions of the former leader (AsLeader). A standby that finds
+// another node leading locks nothing, because a lock would block those transactions.
 const acquireLeader = `
 WITH seen AS (
 	INSERT INTO jobs.schedulers (leader_id, node, started_at, seen_at)
@@ -51,7 +51,7 @@ WITH seen AS (
 )
 SELECT epoch FROM renewed UNION ALL SELECT epoch FROM taken`
 
-// Acquire implements jobrun.Elections. Its connection is one of those for leases, whose statements
+// Acquire implements jobrun.Elections. It uses one of the connections for leases, whose statements
 // time out after two seconds. After an error it is unknown whether the lease was taken; if it was,
 // the next call renews it.
 func (st *Elections) Acquire(
@@ -65,7 +65,7 @@ func (st *Elections) Acquire(
 		})
 	}
 	switch {
-	case postgres.SQLState(err) == postgres.UniqueViolation: // two concurrent first elections
+	case postgres.SQLState(err) == postgres.UniqueViolation: // two nodes are holding the first election concurrently
 		return jobrun.Term{}, false, nil
 	case err != nil:
 		return jobrun.Term{}, false, fmt.Errorf("acquire the leader lease: %w", err)
@@ -99,10 +99,10 @@ func (st *Elections) ForceResign(ctx context.Context, by operator.Action) error 
 	}))
 }
 
-// Standbys not seen for this long are not counted, and are deleted after an hour.
+// Standbys that have not been seen for this long are not counted. After an hour they are deleted.
 const standbyFor = time.Minute
 
-// Leadership implements jobrun.Elections. Before the first election only its standbys are set.
+// Leadership implements jobrun.Elections. Before the first election, only its standbys are set.
 func (st *Elections) Leadership(ctx context.Context) (l jobrun.Leadership, err error) {
 	l, err = leaderTable.One(st.db.Read.QueryRowContext(ctx, `
 		SELECT `+leaderTable.Selected("l")+` FROM jobs.leader l WHERE l.name = 'default'`))

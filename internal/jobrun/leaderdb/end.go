@@ -17,19 +17,19 @@ import (
 )
 
 // ending is a sweep that ends runs by the rules (jobrun.Apply). find returns the ids of candidates;
-// the rules decide once a run is locked.
+// the rules decide about each run after it is locked.
 type ending struct {
 	doing string
 	find  *postgres.Statement
 }
 
-// newEnding makes an ending from a statement with @limit and the parameters in by.
+// newEnding creates an ending from a statement with @limit and the parameters in by.
 func newEnding(doing, find string, by ...string) ending {
 	return ending{doing, postgres.Named(find, postgres.Single(append([]string{"limit"}, by...)...))}
 }
 
-// run ends the runs found: all in one transaction or, if one of them cannot be stored, one by one,
-// so that it does not block the others.
+// run ends the runs that were found, all in one transaction. If one of them cannot be stored, it
+// ends them one by one, so that this run does not block the others.
 func (e ending) run(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, in jobrun.Event, by ...any,
 ) (s jobrun.Swept, err error) {
@@ -52,7 +52,7 @@ func (e ending) run(
 	return s, postgres.Wrap(e.doing, err)
 }
 
-// endRuns applies in to runs, as the leader, and returns how many it has changed.
+// endRuns applies in to runs, as the leader, and returns how many of them it has changed.
 func endRuns(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Event,
 ) (int, error) {
@@ -73,8 +73,8 @@ func endRuns(
 	return n, errors.Join(errs...)
 }
 
-// maxRefused is how many runs of a batch may fail to be stored before the rest waits for the next
-// round.
+// maxRefused is how many runs of a batch may fail to be stored before the remaining ones wait for
+// the next round.
 const maxRefused = 10
 
 func endTogether(
@@ -96,7 +96,7 @@ func endTogether(
 			m.Epoch = t.Epoch
 			c, err := db.ApplyToRun(ctx, tx, &runs[i], in(&runs[i]), m)
 			if fault.IsCode(err, jobrun.CodeConflict) {
-				continue // changed since it was found
+				continue // it has changed since it was found
 			}
 			if err != nil {
 				return err
@@ -116,8 +116,8 @@ func endTogether(
 	return len(ended), nil
 }
 
-// lockRuns locks the runs $1 in id order and returns them with the time. It skips runs locked by
-// others, and those that cannot be decrypted, because ending them may need their content.
+// lockRuns locks the runs $1 in id order and returns them with the time. It skips runs that others
+// have locked, and runs that cannot be decrypted, because ending them may require their content.
 func lockRuns(ctx context.Context, db *jobdb.DB, tx *sqlx.Tx, ids any) (runs []jobrun.Run, now time.Time, err error) {
 	rows, err := db.QueryIn(ctx, tx, `
 SELECT `+jobdb.RunColumns+`, clock_timestamp() FROM jobs.job_runs r
@@ -169,8 +169,8 @@ func (st *Sweeps) TimeOut(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 		s.Seconds(jobrun.TimeoutGrace).Microseconds())
 }
 
-// EndCanceled implements jobrun.Sweeps. Runs orphaned meanwhile end immediately, because no worker
-// runs them.
+// EndCanceled implements jobrun.Sweeps. Runs that were orphaned in the meantime end immediately,
+// because no worker executes them.
 func (st *Sweeps) EndCanceled(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
 	in := jobrun.CancelExpired{Settings: s}
 	lost, err := endUnwanted.run(ctx, st.db, t, limit, in)

@@ -12,16 +12,16 @@ import (
 // first sweep.
 func (st *Sweeps) UseHints(hints jobrun.LeaseHints) { st.hints = hints }
 
-// silentFences finds the same runs as doubtSilent, with the fences of those whose lease expired
-// less than $2 microseconds ago; only these may be spared.
+// silentFences finds the same runs as doubtSilent, and the fences of those whose lease expired less
+// than $2 microseconds ago. Only these may be spared.
 var silentFences = `
 SELECT r.id, r.assigned_worker_id, r.attempt, r.lease_token,
   r.lease_expires_at > clock_timestamp() - $2::bigint * interval '1 microsecond'
   FROM jobs.job_runs r WHERE r.phase` + jobdb.WithWorker + ` AND ` + silent + ` LIMIT $1`
 
-// doubt puts silent runs in doubt, except those whose worker is alive according to hints, for
-// example because it reported while the database was unavailable. A run is spared for at most one
-// lease after its own has expired, whatever the hints say, so a wrong hint only delays the
+// doubt puts silent runs in doubt, except those whose worker is alive according to the hints, for
+// example because it sent a heartbeat while the database was unavailable. A run is spared for at
+// most one lease after its own has expired, whatever the hints say, so a wrong hint only delays the
 // detection of a dead worker.
 func (st *Sweeps) doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
 	args := []any{s.Seconds(jobrun.ConfirmFor).Microseconds(), t.Epoch}

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// advanceTable holds the progress of definitions through their slots.
+// advanceTable contains the progress of definitions through their slots.
 var advanceTable = postgres.NewTable(
 	postgres.UUID("id", func(a *jobrun.Advance) *uuid.UUID { return &a.Definition }),
 	postgres.Int("version", func(a *jobrun.Advance) *int64 { return &a.Version }),
@@ -20,8 +20,8 @@ var advanceTable = postgres.NewTable(
 	postgres.TimeOrNil("next", func(a *jobrun.Advance) **time.Time { return &a.NextDueAt }),
 )
 
-// dueDefinitions finds definitions whose next slot is near. For a paused definition, slots count as
-// near when they are due or outside of the pause; until then their outcome is open.
+// dueDefinitions finds definitions whose next slot is near. For a paused definition, a slot counts
+// as near when it is due or lies outside of the pause; until then its outcome is open.
 var dueDefinitions = `
 SELECT ` + jobdb.DefinitionColumns + ` FROM jobs.job_definitions d
  WHERE d.next_due_at IS NOT NULL AND d.enabled AND d.deleted_at IS NULL AND d.next_due_at < $1::timestamptz
@@ -56,8 +56,8 @@ func (st *Sweeps) definitions(ctx context.Context, query string, args ...any) (a
 }
 
 // advanceDefinitions stores the progress of definitions that have not changed since their slots
-// were computed, and returns their ids. It does not change their version, which counts changes by
-// users.
+// were computed, and returns their ids. It does not change their version, which counts only changes
+// made by users.
 var advanceDefinitions = postgres.Named(`
 WITH a AS MATERIALIZED (
 	SELECT d.id, n.until, n.next FROM `+postgres.Unnest("n", advanceTable.As("n"))+`

@@ -1,6 +1,6 @@
-// Package leaderdb is the leader's work on job runs in PostgreSQL: sweeps.go handles silent workers
-// and their runs, end.go ends lost and late runs, admit.go makes waiting runs claimable, slots.go
-// creates due runs; elections.go decides who leads.
+// Package leaderdb implements the leader's work on job runs in PostgreSQL. sweeps.go handles silent
+// workers and their runs, end.go ends lost and late runs, admit.go makes waiting runs claimable,
+// slots.go creates due runs, and elections.go decides which node leads.
 package leaderdb
 
 import (
@@ -17,14 +17,14 @@ import (
 )
 
 // Sweeps is jobrun.Sweeps on PostgreSQL. A sweep first searches without a transaction, and usually
-// finds nothing; it changes what it finds in a transaction of the leader (AsLeader), which checks
-// the condition again and skips locked rows. All times are the database's.
+// finds nothing. It changes the rows that it finds in a transaction of the leader (AsLeader), which
+// checks the condition again and skips locked rows. All times are the database's.
 type Sweeps struct {
 	db    *jobdb.DB
 	hints jobrun.LeaseHints // nil: there are none
 
 	mu  sync.Mutex
-	key concurrencyKey // guarded by mu: the last key of the previous page
+	key concurrencyKey // guarded by mu; the last key of the previous page
 }
 
 // NewSweeps returns the sweeps of the job runs of db.
@@ -47,15 +47,15 @@ func foundIDs(ctx context.Context, db *jobdb.DB, query string, args ...any) (ids
 	return list.Parameter(), n, err
 }
 
-// move is a sweep with two statements: find returns the ids of rows, and change updates those that
-// still meet the condition.
+// move is a sweep with two statements. find returns the ids of rows, and change updates those rows
+// that still meet the condition.
 type move struct {
 	doing        string
 	find, change *postgres.Statement
 }
 
-// newMove makes a move from its statements: find has @limit and the parameters in by; change has
-// @ids, the same parameters and more.
+// newMove creates a move from its statements. find has @limit and the parameters in by; change has
+// @ids, the same parameters and possibly more.
 func newMove(doing, find, change string, by []string, more ...string) move {
 	return move{
 		doing:  doing,
@@ -64,7 +64,7 @@ func newMove(doing, find, change string, by []string, more ...string) move {
 	}
 }
 
-// run returns how many rows were changed. more reports that there may be others.
+// run returns how many rows were changed; more reports that there may be others.
 func (m move) run(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, by []any, more ...any,
 ) (jobrun.Swept, error) {
@@ -78,7 +78,7 @@ func (m move) run(
 	return s, err
 }
 
-// these is run for rows that were already found, whose ids are the parameter.
+// these is run for rows that have already been found; their ids are the parameter.
 func (m move) these(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids any, args ...any,
 ) (s jobrun.Swept, err error) {
@@ -96,9 +96,9 @@ func (m move) these(
 	return s, nil
 }
 
-// giveUp orphans runs that their workers have lost, with an attempt and an event each; they are
-// claimable after @backoff. late selects them. A worker that reports later learns that it lost the
-// run (J3); the token stays for the audit trail.
+// giveUp orphans runs that their workers have lost, and stores an attempt and an event for each.
+// They are claimable after @backoff. late selects them. A worker that reports later learns that it
+// has lost the run (J3); the token is kept for the audit trail.
 func giveUp(late, reason string) string {
 	return `
 WITH late AS MATERIALIZED (
@@ -185,7 +185,7 @@ var (
 	  AND w.lost_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
 )
 
-// moveWorkers makes a sweep that applies change to the workers that meet condition.
+// moveWorkers creates a sweep that applies change to the workers that meet condition.
 func moveWorkers(doing, condition, change string) move {
 	return newMove(doing, `SELECT w.id FROM jobs.workers w
 	  WHERE w.state <> '`+string(jobrun.WorkerDetached)+`' AND `+condition+` LIMIT @limit`, `
@@ -205,7 +205,7 @@ var (
 )
 
 // WatchWorkers implements jobrun.Sweeps. A LOST worker has the whole grace period to come back,
-// even after a time without a leader.
+// even after a period without a leader.
 func (st *Sweeps) WatchWorkers(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
 	detached, err := detachWorkers.run(ctx, st.db, t, limit, []any{s.Seconds(jobrun.DetachGrace).Microseconds()})
 	if err != nil {
@@ -215,7 +215,7 @@ func (st *Sweeps) WatchWorkers(ctx context.Context, t jobrun.Term, s jobrun.Sett
 	return both(detached, lost), err
 }
 
-// Swept implements jobrun.Sweeps. It also deletes standbys not seen for an hour.
+// Swept implements jobrun.Sweeps. It also deletes standbys that have not been seen for an hour.
 func (st *Sweeps) Swept(ctx context.Context, t jobrun.Term) error {
 	return postgres.Wrap("record a round of the leader", st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		return st.db.ExecIn(ctx, tx, `

@@ -18,15 +18,15 @@ import (
 	"github.com/skald-saga/skald/internal/failpoint"
 )
 
-// unfinished is the directory of files without a final name. Files older than staleAfter are
-// leftovers of a crash.
+// unfinished is the directory of files that do not have their final name yet. Files older than
+// staleAfter are leftovers of a crash.
 const (
 	unfinished = ".unfinished"
 	staleAfter = 24 * time.Hour
 )
 
-// files stores objects in a directory. Every path is resolved within it by the
-// operating system (os.Root): neither .. nor a symbolic link leads outside.
+// files stores objects in a directory. The operating system resolves every path within it
+// (os.Root), so that neither .. nor a symbolic link leads outside.
 type files struct{ root *os.Root }
 
 func openFiles(u *url.URL) (*files, error) {
@@ -66,7 +66,7 @@ func (f *files) prepare() error {
 	}
 	for _, entry := range left {
 		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > staleAfter {
-			_ = f.root.Remove(path.Join(unfinished, entry.Name())) // another process may be removing it too
+			_ = f.root.Remove(path.Join(unfinished, entry.Name())) // another process may be removing it as well
 		}
 	}
 	return nil
@@ -86,8 +86,8 @@ func (f *files) temp() (*os.File, error) {
 	return file, err
 }
 
-// put follows F54: write, fsync, rename, fsync of every directory on the path. A crash
-// at any point leaves the object whole or absent.
+// put follows F54: write, fsync, rename, and fsync every directory on the path. After a crash at
+// any point, the object is either complete or absent.
 func (f *files) put(ctx context.Context, key string, content *spool) (err error) {
 	file, temp, err := f.create()
 	if err != nil {
@@ -128,7 +128,7 @@ func (f *files) open(_ context.Context, key string) (io.ReadCloser, error) {
 		return nil, gone()
 	case err != nil:
 		return nil, fmt.Errorf("open a stored log: %w", err)
-	case !info.Mode().IsRegular(): // opening a pipe would block; links are not made by Skald
+	case !info.Mode().IsRegular(): // opening a pipe would block, and Skald creates no links
 		return nil, fmt.Errorf("%w: it is not a file", ErrCorrupt)
 	}
 	file, err := f.root.Open(key)

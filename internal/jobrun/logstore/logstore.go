@@ -1,9 +1,9 @@
-// Package logstore stores the logs of job runs outside of the database, after they have
-// been there for log_retention_days_db (J-39 to J-41): in a directory, or in a bucket
-// of any S3-compatible server.
+// Package logstore stores the logs of job runs outside of the database, after they have been there
+// for log_retention_days_db (J-39 to J-41). The store is a directory or a bucket of any
+// S3-compatible server.
 //
-// An object is one gzip file. Its name is made here and contains the SHA-256 of the
-// stored bytes. So two logs never share a name, writing the same log again changes
+// An object is one gzip file. This package chooses its name, which contains the SHA-256 of the
+// stored bytes. Therefore two different logs never share a name, writing the same log again changes
 // nothing, and a reader can detect damage.
 package logstore
 
@@ -23,19 +23,18 @@ import (
 
 // Object is a stored log. Size and SHA256 are those of the stored, compressed bytes.
 type Object struct {
-	Ref    string // the argument of Get, Verify and Delete; the same in every store
+	Ref    string // the argument of Get, Verify and Delete; it has the same form in every store
 	Size   int64
 	SHA256 [sha256.Size]byte
 }
 
-// Store stores objects. It is safe for concurrent use, also by several processes on one
-// directory or bucket.
+// Store stores objects. It is safe for concurrent use, even by several processes on one directory
+// or bucket.
 type Store struct{ objects backend }
 
 // backend stores bytes. Keys are references that have been checked.
 type backend interface {
-	// put returns when the content is durable under key; an existing object is replaced
-	// atomically.
+	// put returns when the content is durable under key. It replaces an existing object atomically.
 	put(ctx context.Context, key string, content *spool) error
 	// open returns the stored bytes, or the fault NotFound.
 	open(ctx context.Context, key string) (io.ReadCloser, error)
@@ -43,8 +42,8 @@ type backend interface {
 	remove(ctx context.Context, key string) error
 	// clear deletes all objects whose keys begin with prefix, which has a directory.
 	clear(ctx context.Context, prefix string) error
-	// temp creates a file for a log that is too large for memory. If the system allows, its name is
-	// removed immediately, so that a crash leaves nothing behind.
+	// temp creates a file for a log that is too large for memory. If the system permits, the file's
+	// name is removed immediately, so that a crash leaves nothing behind.
 	temp() (*os.File, error)
 	close() error
 }
@@ -54,14 +53,14 @@ type backend interface {
 //	file:///var/lib/skald/logs
 //	s3://bucket/prefix?endpoint=https://s3.internal:9000&region=eu-1&path_style=true
 //
-// Without endpoint it is AWS and region is required; with it region may be left
-// out. path_style chooses where the bucket's name goes; left out, the endpoint
-// decides. An empty URL is an error: without offload logs stay in the database.
-// A directory is made if it is missing, and must be writable; S3 is not asked.
+// Without endpoint, AWS is used and region is required; with endpoint, region may be omitted.
+// path_style determines where the bucket's name appears; if it is omitted, that depends on the
+// endpoint. An empty URL is an error, because logs stay in the database if offloading is off. Open
+// creates a missing directory and checks that it is writable; it does not contact S3.
 func Open(_ context.Context, rawURL string, o Options) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, errors.New("logstore: the URL cannot be read") // err would quote it
+		return nil, errors.New("logstore: the URL cannot be read") // err would quote the URL
 	}
 	var objects backend
 	switch u.Scheme {
@@ -78,12 +77,13 @@ func Open(_ context.Context, rawURL string, o Options) (*Store, error) {
 	return &Store{objects}, nil
 }
 
-// Close releases what the store holds. Readers stay usable.
+// Close releases the store's resources. Readers remain usable.
 func (s *Store) Close() error { return s.objects.close() }
 
 // Put stores all of r, compressed, then reads it back and compares. When it returns no error, the
-// log is durable and complete (S20). After an error the outcome is unknown and the call may be
-// repeated: the same content gives the same Object, and overwrites what an earlier attempt left.
+// log is durable and complete (S20). After an error the outcome is unknown, and the call may be
+// repeated: the same content results in the same Object and overwrites anything that an earlier
+// attempt left.
 func (s *Store) Put(ctx context.Context, name Name, r io.Reader) (Object, error) {
 	if err := name.check(); err != nil {
 		return Object{}, err
@@ -104,8 +104,8 @@ func (s *Store) Put(ctx context.Context, name Name, r io.Reader) (Object, error)
 	return o, nil
 }
 
-// compress returns equal bytes for equal content: the compressor is fed in blocks of one size,
-// however r returns them, and its header contains no time.
+// compress returns equal bytes for equal content. It feeds the compressor in blocks of one size,
+// however r returns its bytes, and the header contains no time.
 func compress(to io.Writer, r io.Reader) error {
 	zip := gzip.NewWriter(to)
 	blocks := bufio.NewWriterSize(zip, 64<<10)
@@ -113,14 +113,13 @@ func compress(to io.Writer, r io.Reader) error {
 	return errors.Join(err, blocks.Flush(), zip.Close())
 }
 
-// Get reads a log, uncompressed, from offset (in bytes of the log) to its end. At the
-// end, all stored bytes have been compared with the checksum in the name: a log that is
-// damaged, truncated or exchanged ends with ErrCorrupt instead of io.EOF. An offset
-// beyond the end gives no bytes. Skipping to an offset costs as much as reading up to
-// it.
+// Get reads a log, uncompressed, from offset (in bytes of the log) to its end. By the end, all
+// stored bytes have been compared with the checksum in the name: a log that is damaged, truncated
+// or exchanged ends with ErrCorrupt instead of io.EOF. An offset beyond the end returns no bytes.
+// Skipping to an offset costs as much as reading up to it.
 //
-// Faults: NotFound (CodeGone), Invalid for a negative offset. An invalid reference is
-// ErrRef; anything else is an outage, also while reading.
+// Faults: NotFound (CodeGone), and Invalid for a negative offset. An invalid reference is reported
+// as ErrRef. Any other error, including an error while reading, is an outage.
 func (s *Store) Get(ctx context.Context, ref string, offset int64) (io.ReadCloser, error) {
 	sum, err := s.sumOf(ref)
 	if err != nil {
@@ -136,8 +135,8 @@ func (s *Store) Get(ctx context.Context, ref string, offset int64) (io.ReadClose
 	return newReader(ctx, stored, sum, offset), nil
 }
 
-// Verify reads all stored bytes and compares them with sum, size, and the checksum in
-// the reference. It returns nil, ErrCorrupt, ErrRef, the fault NotFound, or an outage.
+// Verify reads all stored bytes and compares them with sum, size, and the checksum in the
+// reference. It returns nil, ErrCorrupt, ErrRef, the fault NotFound, or an outage.
 func (s *Store) Verify(ctx context.Context, ref string, sum [sha256.Size]byte, size int64) error {
 	named, err := s.sumOf(ref)
 	if err != nil {
@@ -172,8 +171,8 @@ func (s *Store) Delete(ctx context.Context, ref string) error {
 	return s.objects.remove(ctx, ref)
 }
 
-// Clear removes all logs of a run, of whatever attempt and content: also uploads that no run refers
-// to, because a crash came in between. The attempt of name does not matter.
+// Clear removes all logs of a run, of any attempt and content. This includes uploads to which no
+// run refers because of a crash. The attempt of name does not matter.
 func (s *Store) Clear(ctx context.Context, name Name) error {
 	name.Attempt = 1
 	if err := name.check(); err != nil {

@@ -15,8 +15,8 @@ import (
 type Name struct {
 	Tenant  uuid.UUID
 	Run     uuid.UUID
-	Attempt int       // from 1
-	Created time.Time // the run's creation time, of which year and month, in UTC, keep directories small
+	Attempt int       // starts at 1
+	Created time.Time // the run's creation time; directories by its year and month, in UTC, keep each directory small
 }
 
 func (n Name) check() error {
@@ -33,15 +33,15 @@ func (n Name) ref(sum [sha256.Size]byte) string {
 	return fmt.Sprintf("%s%d-%x.ndjson.gz", n.prefix(), n.Attempt, sum)
 }
 
-// prefix is what the references of all logs of the run have in common.
+// prefix is the common prefix of the references to all logs of the run.
 func (n Name) prefix() string {
 	return fmt.Sprintf("%s/%s/%s-", n.Tenant, n.Created.UTC().Format("2006/01"), n.Run)
 }
 
 var refForm = regexp.MustCompile(`^([0-9a-f-]{36})/([0-9]{4}/[0-9]{2})/([0-9a-f-]{36})-([1-9][0-9]{0,8})-([0-9a-f]{64})\.ndjson\.gz$`)
 
-// NameOf parses a reference, so that its owner can be checked before it is used. Created contains
-// only year and month. A reference that Put cannot have made is ErrRef.
+// NameOf parses a reference, so that its owner can be checked before the reference is used. Created
+// contains only year and month. For a reference that Put cannot have created, it returns ErrRef.
 func NameOf(ref string) (Name, error) {
 	n, _, err := parse(ref)
 	return n, err

@@ -10,25 +10,26 @@ import (
 	"io"
 )
 
-// reader decompresses a stored log, and compares the checksum at the end.
+// reader decompresses a stored log and compares the checksum at the end.
 type reader struct {
 	stored io.ReadCloser
 	raw    *meter
 	zip    *gzip.Reader // nil until the first Read
 	want   [sha256.Size]byte
 	skip   int64
-	end    error // once set, every Read returns it
+	end    error // once it is set, every Read returns it
 }
 
 func newReader(ctx context.Context, stored io.ReadCloser, want [sha256.Size]byte, skip int64) *reader {
 	return &reader{stored: stored, raw: &meter{from: within{ctx, stored}, hash: sha256.New()}, want: want, skip: skip}
 }
 
-// meter hashes the bytes it passes on, and distinguishes read errors from errors in the content.
+// meter hashes the bytes that it passes on, and distinguishes read errors from errors in the
+// content.
 type meter struct {
 	from io.Reader
 	hash hash.Hash
-	err  error // of the source, without io.EOF
+	err  error // error of the source, except io.EOF
 }
 
 func (m *meter) Read(p []byte) (int, error) {
@@ -71,8 +72,8 @@ func (r *reader) begin() (err error) {
 	return err
 }
 
-// settle converts the decompressor's last error: to io.EOF only if all stored bytes have been read
-// and the checksum matches.
+// settle converts the decompressor's last error. The result is io.EOF only if all stored bytes have
+// been read and the checksum matches.
 func (r *reader) settle(err error) error {
 	if errors.Is(err, io.EOF) && r.raw.err == nil {
 		_, err = io.Copy(io.Discard, r.raw)

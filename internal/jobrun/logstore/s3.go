@@ -24,7 +24,7 @@ import (
 const (
 	defaultIOTimeout = 30 * time.Second
 	dialTimeout      = 10 * time.Second
-	attempts         = 3 // per request, while the server fails or is unavailable
+	attempts         = 3 // per request, if the server fails or is unavailable
 )
 
 // bucket stores objects under a prefix of a bucket.
@@ -89,7 +89,7 @@ func readS3Query(query url.Values) (host string, o minio.Options, err error) {
 		}
 		host, o.Secure = e.Host, e.Scheme == "https"
 		if o.Region == "" {
-			o.Region = "us-east-1" // expected by servers without regions
+			o.Region = "us-east-1" // a value that servers without regions expect
 		}
 	}
 	if o.Region == "" {
@@ -112,15 +112,15 @@ func readS3Query(query url.Values) (host string, o minio.Options, err error) {
 	return host, o, nil
 }
 
-// deadlined sets deadlines on a connection, so that a silent peer ends a request even if its
-// context is long-lived.
+// deadlined sets deadlines on a connection, so that a silent peer ends a request even if the
+// request's context is long-lived.
 type deadlined struct {
 	net.Conn
 	silence time.Duration
 }
 
 func (c *deadlined) Read(p []byte) (int, error) {
-	_ = c.SetReadDeadline(time.Now().Add(c.silence)) // on a closed connection Read reports it
+	_ = c.SetReadDeadline(time.Now().Add(c.silence)) // on a closed connection, Read reports the error
 	return c.Conn.Read(p)
 }
 
@@ -131,8 +131,8 @@ func (c *deadlined) Write(p []byte) (int, error) {
 
 func (b *bucket) key(ref string) string { return path.Join(b.prefix, ref) }
 
-// put uploads in one request, which S3 makes visible completely or not at all. The signature covers
-// the checksum, so the server verifies it too.
+// put uploads an object in one request, which S3 makes visible completely or not at all. The
+// signature covers the checksum, so the server verifies the checksum as well.
 func (b *bucket) put(ctx context.Context, ref string, content *spool) error {
 	if err := failpoint.Hit(failpoint.LogAfterWrite); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (b *bucket) remove(ctx context.Context, ref string) error {
 }
 
 func (b *bucket) clear(ctx context.Context, prefix string) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the listing if a deletion fails
+	ctx, cancel := context.WithCancel(ctx) // stops the listing if a deletion fails
 	defer cancel()
 	of := minio.ListObjectsOptions{Prefix: b.key(prefix), Recursive: true}
 	for object := range b.client.Client.ListObjects(ctx, b.name, of) {
@@ -196,13 +196,13 @@ func (b *bucket) close() error {
 
 // Options configures a store. All fields are optional.
 type Options struct {
-	// AccessKey and SecretKey sign requests to S3. Without them the role of the machine
-	// or pod is used, as AWS provides it.
+	// AccessKey and SecretKey sign requests to S3. Without them, the role of the machine or pod is
+	// used, as AWS provides it.
 	AccessKey, SecretKey string
 	// TempDir is where uploads of more than 4 MB (compressed) are buffered, for S3 only;
 	// "": the system's.
 	TempDir string
-	// IOTimeout is how long S3 may be silent during a request; 0: 30 s. It does not
-	// bound a whole request: the caller's context does.
+	// IOTimeout is how long S3 may be silent during a request; 0 means 30 s. It does not bound the
+	// whole request; the caller's context does.
 	IOTimeout time.Duration
 }

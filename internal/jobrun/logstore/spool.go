@@ -11,12 +11,12 @@ import (
 // inMemory is how much of a compressed log is kept in memory, in bytes.
 const inMemory = 4 << 20
 
-// spool holds a compressed log until its checksum, and so its name, is known: in
-// memory, or in a file when it is large.
+// spool holds a compressed log until its checksum, and thus its name, is known. It is kept in
+// memory, or in a file if it is large.
 type spool struct {
 	create func() (*os.File, error)
 	memory bytes.Buffer
-	file   *os.File // nil: all of it is in memory
+	file   *os.File // nil: the whole log is in memory
 	hash   hash.Hash
 	size   int64
 }
@@ -51,7 +51,7 @@ func (s *spool) Write(p []byte) (int, error) {
 
 func (s *spool) sum() [sha256.Size]byte { return [sha256.Size]byte(s.hash.Sum(nil)) }
 
-// reader reads from the beginning, each time.
+// reader returns a reader that reads from the beginning.
 func (s *spool) reader() *io.SectionReader {
 	if s.file != nil {
 		return io.NewSectionReader(s.file, 0, s.size)

@@ -1,9 +1,9 @@
-// Package redislease keeps the short leases of job runs in Redis (J-24) as hints: the leases in
-// PostgreSQL decide, and a Redis that is slow, unavailable, empty or wrong costs only performance
-// (docs/decisions/0034-redis-leases.md).
+// Package redislease keeps the short leases of job runs in Redis (J-24) as hints. The leases in
+// PostgreSQL are authoritative, so a Redis that is slow, unavailable, empty or wrong affects only
+// performance (docs/decisions/0034-redis-leases.md).
 //
-// One goroutine uses Redis: a single server, a Sentinel setup or a Cluster. Callers
-// queue their notes and continue; a caller that needs a response waits at most for the timeout.
+// One goroutine uses Redis: a single server, a Sentinel setup or a Cluster. Callers queue their
+// notes and continue; a caller that needs a response waits at most for the timeout.
 package redislease
 
 import (
@@ -39,7 +39,7 @@ func New(cfg Config) (*Hints, error) {
 
 // Scripts are idempotent, because a batch may be sent twice.
 var (
-	// hold stores a worker unless a later attempt, or a foreign value, is stored. ARGV: attempt,
+	// hold stores a worker unless a later attempt or a foreign value is stored. ARGV: attempt,
 	// value, milliseconds.
 	hold = redis.NewScript(1, `local v = redis.pcall('GET', KEYS[1])
 if type(v) == 'table' then return 0 end
@@ -66,7 +66,7 @@ func (h *Hints) key(run uuid.UUID) string {
 }
 
 // value consists of attempt, worker and token. A runner on the same machine may compare it with its
-// own.
+// own value.
 func value(f jobrun.Fence) string {
 	return fmt.Sprintf("%d %s %s", f.Attempt, f.WorkerID, f.LeaseToken)
 }
@@ -125,7 +125,7 @@ func (h *Hints) Alive(ctx context.Context, runs []jobrun.RunFence) []bool {
 	return unknown
 }
 
-// Run talks to Redis until ctx ends. Commands still queued then are lost.
+// Run communicates with Redis until ctx ends. Commands that are still queued then are lost.
 func (h *Hints) Run(ctx context.Context) {
 	w := wire{cfg: h.cfg}
 	defer w.drop()

@@ -13,11 +13,12 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// servers are connections to all masters of a Redis, as it is when they are made: nothing that changes
-// later is followed, because the connections are dropped after any failure.
+// servers are the connections to all masters of a Redis deployment, as they were when the
+// connections were made. Later changes are not tracked, because the connections are dropped after
+// any failure.
 type servers struct {
 	nodes []*node
-	slots []slots // of a Cluster; nil: the only node has all keys
+	slots []slots // slots of a Cluster; nil: the only node has all keys
 }
 
 // node is a connection to one server.
@@ -26,13 +27,13 @@ type node struct {
 	raw net.Conn
 }
 
-// slots are those from first to last, which a node has.
+// slots is a range of slots, from first to last, that a node serves.
 type slots struct {
 	first, last int
 	node        *node
 }
 
-// connect connects to the servers of a URL. The errors do not quote it.
+// connect connects to the servers of a URL. Its errors do not quote the URL.
 func connect(ctx context.Context, rawURL string) (*servers, error) {
 	p, err := parseURL(rawURL)
 	if err != nil {
@@ -51,7 +52,8 @@ func connect(ctx context.Context, rawURL string) (*servers, error) {
 	return nil, errors.Join(failed...)
 }
 
-// from connects to the server, or to what the Sentinel or the node of a Cluster at addr names.
+// from connects to the server at addr or, if addr is a Sentinel or a node of a Cluster, to the
+// servers that it names.
 func (s *servers) from(ctx context.Context, p *place, addr string) error {
 	switch {
 	case p.master != "":
@@ -140,7 +142,7 @@ func (p *place) dial(ctx context.Context, addr, user, password string, db int) (
 	if p.tls != nil {
 		secure := p.tls.Clone()
 		secure.ServerName, _, _ = net.SplitHostPort(addr)
-		raw = tls.Client(raw, secure) // whose handshake is part of the first command
+		raw = tls.Client(raw, secure) // the handshake is part of the first command
 	}
 	n := &node{Conn: redis.NewConn(raw, 0, 0), raw: raw}
 	switch {
@@ -159,7 +161,7 @@ func (p *place) dial(ctx context.Context, addr, user, password string, db int) (
 	return n, nil
 }
 
-// do executes one command within dialTimeout. If that, or ctx, is over, the connection cannot be
+// do executes one command within dialTimeout. If that time or ctx is over, the connection cannot be
 // used any more.
 func (n *node) do(ctx context.Context, command string, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -172,8 +174,8 @@ func (n *node) do(ctx context.Context, command string, args ...any) (any, error)
 	return answer, err
 }
 
-// cut ends whatever is waited for; the connections cannot be used any more. It may be called at any
-// time.
+// cut ends all pending operations, after which the connections cannot be used any more. It may be
+// called at any time.
 func (s *servers) cut() {
 	for _, n := range s.nodes {
 		_ = n.raw.Close()
@@ -186,7 +188,7 @@ func (s *servers) close() {
 	}
 }
 
-// of returns the node that has a key; nil: none has its slot.
+// of returns the node that has a key, or nil if no node has its slot.
 func (s *servers) of(key string) *node {
 	if s.slots == nil {
 		return s.nodes[0]
@@ -199,11 +201,11 @@ func (s *servers) of(key string) *node {
 	return s.slots[i].node
 }
 
-// exec sends the scripts of all commands, by digest or in full, and returns the replies to each
-// command's.
+// exec sends the scripts of all commands, by digest or in full, and returns the replies for each
+// command.
 func (s *servers) exec(commands []command, send func(*redis.Script, redis.Conn, ...any) error) [][]reply {
 	replies := make([][]reply, len(commands))
-	waiting := map[*node][]*reply{} // for each node, in the order of what was sent
+	waiting := map[*node][]*reply{} // per node, in the order in which the scripts were sent
 	for i, c := range commands {
 		replies[i] = make([]reply, len(c.evals))
 		for k, e := range c.evals {
@@ -219,7 +221,7 @@ func (s *servers) exec(commands []command, send func(*redis.Script, redis.Conn, 
 		}
 	}
 	for n := range waiting {
-		_ = n.Flush() // an error is repeated by Receive
+		_ = n.Flush() // Receive returns the same error
 	}
 	for n, of := range waiting {
 		for _, r := range of {
@@ -231,8 +233,9 @@ func (s *servers) exec(commands []command, send func(*redis.Script, redis.Conn, 
 	return replies
 }
 
-// slotOf returns the slot of a key in a Cluster: the CRC-16/XMODEM of the key, or of what its first
-// braces enclose, modulo 16,384 (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
+// slotOf returns the slot of a key in a Cluster. It is the CRC-16/XMODEM of the key, or of the part
+// within its first braces, modulo 16,384
+// (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
 func slotOf(key string) int {
 	if _, rest, found := strings.Cut(key, "{"); found {
 		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {

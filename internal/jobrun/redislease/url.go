@@ -11,36 +11,37 @@ import (
 	"strings"
 )
 
-// place is where Redis is, as a URL says it.
+// place is the location of Redis that a URL specifies.
 type place struct {
 	addrs          []string // of Sentinels, if master is not ""; else of servers
 	master         string   // its name among the Sentinels; "": there are none
 	cluster        bool
 	db             int
 	user, password string // of the servers; "": none
-	// sentinelUser and sentinelPassword are those of the Sentinels.
+	// sentinelUser and sentinelPassword are the credentials for the Sentinels.
 	sentinelUser, sentinelPassword string
-	tls                            *tls.Config // nil: without TLS
+	tls                            *tls.Config // nil: no TLS
 }
 
-// CheckURL returns what is wrong with a URL, without citing it. It is
+// CheckURL returns an error that describes what is wrong with a URL without quoting it. A URL has
+// one of these forms:
 //
 //	redis://user:password@host:6379/0
 //	redis+sentinel://user:password@host:26379,host:26379/master/0
 //	redis+cluster://user:password@host:6379,host:6379
 //
-// with rediss for TLS. The scheme says what is there, and not the number of
-// hosts: a Cluster may have one name for all its nodes. User, password, port and
-// database may be left out, and the user alone. Sentinels that ask for a password
-// get it from ?sentinel_password=, with ?sentinel_username= if they must.
+// with rediss for TLS. The scheme determines the kind of deployment, and the number of hosts does
+// not, because a Cluster may have one name for all its nodes. User, password, port and database may
+// be omitted, as may the user alone. A password for the Sentinels is given as ?sentinel_password=,
+// with ?sentinel_username= if they require one.
 func CheckURL(rawURL string) error {
 	_, err := parseURL(rawURL)
 	return err
 }
 
 var (
-	// paths are the forms of what may follow the hosts, by kind of Redis: a database, for Sentinel
-	// after the name of the master.
+	// paths lists the patterns for the part after the hosts, by kind of deployment: a database,
+	// which for Sentinel follows the name of the master.
 	paths = map[string]*regexp.Regexp{
 		"":         regexp.MustCompile(`^()(?:/([0-9]{0,4}))?$`),
 		"sentinel": regexp.MustCompile(`^/([A-Za-z0-9._-]+)(?:/([0-9]{0,4}))?$`),
@@ -50,8 +51,8 @@ var (
 		"or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas")
 )
 
-// parseURL returns the place that the URL names. Its errors do not quote the URL, which may contain
-// passwords.
+// parseURL returns the location that the URL specifies. Its errors do not quote the URL, which may
+// contain passwords.
 func parseURL(rawURL string) (*place, error) {
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	scheme, kind, suffixed := strings.Cut(scheme, "+")
@@ -99,7 +100,7 @@ func common(p *place, u *url.URL, form *regexp.Regexp, kind string) bool {
 	p.db, _ = strconv.Atoi(path[2]) // "" means 0
 	password, ok := u.User.Password()
 	if u.User != nil && !ok {
-		return false // some put a single word in place of the password, others of the user
+		return false // for a single word, some implementations mean the password and others the user
 	}
 	p.user, p.password = u.User.Username(), password
 	query, err := url.ParseQuery(u.RawQuery)

@@ -12,15 +12,15 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// wire is the connections with their failure state. It belongs to one goroutine.
+// wire consists of the connections and their failure state. It belongs to one goroutine.
 type wire struct {
 	cfg     Config
-	servers *servers // nil: there is no connection
+	servers *servers // nil: not connected
 	pause   time.Duration
 	resume  time.Time // Redis is not used before this time
 }
 
-// send makes one round trip, or none during a pause.
+// send makes one round trip. During a pause it makes none.
 func (w *wire) send(ctx context.Context, commands []command) {
 	begin := time.Now()
 	lost := commands
@@ -66,9 +66,9 @@ func (w *wire) drop() {
 }
 
 // roundTrip sends the commands and reads their responses, within the timeout. It returns the
-// commands without a response, and the error. An error response counts as a failure too, such as that
-// of a replica, of a server that is loading, or of one that no longer has the key's slot: other
-// connections may find the current master.
+// commands without a response, and the error. An error response counts as a failure as well, for
+// example from a replica, from a server that is loading, or from one that no longer has the key's
+// slot, because other connections may find the current master.
 func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []command, err error) {
 	if w.servers == nil {
 		if w.servers, err = connect(ctx, w.cfg.URL); err != nil {
@@ -80,7 +80,8 @@ func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []comman
 	defer context.AfterFunc(ctx, w.servers.cut)()
 	replies := w.servers.exec(commands, (*redis.Script).SendHash)
 	if lacksScripts(replies) {
-		// A server is new or was flushed. All commands are sent again, to keep their order.
+		// A server is new or was flushed. All commands are sent again, so that they keep their
+		// order.
 		replies = w.servers.exec(commands, (*redis.Script).Send)
 	}
 	for i, c := range commands {
@@ -98,7 +99,7 @@ func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []comman
 	return lost, err
 }
 
-// lacksScripts reports whether a server says that it has no script with a given digest.
+// lacksScripts reports whether a server's error means that it has no script with the given digest.
 func lacksScripts(replies [][]reply) bool {
 	for _, of := range replies {
 		for _, r := range of {

@@ -62,8 +62,8 @@ func (n *noting) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.Ru
 	return done, err
 }
 
-// Heartbeat notes the renewed leases. If the database is unavailable it notes the worker's own
-// claims: that the worker is alive is true in any case.
+// Heartbeat notes the renewed leases. If the database is unavailable, it notes the runs that the
+// worker claims to hold, because the heartbeat proves in any case that the worker is alive.
 func (n *noting) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64,
 	beats []jobrun.Beat) (jobrun.WorkerProcess, []jobrun.Lease, error) {
 	w, leases, err := n.Work.Heartbeat(ctx, tenant, worker, seq, load, beats)

@@ -21,7 +21,7 @@ const (
 )
 
 // Compile validates and compiles the spec. Fault: Invalid, with a field for each mistake; pointers
-// begin at the schedule: /value.
+// are relative to the schedule, for example /value.
 func (s Spec) Compile() (*Schedule, error) {
 	var w fault.Mistakes
 	c := &Schedule{
@@ -162,7 +162,7 @@ func list(value string, w *fault.Mistakes) []string {
 	return words
 }
 
-// nth names an index in a list for messages.
+// nth names an element of a list in messages.
 func nth(i int) string { return fmt.Sprintf("entry %d", i+1) }
 
 // refused returns nil if there are no mistakes.

@@ -7,7 +7,7 @@ import (
 )
 
 // shorthands stand for whole expressions. Messages name only those that other cron implementations
-// have.
+// have as well.
 var shorthands = map[string]string{
 	"@YEARLY": "0 0 0 1 1 *", "@ANNUALLY": "0 0 0 1 1 *", "@MONTHLY": "0 0 0 1 * *", "@WEEKLY": "0 0 0 * * 0",
 	"@DAILY": "0 0 0 * * *", "@MIDNIGHT": "0 0 0 * * *", "@HOURLY": "0 0 * * * *", "@30MINUTES": "0 0,30 * * * *",
@@ -42,7 +42,7 @@ func (s *Schedule) readCron(value string, w *fault.Mistakes) {
 	}
 	s.programs = append(s.programs, p)
 	s.realTime = words[1][0] == '*' || words[2][0] == '*'
-	// With an hour field of *, a skipped hour loses nothing.
+	// If the hour field is *, a skipped hour loses no slots.
 	s.tellGaps = words[2][0] != '*'
 }
 
@@ -68,8 +68,8 @@ func compile(words []string) program {
 	}
 	month := onDays(fields[dayOfMonth].set(words[dayOfMonth]))
 	week := onWeekdays(fields[dayOfWeek].set(words[dayOfWeek]))
-	// As in cron since 1987: a day matches either kind of field, unless one begins with * and thus
-	// only restricts the other.
+	// As in cron since 1987, a day matches if either of the two fields for days matches, unless one
+	// of them begins with *, in which case it only restricts the other.
 	both := strings.ContainsAny(words[dayOfMonth][:1]+words[dayOfWeek][:1], "*?")
 	for k := range p.days {
 		m := month[k] | specialDays(words[dayOfMonth], k)

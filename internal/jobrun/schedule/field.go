@@ -11,8 +11,8 @@ import (
 type field struct {
 	name      string
 	low, high int
-	names     []string // names of low and the numbers after it
-	special   string   // other forms, for messages
+	names     []string // names of low and of the numbers that follow it
+	special   string   // other permitted forms, for messages
 }
 
 // fields are in the order of an expression with seconds.
@@ -107,8 +107,8 @@ func digits(word string, most int) (int, bool) {
 	return n, err == nil
 }
 
-// set returns the numbers selected by the elements of a list, as bits. L, W and # are left to
-// specialDays.
+// set returns the numbers that the elements of a list select, as bits. specialDays handles L, W and
+// #.
 func (f *field) set(list string) (set uint64) {
 	for word := range strings.SplitSeq(list, ",") {
 		base, step, stepped := strings.Cut(word, "/")
@@ -121,7 +121,7 @@ func (f *field) set(list string) (set uint64) {
 			continue
 		case ranged:
 			last = f.value(high)
-		case stepped && f.high == 7: // for weekdays, whose week ends on Saturday
+		case stepped && f.high == 7: // in weekday ranges, the week ends on Saturday
 			first, last = first%7, 6
 		case stepped:
 			last = f.high
@@ -133,13 +133,13 @@ func (f *field) set(list string) (set uint64) {
 			set |= 1 << n
 		}
 	}
-	if f.high == 7 { // Sunday is 0 and 7
+	if f.high == 7 { // Sunday is both 0 and 7
 		set = set&allWeek | set>>7&1
 	}
 	return set
 }
 
-// specialDays returns the days that L, 15W, 5L and 5#2 in a list select in a kind of month.
+// specialDays returns the days that L, 15W, 5L and 5#2 in a list select in a given kind of month.
 func specialDays(list string, k int) (days uint64) {
 	length, first := 28+k/7, k%7
 	weekday := func(d int) time.Weekday { return time.Weekday((first + d - 1) % 7) }
@@ -154,7 +154,7 @@ func specialDays(list string, k int) (days uint64) {
 				}
 			}
 		} else if n, ok := strings.CutSuffix(word, "W"); ok {
-			// the nearest workday in the same month
+			// This finds the nearest workday in the same month.
 			for _, by := range []int{0, -1, 1, -2, 2} {
 				wanted := fields[dayOfMonth].value(n)
 				if d := wanted + by; wanted <= length && d >= 1 && d <= length && workdays>>weekday(d)&1 == 1 {

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// program is a set of wall-clock times: all combinations of its parts. Bit n stands for n.
+// program is a set of wall-clock times: all combinations of its parts. Bit n represents the number
+// n.
 type program struct {
 	second, minute, hour uint64
 	month                uint64
 	days                 [kinds]uint64 // by the kind of month
 }
 
-// kinds of months: the days selected by L, W, # and weekdays depend only on the length of the month
-// (28 to 31) and on the weekday of its first day.
+// kinds is the number of kinds of months. The days selected by L, W, # and weekdays depend only on
+// the length of the month (28 to 31) and on the weekday of its first day.
 const kinds = 4 * 7
 
 func kind(length int, first time.Weekday) int { return (length-28)*7 + int(first) }
@@ -47,7 +48,7 @@ func length(year int, month time.Month) int {
 }
 
 // next returns the first time of the program at or after wall, or false if there is none before the
-// year 10000. A program that fires at all does so within 40 years, which bounds the search.
+// year 10000. A program that ever fires does so within 40 years, which bounds the search.
 func (p *program) next(wall int64) (int64, bool) {
 	now := time.Unix(wall, 0).UTC()
 	year, month, today := now.Date()
@@ -80,7 +81,7 @@ func (p *program) next(wall int64) (int64, bool) {
 	}
 }
 
-// start returns the first time of the program on a day of the month that begins at first.
+// start returns the first time of the program on any day of the month that begins at first.
 func (p *program) start(first int64, d int) int64 {
 	at, _ := p.timeOfDay(0)
 	return first + int64(d-1)*day + at
@@ -109,13 +110,13 @@ func (p *program) timeOfDay(at int64) (int64, bool) {
 // from returns the lowest bit of the set that is n or higher, or 64.
 func from(set uint64, n int) int { return bits.TrailingZeros64(set >> n << n) }
 
-// fires reports whether any month has a day of the program.
+// fires reports whether any month has a day that the program selects.
 func (p *program) fires() bool {
 	for month := time.January; month <= time.December; month++ {
 		if p.month>>month&1 == 0 {
 			continue
 		}
-		for _, year := range []int{2000, 2001} { // with and without a leap day
+		for _, year := range []int{2000, 2001} { // one without and one with a leap day
 			for first := time.Sunday; first <= time.Saturday; first++ {
 				if p.days[kind(length(year, month), first)] != 0 {
 					return true
@@ -138,7 +139,7 @@ func onWeekdays(week uint64) (days [kinds]uint64) {
 	return days
 }
 
-// onDays returns the given days of the month, as far as each kind of month has them.
+// onDays returns the given days of the month, restricted to the days that each kind of month has.
 func onDays(month uint64) (days [kinds]uint64) {
 	for k := range days {
 		days[k] = month & (1<<(28+k/7+1) - 1)

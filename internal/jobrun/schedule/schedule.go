@@ -1,8 +1,8 @@
 // Package schedule computes when a time-triggered job is due.
 //
-// A Spec is what people write; Compile turns it into a Schedule, which lists its slots. Two rules
-// cover clock changes. Schedules that follow the wall clock (a daily time, a cron expression with a
-// fixed minute and hour) fire once per wall-clock time: at the end of the gap if that time does not
+// People write a Spec. Compile turns it into a Schedule, which lists its slots. Two rules cover
+// clock changes. Schedules that follow the wall clock (a daily time, a cron expression with a fixed
+// minute and hour) fire once per wall-clock time: at the end of the gap if that time does not
 // exist, and the first time if it occurs twice. Schedules that follow real time (an interval, a
 // cron expression whose minute or hour field begins with *) are not affected. docs/schedules.md
 // shows both with dates.
@@ -13,7 +13,7 @@ import "time"
 // Type determines how Spec.Value is interpreted (A-02).
 type Type string
 
-// Types. The last four cover in plain words what most people use cron for.
+// These are the types. The last four express in plain words what most people use cron for.
 const (
 	Cron           Type = "cron"             // 5 fields, or 6 with seconds first; names, L, W, #, @daily
 	Interval       Type = "interval"         // a Go duration of whole seconds, from 1s: "90s", "36h"
@@ -42,7 +42,7 @@ const (
 	Both  OverlapRule = "both"  // fires both times
 )
 
-// Spec is a schedule as people write it, and as it is stored. GapRule and OverlapRule apply only to
+// Spec is a schedule as people write it and as it is stored. GapRule and OverlapRule apply only to
 // schedules that follow the wall clock.
 type Spec struct {
 	Type       Type        `json:"type"`
@@ -50,7 +50,7 @@ type Spec struct {
 	Timezone   string      `json:"timezone,omitempty"` // IANA name; "": UTC
 	DSTGap     GapRule     `json:"dst_gap,omitempty"`
 	DSTOverlap OverlapRule `json:"dst_overlap,omitempty"`
-	// no slot before; intervals count from here; nil: from the Unix epoch
+	// There is no slot before StartAt, and intervals count from it; nil means the Unix epoch.
 	StartAt *time.Time `json:"start_at,omitempty"`
 	EndAt   *time.Time `json:"end_at,omitempty"` // no slot at or after
 }
@@ -60,12 +60,12 @@ type Schedule struct {
 	zone     *time.Location
 	from, to int64 // Unix seconds: no slot before from, none at or after to
 
-	every  int64 // seconds of an interval; 0: uses programs
+	every  int64 // seconds of an interval; 0: the schedule uses programs
 	anchor int64 // Unix seconds, a slot of the interval
 
-	programs   []program // due when one of them fires
+	programs   []program // a slot is due when one of them fires
 	realTime   bool
-	tellGaps   bool // a gap can cost slots
+	tellGaps   bool // slots can be lost in a gap
 	skipGaps   bool
 	repeatBoth bool
 }
@@ -88,7 +88,7 @@ func (s *Schedule) Has(at time.Time) bool {
 	return ok && next.At.Equal(at)
 }
 
-// Ticks returns the slots in (after, until] in order, up to limit.
+// Ticks returns up to limit slots in (after, until], in order.
 func (s *Schedule) Ticks(after, until time.Time, limit int) []Tick {
 	var ticks []Tick
 	if limit <= 0 {
@@ -104,13 +104,14 @@ func (s *Schedule) Ticks(after, until time.Time, limit int) []Tick {
 	return ticks
 }
 
-// mostLeftOut bounds the skipped times in a preview of a schedule that loses nearly all slots to
-// gaps.
+// mostLeftOut bounds the number of skipped times in the preview of a schedule that loses nearly all
+// slots to gaps.
 const mostLeftOut = 1000
 
-// Preview returns up to count slots strictly after the given time, for people: between the slots it
-// includes the wall-clock times lost to a gap (SkippedGap), with At as the end of the gap. These
-// are not slots and do not count, but there are never more than mostLeftOut of them.
+// Preview returns up to count slots strictly after the given time, for display. Between the slots
+// it includes the wall-clock times that are lost in a gap (SkippedGap), where At is the end of the
+// gap. These times are not slots and do not count towards count, but there are never more than
+// mostLeftOut of them.
 func (s *Schedule) Preview(after time.Time, count int) []Tick {
 	var ticks []Tick
 	if count <= 0 {

@@ -5,8 +5,8 @@ import "time"
 const (
 	day = 24 * 60 * 60 // seconds
 
-	// reach is how far away, in seconds, a clock change can have an effect: no zone is more than 16
-	// hours from UTC, and none has ever changed by more than 24.
+	// reach is the maximum distance, in seconds, at which a clock change can have an effect. No
+	// zone is more than 16 hours from UTC, and none has ever changed by more than 24 hours.
 	reach = 26 * 60 * 60
 
 	earliest = -62135596800 // Unix seconds of 0001-01-01T00:00:00Z
@@ -15,10 +15,10 @@ const (
 	wallForm = "2006-01-02T15:04:05"
 )
 
-// walk yields the slots strictly after the given time in order until yield returns false; with tell
-// it also yields the times lost to gaps.
+// walk yields the slots strictly after the given time, in order, until yield returns false. With
+// tell it also yields the times that are lost in gaps.
 func (s *Schedule) walk(after time.Time, tell bool, yield func(Tick) bool) {
-	u := max(after.Unix(), earliest-1) // Unix rounds down, so the next whole second is after it
+	u := max(after.Unix(), earliest-1) // Unix rounds down, so the next whole second is after the given time
 	if u >= latest {
 		return
 	}
@@ -48,8 +48,8 @@ func (s *Schedule) walkInterval(u int64, yield func(Tick) bool) {
 	}
 }
 
-// span is a period without clock changes: from start until before end, in Unix seconds, the wall
-// clock is offset seconds ahead of UTC. The next span may have the same offset.
+// span is a period without clock changes, from start until before end, in Unix seconds. During it
+// the wall clock is offset seconds ahead of UTC. The next span may have the same offset.
 type span struct{ start, end, offset int64 }
 
 // spanAt returns the span that contains u, so its end is after u.
@@ -67,21 +67,21 @@ func (s *Schedule) spanAt(u int64) span {
 	}
 	if p.end <= u {
 		// After the end of a zone's table, when its rule applies, Go ends each year after 365 days,
-		// before December 31 in leap years (go1.26).
+		// which in leap years is before December 31 (go1.26).
 		p.end = max(p.end+day, u+1)
 	}
 	return p
 }
 
-// walkSpan yields the slots of a span from u on, and returns where to continue.
+// walkSpan yields the slots of a span from u on, and returns the time at which to continue.
 func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (next int64, more bool) {
 	emit := func(at, wall int64, note Note) bool {
 		return at < s.to &&
 			yield(Tick{At: time.Unix(at, 0).UTC(), Note: note, LocalTime: time.Unix(wall, 0).UTC().Format(wallForm)})
 	}
-	// Wall-clock times are seconds too, counted as if they were UTC.
+	// Wall-clock times are also in seconds, counted as if they were UTC.
 	from := u + p.offset
-	shown := from // earlier wall-clock times have been shown already
+	shown := from // earlier wall-clock times have already been shown
 	if u-p.start < reach {
 		before := p.start + s.spanAt(p.start-1).offset
 		shown = max(shown, before)
@@ -100,7 +100,7 @@ func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (
 		}
 		if wall >= p.end+p.offset {
 			if from >= p.end+p.offset-reach {
-				return p.end, true // at its end the clock may go back to before from
+				return p.end, true // at the end of the span the clock may go back to before from
 			}
 			// No slot comes before wall, so the spans until then can be skipped.
 			return max(p.end, wall-reach), true
@@ -119,9 +119,9 @@ func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (
 	}
 }
 
-// walkGap yields the slots for the wall-clock times from before to until, which do not exist. Times
-// that would fire at the end of the gap make one slot together, or none if a slot is due at that
-// moment anyway.
+// walkGap yields the slots for the wall-clock times from before until until, which do not exist.
+// The times that would fire at the end of the gap form a single slot, or none if a slot is due at
+// that moment anyway.
 func (s *Schedule) walkGap(before, until int64, tell bool, yield func(int64, Note) bool) bool {
 	switch moves := !s.realTime && !s.skipGaps; {
 	case moves:
@@ -143,8 +143,8 @@ func (s *Schedule) walkGap(before, until int64, tell bool, yield func(int64, Not
 	return true
 }
 
-// showsAgain reports whether the wall clock goes back at the end of the span and shows this time a
-// second time.
+// showsAgain reports whether the wall clock goes back at the end of the span and shows this time
+// for a second time.
 func (s *Schedule) showsAgain(p span, wall int64) bool {
 	return wall >= p.end+p.offset-reach && p.end < latest && wall >= p.end+s.spanAt(p.end).offset
 }
@@ -160,10 +160,10 @@ func (s *Schedule) slot(wall int64) (int64, bool) {
 	return first, found
 }
 
-// Note says how a clock change affected a slot.
+// Note tells how a clock change affected a slot.
 type Note string
 
-// Notes. Most slots have none.
+// These are the notes. Most slots have none.
 const (
 	MovedGap          Note = "moved_gap"           // LocalTime does not exist that day; fires at the end of the gap
 	SkippedGap        Note = "skipped_gap"         // LocalTime does not exist that day; does not fire. In previews only

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// turn is the maximum time for one sweep within a round while it has more to do.
+	// turn is the maximum time that one sweep gets within a round while it has more to do.
 	turn = 2 * time.Second
 	// wakeEvery is the shortest interval between two rounds started by Wake.
 	wakeEvery = 20 * time.Millisecond
@@ -22,14 +22,14 @@ const (
 	countEvery = 15 * time.Second
 )
 
-// term is a term of this node, and its progress.
+// term is a term of this node as leader, and the progress made in it.
 type term struct {
 	jobrun.Term
 	progress *lease.Progress
 }
 
-// lead executes sweeps until ctx ends, with the term. It returns false if it could not start, in
-// which case nothing of it runs (F48), or if the term was over.
+// lead executes the sweeps of a term until ctx ends. It returns false if the node could not start,
+// in which case none of the sweeps run (F48), or if the term was over.
 func (s *Scheduler) lead(ctx context.Context, is jobrun.Term, p *lease.Progress) bool {
 	t := term{is, p}
 	if err := s.prepare(ctx, t.Term); err != nil {
@@ -88,8 +88,9 @@ func (s *Scheduler) await(ctx context.Context, next time.Time) {
 	loop.Await(ctx, time.Until(next), s.wake)
 }
 
-// round executes the sweeps in order. A failure is logged, and the others continue. more: a sweep
-// had not finished when its turn ended. over: the term is over.
+// round executes the sweeps in order. It logs a failure and continues with the next sweep. more
+// reports that a sweep had not finished when its turn ended, and over reports that the term is
+// over.
 func (s *Scheduler) round(ctx context.Context, t term, sweeps []Sweep, full bool,
 	set jobrun.Settings) (more, over bool) {
 	good := true
@@ -125,7 +126,7 @@ func (s *Scheduler) round(ctx context.Context, t term, sweeps []Sweep, full bool
 	return more, false
 }
 
-// sweep executes one sweep until it has nothing left to do, or its turn ends.
+// sweep executes one sweep until it has nothing left to do or its turn ends.
 func (s *Scheduler) sweep(ctx context.Context, t term, sweep Sweep, set jobrun.Settings) (more bool, err error) {
 	began, moved := time.Now(), 0
 	defer func() { s.cfg.Observer.Swept(sweep.Name, moved, time.Since(began), err) }()
@@ -157,8 +158,8 @@ func (s *Scheduler) sweep(ctx context.Context, t term, sweep Sweep, set jobrun.S
 	}
 }
 
-// complain logs the items that a sweep could not process, at growing intervals, because they fail
-// in every round until repaired.
+// complain logs the items that a sweep could not process. It does so at growing intervals, because
+// they fail in every round until they are repaired.
 func (s *Scheduler) complain(ctx context.Context, sweep string, f jobrun.Failure) {
 	if s.told.Due(f.ID.String(), time.Now()) {
 		s.cfg.Log.WarnContext(ctx, "the scheduler cannot continue a "+f.What, slog.String("sweep", sweep),

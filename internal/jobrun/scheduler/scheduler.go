@@ -1,11 +1,12 @@
 // Package scheduler is the leader's loop for job runs: it creates runs for slots, admits them, and
 // ends or orphans those that are late or lost (requirements/jobrun.md, 5b). Every node runs it, and
-// one leads. The rules are in package jobrun, slots in package schedule, and the statements of the
-// sweeps in the store.
+// one of them leads. The rules are in package jobrun, the computation of slots is in package
+// schedule, and the statements of the sweeps are in the store.
 //
-// A leader relies on its lease, by its own monotonic clock, until shortly before its end; if its
-// term is over anyway, the store refuses its writes (J5). It stops as soon as a renewal fails or
-// another node leads. Running runs then continue; only new assignments stop.
+// A leader relies on its lease, measured by its own monotonic clock, until shortly before the lease
+// ends. If its term is already over, the store refuses its writes (J5). It stops as soon as a
+// renewal fails or another node leads. Running runs then continue; only new assignments
+// stop.
 package scheduler
 
 import (
@@ -25,36 +26,36 @@ import (
 // Sweep is a task that the leader executes in every round.
 type Sweep struct {
 	Name string
-	// Run executes a part of the sweep; if there is more, it is called again.
+	// Run executes a part of the sweep. If there is more to do, it is called again.
 	Run func(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error)
 	// Prompt sweeps also run when the scheduler is woken (Wake).
 	Prompt bool
 }
 
-// Config configures a Scheduler. Elections, Sweeps, Settings, ID, Node, NewID and Log are required;
-// the comments on the other fields say what zero means.
+// Config configures a Scheduler. Elections, Sweeps, Settings, ID, Node, NewID and Log are required.
+// The comments on the other fields describe the meaning of zero.
 type Config struct {
 	Elections jobrun.Elections
 	Sweeps    jobrun.Sweeps
 	// Settings returns the current settings; it is called in every round.
 	Settings func(context.Context) (jobrun.Settings, error)
-	ID       uuid.UUID // of this process, new at every start
+	ID       uuid.UUID // of this process; new at every start
 	Node     string
 	NewID    func() uuid.UUID
 	Log      *slog.Logger
 
-	// More are additional sweeps: events, backfills, bulks.
+	// More lists additional sweeps: events, backfills, bulks.
 	More []Sweep
-	// Timeout bounds each store call (F44); 0: 10 s.
+	// Timeout bounds each store call (F44); 0 means 10 s.
 	Timeout time.Duration
-	// Stalled is how long a leader may go without finishing a sweep before it steps down, so that
-	// another node can try; 0: 1 min.
+	// Stalled is how long a leader may fail to finish a sweep before it steps down, so that another
+	// node can try; 0 means 1 min.
 	Stalled time.Duration
 
 	Observer Observer
 }
 
-// Observer receives events; nil functions are not called.
+// Observer receives events. Nil functions are not called.
 type Observer struct {
 	// Leads is called when this node starts or stops leading.
 	Leads func(leads bool, epoch int64)
@@ -74,7 +75,7 @@ type Scheduler struct {
 	told  loop.Complaints
 }
 
-// New returns a scheduler that does nothing until Run.
+// New returns a scheduler that does nothing until Run is called.
 func New(cfg Config) *Scheduler {
 	cfg.Timeout, cfg.Stalled = cmp.Or(cfg.Timeout, 10*time.Second), cmp.Or(cfg.Stalled, time.Minute)
 	o := &cfg.Observer
@@ -96,8 +97,8 @@ func New(cfg Config) *Scheduler {
 	}
 }
 
-// Wake makes the leader look for runs that wait for a concurrency key, and for published events,
-// immediately instead of in the next sweep. On other nodes it does nothing.
+// Wake makes the leader look for runs that wait for a concurrency key and for published events
+// immediately, without waiting for the next sweep. On other nodes it does nothing.
 func (s *Scheduler) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -147,7 +148,7 @@ func (s *Scheduler) acquire() func(context.Context, time.Duration) (jobrun.Term,
 	}
 }
 
-// sweeps returns the sweeps of a round in order: lost and ended runs free keys first, and admission
+// sweeps returns the sweeps of a round in order. Lost and ended runs free keys first, and admission
 // comes last. A new sweep is one line here.
 func (s *Scheduler) sweeps() []Sweep {
 	st := s.cfg.Sweeps
@@ -173,8 +174,8 @@ func (s *Scheduler) Sweeps() (names []string) {
 	return names
 }
 
-// settings returns the settings, or the defaults if they cannot be read, because an election must
-// not fail for that reason.
+// settings returns the settings. If they cannot be read, it returns the defaults, because an
+// election must not fail for that reason.
 func (s *Scheduler) settings(ctx context.Context) jobrun.Settings {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// slotsAtOnce is roughly the number of slots stored in one transaction.
+	// slotsAtOnce is roughly the number of slots that one transaction stores.
 	slotsAtOnce = 2000
 	// reconcileEvery is the longest time for which a definition may have a wrong next slot (F45: 60
 	// s).
 	reconcileEvery = 30 * time.Second
-	// reconcilePages is the number of definitions checked per round, as a multiple of its limit.
+	// reconcilePages is the number of definitions that are checked per round, as a multiple of the
+	// round's limit.
 	reconcilePages = 4
-	// unusableFor is how long a schedule that does not compile is skipped: its time zone may become
+	// unusableFor is how long a schedule that does not compile is skipped. Its time zone may become
 	// available again (F46).
 	unusableFor = time.Minute
-	// maxSchedules is how many compiled schedules are cached.
+	// maxSchedules is the maximum number of cached compiled schedules.
 	maxSchedules = 10_000
 )
 
@@ -37,7 +38,7 @@ type slots struct {
 	timeout time.Duration
 
 	compiled map[scheduleKey]*schedule.Schedule
-	place    uuid.UUID // the last definition checked
+	place    uuid.UUID // the last definition that was checked
 	checked  time.Time // start of the current pass over all definitions
 }
 
@@ -115,8 +116,8 @@ type batch struct {
 	made     int
 }
 
-// store stores the batch. If it is rejected, each definition is stored separately, and one that is
-// rejected again is skipped for a while, so that it does not block the others.
+// store stores the batch. If the batch is rejected, each definition is stored separately. A
+// definition that is rejected again is skipped for a while, so that it does not block the others.
 func (b *batch) store(ctx context.Context, now time.Time) error {
 	if len(b.advances) == 0 {
 		return nil
@@ -169,7 +170,7 @@ func (b *batch) storeEach(ctx context.Context, now time.Time) error {
 }
 
 // plan returns the next slots of a definition. If its schedule does not compile, its next slot
-// stays unchanged, and it is retried later.
+// stays unchanged, and the definition is retried later.
 func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time, set jobrun.Settings,
 	m jobrun.Moment) ([]jobrun.Slot, jobrun.Advance) {
 	if d.Unreadable {
@@ -191,10 +192,10 @@ func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time,
 	return jobrun.PlanSlots(d, c, until, set, m)
 }
 
-// reconcile checks, and if necessary repairs, the stored next slot of each definition, so that
-// definitions are found when they are due: the next slot is derived from the schedule and its
-// progress, and the stored value is only a cache (J8, F45). It goes through all definitions twice a
-// minute, one page per round.
+// reconcile checks the stored next slot of each definition, and repairs it if necessary, so that
+// definitions are found when they are due. The next slot is derived from the schedule and its
+// progress, and the stored value is only a cache (J8, F45). reconcile goes through all definitions
+// twice a minute, one page per round.
 func (s *slots) reconcile(ctx context.Context, t jobrun.Term, _ jobrun.Settings, limit int) (jobrun.Swept, error) {
 	var done jobrun.Swept
 	if s.place == uuid.Nil {
@@ -216,7 +217,7 @@ func (s *slots) reconcile(ctx context.Context, t jobrun.Term, _ jobrun.Settings,
 		}
 		c, err := s.compile(d.Spec.Schedule)
 		if err != nil {
-			continue // make logs it
+			continue // make logs the error
 		}
 		a := jobrun.Advance{Definition: d.ID, Version: d.Version, Until: d.LastMaterializedAt}
 		if next, ok := c.Next(d.LastMaterializedAt); ok {

@@ -32,7 +32,7 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 	req := httpkit.RequestOf(ctx)
 	items := make([]found, len(b.Running))
 	var beats []jobrun.Beat
-	var places []int // of the beats in the list
+	var places []int // positions of the beats in the list
 	for i := range b.Running {
 		r := &b.Running[i]
 		item, sound := foundIn(req, i, r, r.Value.RunID)
@@ -105,8 +105,8 @@ func reported(ctx context.Context, worker uuid.UUID, items []api.Item[api.Comple
 		})
 }
 
-// settle stores outcomes, and returns one Done for each: canceled runs one by one, then the others with
-// finish.
+// settle stores outcomes and returns one Done for each. It stores canceled runs one by one, and
+// then the others with finish.
 func (s *Handlers) settle(ctx context.Context, outcomes []outcome,
 	finish func(context.Context, []jobrun.Result) ([]jobrun.Done, error)) ([]jobrun.Done, error) {
 	out := make([]jobrun.Done, len(outcomes))
@@ -131,8 +131,9 @@ func (s *Handlers) settle(ctx context.Context, outcomes []outcome,
 	return out, err
 }
 
-// many responds to a call about many runs, each handled independently: read converts an item to
-// what the store gets, or refuses it; store decides about all that are not refused.
+// many responds to a call about many runs, each of which is handled independently. read converts an
+// item to the form that the store takes, or refuses it. store decides about all items that are not
+// refused.
 func many[T, V any](ctx context.Context, lease int64, items []api.Item[T], id func(*T) uuid.UUID,
 	read func(*T, *plaintext.Members) (V, error),
 	store func(tenant uuid.UUID, all []V) ([]jobrun.Done, error)) (api.Response, error) {
@@ -147,7 +148,7 @@ func many[T, V any](ctx context.Context, lease int64, items []api.Item[T], id fu
 	return b.answer(lease)
 }
 
-// collect reads the items of a list, and returns what reaches the store.
+// collect reads the items of a list, and returns those that go to the store.
 func collect[T, V any](ctx context.Context, items []api.Item[T], id func(*T) uuid.UUID,
 	read func(*T, *plaintext.Members) (V, error)) (*batch, []V) {
 	req, b := httpkit.RequestOf(ctx), &batch{seen: map[uuid.UUID]struct{}{}}
@@ -173,11 +174,11 @@ func collect[T, V any](ctx context.Context, items []api.Item[T], id func(*T) uui
 type batch struct {
 	items  []found
 	done   []jobrun.Done
-	places []int // of those that reach the store
+	places []int // positions of the items that go to the store
 	seen   map[uuid.UUID]struct{}
 }
 
-// take reports whether item i reaches the store. A repeated item for the same run does not.
+// take reports whether item i goes to the store. A repeated item for the same run does not.
 func take[T any](b *batch, req *httpkit.Request, i int, item *api.Item[T], id uuid.UUID) bool {
 	f, goOn := foundIn(req, i, item, id)
 	if _, twice := b.seen[id]; twice && goOn {
@@ -200,15 +201,16 @@ func (b *batch) refuse(i int, err error) {
 	b.done[i].Err, b.places = err, b.places[:len(b.places)-1]
 }
 
-// put sets the results of the items that reached the store.
+// put sets the results of the items that went to the store.
 func (b *batch) put(done []jobrun.Done) {
 	for i, at := range b.places {
 		b.done[at] = done[i]
 	}
 }
 
-// known returns why the outcome of an item is unknown. Then the whole batch fails: the worker repeats
-// it, and runs already processed are answered as replays.
+// known returns the reason why the outcome of an item is unknown, if there is one. In that case the
+// whole batch fails: the worker repeats it, and runs that were already processed are answered as
+// replays.
 func (b *batch) known() error {
 	for i := range b.done {
 		if err := b.done[i].Err; err != nil && fault.As(err) == nil {

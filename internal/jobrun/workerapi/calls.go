@@ -24,8 +24,8 @@ type call struct {
 	texts  plaintext.Members // texts that were repaired or cut
 }
 
-// one responds to a call about one run. The call must be authorized, and continues if the client
-// disconnects.
+// one responds to a call about one run. The call must be authorized. It continues even if the
+// client disconnects.
 func (s *Handlers) one(ctx context.Context, run uuid.UUID, fence jobrun.Fence,
 	do func(context.Context, *call) (any, error)) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
@@ -54,7 +54,7 @@ func (s *Handlers) runLease(ctx context.Context) (int64, error) {
 	return settings.Seconds(jobrun.RunLease).Milliseconds(), err
 }
 
-// StartRun makes a run RUNNING (W4, J-25). After a refusal the worker must not start it
+// StartRun makes a run RUNNING (W4, J-25). If it is refused, the worker must not execute the run
 // (J-26).
 func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (api.Response, error) {
 	b := in.Body
@@ -131,7 +131,7 @@ func chunkOf(b *api.LogInput) (jobrun.LogChunk, error) {
 	}
 	if b.Chunk != nil {
 		c.Body = []byte(*b.Chunk)
-	} else { // the contract requires one of them
+	} else { // the contract requires one of the two
 		raw, err := base64.StdEncoding.Strict().DecodeString(*b.ChunkBase64)
 		if err != nil {
 			return c, httpkit.SchemaFault(fault.Field{Pointer: "/chunk_base64", Code: "invalid", Message: "is not base64"})
@@ -187,7 +187,7 @@ func (s *Handlers) finish(ctx context.Context, c *call, res jobrun.Result) (any,
 	return ended(ctx, c, done, cmp.Or(err, done.Err))
 }
 
-// ended is the response to a call that ends an attempt.
+// ended responds to a call that ends an attempt.
 func ended(ctx context.Context, c *call, done jobrun.Done, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -205,8 +205,7 @@ func toRunEnded(r *jobrun.Run) api.EndedRun {
 		FinishedAt: r.FinishedAt}
 }
 
-// mayEmit returns nil when the caller may publish what the result emits. Fault:
-// Forbidden.
+// mayEmit returns nil if the caller may publish what the result emits. Fault: Forbidden.
 func mayEmit(ctx context.Context, r *jobrun.Result) error {
 	who := &httpkit.RequestOf(ctx).Who
 	if len(r.Emit) == 0 || who.Role.Allows(principal.JobsWrite) {

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
 )
 
-// ClaimRuns assigns runs to a worker, and waits for the first one (W3).
+// ClaimRuns assigns runs to a worker. If there are none, it waits for the first one (W3).
 func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
 	b := in.Body
 	ask := askOf(ctx, in.WorkerID, b.Slots, b.Queues, b.ClaimID)
@@ -37,7 +37,7 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 	return httpkit.Answer{Status: http.StatusOK, Body: toClaimedRuns(lease, state, g.offers)}, nil
 }
 
-// askOf is what a worker requests.
+// askOf returns a worker's request for runs.
 func askOf(ctx context.Context, worker uuid.UUID, slots int32, queues []string, id *string) jobrun.ClaimRequest {
 	ask := jobrun.ClaimRequest{
 		TenantID: httpkit.RequestOf(ctx).Tenant.ID, WorkerID: worker, Slots: int(slots), ClaimID: httpkit.Text(id),
@@ -48,15 +48,16 @@ func askOf(ctx context.Context, worker uuid.UUID, slots int32, queues []string, 
 	return ask
 }
 
-// claimant is a worker that claims.
+// claimant is a worker that claims runs.
 type claimant struct {
 	kind     jobqueue.Kind
 	settings jobrun.Settings
-	every    time.Duration // how often its signs of life are stored
+	every    time.Duration // how often its heartbeats are stored
 }
 
-// claimant returns the worker of a claim, which counts as its sign of life. A claim of any queues becomes
-// one of the only queue, which costs less. Faults: Gone, Forbidden.
+// claimant returns the worker of a claim. The claim counts as a heartbeat of that worker. A claim
+// for any queue becomes a claim for the worker's only queue, if it has just one, because that costs
+// less. Faults: Gone, Forbidden.
 func (s *Handlers) claimant(ctx context.Context, ask *jobrun.ClaimRequest) (c claimant, err error) {
 	if c.settings, err = s.Current(ctx); err != nil {
 		return c, err
@@ -78,8 +79,8 @@ func (s *Handlers) claimant(ctx context.Context, ask *jobrun.ClaimRequest) (c cl
 	return c, err
 }
 
-// lease is how long the runs of a claim are the worker's. A repeated claim has what is left of the first
-// lease to expire.
+// lease is how long the worker holds the runs of a claim. For a repeated claim, it is the remaining
+// time of the lease that expires first.
 func (c *claimant) lease(ask *jobrun.ClaimRequest, offers []jobrun.Offer) time.Duration {
 	lease := c.settings.Seconds(jobrun.AssignLease)
 	if ask.Start {
@@ -96,13 +97,13 @@ func (c *claimant) lease(ask *jobrun.ClaimRequest, offers []jobrun.Offer) time.D
 // stateAfter returns the state of a worker after its claim. Fault: Gone.
 func (s *Handlers) stateAfter(ctx context.Context, ask jobrun.ClaimRequest, c claimant,
 	offers []jobrun.Offer) (jobrun.WorkerState, error) {
-	if len(offers) > 0 && offers[0].Left == 0 { // a repeated claim by a draining worker also returns its runs
-		return jobrun.WorkerActive, nil // a worker in another state gets nothing
+	if len(offers) > 0 && offers[0].Left == 0 { // a repeated claim by a draining worker also returns the worker's runs
+		return jobrun.WorkerActive, nil // a worker in any other state gets nothing
 	}
 	return s.alive(ctx, ask.TenantID, ask.WorkerID, c.every)
 }
 
-// alive records a heartbeat of a worker, and returns its state. Fault: Gone.
+// alive records a heartbeat of a worker and returns its state. Fault: Gone.
 func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID,
 	fresh time.Duration) (jobrun.WorkerState, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -123,7 +124,8 @@ func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID,
 const aliveAtOnce = 1000
 
 // waitingLive records heartbeats of workers whose claims wait here, so that an idle worker need not
-// send heartbeats while it waits. If that fails, their next claim reports it.
+// send heartbeats while it waits. If recording fails, the next claims of these workers report the
+// error.
 func (s *Handlers) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 	ctx, cancel := s.Bounded(context.Background())
 	defer cancel()
@@ -139,21 +141,22 @@ func (s *Handlers) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 	}
 }
 
-// claim makes one claim. Runs assigned to a client that has disconnected stay assigned until their
-// lease expires or the client repeats the claim.
+// claim makes one claim. If the client has disconnected, the runs assigned to it stay assigned
+// until their leases expire or the client repeats the claim.
 func (s *Handlers) claim(ctx context.Context, ask jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	return s.Claim(ctx, ask)
 }
 
-// granted is what a claim got, and when that claim was made: its leases begin no earlier.
+// granted is the result of a claim and the time when the claim was made. Its leases begin no
+// earlier than that.
 type granted struct {
 	offers []jobrun.Offer
 	at     time.Time
 }
 
-// await makes a claim, and waits for its first run if the worker does.
+// await makes a claim and waits for its first run if the worker requests that.
 func (s *Handlers) await(ctx context.Context, ask jobrun.ClaimRequest, c claimant,
 	waitMS *int32) (g granted, err error) {
 	if waitMS != nil && *waitMS > 0 {
@@ -164,14 +167,14 @@ func (s *Handlers) await(ctx context.Context, ask jobrun.ClaimRequest, c claiman
 	return g, err
 }
 
-// awaitRuns repeats the claim until it gets a run, the wait is over, the client disconnects or the
+// awaitRuns repeats the claim until it gets a run, the wait is over, the client disconnects, or the
 // server begins to stop.
 func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k jobqueue.Kind,
 	wait time.Duration) (g granted, err error) {
 	if ask.Queues != nil && len(meet(ask.Queues, k.Queues)) == 0 {
-		wait = 0 // queues or labels beyond its registration
+		wait = 0 // its queues or labels go beyond its registration
 	}
-	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first claim, to miss no hint
+	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first claim, so that no hint is missed
 	if !room {
 		return g, fault.New(fault.Unavailable, fault.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
 	}
@@ -199,8 +202,9 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 	}
 }
 
-// bound returns nil if the caller's key may act for a worker: it must cover all queues for which
-// the worker is registered, and so every run that the worker can hold. Faults: Forbidden, Gone.
+// bound returns nil if the caller's key may act for a worker. The key must cover all queues for
+// which the worker is registered, and thus every run that the worker can hold. Faults: Forbidden,
+// Gone.
 func (s *Handlers) bound(ctx context.Context, worker uuid.UUID) error {
 	req := httpkit.RequestOf(ctx)
 	if len(req.Who.Queues) == 0 {
@@ -213,7 +217,7 @@ func (s *Handlers) bound(ctx context.Context, worker uuid.UUID) error {
 	return req.Who.RequireQueues(k.Queues)
 }
 
-// KindOf returns what a worker can take. Fault: Gone.
+// kindOf returns the kind of a worker, which determines which runs it can take. Fault: Gone.
 func (s *Handlers) kindOf(ctx context.Context, tenant, id uuid.UUID) (jobqueue.Kind, error) {
 	if k, ok := s.waits.KindOf(tenant, id); ok {
 		return k, nil
@@ -230,7 +234,7 @@ func (s *Handlers) kindOf(ctx context.Context, tenant, id uuid.UUID) (jobqueue.K
 	return s.waits.Know(&w), nil
 }
 
-// meet returns the elements common to both lists.
+// meet returns the elements that both lists contain.
 func meet(a, b []string) (both []string) {
 	for _, v := range a {
 		if slices.Contains(b, v) {

@@ -14,15 +14,15 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// found is the outcome for one item of a list before it reaches the store.
+// found is the outcome for one item of a list before it goes to the store.
 type found struct {
-	id       uuid.UUID // uuid.Nil: it names no run
+	id       uuid.UUID // uuid.Nil: the item names no run
 	refused  *fault.Error
 	adjusted []string
 }
 
-// foundIn returns the outcome for item i, and the id of its run as far as it could be decoded.
-// goOn: the item reaches the store.
+// foundIn returns the outcome for item i, and the id of its run if it could be decoded. goOn
+// reports whether the item goes to the store.
 func foundIn[T any](req *httpkit.Request, i int, item *api.Item[T], id uuid.UUID) (f found, goOn bool) {
 	j := req.Item(i, item.Err)
 	if id == uuid.Nil {
@@ -39,14 +39,14 @@ func foundIn[T any](req *httpkit.Request, i int, item *api.Item[T], id uuid.UUID
 	return found{id, j.Refused, j.Adjusted}, j.Refused == nil || j.Kept
 }
 
-// outcome is what a worker reports of a run: its result, or that it was canceled.
+// outcome is a worker's report about a run: its result, or that it was canceled.
 type outcome struct {
 	jobrun.Result
 	canceled bool
 }
 
-// toOutcome converts an item of a report, and checks what involves several members. Fault: that of the
-// schema.
+// toOutcome converts an item of a report and checks constraints that involve several members. The
+// fault is the same as for a violation of the schema.
 func toOutcome(tenant, worker uuid.UUID, r *api.CompleteItem, texts *plaintext.Members) (outcome, *fault.Error) {
 	var wrong fault.Mistakes
 	res := jobrun.Result{
@@ -113,7 +113,8 @@ func toRuns(offers []jobrun.Offer) []api.ClaimedRun {
 	return out
 }
 
-// toRunResults converts the results for many runs with their items' outcomes; lease 0: omitted.
+// toRunResults converts the results for many runs, together with the outcomes of their items. If
+// lease is 0, it is omitted.
 func toRunResults(lease int64, done []jobrun.Done, items []found) api.RunResults {
 	out := api.RunResults{Results: make([]api.RunResult, len(done))}
 	if lease > 0 {
@@ -137,8 +138,8 @@ func toRunResults(lease int64, done []jobrun.Done, items []found) api.RunResults
 	return out
 }
 
-// toHeartbeat converts the answer to a heartbeat: a lease for each item that reached the store,
-// in order.
+// toHeartbeat converts the answer to a heartbeat, which has a lease for each item that went to the
+// store, in order.
 func toHeartbeat(w *jobrun.WorkerProcess, settings jobrun.Settings, leases []jobrun.Lease, items []found,
 	places []int) api.Heartbeat {
 	out := api.Heartbeat{
@@ -191,7 +192,7 @@ func runErrorOf(e *api.RunErrorInput, texts *plaintext.Members) *jobrun.Error {
 	return told.Storable("/error", texts)
 }
 
-// emittedOf converts what a run emits.
+// emittedOf converts the emissions of a run.
 func emittedOf(list []api.EmittedItem, wrong *fault.Mistakes) (out []jobrun.Emitted) {
 	for i := range list {
 		e := &list[i]

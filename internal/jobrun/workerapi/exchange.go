@@ -11,8 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// ExchangeRuns stores the outcomes that a worker reports, and starts the next runs for it. The outcomes
-// are durable before the claim waits. What is wrong with the claim alone does not hide their results.
+// ExchangeRuns stores the outcomes that a worker reports, and starts the next runs for it. The
+// outcomes are durable before the claim waits. If only the claim is refused, the response still
+// contains the results of the outcomes.
 func (s *Handlers) ExchangeRuns(ctx context.Context, in api.ExchangeRunsRequestObject) (api.Response, error) {
 	begun, b := time.Now(), in.Body
 	if err := s.bound(ctx, in.WorkerID); err != nil {
@@ -24,7 +25,7 @@ func (s *Handlers) ExchangeRuns(ctx context.Context, in api.ExchangeRunsRequestO
 	if limited := httpkit.RequestOf(ctx).Limited; err == nil && limited != nil {
 		err = limited
 	}
-	bare := err != nil // it gets no runs
+	bare := err != nil // the worker gets no runs
 	if bare && (len(b.Outcomes) == 0 || !onlyOfTheClaim(err)) {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func (s *Handlers) ExchangeRuns(ctx context.Context, in api.ExchangeRunsRequestO
 	if len(g.offers) == 0 && !bare {
 		wait := b.WaitMS
 		if all.refused() {
-			wait = nil // it has to know
+			wait = nil // the worker must learn of the refusal
 		}
 		g, err = s.await(ctx, ask, c, wait)
 		if err != nil && (len(b.Outcomes) == 0 || !onlyOfTheClaim(err)) {
@@ -61,7 +62,8 @@ func (s *Handlers) ExchangeRuns(ctx context.Context, in api.ExchangeRunsRequestO
 	}}, nil
 }
 
-// onlyOfTheClaim reports whether an error is a refusal of the claim that lets a worker report.
+// onlyOfTheClaim reports whether an error is a refusal of the claim that does not prevent the
+// worker from reporting.
 func onlyOfTheClaim(err error) bool {
 	switch fault.KindOf(err) {
 	case fault.Gone, fault.TooMany, fault.Unavailable:
@@ -70,8 +72,8 @@ func onlyOfTheClaim(err error) bool {
 	return false
 }
 
-// report stores outcomes and sets their results in all. It also returns runs for the worker, unless it
-// gets none.
+// report stores outcomes and sets their results in all. It also returns runs for the worker, unless
+// the worker gets none.
 func (s *Handlers) report(ctx context.Context, all *batch, outcomes []outcome, ask jobrun.ClaimRequest,
 	bare bool) (offers []jobrun.Offer, err error) {
 	ctx, cancel := s.Promised(ctx)

@@ -13,14 +13,15 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// CheckFence reports whether a fencing token is not older than the newest one checked for its key.
+// CheckFence reports whether a fencing token is at least as new as the newest one checked for its
+// key.
 func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	epochText, seqText, _ := strings.Cut(in.Body.FencingToken, ".")
 	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
 	seq, errSeq := strconv.ParseInt(seqText, 10, 64)
-	if errEpoch != nil || errSeq != nil { // the contract has checked it
+	if errEpoch != nil || errSeq != nil { // the contract has already checked it
 		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid",
 			Message: "is not a fencing token"})
 	}
@@ -36,7 +37,7 @@ func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObjec
 		Body: api.FenceCheck{Ok: ok, FenceKey: in.FenceKey, FencingToken: in.Body.FencingToken}}, nil
 }
 
-// ListFences returns a page of fences by key.
+// ListFences returns a page of fences, ordered by key.
 func (s *Handlers) ListFences(ctx context.Context, in api.ListFencesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package workerapi is the HTTP edge for workers: the protocol by which they claim,
-// hold and report runs (docs/workers.md), and operations on workers and fences.
+// Package workerapi is the HTTP API for workers: the protocol with which they claim, hold and
+// report runs (docs/workers.md), and operations on workers and fences.
 package workerapi
 
 import (
@@ -22,12 +22,12 @@ type Handlers struct {
 	// Current returns the settings cached by this node; it is called for every call of a
 	// worker.
 	Current func(context.Context) (jobrun.Settings, error)
-	// Claim is Work's, usually batched with other claims.
+	// Claim is Work.Claim, usually batched with other claims.
 	Claim func(context.Context, jobrun.ClaimRequest) ([]jobrun.Offer, error)
-	// Start and Finish are Work's for one run, usually through a group commit.
+	// Start and Finish are Work.Start and Work.Finish for one run, usually through a group commit.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
 	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
-	// Exchange is Work's for one worker, usually through a group commit.
+	// Exchange is Work.Exchange for one worker, usually through a group commit.
 	Exchange func(context.Context, jobrun.Exchange) (jobrun.Exchanged, error)
 
 	waits *jobqueue.Waits

@@ -17,7 +17,7 @@ import (
 
 const workersURL = "/api/v1/workers/"
 
-// RegisterWorker stores a starting worker (W1).
+// RegisterWorker stores a worker that is starting (W1).
 func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -81,7 +81,7 @@ func checkWorker(w *jobrun.WorkerProcess) error {
 	return nil
 }
 
-// distinct returns the distinct texts, sorted; never nil.
+// distinct returns the distinct texts, sorted; it never returns nil.
 func distinct(list []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(append([]string{}, list...))))
 }
@@ -125,8 +125,8 @@ func (s *Handlers) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProce
 	return s.Workers.Worker(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 }
 
-// DrainWorker stops assigning runs to a worker. With only jobs:work, a caller can drain only
-// workers that it registered itself.
+// DrainWorker stops assigning runs to a worker. A caller that has only jobs:work can drain only the
+// workers that it registered.
 func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.Response, error) {
 	if req := httpkit.RequestOf(ctx); !req.Who.Role.Allows(principal.JobsWrite) {
 		w, err := s.worker(ctx, in.WorkerID)
@@ -144,7 +144,7 @@ func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObj
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDraining, "drain", in.Body)
 }
 
-// UndrainWorker assigns runs to a worker again.
+// UndrainWorker makes it possible again to assign runs to a worker.
 func (s *Handlers) UndrainWorker(ctx context.Context, in api.UndrainWorkerRequestObject) (api.Response, error) {
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerActive, "undrain", in.Body)
 }
@@ -154,7 +154,7 @@ func (s *Handlers) DetachWorker(ctx context.Context, in api.DetachWorkerRequestO
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDetached, "detach", in.Body)
 }
 
-// UndetachWorker lets a detached worker come back with its next heartbeat.
+// UndetachWorker lets a detached worker return with its next heartbeat.
 func (s *Handlers) UndetachWorker(ctx context.Context, in api.UndetachWorkerRequestObject) (api.Response, error) {
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerLost, "undetach", in.Body)
 }
@@ -177,7 +177,7 @@ func (s *Handlers) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.Worke
 	return workerAnswer(&w), nil
 }
 
-// workerWould answers a dry run with a worker as it would be.
+// workerWould responds to a dry run with the worker as it would be stored.
 func (s *Handlers) workerWould(ctx context.Context, id uuid.UUID, to jobrun.WorkerState) (httpkit.Answer, error) {
 	before, err := s.worker(ctx, id)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command move does one round on a database and a log store. It is built with
-// failpoints, for the tests of joblog.
+// Command move executes one round on a database and a log store. It is built with failpoints, for
+// the tests of joblog.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command put stores its standard input as the log of one run, and prints the
-// reference. It is built with failpoints, for the tests of logstore.
+// Command put stores its standard input as the log of one run and prints the reference. It is built
+// with failpoints, for the tests of logstore.
 package main
 
 import (
@@ -35,7 +35,7 @@ func put(url, run string, limit uint64) error {
 	if err != nil {
 		return err
 	}
-	if limit > 0 { // from here on the disk is full, so to speak
+	if limit > 0 { // simulates a full disk from here on
 		signal.Ignore(syscall.SIGXFSZ)
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
 			return err
