@@ -18,25 +18,25 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// The form of an API key: skald_PREFIX_SECRET. The prefix is public and identifies the
-// key in lists and logs; the secret is 256 random bits.
+// An API key has the form skald_PREFIX_SECRET. The prefix is public and identifies the key in lists
+// and logs; the secret consists of 256 random bits.
 const (
 	keyBegin     = "skald_"
 	prefixBytes  = 5                   // 8 characters of base32
 	secretBytes  = 32                  // 43 characters of base64url
 	prefixLength = prefixBytes * 8 / 5 // 8
 	keyLength    = len(keyBegin) + 8 + 1 + 43
-	// EntropyBytes is how many random bytes NewToken needs.
+	// EntropyBytes is the number of random bytes that NewToken needs.
 	EntropyBytes = prefixBytes + secretBytes
 )
 
 var prefixEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is the text of an API key: the secret itself. It is shown once, to the caller
-// that creates the key, and stored nowhere.
+// Token is the text of an API key, and thus the secret itself. It is shown once, to the caller that
+// creates the key, and is not stored.
 type Token string
 
-// NewToken makes a token from random bytes, which must be cryptographically secure.
+// NewToken creates a token from random bytes, which must be cryptographically secure.
 func NewToken(chance [EntropyBytes]byte) Token {
 	return Token(keyBegin + prefixEncoding.EncodeToString(chance[:prefixBytes]) + "_" +
 		base64.RawURLEncoding.EncodeToString(chance[prefixBytes:]))
@@ -54,11 +54,11 @@ func ParseToken(s string) (Token, bool) {
 	return t, errPrefix == nil && errSecret == nil && len(prefix) == prefixBytes && len(secret) == secretBytes
 }
 
-// Prefix is the public part.
+// Prefix returns the public part of the token.
 func (t Token) Prefix() string { return string(t[len(keyBegin) : len(keyBegin)+prefixLength]) }
 
-// Hash is the stored hash of the token. A plain hash is enough: 256 random bits cannot
-// be guessed, so a slow one would protect nothing.
+// Hash returns the stored hash of the token. A plain hash suffices: 256 random bits cannot be
+// guessed, so a slow hash would not add protection.
 func (t Token) Hash() []byte {
 	sum := sha256.Sum256([]byte(t))
 	return sum[:]
@@ -66,22 +66,22 @@ func (t Token) Hash() []byte {
 
 // Key is a stored API key.
 type Key struct {
-	ID   uuid.UUID // UUIDv7: keys are listed newest first by it
+	ID   uuid.UUID // UUIDv7, which determines the order of lists, newest first
 	Name string
-	// Of the token only Prefix and Hash are stored.
+	// Only Prefix and Hash of the token are stored.
 	Prefix string
 	Hash   []byte
 	Role   principal.Role
-	// Queues are the queues that workers with the key may serve; none: all queues of the
-	// tenant. Only for the role worker.
+	// Queues lists the queues that workers with the key may serve; empty means all queues of the
+	// tenant. It is used only for the role worker.
 	Queues []string
-	// Tenant is the tenant that the key is bound to; nil: any tenant, which only admins' keys
-	// may have.
+	// Tenant is the tenant to which the key is bound. Nil means any tenant, which only the keys of
+	// admins may have.
 	Tenant     *tenant.Tenant
 	CreatedBy  string // a Principal's Subject
 	CreatedAt  time.Time
 	ExpiresAt  *time.Time // nil: never
-	RevokedAt  *time.Time // nil: it is not
+	RevokedAt  *time.Time // nil: not revoked
 	RevokedBy  string
 	LastUsedAt *time.Time // with a precision of about a minute; nil: never
 }
@@ -91,7 +91,8 @@ func (k *Key) Active(now time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
 }
 
-// Revoked returns the key once by has revoked it at a time. A key that was revoked before keeps its first revocation.
+// Revoked returns the key as revoked by the subject by at a given time. A key that was already
+// revoked keeps its first revocation.
 func (k Key) Revoked(by string, at time.Time) Key {
 	if k.RevokedAt == nil {
 		k.RevokedAt, k.RevokedBy = &at, by
@@ -99,8 +100,8 @@ func (k Key) Revoked(by string, at time.Time) Key {
 	return k
 }
 
-// Audited returns the subject that the audit trail hashes for a key: without the secret
-// and the time of its last use.
+// Audited returns the value whose hash the audit trail records for a key: the key without the
+// secret and the time of its last use.
 func (k *Key) Audited() any {
 	out := map[string]any{
 		"id": k.ID, "name": k.Name, "prefix": k.Prefix, "role": k.Role, "any_tenant": k.Tenant == nil,
@@ -110,7 +111,7 @@ func (k *Key) Audited() any {
 		"revoked_at": k.RevokedAt,
 		"revoked_by": k.RevokedBy,
 	}
-	if len(k.Queues) > 0 { // the digest of other keys is the same as in older versions
+	if len(k.Queues) > 0 { // so that the digest of other keys stays the same as in older versions
 		out["queues"] = k.Queues
 	}
 	if t := k.Tenant; t != nil {
@@ -119,14 +120,14 @@ func (k *Key) Audited() any {
 	return out
 }
 
-// Why a token is invalid. For logs only: clients do not learn it.
+// These are the reasons why a token is invalid. They are only logged; clients do not learn them.
 var (
 	ErrKeyUnknown = errors.New("no such API key")
 	ErrKeyRevoked = errors.New("the API key is revoked")
 	ErrKeyExpired = errors.New("the API key has expired")
 )
 
-// Check returns nil when t is the token of k and valid at now. Its duration does not reveal how
+// Check returns nil if t is the token of k and k is valid at now. Its duration does not reveal how
 // much of the token is correct.
 func (k *Key) Check(t Token, now time.Time) error {
 	switch {
@@ -140,8 +141,8 @@ func (k *Key) Check(t Token, now time.Time) error {
 	return nil
 }
 
-// Principal returns the caller that uses the key. Keys with the same name and tenant have the
-// same subject, so that one can replace another without a change of identity.
+// Principal returns the caller that uses the key. Keys with the same name and tenant have the same
+// subject, so that one key can replace another without a change of identity.
 func (k *Key) Principal() principal.Principal {
 	p := principal.Principal{Subject: "key:" + k.Name, Role: k.Role, KeyID: k.ID, Queues: k.Queues}
 	if k.Tenant == nil {
@@ -152,19 +153,19 @@ func (k *Key) Principal() principal.Principal {
 	return p
 }
 
-// Request holds the parameters of a new key.
+// Request contains the parameters of a new key.
 type Request struct {
 	Name      string
 	Role      principal.Role
-	Queues    []string       // of workers; nil: all. An empty list is refused: it would mean all by mistake.
+	Queues    []string       // of workers; nil: all. An empty list is refused, as it would also mean all.
 	Tenant    *tenant.Tenant // nil: any
 	ExpiresAt *time.Time     // nil: never
 }
 
-// Issue makes the key that by requests, and its token; it stores nothing. It returns all
-// mistakes at once. by.Tenant is the tenant of the request, as TenantFor returned it. Faults:
-// Invalid; Forbidden when by may not create keys for that tenant. The caller must check that by
-// may create keys at all.
+// Issue creates the key that by requests, and its token; it stores nothing. It reports all mistakes
+// at once. by.Tenant is the tenant of the request, as TenantFor returned it. Faults: Invalid;
+// Forbidden if by may not create keys for that tenant. The caller must check whether by may create
+// keys at all.
 func Issue(r Request, by principal.Principal, id uuid.UUID, chance [EntropyBytes]byte, now time.Time) (Key, Token,
 	error) {
 	t := NewToken(chance)
@@ -230,7 +231,7 @@ func validTenant(t tenant.Tenant) bool {
 		t.Minor <= 65535
 }
 
-// KeyNotFound is the fault of a key that does not exist or is hidden from the caller.
+// KeyNotFound returns the fault for a key that does not exist or is hidden from the caller.
 func KeyNotFound(id uuid.UUID) error {
 	return fault.New(fault.NotFound, CodeKeyNotFound, "there is no API key %s", id)
 }

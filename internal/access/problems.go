@@ -2,10 +2,10 @@ package access
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of API keys and sessions.
+// Problems are the problem types of API keys and sessions.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// These are the codes of the problems. They are stable and part of the API.
 var (
 	CodeKeyNotFound = Problems.Add("AUTH_KEY_NOT_FOUND", "No such API key",
 		"There is no API key with this id, or it belongs to another tenant.", 404)

@@ -16,14 +16,14 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// How long a session lasts.
+// These values limit the duration of a session.
 const (
 	SessionLife = 12 * time.Hour // from sign-in
 	SessionIdle = time.Hour      // from its last use
 )
 
-// Names of the session's cookie. Browsers accept the first one only over TLS, and only from this host; the
-// second is for plain HTTP on a loopback address.
+// These are the names of the session's cookie. Browsers accept the first one only over TLS and only
+// from this host. The second one is for plain HTTP on a loopback address.
 const (
 	SessionCookie      = "__Host-skald"
 	PlainSessionCookie = "skald"
@@ -34,7 +34,7 @@ type SessionToken string
 
 const sessionBegin = "skald_session_"
 
-// NewSessionToken makes a token from random bytes, which must be cryptographically secure.
+// NewSessionToken creates a token from random bytes, which must be cryptographically secure.
 func NewSessionToken(chance [32]byte) SessionToken {
 	return SessionToken(sessionBegin + base64.RawURLEncoding.EncodeToString(chance[:]))
 }
@@ -46,30 +46,31 @@ func ParseSessionToken(s string) (SessionToken, bool) {
 	return SessionToken(s), ok && err == nil && len(raw) == 32 && len(text) == 43
 }
 
-// Hash returns the hash of the token, which alone is stored.
+// Hash returns the hash of the token. Only the hash is stored.
 func (t SessionToken) Hash() []byte {
 	sum := sha256.Sum256([]byte(t))
 	return sum[:]
 }
 
-// Session is a browser that is signed in. It does not include the credential that it was opened with: a session
-// of an API key always has the key's current rights.
+// Session is a browser that is signed in. It does not include the credential with which it was
+// opened: a session of an API key always has the key's current rights.
 type Session struct {
-	ID      uuid.UUID // UUIDv7: listed newest first by it
+	ID      uuid.UUID // UUIDv7, which determines the order of lists, newest first
 	Hash    []byte
-	Subject string         // a Principal's
-	Name    string         // a Principal's, as at sign-in
-	Role    principal.Role // of a JWT, as at sign-in
+	Subject string         // a Principal's Subject
+	Name    string         // a Principal's Name at sign-in
+	Role    principal.Role // of a JWT, at sign-in
 	KeyID   *uuid.UUID
-	Tenant  *tenant.Tenant // nil: of a key for all tenants
+	Tenant  *tenant.Tenant // nil: opened with a key for all tenants
 	Address string         // of the client that signed in
 
 	CreatedAt, ExpiresAt time.Time
 	LastUsedAt           time.Time // with a precision of about a minute
 }
 
-// OpenSession makes a session for who; it stores nothing. who.Tenant is the tenant of the request. Fault: Conflict
-// if who signed in with a session, because sessions could then be prolonged forever.
+// OpenSession creates a session for who; it stores nothing. who.Tenant is the tenant of the
+// request. Fault: Conflict if who signed in with a session, because sessions could then be
+// prolonged forever.
 func OpenSession(t SessionToken, who principal.Principal, address string, id uuid.UUID, now time.Time) (Session,
 	error) {
 	if who.SessionID != uuid.Nil {
@@ -88,7 +89,7 @@ func OpenSession(t SessionToken, who principal.Principal, address string, id uui
 	return s, nil
 }
 
-// Ends is when the session ends unless it is used again.
+// Ends returns when the session ends unless it is used again.
 func (s *Session) Ends() time.Time {
 	if idle := s.LastUsedAt.Add(SessionIdle); idle.Before(s.ExpiresAt) {
 		return idle
@@ -96,7 +97,7 @@ func (s *Session) Ends() time.Time {
 	return s.ExpiresAt
 }
 
-// Principal returns the caller with a session that was opened with a JWT.
+// Principal returns the caller of a session that was opened with a JWT.
 func (s *Session) Principal() principal.Principal {
 	p := principal.Principal{Subject: s.Subject, Name: s.Name, Role: s.Role, SessionID: s.ID}
 	if s.Tenant != nil {
@@ -105,7 +106,7 @@ func (s *Session) Principal() principal.Principal {
 	return p
 }
 
-// Audited returns the subject that the audit trail hashes for a session.
+// Audited returns the value whose hash the audit trail records for a session.
 func (s *Session) Audited() any {
 	return map[string]any{
 		"id": s.ID, "subject": s.Subject, "role": s.Role, "key_id": s.KeyID, "address": s.Address,
@@ -113,39 +114,44 @@ func (s *Session) Audited() any {
 	}
 }
 
-// ErrSessionEnded is why a session's token is not accepted, for the log.
+// ErrSessionEnded is the reason why a session's token is not accepted; it is used in the log.
 var ErrSessionEnded = errors.New("no such session, or it has ended")
 
-// SessionNotFound is the fault of a session that does not exist or is hidden from the caller.
+// SessionNotFound returns the fault for a session that does not exist or is hidden from the caller.
 func SessionNotFound() error {
 	return fault.New(fault.NotFound, CodeSessionNotFound, "there is no such session, or it has ended")
 }
 
-// SessionRefused is the fault of a credential with which no session can be opened.
+// SessionRefused returns the fault for a credential with which no session can be opened.
 func SessionRefused(why string) error {
 	return fault.New(fault.Conflict, CodeSessionRefused, "%s", why)
 }
 
-// SessionFilter selects the sessions of a list: those that have not ended at Now, of Subject unless it is empty.
+// SessionFilter selects the sessions of a list: those that have not ended at Now and, unless
+// Subject is empty, belong to Subject.
 type SessionFilter struct {
 	Subject                 string
 	Now                     time.Time
 	page.Request[uuid.UUID] // after an id
 }
 
-// Sessions stores sessions. It is safe for concurrent use. Errors that are not faults are outages. scope limits a
-// call to the sessions of one tenant, nil: all; owner to those of one subject, "": all.
+// Sessions stores sessions. It is safe for concurrent use. Errors that are not faults are outages.
+// scope limits a call to the sessions of one tenant; nil means all. owner limits it to the sessions
+// of one subject; "" means all.
 type Sessions interface {
-	// Open stores a session, durably on return.
+	// Open stores a session durably.
 	Open(ctx context.Context, s Session) error
-	// Find returns the session with a token's hash, ended or not. Fault: NotFound.
+	// Find returns the session whose token has the given hash, whether or not the session has
+	// ended. Fault: NotFound.
 	Find(ctx context.Context, hash []byte) (Session, error)
-	// Get returns the session of owner ("": of any) with an id, if it has not ended at now. Fault: NotFound.
+	// Get returns the session with an id, if it belongs to owner ("" means any) and has not ended
+	// at now. Fault: NotFound.
 	Get(ctx context.Context, scope *uuid.UUID, owner string, id uuid.UUID, now time.Time) (Session, error)
 	// List returns a page of sessions, newest first by id.
 	List(ctx context.Context, scope *uuid.UUID, f SessionFilter) (page.Of[Session], error)
-	// End removes a session, durably on return. Fault: NotFound.
+	// End removes a session durably. Fault: NotFound.
 	End(ctx context.Context, scope *uuid.UUID, owner string, id uuid.UUID, at time.Time) error
-	// Used stores when sessions were used, and removes those that have ended at now. It ignores unknown ids.
+	// Used stores when sessions were used, and removes those that have ended at now. It ignores
+	// unknown ids.
 	Used(ctx context.Context, at map[uuid.UUID]time.Time, now time.Time) error
 }

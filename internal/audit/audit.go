@@ -1,5 +1,5 @@
-// Package audit maintains the audit trail: Tail follows the tenants' feeds for live watchers,
-// Seal extends their hash chains, and Verify checks that nothing was changed.
+// Package audit maintains the audit trail. Tail follows the tenants' feeds for live watchers, Seal
+// extends their hash chains, and Verify checks that nothing was changed.
 package audit
 
 import (
@@ -15,14 +15,14 @@ import (
 type SealConfig struct {
 	Chain    trail.Sealed
 	Log      *slog.Logger
-	Interval time.Duration // 1 s; between rounds, but at least nine times the duration of the last one
-	// Sealed is called after each round with how many events this node has sealed in it
-	// and the age of the oldest unsealed one, over all tenants; nil: not called.
+	Interval time.Duration // 1 s; between rounds, but at least nine times the duration of the last round
+	// Sealed is called after each round with the number of events that this node sealed in it and
+	// the age of the oldest unsealed event, over all tenants. If it is nil, it is not called.
 	Sealed func(events int, lag time.Duration)
 }
 
-// Seal seals new events until ctx ends. Every node runs it and skips events that another node
-// has sealed. After a stop or a crash the next round, on any node, seals the rest.
+// Seal seals new events until ctx ends. Every node runs it and skips events that another node has
+// sealed. After a stop or a crash, the next round on any node seals the remaining events.
 func Seal(ctx context.Context, cfg SealConfig) {
 	if cfg.Interval == 0 {
 		cfg.Interval = time.Second
@@ -39,8 +39,8 @@ func Seal(ctx context.Context, cfg SealConfig) {
 		case ctx.Err() == nil:
 			cfg.Log.WarnContext(ctx, "cannot seal audit events", slog.Any("error", err))
 		}
-		// With very many tenants a round takes long, and must not keep a connection busy all
-		// the time.
+		// With very many tenants, a round takes long. It must not keep a connection busy all the
+		// time.
 		pause := max(cfg.Interval, 9*time.Since(began))
 		if !loop.Sleep(ctx, loop.Jittered(pause)) {
 			return

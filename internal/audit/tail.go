@@ -12,8 +12,9 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// How often a tail looks for new events: immediately when this node has written some, but at
-// most once every busy; otherwise at growing intervals, because other nodes write as well.
+// These values determine how often a tail looks for new events. If this node has written some, it
+// looks immediately, but at most once every busy. Otherwise it looks at growing intervals, because
+// other nodes write as well.
 const (
 	busy = 50 * time.Millisecond
 	idle = time.Second
@@ -21,11 +22,11 @@ const (
 
 const (
 	tailBatch = 500 // events read at once
-	behind    = 32  // batches that a follower may fall behind
+	behind    = 32  // number of batches that a follower may fall behind
 )
 
-// Tail follows the feeds of the tenants that are watched: one loop per tenant, however
-// many followers. It is safe for concurrent use.
+// Tail follows the feeds of the tenants that are watched, with one loop per tenant, however many
+// followers there are. It is safe for concurrent use.
 type Tail struct {
 	trail trail.Trail
 	log   *slog.Logger
@@ -37,13 +38,13 @@ type Tail struct {
 
 // tenantTail is the loop of one tenant and its followers; guarded by Tail.mu.
 type tenantTail struct {
-	at        trail.Position // everything up to here was sent to the followers
+	at        trail.Position // every event up to this position was sent to the followers
 	followers map[chan []trail.StoredEvent]bool
-	news      chan struct{} // capacity 1: this node has written
+	news      chan struct{} // capacity 1; signals that this node has written events
 	stop      context.CancelFunc
 }
 
-// NewTail returns a tail of trail that follows no feed yet.
+// NewTail returns a tail of trail that does not follow any feed yet.
 func NewTail(trail trail.Trail, log *slog.Logger) *Tail {
 	return &Tail{trail: trail, log: log, tenants: map[uuid.UUID]*tenantTail{}}
 }
@@ -60,10 +61,10 @@ func (t *Tail) Wake() {
 	}
 }
 
-// Follow returns a channel of every event of the tenant after a position, in the order of the
-// feed and in shared batches: they must not be changed. The channel is closed when its reader
-// falls too far behind, which must then call Follow again. stop must be called once, and ends
-// it.
+// Follow returns a channel with every event of the tenant after a position, in the order of the
+// feed. The batches are shared, so they must not be changed. The channel is closed when its reader
+// falls too far behind; the reader must then call Follow again. The caller must call stop once to
+// end the subscription.
 func (t *Tail) Follow(
 	ctx context.Context,
 	tenant uuid.UUID,
@@ -122,7 +123,7 @@ func (t *Tail) run(ctx context.Context, tenant uuid.UUID, tt *tenantTail) {
 			pause = min(2*pause, idle)
 		}
 		if found == tailBatch {
-			continue // more is waiting
+			continue // more events are waiting
 		}
 		if pause = tt.rest(ctx, pause); pause == 0 {
 			return
@@ -130,8 +131,8 @@ func (t *Tail) run(ctx context.Context, tenant uuid.UUID, tt *tenantTail) {
 	}
 }
 
-// rest pauses, more briefly if this node writes, and returns the pause on which the next one is
-// based; 0 if ctx has ended.
+// rest pauses, for a shorter time if this node writes, and returns the pause on which the next one
+// is based. It returns 0 if ctx has ended.
 func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Duration {
 	if !loop.Sleep(ctx, busy) {
 		return 0
@@ -141,15 +142,14 @@ func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Durati
 	case ctx.Err() != nil:
 		return 0
 	case news:
-		// Written events become visible once every earlier transaction has ended: look a few
+		// Written events become visible once every earlier transaction has ended, so look a few
 		// times at short intervals.
 		return busy
 	}
 	return pause
 }
 
-// look reads new events and sends them to the followers. A follower without room is
-// dropped.
+// look reads new events and sends them to the followers. It drops a follower whose channel is full.
 func (t *Tail) look(ctx context.Context, tenant uuid.UUID, tt *tenantTail) (found int, err error) {
 	events, end, err := t.trail.Feed(ctx, tenant, tt.at, trail.EventFilter{}, tailBatch)
 	if err != nil {

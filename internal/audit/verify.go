@@ -16,13 +16,13 @@ type verification struct {
 	archived, purged int64 // the last seals whose events are archived, and may be purged
 }
 
-// maxVerified limits the events that one call checks, unless a single seal covers more.
+// maxVerified limits the number of events that one call checks, unless a single seal covers more.
 const maxVerified = 20_000
 
-// Verify checks a tenant's seals from a sequence number, at most limit of them, and
-// every event they cover: that its content has the stored digest, and that the seal was
-// computed from exactly these events. The seal before from is trusted. It stops at the
-// first mismatch.
+// Verify checks a tenant's seals from a sequence number on, at most limit of them, and every event
+// that they cover. For each event it checks that the content has the stored digest, and for each
+// seal that it was computed from exactly these events. It trusts the seal before from. It stops at
+// the first mismatch.
 func Verify(
 	ctx context.Context,
 	chain trail.Sealed,
@@ -86,7 +86,7 @@ func (r *verification) lookAtArchive(ctx context.Context, chain trail.Sealed, te
 	return err
 }
 
-// checkSeal compares a seal with the one before it and with the events it covers.
+// checkSeal compares a seal with the previous one and with the events that it covers.
 func (r *verification) checkSeal(
 	ctx context.Context,
 	chain trail.Sealed,
@@ -120,7 +120,7 @@ func (r *verification) checkSeal(
 	if bad := r.checkDigests(events, s.Seq); bad != nil {
 		return bad, nil
 	}
-	if len(events) < s.Events { // perhaps they were purged a moment ago
+	if len(events) < s.Events { // they may have been purged a moment ago
 		if err := r.lookAtArchive(ctx, chain, tenant); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
-// Package bulk is the rulebook shared by bulk operations on sagas and on job runs and by
-// backfills. It decides which items such an operation covers, how many it may change, and its
-// states from the request to the end. The change of each item is up to its subject.
+// Package bulk contains the rules that bulk operations on sagas and on job runs share with
+// backfills. It decides which items an operation covers, how many it may change, and through which
+// states it passes from the request to the end. The packages of the items decide how each item
+// changes.
 //
 // Files, each on top of those before it: cover, head.
 package bulk
@@ -24,77 +25,79 @@ type State string
 // States of operations.
 const (
 	Running   State = "RUNNING"
-	Halted    State = "HALTED"    // it would change more items than it may: a person decides
-	Completed State = "COMPLETED" // everything was done; of a backfill, all runs have ended
+	Halted    State = "HALTED"    // it would change more items than it may; a person must decide
+	Completed State = "COMPLETED" // all work was done; for a backfill, all runs have ended
 	Canceled  State = "CANCELED"
 )
 
-// States is every state.
+// States lists all states.
 var States = []State{Running, Halted, Completed, Canceled}
 
 // Ended reports whether a state is final.
 func (s State) Ended() bool { return s == Completed || s == Canceled }
 
-// Verb is an action of people on an operation.
+// Verb is an action that people perform on an operation.
 type Verb string
 
-// Verbs of people.
+// These are the verbs.
 const (
 	Resume Verb = "resume"
 	Cancel Verb = "cancel"
 )
 
-// Verbs is every verb.
+// Verbs lists all verbs.
 var Verbs = []Verb{Resume, Cancel}
 
-// moves maps each verb and state to the next state; missing combinations are conflicts.
+// moves maps each verb and state to the next state. Missing combinations are conflicts.
 var moves = map[State]map[Verb]State{
 	Running: {Cancel: Canceled},
 	Halted:  {Cancel: Canceled, Resume: Running},
 }
 
-// Kind describes one kind of operation, for its faults.
+// Kind describes one kind of operation in its faults.
 type Kind struct {
 	Name     string
-	Conflict string // the code of a state that forbids a change
+	Conflict string // the code of the fault for a state that does not allow a change
 }
 
-// Head holds the fields common to all operations: each is requested, progresses in the leader's
-// steps while RUNNING, and ends once.
+// Head contains the fields that all operations share. Each operation is requested once, progresses
+// in the leader's steps while it is RUNNING, and ends once.
 type Head struct {
 	Cover
 	ID        uuid.UUID
 	TenantID  uuid.UUID
-	Version   int64 // grows with every change that people see
+	Version   int64 // grows with every change that is visible to people
 	State     State
 	Reason    string
 	Actor     string
-	ActorName string // what people called the actor then
+	ActorName string // the actor's name at the time of the request
 	CreatedAt time.Time
 	EndedAt   *time.Time
-	// RequestHash is the hash of the request with its Idempotency-Key; nil: it had none.
+	// RequestHash is the hash of the request with its Idempotency-Key; nil means that the request
+	// had no key.
 	RequestHash []byte
-	// Unreadable means that the stored filter is damaged: the operation does nothing, and can
+	// Unreadable means that the stored filter is damaged. Such an operation does nothing, but can
 	// be canceled.
 	Unreadable bool
 }
 
-// Place returns its position in a list.
+// Place returns the operation's position in a list.
 func (h *Head) Place() page.TimeID { return page.TimeID{At: h.CreatedAt, ID: h.ID} }
 
-// Repeats reports whether a request with the Idempotency-Key of this operation is the one that
-// made it. The hash is of the whole request, whatever its members mean to the operation. One
-// that was requested on an earlier version has none, and is taken for it.
+// Repeats reports whether a request with the Idempotency-Key of this operation is the request that
+// created it. The hash covers the whole request, whatever its members mean to the operation. An
+// operation that was requested on an earlier version has no hash, and any request with its key
+// counts as the same.
 func (h *Head) Repeats(hash []byte) bool {
 	return h.RequestHash == nil || bytes.Equal(h.RequestHash, hash)
 }
 
-// End ends it.
+// End ends the operation.
 func (h *Head) End(as State, at time.Time) {
 	h.State, h.Version, h.EndedAt = as, h.Version+1, &at
 }
 
-// Actions lists the possible verbs; never nil.
+// Actions lists the possible verbs; it is never nil.
 func (h *Head) Actions() []string {
 	can := []string{}
 	for _, v := range Verbs {
@@ -105,7 +108,7 @@ func (h *Head) Actions() []string {
 	return can
 }
 
-// Moved applies a verb. A resumed operation covers everything that it found, because the person
+// Moved applies a verb. A resumed operation covers all items that it has found, because the person
 // who resumes it has seen that number. Completed changes are kept. Fault: Conflict.
 func (h *Head) Moved(k Kind, on Verb, at time.Time) error {
 	next, may := moves[h.State][on]
@@ -136,16 +139,16 @@ func (h *Head) refuses(k Kind, become string) error {
 		Allowing(h.Actions())
 }
 
-// Requested completes a new operation with what its store saw. It halts immediately if there
-// are more items than allowed.
+// Requested completes a new operation with the observations of its store. The operation halts
+// immediately if there are more items than allowed.
 func (h *Head) Requested(s Seen, destroys bool) {
 	h.Snapshot, h.Expected = s.Snapshot, &s.Count
 	h.HaltsAbove = AtMost(h.HaltsAbove, s.Count, destroys)
 	h.Halts(s.Count)
 }
 
-// Halts halts the operation if it found more items than it may change, before it changes the
-// first excess one. found includes those already changed.
+// Halts halts the operation if it has found more items than it may change, before it changes the
+// first excess item. found includes the items already changed.
 func (h *Head) Halts(found int64) bool {
 	if h.HaltsAbove == nil || found <= *h.HaltsAbove {
 		return false
@@ -154,17 +157,17 @@ func (h *Head) Halts(found int64) bool {
 	return true
 }
 
-// VerbHalt is the verb of the record of a halt.
+// VerbHalt is the verb of the audit record of a halt.
 const VerbHalt = "halt"
 
-// AuditHalt returns the record of an operation that halted; id is the record's id.
+// AuditHalt returns the audit record of an operation that has halted; id is the record's id.
 func (h *Head) AuditHalt(id uuid.UUID, kind operator.Kind, at time.Time) operator.Action {
 	detail := fmt.Appendf(nil, `{"found":%d,"halt_reason":%q,"halts_above":%d}`, *h.Found, h.HaltReason, *h.HaltsAbove)
 	return operator.By{}.Did(id, h.TenantID, at, kind, h.ID.String(), VerbHalt, detail)
 }
 
-// MustCount reports whether a step must count the remaining items before it changes n of them:
-// at the first step, and at one that would exceed the limit.
+// MustCount reports whether a step must count the remaining items before it changes n of them. It
+// must do so in the first step, and in one that would exceed the limit.
 func (h *Head) MustCount(touched, n int64) bool {
 	return h.HaltsAbove != nil && (touched == 0 || touched+n > *h.HaltsAbove)
 }

@@ -1,6 +1,6 @@
-// Package erasure is the rulebook for erasing content on request: that of sagas with everything
-// that belongs to them, of dead letters and of job runs. The record of what happened stays; its
-// content goes.
+// Package erasure contains the rules for erasing content on request: the content of sagas and
+// everything that belongs to them, of dead letters, and of job runs. The record of what happened is
+// kept without the content.
 package erasure
 
 import (
@@ -20,24 +20,24 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// MaxErased is the maximum number of sagas, of dead letters and of job runs in one erasure.
+// MaxErased is the maximum number each of sagas, dead letters and job runs in one erasure.
 const MaxErased = 500
 
-// Subject selects what an erasure concerns; exactly one field is set. The keys select sagas
-// with all that belongs to them; CorrelationID also selects the dead letters and job runs that
-// have it themselves.
+// Subject selects the content to erase; exactly one field is set. The keys select sagas with
+// everything that belongs to them. CorrelationID also selects the dead letters and job runs that
+// have this correlation id themselves.
 type Subject struct {
 	SagaID, LetterID, RunID    uuid.UUID
 	BusinessKey, CorrelationID string
 }
 
-// Erasure is a request to erase content. ID is also the id of its record.
+// Erasure is a request to erase content. ID is also the id of its audit record.
 type Erasure struct {
 	ID, TenantID     uuid.UUID
 	Subject          Subject
 	At               time.Time
 	Actor, RequestID string
-	ActorName        string // what people call the actor
+	ActorName        string // the actor's name at the time of the request
 	Reason           string
 	DryRun           bool // only count
 }
@@ -50,10 +50,10 @@ type Erasures struct {
 	Letters    int  `json:"dead_letters"`
 	Runs       int  `json:"job_runs"`
 	Deliveries int  `json:"webhook_deliveries"`
-	More       bool `json:"more"` // MaxErased was reached: repeat the request
+	More       bool `json:"more"` // MaxErased was reached; repeat the request
 }
 
-// Changes says from what to what an erasure would change that many resources.
+// Changes returns the changes that an erasure would make to that many resources.
 func (e *Erasures) Changes() (all dryrun.List) {
 	for _, c := range []dryrun.Change{
 		{Of: "saga", Count: int64(e.Sagas)}, {Of: "step_log", Count: int64(e.StepLogs)},
@@ -67,16 +67,15 @@ func (e *Erasures) Changes() (all dryrun.List) {
 	return all
 }
 
-// Eraser erases content. Faults: NotFound where the subject is an id that does not
-// exist; Conflict with CodeNotErasable when any of the content is still needed, and then
-// nothing is erased.
+// Eraser erases content. Faults: NotFound if the subject is an id that does not exist; Conflict
+// with CodeNotErasable if any of the content is still needed, in which case nothing is erased.
 type Eraser interface {
 	Erase(ctx context.Context, e Erasure) (Erasures, error)
 }
 
-// Event returns the event that records the erasure e of a saga's content. It names each event
-// that loses content, with the digest of the rest: Stored remains the digest of the original,
-// which the chain's seals cover.
+// Event returns the event that records the erasure e of a saga's content. It lists each event that
+// loses content, with the digest of its remaining part. Stored remains the digest of the original
+// event, which the chain's seals cover.
 func (e *Erasure) Event(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEvent, error) {
 	var remain map[string]string
 	for i := range events {
@@ -101,8 +100,8 @@ func (e *Erasure) Event(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEve
 	return record, nil
 }
 
-// Account marks as intact the links of events from which only recorded erasures removed
-// content: if the digest of the rest differs from the one that an erasure of the saga recorded,
+// Account marks as intact the links of events from which only recorded erasures removed content. If
+// the digest of an event's remaining part differs from the one recorded by an erasure of the saga,
 // the content was changed. links are the links of events.
 func Account(links []trail.Link, events, erasures []trail.StoredEvent) {
 	left := map[string]string{}
@@ -124,7 +123,7 @@ func Account(links []trail.Link, events, erasures []trail.StoredEvent) {
 	}
 }
 
-// NotErasable is the fault of an erasure of something that is still active.
+// NotErasable returns the fault for an erasure of something that is still active.
 func NotErasable(sagas, letters, runs []uuid.UUID) *fault.Error {
 	var active []string
 	for _, a := range []struct {
@@ -143,8 +142,8 @@ func NotErasable(sagas, letters, runs []uuid.UUID) *fault.Error {
 	return fault.New(fault.Conflict, CodeNotErasable, "nothing was erased, because of %s", strings.Join(active, "; "))
 }
 
-// String describes the subject in records. It omits keys: a key may name a person, and records
-// are kept.
+// String describes the subject in records. It omits keys, because a key may name a person, and
+// records are kept.
 func (s *Subject) String() string {
 	switch {
 	case s.SagaID != uuid.Nil:

@@ -2,10 +2,10 @@ package erasure
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of erasures.
+// Problems are the problem types of erasures.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// These are the codes of the problems. They are stable and part of the API.
 var (
 	CodeNotErasable = Problems.Add("SAGA_NOT_ERASABLE", "Content cannot be erased",
 		"A saga, dead letter or job run of the request is still active and needs its content, or its audit trail "+

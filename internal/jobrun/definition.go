@@ -67,7 +67,7 @@ type Spec struct {
 	Event       *EventTrigger     `json:"event,omitempty"`       // for OnEvent
 	TimeoutMS   int64             `json:"timeout_ms,omitempty"`  // of an attempt, from its start; 0: no timeout
 	Retry       retry.Policy      `json:"retry"`                 // for failures; MaxAttempts 1: no retry
-	MaxLosses   int               `json:"max_losses,omitempty"`  // number of assignments that may be lost (S7); 0: the setting
+	MaxLosses   int               `json:"max_losses,omitempty"`  // limit of lost assignments (S7); 0: the setting
 	Queue       string            `json:"queue,omitempty"`       // "": default
 	Priority    int               `json:"priority,omitempty"`    // -100..100, higher first
 	Requires    map[string]string `json:"required_labels,omitempty"`

@@ -174,7 +174,7 @@ func summary(e *Error) string {
 	return dlq.Storable(e.Code+": "+e.Message, MaxReason)
 }
 
-// Summary returns the run's error as the single line that lists show, or "" if there is no error.
+// Summary returns the run's error as the single line that lists show, or "" if it has none.
 func (r *Run) Summary() string { return summary(r.Error) }
 
 // RetryKey returns the idempotency key of the n-th retry in a chain, where the given run is the one

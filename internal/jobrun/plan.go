@@ -173,7 +173,7 @@ func chance(of string) float64 {
 	h := fnv.New64a()
 	h.Write([]byte(of)) //nolint:errcheck // it never fails
 	x := h.Sum64()
-	x ^= x >> 33 // the upper bits of FNV hardly depend on the last bytes
+	x ^= x >> 33 // FNV's upper bits depend little on the last bytes
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33
 	return float64(x>>11) / (1 << 53)

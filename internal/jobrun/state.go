@@ -18,7 +18,7 @@ var UnsuccessfulStates = []State{Failed, TimedOut, Canceled}
 // Terminal reports whether runs of this state never change again (J-15).
 func (s State) Terminal() bool { return !slices.Contains(ActiveStates, s) }
 
-// Continuation tells whether a RUNNING run is in doubt (J-16). It is not a state, because a
+// Continuation says whether a RUNNING run is in doubt (J-16). It is not a state, because a
 // confirmed run simply continues and runs never return to an earlier state.
 type Continuation string
 

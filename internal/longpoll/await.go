@@ -7,28 +7,31 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// How often a waiting request polls, at growing intervals, while this node is not notified of what
-// happens on others. Otherwise it does so every Every.
+// These are the intervals at which a waiting request polls, growing from FirstPoll to LastPoll,
+// while this node is not notified of events on other nodes. Otherwise it polls at the interval
+// Every.
 const (
 	FirstPoll = 100 * time.Millisecond
 	LastPoll  = time.Second
 )
 
-// Wait is how a request waits.
+// Wait configures how a request waits.
 type Wait struct {
 	For      time.Duration
 	Stopping <-chan struct{} // closed when the server begins to stop; nil: never
-	// Fresh: it was not over when the waiter began to wait, and need not be read at first.
+	// Fresh reports that the end had not come when the waiter began to wait, so that the first read
+	// can be omitted.
 	Fresh bool
-	// Here reports whether this node would be the one to end it; then it is not read, and no other
-	// node is asked, except every few seconds: that is the safety net for ends that were not
-	// announced. Nil: any node may be the one.
+	// Here reports whether the end would occur on this node. In that case the waiter does not read
+	// and asks no other node, except every few seconds, as a safety net for ends that were not
+	// announced. Nil means that it may occur on any node.
 	Here func() bool
 }
 
-// Await returns when what w waits for is over, the wait has passed, or the server begins to stop:
-// with what was committed, if this node has ended it and saw all of it. over reads whether it is
-// over. An error means that the client left or that over failed.
+// Await returns when the event that w waits for has occurred, the wait has passed, or the server
+// begins to stop. If the event occurred on this node and this node saw all of it, Await returns the
+// committed value. over reads whether the event has occurred. An error means that the client has
+// disconnected or that over failed.
 func (w *Waiter) Await(ctx context.Context, how Wait, over func(context.Context) (bool, error)) (any, error) {
 	here := how.Here
 	if here == nil {

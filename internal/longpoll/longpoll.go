@@ -1,9 +1,9 @@
-// Package longpoll is the board of requests that wait for the end of a saga, a job run or a
-// redrive. Requests on the node where it ends are notified immediately, with what was
-// committed; requests on other nodes by messages between nodes. The messages are hints: a
-// waiting request also polls, at longer intervals.
+// Package longpoll notifies requests that wait for the end of a saga, a job run or a redrive.
+// Requests on the node where it ends are notified immediately, with the committed value. Requests
+// on other nodes are notified by messages between nodes. These messages are hints, so a waiting
+// request also polls, at longer intervals.
 //
-// A node sends nothing about an end that no other node has asked about.
+// A node sends nothing about an end for which no other node has asked.
 package longpoll
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// Kind is the kind of something that may end.
+// Kind is the kind of an object that may end.
 type Kind byte
 
-// The kinds.
+// These are the kinds.
 const (
 	Saga    Kind = 's'
 	JobRun  Kind = 'r'
 	Redrive Kind = 'd'
 )
 
-// Key names one of them.
+// Key identifies an object whose end can be awaited.
 type Key struct {
 	Kind       Kind
 	Tenant, ID uuid.UUID
@@ -34,46 +34,48 @@ type Key struct {
 const (
 	// DefaultMax is the default of Config.Max.
 	DefaultMax = 10_000
-	// Every is how often a waiter polls, and asks the other nodes again, while messages
+	// Every is the interval at which a waiter polls and asks the other nodes again, while messages
 	// reach this node.
 	Every = 2 * time.Second
-	// asked is how long a node stores that another one waits: longer than Every, so that a lost
-	// message does not end the wait.
+	// asked is how long a node remembers that another node waits. It is longer than Every, so that
+	// a lost message does not end the wait.
 	asked = 3 * Every
-	// remembered is how many ends a node keeps, for questions that arrive after the end of
-	// their saga.
+	// remembered is the number of past ends that a node keeps, for questions that arrive after the
+	// end of their saga.
 	remembered = 4096
 )
 
-// Config of a Board.
+// Config configures a Board.
 type Config struct {
-	// Max is the maximum number of simultaneous waiters; 0: DefaultMax.
+	// Max is the maximum number of simultaneous waiters; 0 means DefaultMax.
 	Max int
-	// Send queues a message to the other nodes; it must not block. Nil: there are no other
-	// nodes.
+	// Send queues a message to the other nodes; it must not block. Nil means that there are no
+	// other nodes.
 	Send func(message string)
-	// Linked reports whether messages of other nodes reach this one. Nil: there are none.
+	// Linked reports whether messages from other nodes reach this one. Nil means that there are no
+	// other nodes.
 	Linked func() bool
-	// Now is time.Now unless it is set.
+	// Now returns the current time; nil means time.Now.
 	Now func() time.Time
-	// Count is called with the number of waiters whenever it changes; nil: not called.
+	// Count is called with the number of waiters whenever it changes. If it is nil, it is not
+	// called.
 	Count func(waiting int)
 }
 
-// Board records which requests of this node wait for what, and what other nodes have asked. It
-// is safe for concurrent use.
+// Board records which requests of this node wait for which ends, and for which ends other nodes
+// have asked. It is safe for concurrent use.
 type Board struct {
 	cfg  Config
 	node string // distinguishes its own messages, which it receives as well
 
 	mu      sync.Mutex
 	waiting map[Key]map[*Waiter]struct{} // guarded by mu
-	count   int                          // guarded by mu: in waiting
-	asked   map[Key]time.Time            // guarded by mu: by other nodes, with the expiry of each question
-	sweep   time.Time                    // guarded by mu: when expired questions are next removed
-	ring    []Key                        // guarded by mu: the last ends, the oldest at next
+	count   int                          // guarded by mu; number of waiters in waiting
+	asked   map[Key]time.Time            // guarded by mu; questions of other nodes, with the expiry of each
+	sweep   time.Time                    // guarded by mu; when expired questions are next removed
+	ring    []Key                        // guarded by mu; the last ends, the oldest one at next
 	next    int                          // guarded by mu
-	recent  map[Key]int                  // guarded by mu: how often each is in ring
+	recent  map[Key]int                  // guarded by mu; how often each end is in ring
 }
 
 // New returns an empty board.
@@ -94,11 +96,11 @@ func New(cfg Config) *Board {
 	}
 }
 
-// Waiter waits for one end.
+// Waiter waits for the end of one object.
 type Waiter struct {
-	// Done receives the committed value if it ended on this node, and nil if it must be read:
-	// it ended elsewhere, or a moment before the wait began. It may have been started again
-	// since then, as a repaired saga is.
+	// Done receives the committed value if the object ended on this node. It receives nil if the
+	// object must be read, because it ended on another node or a moment before the wait began. The
+	// object may have been restarted since then, as a repaired saga is.
 	Done <-chan any
 
 	board *Board
@@ -106,8 +108,9 @@ type Waiter struct {
 	done  chan any // capacity 1
 }
 
-// Watch begins to wait; Stop must be called. Nil: too many are waiting already. An end just
-// before the call counts as well, so a request may create something first and then wait for it.
+// Watch begins to wait. The caller must call Stop. It returns nil if too many requests are already
+// waiting. An end shortly before the call counts as well, so a request may create an object first
+// and then wait for it.
 func (b *Board) Watch(k Key) *Waiter {
 	done := make(chan any, 1)
 	w := &Waiter{Done: done, board: b, key: k, done: done}
@@ -128,7 +131,7 @@ func (b *Board) Watch(k Key) *Waiter {
 	return w
 }
 
-// Stop ends the waiting. It may be called on nil.
+// Stop ends the wait. It may be called on nil.
 func (w *Waiter) Stop() {
 	if w == nil {
 		return
@@ -153,8 +156,8 @@ func (w *Waiter) Ask() { w.board.send(question, w.key) }
 // Linked reports whether the other nodes' answers reach this node.
 func (w *Waiter) Linked() bool { return w.board.cfg.Linked == nil || w.board.cfg.Linked() }
 
-// Ended notifies every request that waits for k, here and on other nodes. Call it after the
-// commit. committed is for requests on this node; nil: they must read it.
+// Ended notifies every request that waits for k, on this node and on others. Call it after the
+// commit. committed is passed to requests on this node; nil means that they must read the object.
 func (b *Board) Ended(k Key, committed any) {
 	b.mu.Lock()
 	b.remember(k)
@@ -180,12 +183,12 @@ func (b *Board) here(k Key, committed any) {
 	for w := range b.waiting[k] {
 		select {
 		case w.done <- committed:
-		default: // it has been notified already
+		default: // it has already been notified
 		}
 	}
 }
 
-// remember stores an end for a moment. The caller holds the lock.
+// remember stores an end for a short time. The caller holds the lock.
 func (b *Board) remember(k Key) {
 	b.recent[k]++
 	if len(b.ring) < remembered {
@@ -200,13 +203,13 @@ func (b *Board) remember(k Key) {
 	b.next = (b.next + 1) % remembered
 }
 
-// The first byte of a message.
+// These are the possible first bytes of a message.
 const (
-	question = '?' // a node waits for the end of this
-	answer   = '!' // this has ended
+	question = '?' // a node waits for the end of this object
+	answer   = '!' // this object has ended
 )
 
-const lengthOfNode, lengthOfKey = 8, 44 // in a message
+const lengthOfNode, lengthOfKey = 8, 44 // lengths within a message
 
 func (b *Board) send(what byte, k Key) {
 	if b.cfg.Send == nil {
@@ -218,8 +221,8 @@ func (b *Board) send(what byte, k Key) {
 	b.cfg.Send(string(what) + b.node + base64.RawURLEncoding.EncodeToString(raw))
 }
 
-// Receive takes a message that a node has sent. Messages that it does not understand, such
-// as those of later versions, are ignored.
+// Receive handles a message that a node has sent. It ignores messages that it does not understand,
+// such as those of later versions.
 func (b *Board) Receive(message string) {
 	if len(message) != 1+lengthOfNode+lengthOfKey || message[1:1+lengthOfNode] == b.node {
 		return
@@ -241,7 +244,7 @@ func (b *Board) Receive(message string) {
 	}
 }
 
-// note records that another node waits for k, or reports that k has just ended.
+// note records that another node waits for k. If k has just ended, note reports that.
 func (b *Board) note(k Key) (ended bool) {
 	now := b.cfg.Now()
 	b.mu.Lock()
@@ -263,5 +266,6 @@ func (b *Board) note(k Key) (ended bool) {
 	return false
 }
 
-// maxAsked limits the ends that other nodes may ask about; beyond it they find ends by polling.
+// maxAsked is the maximum number of ends for which other nodes may ask. Beyond it, they find ends
+// by polling.
 const maxAsked = 100_000

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Complaints decides when to repeat the log message for a problem that a loop finds in every
-// round and that only a person can fix, such as a damaged row: at intervals that double from a
-// second to a minute. The zero value is ready for use, by any number of goroutines.
+// Complaints decides when to repeat the log message for a problem that a loop finds in every round
+// and that only a person can fix, such as a damaged row. It repeats the message at intervals that
+// double from a second to a minute. The zero value is ready for use by any number of goroutines.
 type Complaints struct {
 	mu sync.Mutex
 	of map[string]complaint
@@ -21,10 +21,10 @@ type complaint struct {
 const (
 	firstComplaint  = time.Second
 	rarestComplaint = time.Minute
-	maxComplaints   = 10_000 // maximum number of problems remembered; beyond it all start over
+	maxComplaints   = 10_000 // maximum number of problems remembered; beyond it, all start over
 )
 
-// Due reports whether to log what about, at the time now.
+// Due reports whether to log the problem that about identifies at the time now.
 func (c *Complaints) Due(about string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Watchdog records when each loop last finished a round, and which are late. It is safe for
+// Watchdog records when each loop last finished a round, and which loops are late. It is safe for
 // concurrent use.
 type Watchdog struct {
 	now func() time.Time
@@ -25,24 +25,24 @@ type watched struct {
 // Late is a loop that has not finished a round within its limit.
 type Late struct {
 	Name  string
-	Since time.Duration // end of the last round, or when watching began
-	Vital bool          // the node cannot work without it
+	Since time.Duration // since the end of the last round, or since watching began
+	Vital bool          // the node cannot work without this loop
 }
 
 // Round is the last round of a loop.
 type Round struct {
 	Name          string
-	LastSuccessAt time.Time     // or when it began to be watched
+	LastSuccessAt time.Time     // or when watching began
 	Limit         time.Duration // limit for finishing the next one
 	Late, Vital   bool
 }
 
-// NewWatchdog returns a watchdog of no loops.
+// NewWatchdog returns a watchdog that does not watch any loops yet.
 func NewWatchdog(now func() time.Time) *Watchdog {
 	return &Watchdog{now: now, loops: map[string]*watched{}}
 }
 
-// Watch expects the loop to finish a round within each limit from now on.
+// Watch makes the watchdog expect that the loop finishes a round within each limit from now on.
 func (w *Watchdog) Watch(name string, limit time.Duration, vital bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +59,7 @@ func (w *Watchdog) Done(name string) {
 	}
 }
 
-// Late returns the loops that are late, by name.
+// Late returns the loops that are late, sorted by name.
 func (w *Watchdog) Late() (out []Late) {
 	now := w.now()
 	for _, r := range w.Rounds() {
@@ -70,7 +70,7 @@ func (w *Watchdog) Late() (out []Late) {
 	return out
 }
 
-// Rounds returns the last round of every loop, by name.
+// Rounds returns the last round of every loop, sorted by name.
 func (w *Watchdog) Rounds() []Round {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,8 +2,9 @@ package principal
 
 import "strings"
 
-// jobRights are the permissions for Skald's own commands, the same as those of the operations
-// with the same effect: starting a run of a command, in whatever way, requires its permission.
+// jobRights are the permissions for Skald's own commands. They equal the permissions of the
+// operations with the same effect: starting a run of a command, in whatever way, requires its
+// permission.
 var jobRights = []struct {
 	command string
 	need    Permission
@@ -18,9 +19,9 @@ var jobRights = []struct {
 	{"system.reseal", JobsAdmin, ""},
 }
 
-// ForJob returns the permission that a run of a command requires, in addition to that of
-// starting runs: none except for Skald's own commands. One of these that is missing from the
-// table requires jobs:admin.
+// ForJob returns the permission that a run of a command requires in addition to the permission to
+// start runs. Only Skald's own commands require one. If a command of Skald is missing from the
+// table, it requires jobs:admin.
 func ForJob(command string, beyond bool) (need Permission, asked bool) {
 	if !strings.HasPrefix(command, "system.") {
 		return "", false

@@ -7,12 +7,13 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// actorName is the member of a record's details with the Name of its actor: in the details, because
-// their digest is what the audit trail seals, and a record without a person costs nothing.
+// actorName is the member of a record's details that contains the Name of its actor. It is part of
+// the details because the audit trail seals their digest, and because a record without a person
+// then costs nothing.
 const actorName = "actor_name"
 
-// WithName returns the details of a record with the name of its actor. details is a JSON object or
-// nil; "" changes nothing.
+// WithName returns the details of a record with the name of its actor added. details is a JSON
+// object or nil. If the name is "", nothing changes.
 func WithName(details json.RawMessage, name string) json.RawMessage {
 	members := map[string]json.RawMessage{}
 	if name == "" || details != nil && json.Unmarshal(details, &members) != nil {
@@ -30,8 +31,8 @@ func WithName(details json.RawMessage, name string) json.RawMessage {
 	return named
 }
 
-// NameIn returns the name that WithName recorded, "" if there is none, and the details without it,
-// nil if nothing is left.
+// NameIn returns the name that WithName recorded, or "" if there is none, and the details without
+// it, or nil if nothing is left.
 func NameIn(details json.RawMessage) (name string, rest json.RawMessage) {
 	members := map[string]json.RawMessage{}
 	if !bytes.Contains(details, []byte(actorName)) || json.Unmarshal(details, &members) != nil ||

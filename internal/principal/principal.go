@@ -1,6 +1,6 @@
-// Package principal defines callers of requests and what they may do: roles, their permissions,
-// and the tenant of a request. It is pure. Package access/identity derives principals from
-// credentials, package httpapi enforces the decisions.
+// Package principal defines the callers of requests and their rights: roles, their permissions, and
+// the tenant of a request. It is pure. Package access/identity derives principals from credentials,
+// and package httpapi enforces the decisions.
 package principal
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Permission is area:verb, as the contract's x-permission names it.
+// Permission has the form area:verb, as in the contract's x-permission.
 type Permission string
 
-// Permissions. Within an area each verb is separate: jobs:write does not include
-// jobs:read; roles hold both.
+// These are the permissions. Within an area, each verb is separate: jobs:write does not include
+// jobs:read, but roles have both.
 const (
 	SagasRead      Permission = "sagas:read"
 	SagasWrite     Permission = "sagas:write"
@@ -32,15 +32,15 @@ const (
 	JobsWork       Permission = "jobs:work" // the calls of a worker: claim runs and report them
 	JobsWrite      Permission = "jobs:write"
 	JobsAdmin      Permission = "jobs:admin"
-	PayloadsRead   Permission = "payloads:read" // the content of sagas, not only their existence
+	PayloadsRead   Permission = "payloads:read" // the content of sagas, in addition to their existence
 	AccessAdmin    Permission = "access:admin"  // API keys
 )
 
 // Role is a named set of permissions. The zero value holds none.
 type Role string
 
-// Roles. Worker and Auditor have no permission in common; Operator has all of both, and
-// Admin all of Operator.
+// These are the roles. Worker and Auditor have no permission in common. Operator has all
+// permissions of both, and Admin has all permissions of Operator.
 const (
 	Worker   Role = "worker"   // executes runs, and sees only its own
 	Auditor  Role = "auditor"  // sees what happens, but no payloads
@@ -48,10 +48,10 @@ const (
 	Admin    Role = "admin"    // everything
 )
 
-// Roles lists every role. If a token names several, the last one here counts.
+// Roles lists all roles. If a token contains several, the last one in this list applies.
 var Roles = []Role{Worker, Auditor, Operator, Admin}
 
-// Sets of roles that hold a permission.
+// These are the sets of roles that have a permission.
 var (
 	workers   = []Role{Worker, Operator, Admin}
 	readers   = []Role{Auditor, Operator, Admin}
@@ -59,7 +59,7 @@ var (
 	admins    = []Role{Admin}
 )
 
-// grants is the only definition of roles: for each permission the roles that hold it.
+// grants is the only definition of roles. It lists, for each permission, the roles that have it.
 var grants = []struct {
 	permission Permission
 	roles      []Role
@@ -86,7 +86,7 @@ func (p Permission) Known() bool {
 // Valid reports whether r is one of Roles.
 func (r Role) Valid() bool { return slices.Contains(Roles, r) }
 
-// Allows reports whether r holds p; false if either does not exist.
+// Allows reports whether r has p. It returns false if either does not exist.
 func (r Role) Allows(p Permission) bool {
 	for _, g := range grants {
 		if g.permission == p {
@@ -96,7 +96,7 @@ func (r Role) Allows(p Permission) bool {
 	return false
 }
 
-// Permissions lists what r holds, in the order of the table; never nil.
+// Permissions lists the permissions of r, in the order of the table; it is never nil.
 func (r Role) Permissions() []Permission {
 	out := []Permission{}
 	for _, g := range grants {
@@ -107,32 +107,32 @@ func (r Role) Permissions() []Permission {
 	return out
 }
 
-// HasName reports whether the credentials of a subject may have a Name: those of an identity provider.
+// HasName reports whether the credentials of a subject may have a Name, which only those of an
+// identity provider can.
 func HasName(subject string) bool { return strings.HasPrefix(subject, "jwt:") }
 
-// Principal is the caller of a request, as proved by its credential. It is a value:
-// nothing in it may be changed in place.
+// Principal is the caller of a request, as proved by its credential. It is a value: none of its
+// content may be changed in place.
 type Principal struct {
-	// Subject identifies the caller in audit records and as the prefix of
-	// Idempotency-Keys; 1 to 255 characters. Names of different kinds never collide:
-	// key:NAME, key:*:NAME (a key for all tenants), jwt:SUB, anonymous.
+	// Subject identifies the caller in audit records and as the prefix of Idempotency-Keys; 1 to
+	// 255 characters. Subjects of different kinds never collide: key:NAME, key:*:NAME (a key for
+	// all tenants), jwt:SUB, anonymous.
 	Subject string
-	// Name is what the issuer calls a person: text for people, which the person may be able to
-	// choose. It decides nothing. "": unknown.
+	// Name is the issuer's name for a person. It is text for display, which the person may be able
+	// to choose, and does not affect any decision. "" means unknown.
 	Name string
 	Role Role
-	// Tenant is the tenant of the credential; with a zero ID it has none, and the configured
-	// default applies.
+	// Tenant is the tenant of the credential. If its ID is zero, the credential has no tenant, and
+	// the configured default applies.
 	Tenant tenant.Tenant
 	// AnyTenant allows requests to choose their tenant.
 	AnyTenant bool
 	KeyID     uuid.UUID // of the API key; zero for other credentials
 	SessionID uuid.UUID // of the browser's session; zero for other credentials
-	Queues    []string  // queues that its workers may serve; none: all
+	Queues    []string  // queues that its workers may serve; empty: all
 }
 
-// RequireQueues returns nil when workers of the principal may serve all of queues. Fault:
-// Forbidden.
+// RequireQueues returns nil if workers of the principal may serve all of queues. Fault: Forbidden.
 func (p *Principal) RequireQueues(queues []string) error {
 	if len(p.Queues) == 0 {
 		return nil
@@ -148,7 +148,7 @@ func (p *Principal) RequireQueues(queues []string) error {
 // Anonymous is the caller of every request in development mode.
 var Anonymous = Principal{Subject: "anonymous", Role: Admin, AnyTenant: true}
 
-// Require returns nil when the principal holds p. Fault: Forbidden.
+// Require returns nil if the principal has the permission p. Fault: Forbidden.
 func (p *Principal) Require(permission Permission) error {
 	if p.Role.Allows(permission) {
 		return nil
@@ -160,7 +160,7 @@ func (p *Principal) Require(permission Permission) error {
 	return fault.New(fault.Forbidden, CodeForbidden, "this requires the permission %s; the credential %s", permission, role)
 }
 
-// Choice holds the tenant headers of a request; nil fields were not sent.
+// Choice contains the tenant headers of a request. Nil fields were not sent.
 type Choice struct {
 	ID     *uuid.UUID
 	Region *string // at most 32 characters
@@ -168,10 +168,10 @@ type Choice struct {
 	Minor  *int    // 0..65535
 }
 
-// TenantFor returns the tenant of a request: the credential's, or fallback if it has none,
-// overridden by choice where the credential allows that. A chosen tenant has a region and
-// versions only if the choice names them. Fault: Forbidden if the choice differs from the
-// tenant that the credential is bound to. (Seed 4; DESIGN.md section 3.)
+// TenantFor returns the tenant of a request. It is the credential's tenant, or fallback if the
+// credential has none, and choice overrides it if the credential allows that. A chosen tenant has a
+// region and versions only if the choice specifies them. Fault: Forbidden if the choice differs
+// from the tenant to which the credential is bound. (Seed 4; DESIGN.md section 3.)
 func (p *Principal) TenantFor(choice Choice, fallback tenant.Tenant) (tenant.Tenant, error) {
 	t := p.Tenant
 	if t.ID == uuid.Nil || t == (tenant.Tenant{ID: fallback.ID}) {

@@ -2,10 +2,10 @@ package principal
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of identity and permission.
+// Problems are the problem types of identity and permission.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// These are the codes of the problems. They are stable and part of the API.
 var (
 	CodeRequired = Problems.Add("AUTH_REQUIRED", "Credential required",
 		"The request has no credential, and this operation needs one.", 401)

@@ -1,4 +1,4 @@
-// Package accessapi is the HTTP edge of API keys, and returns the caller's own
+// Package accessapi is the HTTP API for API keys and sessions. It also returns the caller's own
 // identity.
 package accessapi
 

@@ -25,7 +25,7 @@ func scopeOf(req *httpkit.Request) *uuid.UUID {
 	return &req.Tenant.ID
 }
 
-// CreateAPIKey creates a key and returns its token, only this once.
+// CreateAPIKey creates a key and returns its token, which is shown only in this response.
 func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestObject) (api.Response, error) {
 	req := httpkit.RequestOf(ctx)
 	want := keyRequestOf(req, in.Body)
@@ -44,7 +44,7 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 			err = s.Keys.Create(httpkit.WithActor(ctx, in.Body.Reason), key)
 		}
 		switch {
-		case errors.Is(err, access.ErrPrefixTaken): // one chance in 2^40; the next attempt uses another prefix
+		case errors.Is(err, access.ErrPrefixTaken): // the chance is 1 in 2^40; the next attempt uses another prefix
 			continue
 		case err != nil:
 			return nil, err
@@ -56,7 +56,8 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 	}
 }
 
-// wouldIssue answers a dry run with a new key: its changes are what differs from one of which nothing is given.
+// wouldIssue responds to a dry run with a new key. The reported changes are the members that differ
+// from those of an empty key.
 func wouldIssue(key *access.Key) (api.Response, error) {
 	none := toAPIKey(key, key.CreatedAt)
 	none.Name, none.Role, none.AnyTenant, none.Active = "", "", false, false
@@ -152,7 +153,7 @@ func (s *Handlers) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestO
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPIKey(&key, s.Now())}, nil
 }
 
-// wouldRevoke answers a dry run with a key as it would be.
+// wouldRevoke responds to a dry run with a key as it would be stored.
 func (s *Handlers) wouldRevoke(ctx context.Context, id uuid.UUID) (api.Response, error) {
 	req, now := httpkit.RequestOf(ctx), s.Now()
 	before, err := s.Keys.Get(ctx, scopeOf(req), id)

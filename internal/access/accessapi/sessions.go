@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// CreateSession signs a browser in: the answer sets its cookie.
+// CreateSession signs a browser in. The response sets its cookie.
 func (s *Handlers) CreateSession(ctx context.Context, _ api.CreateSessionRequestObject) (api.Response, error) {
 	req := httpkit.RequestOf(ctx)
 	if s.Development {
@@ -45,8 +45,8 @@ func (s *Handlers) CreateSession(ctx context.Context, _ api.CreateSessionRequest
 	}, nil
 }
 
-// cookieOf returns the cookie of a session. The browser drops it when it is closed; an empty token
-// deletes it immediately.
+// cookieOf returns the cookie of a session, which the browser drops when it is closed. With an
+// empty token, the browser deletes it immediately.
 func cookieOf(req *httpkit.Request, token string) string {
 	c := http.Cookie{
 		Name: access.SessionCookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
@@ -60,7 +60,7 @@ func cookieOf(req *httpkit.Request, token string) string {
 	return c.String()
 }
 
-// ownerOf returns the subject whose sessions the caller may see and end; "": all sessions.
+// ownerOf returns the subject whose sessions the caller may see and end; "" means all sessions.
 func ownerOf(req *httpkit.Request) string {
 	if req.Who.Role.Allows(principal.AccessAdmin) {
 		return ""
@@ -90,7 +90,7 @@ func (s *Handlers) ListSessions(ctx context.Context, in api.ListSessionsRequestO
 	}}, nil
 }
 
-// GetCurrentSession returns the session that the request was made with.
+// GetCurrentSession returns the session with which the request was made.
 func (s *Handlers) GetCurrentSession(ctx context.Context, _ api.GetCurrentSessionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -25,10 +25,10 @@ import (
 // Keys is access.Store on PostgreSQL.
 type Keys struct{ db *postgres.DB }
 
-// NewKeys returns the store of API keys of db.
+// NewKeys returns the store of API keys in db.
 func NewKeys(db *postgres.DB) *Keys { return &Keys{db} }
 
-// keyRow is a row of saga.api_keys: a key, and the stored form of its tenant.
+// keyRow is a row of saga.api_keys: a key and the stored form of its tenant.
 type keyRow struct {
 	access.Key
 	boundTo
@@ -85,7 +85,7 @@ func rowOf(k access.Key) *keyRow {
 func (r *keyRow) key() access.Key {
 	r.Tenant = r.tenantOf()
 	if len(r.Queues) == 0 {
-		r.Queues = nil // as for a new key
+		r.Queues = nil // the same value as in a new key
 	}
 	return r.Key
 }
@@ -116,8 +116,8 @@ func (st *Keys) Create(ctx context.Context, k access.Key) error {
 	return nil
 }
 
-// Find implements access.Store. Requests whose key is not cached wait for it, so it
-// uses the connections for reads by key.
+// Find implements access.Store. Requests with a key that is not cached wait for it, so it uses the
+// connections reserved for reads by key.
 func (st *Keys) Find(ctx context.Context, prefix string) (access.Key, error) {
 	rows, err := st.db.QueryRead(ctx, `SELECT `+apiKeyColumns+` FROM saga.api_keys k WHERE k.prefix = $1`, prefix)
 	if err != nil {
@@ -231,8 +231,8 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 	return k, nil
 }
 
-// tellKey records an action on a key in its tenant's audit trail; a key for all tenants
-// is recorded for the deployment.
+// tellKey records an action on a key in the audit trail of the key's tenant. An action on a key for
+// all tenants is recorded for the deployment.
 func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb string, before,
 	after *access.Key) error {
 	tenant := operator.Deployment
@@ -250,8 +250,8 @@ func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb 
 	return auditdb.Tell(ctx, tx, id, tenant, at, operator.APIKey, after.ID.String(), verb, was, after.Audited(), details)
 }
 
-// useKeys locks the keys in id order, because nodes that record uses of the same keys would
-// otherwise deadlock. After a wait for a lock, PostgreSQL evaluates the new version of the row.
+// useKeys locks the keys in id order, because otherwise nodes that record uses of the same keys
+// would deadlock. After a wait for a lock, PostgreSQL evaluates the new version of the row.
 const useKeys = `
 WITH used AS (
 	SELECT k.id, u.at FROM saga.api_keys k JOIN unnest($1::uuid[], $2::timestamptz[]) u (id, at) ON u.id = k.id

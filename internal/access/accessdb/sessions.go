@@ -20,7 +20,7 @@ import (
 // Sessions is access.Sessions on PostgreSQL.
 type Sessions struct{ db *postgres.DB }
 
-// NewSessions returns the store of sessions of db.
+// NewSessions returns the store of sessions in db.
 func NewSessions(db *postgres.DB) *Sessions { return &Sessions{db} }
 
 // sessionRow is a row of saga.session_secrets.
@@ -71,7 +71,7 @@ func (st *Sessions) Open(ctx context.Context, s access.Session) error {
 	return nil
 }
 
-// tellSession records an action on a session as tellKey does.
+// tellSession records an action on a session in the way in which tellKey does for keys.
 func tellSession(
 	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb string, before, after *access.Session,
 ) error {
@@ -192,7 +192,7 @@ func (st *Sessions) End(ctx context.Context, scope *uuid.UUID, owner string, id 
 	return nil
 }
 
-// useSessions locks the sessions in id order, as useKeys does.
+// useSessions locks the sessions in id order, like useKeys.
 const useSessions = `
 WITH used AS (
 	SELECT s.id, u.at FROM saga.session_secrets s JOIN unnest($1::uuid[], $2::timestamptz[]) u (id, at) ON u.id = s.id
@@ -202,7 +202,7 @@ WITH used AS (
 UPDATE saga.session_secrets s SET last_used_at = used.at FROM used
  WHERE s.id = used.id`
 
-// Ended sessions that another node is removing are skipped.
+// removeSessions skips ended sessions that another node is removing.
 const removeSessions = `
 DELETE FROM saga.session_secrets WHERE id IN (
 	SELECT id FROM saga.session_secrets WHERE expires_at <= $1 OR last_used_at <= $2

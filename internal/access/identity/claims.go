@@ -17,8 +17,8 @@ import (
 // claims are the claims of a verified token.
 type claims map[string]any
 
-// at returns the claim of a name: literally, as in https://example.com/role,
-// or along a path, as in realm_access.roles. nil: there is none.
+// at returns the claim with a name, which is either literal, as in https://example.com/role, or a
+// path, as in realm_access.roles. It returns nil if there is none.
 func (c claims) at(name string) any {
 	if v, ok := c[name]; ok {
 		return v
@@ -34,10 +34,10 @@ func (c claims) at(name string) any {
 	return v
 }
 
-// role is the last of principal.Roles that a claim contains, as text or in a list. With a map only
-// the names in it count, because the same word may be a role of another application. Other values
-// belong to other systems and are ignored; a caller without a role is authenticated but has no
-// permissions.
+// role returns the last of principal.Roles that a claim contains, as text or in a list. If byName
+// is not empty, only the names in it count, because the same word may be a role of another
+// application. Other values belong to other systems and are ignored. A caller without a role is
+// authenticated but has no permissions.
 func (c claims) role(claim string, byName map[string]principal.Role) principal.Role {
 	list, ok := c.at(claim).([]any)
 	if !ok {
@@ -61,8 +61,9 @@ func (c claims) role(claim string, byName map[string]principal.Role) principal.R
 // maxName is the maximum length of a person's name, in characters.
 const maxName = 100
 
-// person returns the name of a claim as it is recorded and shown: in one line, without what could
-// reorder or hide the text beside it, and cut. "": the token has none.
+// person returns the name in a claim in the form in which it is recorded and shown: on one line,
+// shortened, and without characters that could reorder or hide adjacent text. It returns "" if the
+// token has no name.
 func (c claims) person(claim string) string {
 	if claim == "" {
 		return ""
@@ -77,7 +78,7 @@ func (c claims) person(claim string) string {
 	return plaintext.Text(strings.Join(strings.Fields(name), " "), plaintext.Characters(maxName))
 }
 
-// tenant reads the tenant of a token; it returns the zero tenant if there is none.
+// tenant reads the tenant of a token. It returns the zero tenant if there is none.
 func (c claims) tenant(claim string) (t tenant.Tenant, err error) {
 	if v := c.at(claim); v != nil {
 		text, _ := v.(string)
@@ -104,7 +105,7 @@ func (c claims) tenant(claim string) (t tenant.Tenant, err error) {
 	return t, nil
 }
 
-// printable reports whether s is text that can be stored, logged and shown.
+// printable reports whether s is text that can be stored, logged and displayed.
 func printable(s string) bool {
 	return s != "" && utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }

@@ -14,7 +14,7 @@ import (
 
 const discoveryFresh = time.Hour // how long the issuer's endpoints are used before they are requested again
 
-// issuer finds the endpoints of the issuer, by its discovery document.
+// issuer finds the endpoints of the issuer through its discovery document.
 type issuer struct {
 	url    string
 	client *http.Client
@@ -22,16 +22,16 @@ type issuer struct {
 
 	mu    sync.Mutex
 	known oauth2.Endpoint // guarded by mu
-	err   error           // guarded by mu: of the last attempt
-	at    time.Time       // guarded by mu: of the last attempt; zero: none
+	err   error           // guarded by mu; error of the last attempt
+	at    time.Time       // guarded by mu; time of the last attempt; zero: none
 }
 
 func newIssuerOf(url string, client *http.Client) *issuer {
 	return &issuer{url: url, client: client, asking: make(chan struct{}, 1)}
 }
 
-// endpoint returns the issuer's endpoints. Anonymous clients can trigger it, so the issuer is queried once an
-// hour, and after a failure at most every fetchPause.
+// endpoint returns the issuer's endpoints. Anonymous clients can trigger it, so it queries the
+// issuer once an hour, and after a failure at most every fetchPause.
 func (i *issuer) endpoint(ctx context.Context) (oauth2.Endpoint, error) {
 	if e, err, ok := i.last(); ok {
 		return e, err
@@ -76,7 +76,7 @@ func (i *issuer) ask(ctx context.Context) (oauth2.Endpoint, error) {
 	if e.AuthURL == "" || e.TokenURL == "" {
 		return oauth2.Endpoint{}, errors.New("the issuer's discovery document has no authorization_endpoint or token_endpoint")
 	}
-	e.AuthStyle = oauth2.AuthStyleInHeader // the default, by OpenID Connect Discovery
+	e.AuthStyle = oauth2.AuthStyleInHeader // the default of OpenID Connect Discovery
 	if doc.Methods != nil && !slices.Contains(doc.Methods, "client_secret_basic") {
 		e.AuthStyle = oauth2.AuthStyleInParams
 	}

@@ -1,6 +1,6 @@
-// Package identity authenticates requests: it checks credentials (API keys against
-// their store, JWTs against the keys of their issuer) by the rules of package access,
-// and caches the results for a few seconds, so that a request costs no database call.
+// Package identity authenticates requests. It checks credentials (API keys against their store,
+// JWTs against the keys of their issuer) by the rules of package access, and caches the results for
+// a few seconds, so that most requests need no database call.
 package identity
 
 import (
@@ -20,27 +20,28 @@ import (
 )
 
 // cacheFor is how long a result is cached, counted from before the look-up. It ensures that a
-// revoked key is rejected everywhere within 5 s, including the duration of the last look-up.
+// revoked key is rejected on all nodes within 5 s, including the duration of the last look-up.
 const cacheFor = 4 * time.Second
 
-// maxCached bounds the cached results of each kind. Clients without credentials can fill the
-// map of rejected ones with anything; the map of accepted ones contains only issued
+// maxCached bounds the cached results of each kind. Clients without credentials can fill the map of
+// rejected credentials with arbitrary values; the map of accepted ones contains only issued
 // credentials.
 const maxCached = 10_000
 
-// maxCredential is a length in bytes far above that of any token that an issuer would make.
+// maxCredential is a length in bytes that is far above the length of any token that an issuer
+// creates.
 const maxCredential = 8 << 10
 
-// ticketBegin is the prefix of tickets. A ticket is a credential for one request to this process, within a few
-// seconds, by a person whom the issuer has just signed in and who is about to get a session. It never leaves the
-// process.
+// ticketBegin is the prefix of tickets. A ticket is a credential for one request to this process
+// within a few seconds, by a person whom the issuer has just signed in and who is about to get a
+// session. It never leaves the process.
 const ticketBegin = "skald_ticket_"
 
-// Config of a Checker. Fields are required unless a comment says otherwise.
+// Config configures a Checker. Fields are required unless a comment says otherwise.
 type Config struct {
 	Keys     access.Store
 	Sessions access.Sessions
-	// JWT is which tokens are accepted; nil: none.
+	// JWT configures which tokens are accepted; nil means none.
 	JWT *JWT
 	// Now is the clock for expiry times.
 	Now func() time.Time
@@ -58,19 +59,19 @@ type Checker struct {
 	mu       sync.RWMutex
 	accepted map[digest]found        // guarded by mu
 	refused  map[digest]found        // guarded by mu
-	used     map[uuid.UUID]time.Time // guarded by mu: keys, not yet recorded by Run
-	recorded map[uuid.UUID]time.Time // of Run: when it has last recorded a use of a key
-	lastUsed map[uuid.UUID]time.Time // guarded by mu: sessions, likewise
-	tickets  map[digest]found        // guarded by mu: see ticket
+	used     map[uuid.UUID]time.Time // guarded by mu; uses of keys that Run has not recorded yet
+	recorded map[uuid.UUID]time.Time // used only by Run; when it last recorded a use of a key
+	lastUsed map[uuid.UUID]time.Time // guarded by mu; the same for sessions
+	tickets  map[digest]found        // guarded by mu; see ticket
 
-	// asking makes simultaneous requests with one credential look it up only once: the others
-	// find the result cached.
+	// asking ensures that simultaneous requests with the same credential look it up only once; all
+	// but the first find the cached result.
 	asking [16]chan struct{}
 }
 
 type digest = [sha256.Size]byte
 
-// New returns a Checker. Its Run records the uses of keys.
+// New returns a Checker. Its Run method records the uses of keys.
 func New(cfg Config) *Checker {
 	c := &Checker{
 		keys: cfg.Keys, sessions: cfg.Sessions, now: cfg.Now, log: cfg.Log,
@@ -86,9 +87,9 @@ func New(cfg Config) *Checker {
 	return c
 }
 
-// Identify returns the caller with an API key or JWT. Fault: Unauthenticated with
-// principal.CodeInvalid, which does not reveal the reason to the client; its cause is for the
-// log. Other errors are outages: the credential was not checked.
+// Identify returns the caller that an API key or JWT identifies. Fault: Unauthenticated with
+// principal.CodeInvalid, which does not reveal the reason to the client; its cause is for the log.
+// Any other error is an outage: the credential was not checked.
 func (c *Checker) Identify(ctx context.Context, credential string) (principal.Principal, error) {
 	if len(credential) > maxCredential {
 		return principal.Principal{}, refuse(errTooLong)
@@ -161,7 +162,7 @@ func (c *Checker) remember(id digest, f found) {
 		into = c.refused
 	}
 	if len(into) >= maxCached {
-		clear(into) // rare, and valid entries return with their next request
+		clear(into) // this is rare, and valid entries return with their next request
 	}
 	into[id] = f
 	if f.who.KeyID != uuid.Nil {
@@ -207,7 +208,8 @@ func (c *Checker) askKey(ctx context.Context, token access.Token) (found, error)
 	return f, nil
 }
 
-// askSession looks up a session and the key that it was made with, because the session has the key's current rights.
+// askSession looks up a session and the key with which it was opened, because the session has the
+// key's current rights.
 func (c *Checker) askSession(ctx context.Context, token access.SessionToken) (found, error) {
 	s, err := c.sessions.Find(ctx, token.Hash())
 	if fault.KindOf(err) == fault.NotFound {
@@ -252,9 +254,10 @@ func (c *Checker) Forget(session uuid.UUID) {
 	delete(c.lastUsed, session)
 }
 
-// Run records the uses of keys and sessions until ctx ends, and once more then: of each key the first one within
-// soon, so that a key in use is not shown as one that never was, and later ones once a minute. Uses that a crash or
-// a final outage keeps from being recorded are lost: the times only help operators to find unused keys.
+// Run records the uses of keys and sessions until ctx ends, and once more at the end. It records
+// the first use of each key within soon, so that a key in use is not shown as never used, and later
+// uses once a minute. Uses that cannot be recorded because of a crash or a final outage are lost;
+// the times only help operators to find unused keys.
 func (c *Checker) Run(ctx context.Context) {
 	tick := time.NewTicker(soon)
 	defer tick.Stop()
@@ -277,10 +280,11 @@ func (c *Checker) Run(ctx context.Context) {
 	}
 }
 
-// soon is how long it takes until the first use of a key is recorded.
+// soon is the delay until the first use of a key is recorded.
 const soon = 2 * time.Second
 
-// due takes the keys whose use is to be recorded now: all, or those of which none was within the last minute.
+// due takes the keys whose use is to be recorded now: either all of them, or only those of which no
+// use was recorded within the last minute.
 func (c *Checker) due(all bool) map[uuid.UUID]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,18 +18,19 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// How the issuer's keys are cached. oidc.RemoteKeySet keeps a key until another one is requested,
-// so that a withdrawn one would be accepted forever, and fetches the keys for every token with a
-// bad signature, so that anonymous clients could make it flood the issuer.
+// These values determine how the issuer's keys are cached. oidc.RemoteKeySet is unsuitable for two
+// reasons. It keeps a key until another one is requested, so a withdrawn key would be accepted
+// forever. It also fetches the keys for every token with a bad signature, so anonymous clients
+// could make it flood the issuer.
 const (
-	keysFresh   = 5 * time.Minute  // age at which they are fetched again
-	keysUsable  = time.Hour        // age up to which they are used if fetching fails
+	keysFresh   = 5 * time.Minute  // age at which the keys are fetched again
+	keysUsable  = time.Hour        // age up to which the keys are used if fetching fails
 	fetchPause  = 10 * time.Second // shortest interval between two fetches
 	fetchWithin = 5 * time.Second
 	maxKeySet   = 1 << 20 // bytes
 )
 
-// keySet is oidc.KeySet: the issuer's keys, fetched when needed.
+// keySet implements oidc.KeySet with the issuer's keys, which it fetches when needed.
 type keySet struct {
 	issuer, url string // url "": not yet discovered; guarded by fetching
 	algorithms  []jose.SignatureAlgorithm
@@ -39,8 +40,8 @@ type keySet struct {
 
 	mu      sync.RWMutex
 	keys    []jose.JSONWebKey // guarded by mu
-	fetched time.Time         // guarded by mu: when the keys came; zero: never
-	tried   time.Time         // guarded by mu: time of the last attempt
+	fetched time.Time         // guarded by mu; when the keys were fetched; zero: never
+	tried   time.Time         // guarded by mu; time of the last attempt
 }
 
 func newKeySet(cfg JWT, log *slog.Logger) *keySet {
@@ -61,7 +62,7 @@ var (
 	errNotTrue = errors.New("the token's signature does not match its key")
 )
 
-// outageKey is the context key of an error that is not the token's fault.
+// outageKey is the context key for an error that the token did not cause.
 type outageKey struct{}
 
 // VerifySignature implements oidc.KeySet.
@@ -87,7 +88,8 @@ func (s *keySet) VerifySignature(ctx context.Context, raw string) ([]byte, error
 	return nil, errNotTrue
 }
 
-// candidates returns the keys that may have signed; none if the issuer has no such key.
+// candidates returns the keys that may have created the signature, or none if the issuer has no
+// such key.
 func (s *keySet) candidates(ctx context.Context, kid, alg string) ([]jose.JSONWebKey, error) {
 	keys, fetched, tried := s.present()
 	fits := fitting(keys, kid, alg)
@@ -97,7 +99,7 @@ func (s *keySet) candidates(ctx context.Context, kid, alg string) ([]jose.JSONWe
 	}
 	if time.Since(tried) >= fetchPause {
 		if fits != nil && age < keysUsable {
-			select { // one request fetches them, the others do not wait
+			select { // one request fetches the keys, and the others do not wait
 			case s.fetching <- struct{}{}:
 			default:
 				return fits, nil
@@ -128,7 +130,7 @@ func (s *keySet) present() (keys []jose.JSONWebKey, fetched, tried time.Time) {
 	return s.keys, s.fetched, s.tried
 }
 
-// fitting returns the keys with a kid ("": any) for signatures of alg.
+// fitting returns the keys with the given kid ("" means any) for signatures of alg.
 func fitting(keys []jose.JSONWebKey, kid, alg string) []jose.JSONWebKey {
 	var out []jose.JSONWebKey
 	for _, k := range keys {
@@ -139,8 +141,8 @@ func fitting(keys []jose.JSONWebKey, kid, alg string) []jose.JSONWebKey {
 	return out
 }
 
-// fetch gets the keys. It continues when the request that started it ends, because
-// others wait for the keys too.
+// fetch fetches the keys. It continues when the request that started it ends, because other
+// requests wait for the keys as well.
 func (s *keySet) fetch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), s.client), fetchWithin)
 	defer cancel()
@@ -188,8 +190,8 @@ func (s *keySet) get(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return parseKeys(body)
 }
 
-// parseKeys reads a key set and skips entries that are not public keys of a supported type,
-// which issuers publish as well.
+// parseKeys reads a key set. It skips entries that are not public keys of a supported type, because
+// issuers publish such entries as well.
 func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -207,29 +209,30 @@ func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
 	return slices.Clip(keys), nil
 }
 
-// JWT configures which tokens are accepted, and the claims with their role and tenant. All
-// fields are required unless a comment says otherwise.
+// JWT configures which tokens are accepted, and which of their claims contain the role and the
+// tenant. All fields are required unless a comment says otherwise.
 type JWT struct {
 	Issuer   string
 	Audience string
-	// JWKSURL is the URL of the issuer's keys; "": the one in the issuer's discovery
-	// document.
+	// JWKSURL is the URL of the issuer's keys; "" means the URL in the issuer's discovery document.
 	JWKSURL string
-	// Algorithms are the accepted ones, of EdDSA, ES256 and RS256.
+	// Algorithms lists the accepted algorithms, out of EdDSA, ES256 and RS256.
 	Algorithms []string
-	Leeway     time.Duration // for differing clocks; 0 to 60 s
+	Leeway     time.Duration // tolerance for differing clocks; 0 to 60 s
 	// RoleClaim and TenantClaim are names of claims, literal or a path separated by
 	// dots.
 	RoleClaim   string
 	TenantClaim string
-	// NameClaim has what the issuer calls a person, for people to read; optional.
+	// NameClaim is the claim with a person's name as known to the issuer, for display only. It is
+	// optional.
 	NameClaim string
-	// Roles are the roles of the names in RoleClaim, such as groups of a provider; empty: the names
-	// are roles.
+	// Roles maps the names in RoleClaim, such as groups of a provider, to roles. If it is empty,
+	// the names themselves are the roles.
 	Roles map[string]principal.Role
-	// DefaultTenant accepts tokens without a tenant, as belonging to none; by default they are
-	// rejected. A claim that an issuer forgets must not give access to a tenant.
+	// DefaultTenant makes tokens without a tenant acceptable, as tokens that belong to none. By
+	// default they are rejected, because a claim that an issuer forgets must not give access to a
+	// tenant.
 	DefaultTenant bool
-	// Transport makes the requests for keys. Optional: the default one.
+	// Transport sends the requests for keys. It is optional; nil means the default transport.
 	Transport http.RoundTripper
 }

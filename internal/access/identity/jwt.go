@@ -21,20 +21,20 @@ type tokens struct {
 func newTokens(cfg JWT, keys *keySet, now func() time.Time) *tokens {
 	return &tokens{cfg: cfg, now: now, verifier: oidc.NewVerifier(cfg.Issuer, keys, &oidc.Config{
 		ClientID: cfg.Audience, SupportedSigningAlgs: cfg.Algorithms,
-		SkipExpiryCheck: true, // the verifier allows five minutes; see timely
+		SkipExpiryCheck: true, // the verifier allows five minutes of leeway; see timely
 	})}
 }
 
-// check returns the caller with a JWT. An error is an outage: the issuer's keys could
+// check returns the caller that a JWT identifies. An error is an outage: the issuer's keys could
 // not be fetched.
 func (t *tokens) check(ctx context.Context, raw string) (found, error) {
 	found, _, err := t.claimed(ctx, raw)
 	return found, err
 }
 
-// claimed is check that also returns the claims of an accepted token.
+// claimed is check, and additionally returns the claims of an accepted token.
 func (t *tokens) claimed(ctx context.Context, raw string) (found, claims, error) {
-	var outage error // the verifier would merge it into its text about the token
+	var outage error // the verifier would merge the outage into its error about the token
 	token, err := t.verifier.Verify(context.WithValue(ctx, outageKey{}, &outage), raw)
 	switch {
 	case outage != nil:
@@ -53,8 +53,8 @@ func (t *tokens) claimed(ctx context.Context, raw string) (found, claims, error)
 	return found{who: who, expires: token.Expiry.Add(t.cfg.Leeway), wrong: err}, claims, nil
 }
 
-// timely checks exp, which is required, nbf and iat. All of them must be numbers (RFC
-// 7519, NumericDate): the verifier accepts texts as well.
+// timely checks exp, which is required, and nbf and iat. All of them must be numbers (RFC 7519,
+// NumericDate), although the verifier would also accept texts.
 func (t *tokens) timely(token *oidc.IDToken, c claims) error {
 	now := t.now()
 	latest := float64(now.Add(t.cfg.Leeway).UnixMicro()) / 1e6
@@ -102,6 +102,6 @@ func (t *tokens) principal(subject string, c claims) (principal.Principal, error
 type found struct {
 	who     principal.Principal
 	expires time.Time // zero: never
-	wrong   error     // why it is rejected; nil: it is accepted
-	until   time.Time // when it is checked again, with a monotonic reading
+	wrong   error     // why the credential is rejected; nil: it is accepted
+	until   time.Time // when the credential is checked again, with a monotonic reading
 }

@@ -25,25 +25,25 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// Limits of a sign-in.
+// These are the limits of a sign-in.
 const (
-	loginLife      = 10 * time.Minute // from Begin to Finish: in between a person types a password
+	loginLife      = 10 * time.Minute // from Begin to Finish, while a person types a password
 	exchangeWithin = 10 * time.Second
-	maxNext        = 1500 // bytes: the cookie must stay below 4 KiB
+	maxNext        = 1500 // bytes; the cookie must stay below 4 KiB
 )
 
 // SignOn configures how people sign in at the issuer.
 type SignOn struct {
-	// JWT configures which claims of the issuer's ID tokens count, as for other JWTs. Audience is not used: the
-	// audience of an ID token is the client.
+	// JWT configures which claims of the issuer's ID tokens are used, as it does for other JWTs.
+	// Its Audience is not used, because the audience of an ID token is the client.
 	JWT
 	ClientID, ClientSecret string
-	Scopes                 []string // beside openid
+	Scopes                 []string // in addition to openid
 }
 
-// Login signs people in at the issuer: the authorization code flow of OpenID Connect, with PKCE. The state that is
-// needed when the person returns is kept by the browser and signed, so that any node can finish a sign-in that
-// another one began. It is safe for concurrent use.
+// Login signs people in at the issuer, with the authorization code flow of OpenID Connect and PKCE.
+// The browser keeps the state that is needed when the person returns. This state is signed, so that
+// any node can finish a sign-in that another node began. Login is safe for concurrent use.
 type Login struct {
 	cfg     SignOn
 	checker *Checker
@@ -68,7 +68,7 @@ func NewLogin(cfg SignOn, c *Checker) *Login {
 	}
 }
 
-// kept is the state of a sign-in that the browser keeps.
+// kept is the state of a sign-in, which the browser keeps.
 type kept struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
@@ -78,8 +78,9 @@ type kept struct {
 	Until    int64  `json:"u"` // seconds since 1970
 }
 
-// Begin starts a sign-in that returns to redirect, a URL of this server, and leads on to next. It returns the
-// issuer's URL to go to, and a text that this browser alone must keep for Finish. Fault: Unavailable.
+// Begin starts a sign-in that returns to redirect, a URL of this server, and then leads to next. It
+// returns the issuer's URL to which the browser must go, and a text for Finish that only this
+// browser may keep. Fault: Unavailable.
 func (l *Login) Begin(ctx context.Context, redirect, next string) (to, keep string, err error) {
 	config, err := l.config(ctx, redirect)
 	if err != nil {
@@ -95,9 +96,10 @@ func (l *Login) Begin(ctx context.Context, redirect, next string) (to, keep stri
 	return config.AuthCodeURL(k.State, oidc.Nonce(k.Nonce), oauth2.S256ChallengeOption(k.Verifier)), l.sign(k), nil
 }
 
-// Finish ends the sign-in that the browser has kept, with the issuer's answer: the query with which the person
-// returned. It returns a credential for one request, and the path that was given to Begin. Faults: Unauthenticated,
-// Unavailable; their details are for the person.
+// Finish ends the sign-in whose state the browser has kept, with the issuer's answer, which is the
+// query with which the person returned. It returns a credential for one request and the path that
+// was passed to Begin. Faults: Unauthenticated, Unavailable; their details are meant for the
+// person.
 func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (credential, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeWithin)
 	defer cancel()
@@ -180,7 +182,7 @@ func (l *Login) config(ctx context.Context, redirect string) (*oauth2.Config, er
 	}, nil
 }
 
-// notExchanged is the fault of a code for which the issuer returned no token.
+// notExchanged returns the fault for a code for which the issuer returned no token.
 func (l *Login) notExchanged(ctx context.Context, err error) error {
 	var answered *oauth2.RetrieveError
 	if !errors.As(err, &answered) || answered.Response == nil || answered.Response.StatusCode >= 500 {
@@ -208,7 +210,7 @@ func refuseLogin(format string, args ...any) *fault.Error {
 	return fault.New(fault.Unauthenticated, principal.CodeInvalid, format, args...)
 }
 
-// said returns an issuer's error message for people: printable and shortened.
+// said returns an issuer's error message in a form that can be displayed: printable and shortened.
 func said(code, description string) string {
 	text := code
 	if description != "" {
@@ -226,10 +228,10 @@ func said(code, description string) string {
 	return text
 }
 
-// sign returns k as signed text, which read accepts and which cannot be forged without the
-// client's secret.
+// sign returns k as signed text, which read accepts and which cannot be forged without the client's
+// secret.
 func (l *Login) sign(k kept) string {
-	body, _ := json.Marshal(k) // of strings and a number
+	body, _ := json.Marshal(k) // it contains only strings and a number
 	text := base64.RawURLEncoding.EncodeToString(body)
 	return text + "." + base64.RawURLEncoding.EncodeToString(l.mac(text))
 }
@@ -245,7 +247,7 @@ func (l *Login) read(text string) (k kept, ok bool) {
 	return k, ok
 }
 
-// mac uses a key that serves no other purpose and that all nodes can derive.
+// mac computes a MAC with a key that serves no other purpose and that all nodes can derive.
 func (l *Login) mac(text string) []byte {
 	key := hmac.New(sha256.New, []byte(l.cfg.ClientSecret))
 	key.Write([]byte("skald: a sign-in that has begun"))

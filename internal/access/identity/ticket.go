@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// Limits of tickets.
+// These are the limits of tickets.
 const (
 	ticketLife = 10 * time.Second
 	maxTickets = 1000
@@ -27,14 +27,14 @@ func (c *Checker) ticket(who principal.Principal) (string, error) {
 	text := ticketBegin + base64.RawURLEncoding.EncodeToString(chance[:])
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.tickets) >= maxTickets { // this many unused ones: their requests have failed
+	if len(c.tickets) >= maxTickets { // with this many unused tickets, their requests have failed
 		clear(c.tickets)
 	}
 	c.tickets[sha256.Sum256([]byte(text))] = found{who: who, until: time.Now().Add(ticketLife)}
 	return text, nil
 }
 
-// takeTicket returns the owner of a ticket, once.
+// takeTicket returns the owner of a ticket. It succeeds only once per ticket.
 func (c *Checker) takeTicket(id digest) (principal.Principal, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,17 +22,17 @@ import (
 )
 
 // Follow sends live events to waiting requests: every event of a tenant after a position, in
-// batches that must not be changed. The channel is closed when its reader falls behind, which
-// must then call Follow again. stop must be called.
+// batches, which the receiver must not change. The channel is closed when its reader falls behind;
+// the reader must then call Follow again. The caller must call stop.
 type Follow func(ctx context.Context, tenant uuid.UUID) (batches <-chan []trail.StoredEvent, after trail.Position,
 	stop func(), err error)
 
-// lookLonger is how long one request searches for events that match a filter before it
-// returns none and a cursor to continue with.
+// lookLonger is how long one request searches for events that match a filter. After that, it
+// returns no events and a cursor to continue with.
 const lookLonger = time.Second
 
-// feedOf identifies the feed of a tenant for its cursors. They do not depend on
-// filters: a position in the feed is valid with any filter.
+// feedOf identifies the feed of a tenant for its cursors. Cursors do not depend on filters: a
+// position in the feed is valid with any filter.
 func feedOf(tenant uuid.UUID) httpkit.ListID {
 	return httpkit.NewListID(tenant, "/api/v1/saga-events", nil)
 }
@@ -86,7 +86,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 	return f, nil
 }
 
-// ListEvents returns a page of the feed, immediately or once an event has arrived.
+// ListEvents returns a page of the feed, either immediately or as soon as an event has arrived.
 func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObject) (api.Response, error) {
 	p := in.Params
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
@@ -129,14 +129,14 @@ func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObjec
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// feedPage is a page of the feed, and how far the feed was read.
+// feedPage is a page of the feed, and the position up to which the feed was read.
 type feedPage struct {
 	events []trail.StoredEvent
 	end    trail.Position
-	more   bool // there are later events, though perhaps none matches
+	more   bool // there are later events, though perhaps none of them matches
 }
 
-// readFeed reads until the page is full, the feed ends, or its time is up.
+// readFeed reads until the page is full, the feed ends, or the time is up.
 func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at trail.Position, f trail.EventFilter,
 	size int) (feedPage, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -149,7 +149,7 @@ func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at trail.Posi
 			return p, err
 		}
 		p.events = append(p.events, events...)
-		if len(p.events) > size { // one more than the page, which shows that there are more
+		if len(p.events) > size { // the extra event shows that there are more
 			p.events, p.more = p.events[:size], true
 			p.end = p.events[size-1].Position
 			return p, nil
@@ -175,7 +175,7 @@ func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at trail.P
 		if err != nil {
 			return feedPage{}, err
 		}
-		// This reads the events from before Follow; later ones arrive through batches.
+		// This reads the events from before Follow; later ones arrive in batches.
 		page, err := s.readFeed(ctx, tenant, at, f, size)
 		if err != nil || len(page.events) > 0 || page.more {
 			stop()
@@ -190,8 +190,8 @@ func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at trail.P
 	}
 }
 
-// nextFit returns true when an event after a position matches, the wait is over or the
-// client has gone, and false when the batches have ended.
+// nextFit returns true when an event after a position matches, the wait is over, or the client has
+// disconnected. It returns false when the batches have ended.
 func (s *Handlers) nextFit(ctx context.Context, batches <-chan []trail.StoredEvent, at trail.Position,
 	f trail.EventFilter,
 	over <-chan time.Time) bool {
@@ -263,8 +263,8 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// hasEvents returns nil if the tenant has, or had, a saga with this id: each has a start event, whatever happened to
-// it later, until the events are deleted from their archive. Fault: NotFound.
+// hasEvents returns nil if the tenant has or had a saga with this id. Each saga has a start event,
+// whatever happened to it later, until its events are deleted from the archive. Fault: NotFound.
 func (s *Handlers) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
 	events, _, err := s.Trail.Events(ctx, tenant, id, trail.EventFilter{}, false, 0, 1)
 	if err != nil || len(events) > 0 {
@@ -276,7 +276,7 @@ func (s *Handlers) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
 	return err
 }
 
-// VerifyAudit returns whether a part of the audit trail is unchanged.
+// VerifyAudit reports whether a part of the audit trail is unchanged.
 func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -328,11 +328,11 @@ func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObj
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPIVerification(&v, ofActions)}, nil
 }
 
-// kept checks the seal with a number, and that its hash is the one that was kept elsewhere.
+// kept checks the seal with a number, and that its hash equals the one that was kept elsewhere.
 func (check Verify) kept(ctx context.Context, tenant uuid.UUID, seq int64, hash string) (trail.Verification, error) {
 	v, err := check(ctx, tenant, seq, 1)
 	switch {
-	case err != nil || v.FirstBad != nil && v.FirstBad.Seq != 0: // an event after the end is not about this seal
+	case err != nil || v.FirstBad != nil && v.FirstBad.Seq != 0: // an event after the end does not concern this seal
 	case v.Head == nil:
 		v.FirstBad = &trail.Tampered{Kind: trail.MissingSeals, Seq: seq,
 			Detail: "the chain ends before the seal that was kept, or the seal belongs to another chain"}
@@ -345,7 +345,7 @@ func (check Verify) kept(ctx context.Context, tenant uuid.UUID, seq int64, hash 
 	return v, err
 }
 
-// NoRecord is the fault of a server without an audit trail of actions.
+// NoRecord returns the fault for a server without an audit trail of actions.
 func NoRecord() error {
 	return fault.New(fault.Unavailable, dlq.CodeUnavailable, "the memory store has no dead-letter queue and no record of actions: use PostgreSQL")
 }

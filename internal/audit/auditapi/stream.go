@@ -12,10 +12,10 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// streamPage is how many events a stream that catches up reads at once.
+// streamPage is the number of events that a stream reads at once while it catches up.
 const streamPage = 200
 
-// StreamEvents checks the parameters; the returned response writes the stream.
+// StreamEvents checks the parameters. The returned response writes the stream.
 func (s *Handlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestObject) (api.Response, error) {
 	p := in.Params
 	req := httpkit.RequestOf(ctx)
@@ -50,7 +50,7 @@ func (s *Handlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestO
 	return st, nil
 }
 
-// stream is one client's live stream.
+// stream is the live stream of one client.
 type stream struct {
 	*httpkit.Stream
 	s        *Handlers
@@ -58,9 +58,9 @@ type stream struct {
 	tenant   uuid.UUID
 	list     httpkit.ListID
 	filter   trail.EventFilter
-	redactor httpkit.Redactor // removes what the client may not read; nil: nothing
+	redactor httpkit.Redactor // removes what the client may not read; nil: removes nothing
 
-	at   trail.Position // everything up to here was sent or does not match
+	at   trail.Position // every event up to this position was sent or does not match
 	sent trail.Position // the last cursor sent
 }
 
@@ -88,7 +88,7 @@ func (st *stream) round() {
 		return
 	}
 	defer stop()
-	st.catchUp() // events from before the channel began
+	st.catchUp() // events from before the channel was opened
 	for {
 		batch, ok := httpkit.Next(st.Stream, batches)
 		if !ok {
@@ -131,10 +131,10 @@ func (st *stream) send(batch []trail.StoredEvent) {
 	st.Send()
 }
 
-// errUncovered means that an event has parts that cannot be redacted: a defect.
+// errUncovered means that an event has parts that cannot be redacted, which is a defect.
 var errUncovered = errors.New("an event cannot be redacted")
 
-// write puts an event into the buffer; false: the stream has ended.
+// write puts an event into the buffer. It returns false if the stream has ended.
 func (st *stream) write(e *trail.StoredEvent) bool {
 	cursor := st.s.Cursors.Seal(st.list, positionKeys(e.Position))
 	var event any = toAPIEvent(e, cursor)
@@ -152,7 +152,7 @@ func (st *stream) write(e *trail.StoredEvent) bool {
 	return true
 }
 
-// mark returns the cursor past events that did not match.
+// mark sends a cursor that lies after events that did not match.
 func (st *stream) mark() string {
 	if st.at == st.sent {
 		return ""

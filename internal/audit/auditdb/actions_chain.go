@@ -29,9 +29,9 @@ func (st *Actions) Seals(ctx context.Context, tenant uuid.UUID, from int64, limi
 	return ofActions.SealsIn(ctx, st.db, tenant, from, limit)
 }
 
-// actionLinks reads the fields that saga.action_digest hashes, in the form that it hashes. The
-// digest is computed again here, because an attacker who can change a row could change that
-// function too. A timestamp set to infinity has no microseconds.
+// actionLinks reads the fields that saga.action_digest hashes, in the form in which it hashes them.
+// The digest is computed again here, because an attacker who can change a row could change that
+// function as well. A timestamp that was set to infinity has no microseconds.
 const actionLinks = `
 SELECT a.txid, a.n, a.digest, a.id::text, ARRAY[
        a.id::text,

@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// actorNames reads the names of the actors of deeds of tenant $1: who did what to which subject ($2 to
-// $5), and who may have started which saga ($6 to $8). The best of a deed comes first. Settings change
-// several at once, under a subject of all their names: they are found by their time, in the record of
-// the deployment ($9).
+// actorNames reads the names of the actors of deeds of tenant $1. $2 to $5 contain who did what to
+// which subject, and $6 to $8 who may have started which saga. The best match for a deed comes
+// first. A change of settings may change several at once and is recorded under a subject that lists
+// all their names. Such changes are found by their time in the record of the deployment ($9).
 const actorNames = `
 	SELECT n, name FROM (
 		SELECT q.n, a.name, a.off
@@ -71,7 +71,7 @@ func (st *Actions) Names(ctx context.Context, tenant uuid.UUID, deeds []operator
 		d := &deeds[i]
 		about := d.About
 		if tenant == operator.Deployment {
-			about = append(slices.Clone(about), "") // whatever it was: see actorNames
+			about = append(slices.Clone(about), "") // for any subject; see actorNames
 		}
 		for _, about := range about {
 			of, subjects = append(of, int32(i)), append(subjects, about) //nolint:gosec // a page

@@ -13,12 +13,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Settled is the condition that no event can still commit before this one: all
-// transactions with a smaller id have ended (trap X8).
+// Settled is the condition that no event can still commit before this one, because all transactions
+// with a smaller id have ended (trap X8).
 const Settled = `e.txid < (SELECT saga.feed_horizon())`
 
-// tenants is a recursive query that steps through an index that begins with tenant_id, one
-// look-up for each tenant, however many rows they have. Its last row is NULL.
+// tenants is a recursive query that steps through an index that begins with tenant_id, with one
+// look-up for each tenant, however many rows the tenant has. Its last row is NULL.
 const tenants = `tenants AS (
 	(SELECT e.tenant_id FROM ROWS e ORDER BY e.tenant_id LIMIT 1)
 	UNION ALL
@@ -26,28 +26,27 @@ const tenants = `tenants AS (
 	  FROM tenants t WHERE t.tenant_id IS NOT NULL
 )`
 
-// TenantsWithEvents is the query "tenants" over the live events of the trail, for a
-// statement that begins with WITH RECURSIVE.
+// TenantsWithEvents is the query "tenants" over the live events of the trail, for a statement that
+// begins with WITH RECURSIVE.
 var TenantsWithEvents = strings.ReplaceAll(tenants, "ROWS", "saga.audit_events")
 
-// Chain is a chain of seals: the statements that read and extend it.
+// Chain contains the statements that read and extend a chain of seals.
 type Chain struct{ unsealed, seal, seals string }
 
-// OfEvents is the chain of the events of sagas.
+// OfEvents is the chain of saga events, and ofActions is the chain of operators' actions.
 var (
 	OfEvents  = newChained("saga.audit_events", "saga.audit_seals", "id", "timestamp")
 	ofActions = newChained("saga.audit_actions", "saga.audit_action_seals", "n", "at")
 )
 
-// newChained returns the chain of a table whose rows are ordered by txid and id, and
-// have a time.
+// newChained returns the chain of a table whose rows are ordered by txid and id and have a time.
 func newChained(rows, seals, id, at string) Chain {
 	named := strings.NewReplacer("ROWS", rows, "SEALS", seals, "PLACE", id, "WRITTEN", at)
 	return Chain{named.Replace(unsealed), named.Replace(sealEvents), named.Replace(readSeals)}
 }
 
-// unsealed steps through the index of the feed from tenant to tenant, and reads for
-// each the first event after its last seal.
+// unsealed steps through the index of the feed from tenant to tenant, and reads for each tenant the
+// first event after its last seal.
 const unsealed = `
 WITH RECURSIVE ` + tenants + `
 SELECT t.tenant_id, greatest(0, extract(epoch FROM now() - e.written))::float8, ` + Settled + `
@@ -83,12 +82,12 @@ func (c *Chain) UnsealedIn(ctx context.Context, db *postgres.DB) ([]trail.Unseal
 	return list, nil
 }
 
-// sealEvents computes a seal in the database, and writes it unless another node was faster: the
-// sequence number is unique. Both seals would be correct, because nothing before a settled
-// event ever changes. The hash is that of trail.Seal.Sum.
+// sealEvents computes a seal in the database, and writes it unless another node was faster, which
+// the unique sequence number detects. Both seals would be correct, because nothing before a settled
+// event ever changes. The hash is the one of trail.Seal.Sum.
 //
-// covered is sorted once; scans of it return the rows in that order, which the tests of
-// the chain rely on.
+// covered is sorted once. Scans of it return the rows in that order, on which the tests of the
+// chain rely.
 var sealEvents = fmt.Sprintf(`
 WITH last AS MATERIALIZED (
 	(SELECT seq, to_txid, to_id, hash FROM SEALS WHERE tenant_id = $1 ORDER BY seq DESC LIMIT 1)
@@ -127,7 +126,7 @@ func (c *Chain) SealIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID) (
 	return events, nil
 }
 
-// sealTable is a table of seals, for reading: sealEvents writes them.
+// sealTable is a table of seals. It is used only for reading, because sealEvents writes the seals.
 var sealTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(s *trail.Seal) *uuid.UUID { return &s.TenantID }),
 	postgres.Int("seq", func(s *trail.Seal) *int64 { return &s.Seq }),

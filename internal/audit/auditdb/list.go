@@ -28,7 +28,8 @@ func (st *Actions) Record(ctx context.Context, a operator.Action) error {
 		st.db.InTenant(ctx, a.TenantID, func(tx *sqlx.Tx) error { return PutAction(ctx, tx, a) }))
 }
 
-// actionsQuery returns the page that f selects, newest first, and the total count.
+// actionsQuery returns the queries for the page that f selects, newest first, and for the total
+// count.
 func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any, count string, counted []any) {
 	sources, args := sourcesOf(tenant, f)
 	var parts []string
@@ -49,13 +50,14 @@ func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any
 	return query, args, fmt.Sprintf("SELECT count(*) FROM (%s) AS few", strings.Join(parts, " UNION ALL ")), counted
 }
 
-// source is one of the tables from which the list is merged: its columns as those of
-// saga.audit_actions, and the rest of the query, newest first.
+// source is one of the tables from which the list is merged. It consists of the columns, in the
+// form of those of saga.audit_actions, and the rest of the query, newest first.
 type source struct{ columns, newest string }
 
-// sourcesOf returns the sources that may have what f selects, and their parameters. Recorded
-// actions are found by request or operation (indexes of migrations 0153 and 0165), else by
-// subject, else by time; those on sagas by the saga, else by time (migration 0390).
+// sourcesOf returns the sources that may contain actions that f selects, and their parameters.
+// Recorded actions are found by request or operation (indexes of migrations 0153 and 0165),
+// otherwise by subject, otherwise by time. Actions on sagas are found by the saga, otherwise by
+// time (migration 0390).
 func sourcesOf(tenant uuid.UUID, f operator.Filter) (sources []source, args []any) {
 	if f.Kind != operator.Saga {
 		w := recorded(tenant, &f)
@@ -74,7 +76,7 @@ func sourcesOf(tenant uuid.UUID, f operator.Filter) (sources []source, args []an
 	return sources, w.Args
 }
 
-// recorded selects actions a that are recorded.
+// recorded selects the recorded actions, with alias a.
 func recorded(tenant uuid.UUID, f *operator.Filter) postgres.Where {
 	w := postgres.Where{}
 	w.Add("a.tenant_id = ?", tenant)
@@ -115,7 +117,7 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 			a.Result = ""
 		}
 		if err == nil {
-			a.Detail, err = postgres.Canonical(a.Detail) // canonical again, as before it was stored as jsonb
+			a.Detail, err = postgres.Canonical(a.Detail) // jsonb does not keep the canonical form
 		}
 		a.ActorName, a.Detail = principal.NameIn(a.Detail)
 		if a.Kind == operator.Saga {

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// named read the names of subjects whose id is not their name, of a tenant $1.
+// named contains the queries for the names of subjects whose id is not their name; $1 is the
+// tenant.
 var named = []struct {
 	kind operator.Kind
 	read string

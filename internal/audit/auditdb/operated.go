@@ -14,11 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// What operators did to sagas is in the events of these (docs/decisions/0102). The list shows
-// an event as an action whose id is the event's number.
+// The events of sagas contain the actions of operators on them (docs/decisions/0102). The list
+// shows such an event as an action whose id is the event's number.
 
-// operatedColumns are the columns of actionTable, of an event e. The verb, the reason and the
-// detail are in its data, and the operation is the name of its step: saga.OperationOf reads them.
+// operatedColumns are the columns of actionTable, read from an event e. The verb, the reason and
+// the detail are in the event's data, and the operation is the name of its step; saga.OperationOf
+// reads them.
 var operatedColumns = strings.Join([]string{
 	"lpad(to_hex(e.id), 32, '0')::uuid AS id",
 	"e.tenant_id",
@@ -38,7 +39,7 @@ var operatedColumns = strings.Join([]string{
 	"'" + operator.Done + "' AS result",
 }, ", ")
 
-// The conditions of the index of operators' events, word for word.
+// These are the conditions of the index of operators' events, word for word.
 var operatorsEvent = "e.event_type IN ('" + joined(saga.OperatorTypes, "', '") + "')"
 
 const notOfBulk = "NOT jsonb_exists(e.event_data, 'bulk')"
@@ -51,8 +52,8 @@ func joined(types []eventtype.Type, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// operated selects the events e that record what operators did to sagas. some is false if none
-// can fit. args are the parameters of the statement so far.
+// operated selects the events e that record operators' actions on sagas. some is false if no event
+// can match. args are the parameters of the statement so far.
 func operated(tenant uuid.UUID, f *operator.Filter, args []any) (w postgres.Where, some bool) {
 	w.Args = args
 	if !f.Sagas || tenant == operator.Deployment || f.Operation != "" || f.Kind != "" && f.Kind != operator.Saga {
@@ -93,8 +94,8 @@ func operated(tenant uuid.UUID, f *operator.Filter, args []any) (w postgres.Wher
 	return w, true
 }
 
-// eventOf returns the number of the event that an action's id stands for. Ids of recorded actions
-// sort after those of events: at the same time, all events follow them.
+// eventOf returns the number of the event that an action's id represents. Ids of recorded actions
+// sort after those of events, so at the same time, all events follow them.
 func eventOf(id uuid.UUID) int64 {
 	if high := binary.BigEndian.Uint64(id[:8]); high != 0 {
 		return math.MaxInt64

@@ -1,6 +1,6 @@
-// Package auditdb stores the actions of operators in PostgreSQL. write.go is for the stores,
-// which record an action in its transaction; list.go and actions_chain.go read actions.
-// chain.go has the seals over any feed of rows, including the events of sagas.
+// Package auditdb stores the actions of operators in PostgreSQL. write.go is for the stores, which
+// record an action in the transaction that performs it. list.go and actions_chain.go read actions.
+// chain.go maintains the seals over any feed of rows, including the events of sagas.
 package auditdb
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// actionTable is saga.audit_actions. Result is Done if an action has none. The name of the actor is
-// in the detail.
+// actionTable is saga.audit_actions. Result is Done if an action has none. The actor's name is part
+// of the detail.
 var actionTable = postgres.NewTable(
 	postgres.UUID("id", func(a *operator.Action) *uuid.UUID { return &a.ID }),
 	postgres.UUID("tenant_id", func(a *operator.Action) *uuid.UUID { return &a.TenantID }),
@@ -45,8 +45,8 @@ var (
 		SELECT `+actionTable.Stored("a")+` FROM `+postgres.Unnest("a", actionTable.As("a")), actionTable.As("a"))
 )
 
-// PutAction stores one action in the transaction of the change it records, which must run as
-// the role of its tenant or of the engine.
+// PutAction stores one action in the transaction of the change that it records. The transaction
+// must run as the role of the action's tenant or of the engine.
 func PutAction(ctx context.Context, tx *sqlx.Tx, a operator.Action) error {
 	a.Detail = principal.WithName(a.Detail, a.ActorName)
 	a.Result = cmp.Or(a.Result, operator.Done)
@@ -54,8 +54,8 @@ func PutAction(ctx context.Context, tx *sqlx.Tx, a operator.Action) error {
 	return err
 }
 
-// PutActions stores actions in the transaction of the changes they record, which must be on one
-// of the writers' connections.
+// PutActions stores actions in the transaction of the changes that they record, which must be on
+// one of the writers' connections.
 func PutActions(ctx context.Context, tx *sqlx.Tx, actions []operator.Action) error {
 	if len(actions) == 0 {
 		return nil
@@ -69,8 +69,8 @@ func PutActions(ctx context.Context, tx *sqlx.Tx, actions []operator.Action) err
 	return err
 }
 
-// Tell records an action of the actor in ctx on a subject of the store. id is the id of the
-// record. before and after are hashed; detail may be nil.
+// Tell records an action of the actor in ctx on a subject of the store. id is the id of the record.
+// before and after are hashed; detail may be nil.
 func Tell(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, at time.Time, kind operator.Kind, subject,
 	verb string, before, after any, detail map[string]any) error {
 	var doc json.RawMessage

@@ -1,14 +1,13 @@
-// Package eventtype lists the types of audit events: those of sagas and of participants.
+// Package eventtype lists the types of audit events of sagas and of participants.
 //
-// Pure: values in, values out.
+// It is pure: values in, values out.
 package eventtype
 
-// Type is the type of an audit event: those of seed 2 (section saga_events, 事件类型),
-// then our own.
+// Type is the type of an audit event. The types of seed 2 (section saga_events, 事件类型) come first,
+// followed by additional ones.
 type Type string
 
-// Types of seed 2. The first group is about the saga, the second about its
-// compensation.
+// These are the types of seed 2. The first group concerns the saga, the second its compensation.
 const (
 	SagaStarted   Type = "saga.started"
 	SagaCompleted Type = "saga.completed"
@@ -28,16 +27,17 @@ const (
 
 	RetryAttempted Type = "retry.attempted" // another attempt is due
 	RetryExhausted Type = "retry.exhausted"
-	StateChanged   Type = "state.changed" // a change of state that no other type names
+	StateChanged   Type = "state.changed" // a change of state that has no type of its own
 )
 
-// Our own types: requests of clients, operators or deadlines, before the state reflects them.
+// These are additional types. They record requests of clients, operators or deadlines before the
+// state reflects them.
 const (
 	CancelAsked       Type = "saga.cancel_requested"
 	CompensationAsked Type = "saga.compensation_requested"
 	DeadlineReached   Type = "saga.deadline_passed"
 	SagaRestored      Type = "saga.restored" // from the archive
-	SagaErased        Type = "saga.erased"   // its content was
+	SagaErased        Type = "saga.erased"   // its content was erased
 
 	RetryAsked       Type = "saga.retry_requested"
 	ResumeAsked      Type = "saga.compensation_resumed"
@@ -47,15 +47,15 @@ const (
 	ForceAsked       Type = "saga.end_forced"
 	AttentionRaised  Type = "saga.attention_raised"
 	AttentionCleared Type = "saga.attention_cleared"
-	StepOrder        Type = "saga.step.ordered" // skip, complete or fail
+	StepOrder        Type = "saga.step.ordered" // the order is skip, complete or fail
 	StepSkipped      Type = "saga.step.skipped"
 	NoteChanged      Type = "saga.note_changed"
 	CallbackOrphaned Type = "callback.orphaned" // a report came too late
 
-	ParticipantHeld, ParticipantReleased Type = "participant.held", "participant.released" // of no saga
+	ParticipantHeld, ParticipantReleased Type = "participant.held", "participant.released" // these belong to no saga
 )
 
-// All lists every type.
+// All lists all types.
 var All = []Type{
 	SagaStarted, SagaCompleted, SagaFailed, SagaCancelled, SagaTimedOut, StepStarted, StepFinished, StepFailed,
 	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,

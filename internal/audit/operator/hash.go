@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Hash returns the SHA-256 of a subject's canonical JSON: members ordered by name, no white
-// space, minimal escapes, as `jq -cS` prints it. nil for nil. A subject must not contain
-// secrets or payloads: anyone can verify a guess against the hash.
+// Hash returns the SHA-256 of a subject's canonical JSON: members ordered by name, no white space,
+// minimal escapes, as `jq -cS` prints it. It returns nil for nil. A subject must not contain
+// secrets or payloads, because anyone can verify a guess against the hash.
 func Hash(subject any) []byte {
 	if subject == nil {
 		return nil
@@ -25,7 +25,7 @@ func Hash(subject any) []byte {
 	return sum[:]
 }
 
-// ordered encodes a document again: encoding/json orders the members of maps by name.
+// ordered encodes a document again, because encoding/json orders the members of maps by name.
 func ordered(doc []byte) ([]byte, error) {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(doc))
@@ -40,8 +40,8 @@ func ordered(doc []byte) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
-// Digest is the digest that is stored with an action (saga.action_digest): the SHA-256
-// of each field's length and text, "-" for NULL, separated by commas. fields are as
+// Digest returns the digest that is stored with an action (saga.action_digest): the SHA-256 of each
+// field's length and text, or "-" for NULL, separated by commas. fields must be formatted as
 // PostgreSQL prints them, in the order of that function.
 func Digest(fields []*string) [sha256.Size]byte {
 	var b []byte

@@ -1,8 +1,8 @@
-// Package operator is the audit trail of operators: their actions, and Skald's own, on
-// everything but sagas, which have their own trail of events. An action is written in
-// the transaction of the change that it records, sealed into its tenant's chain soon
-// after, and never changed again (docs/decisions/0048-one-record-of-actions.md). GET /audit
-// lists them together with what operators did to sagas, read from those events (0102).
+// Package operator is the audit trail of operators. It contains their actions, and Skald's own, on
+// everything except sagas, which have an audit trail of events. An action is written in the
+// transaction of the change that it records, sealed into its tenant's chain soon after, and never
+// changed again (docs/decisions/0048-one-record-of-actions.md). GET /audit lists these actions
+// together with operators' actions on sagas, which it reads from the events (0102).
 package operator
 
 import (
@@ -31,7 +31,7 @@ const (
 	JobBulk       Kind = "job_bulk"
 	JobWorker     Kind = "job_worker"
 	JobScheduler  Kind = "job_scheduler" // subject: the node that leads
-	JobSettings   Kind = "job_settings"  // subject: the setting
+	JobSettings   Kind = "job_settings"  // subject: the name of the setting
 	JobFence      Kind = "job_fence"     // subject: the key
 	JobQueue      Kind = "job_queue"     // subject: the name
 
@@ -45,18 +45,18 @@ const (
 	Erasure       Kind = "erasure"   // subject: what was retried, such as saga:ID
 	SagaBulk      Kind = "saga_bulk"
 	Certification Kind = "certification"
-	Saga          Kind = "saga" // never recorded: its events are
+	Saga          Kind = "saga" // never recorded as an action, because sagas have events
 )
 
-// Kinds lists every kind.
+// Kinds lists all kinds.
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
 	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence, JobQueue,
 	Workflow, Participant, Webhook, APIKey, Session, Retention, Schema, Erasure, SagaBulk, Certification, Saga,
 }
 
-// Deployment takes the place of the tenant in actions that concern all of them: no
-// tenant has this id.
+// Deployment is used instead of a tenant in actions that concern all tenants; no tenant has this
+// id.
 var Deployment = uuid.Nil
 
 // Action is the record of one change.
@@ -66,41 +66,41 @@ type Action struct {
 	At       time.Time
 	Kind     Kind
 	Subject  string // id of the changed object
-	// SubjectName is the subject's name as it is now; "": it is the subject, or unknown. Only
-	// lists have it.
+	// SubjectName is the current name of the subject. It is "" if the name equals the subject or is
+	// unknown. It is set only in lists.
 	SubjectName string
 
-	Verb      string // e.g. discard; the last word of the operation
+	Verb      string // for example discard; the last word of the operation
 	Actor     string // subject of the credential; "" for Skald itself
-	ActorName string // principal.Principal.Name at that time
+	ActorName string // principal.Principal.Name at the time of the action
 	Reason    string
 	RequestID string
-	// Detail is what changed, as canonical JSON without payloads; nil: the verb is enough. For
-	// a deletion it is the tombstone.
+	// Detail contains the changes, as canonical JSON without payloads; nil means that the verb says
+	// enough. For a deletion it is the tombstone.
 	Detail json.RawMessage
 
-	Credential uuid.UUID // the API key's id; zero: none, or another credential
+	Credential uuid.UUID // the API key's id; zero: no credential, or one that is not an API key
 	Address    string    // of the request's client; "": not from a network
 	Operation  string    // operationId of the contract, or the command; "": none
-	// Before and After are Hash of the subject; nil: it did not exist, or its kind is
-	// not hashed.
+	// Before and After are the Hash of the subject. Nil means that the subject did not exist or
+	// that its kind is not hashed.
 	Before, After []byte
-	Result        string // Done when empty
+	Result        string // "" means Done
 }
 
-// Place is its position in a list.
+// Place returns the action's position in a list.
 func (a *Action) Place() page.TimeID { return page.TimeID{At: a.At, ID: a.ID} }
 
 // Results of actions.
 const (
-	Done  = "done"  // the request was carried out, in the transaction of this record
-	Asked = "asked" // it will be carried out, in many transactions
+	Done  = "done"  // the request was carried out in the transaction of this record
+	Asked = "asked" // it will be carried out in many transactions
 )
 
-// MaxReason bounds a reason, in characters.
+// MaxReason is the maximum length of a reason, in characters.
 const MaxReason = 500
 
-// By is the actor, as recorded in an Action.
+// By is the actor as recorded in an Action.
 type By struct {
 	Actor      string
 	ActorName  string
@@ -113,17 +113,17 @@ type By struct {
 
 type byKey struct{}
 
-// As returns ctx with the actor: stores that record their own changes read it from
-// there, so that no caller can forget to pass it.
+// As returns ctx with the actor. Stores that record their own changes read the actor from ctx, so
+// that no caller can forget to pass it.
 func As(ctx context.Context, by By) context.Context { return context.WithValue(ctx, byKey{}, by) }
 
-// Acting returns the actor in ctx; the zero By is Skald itself.
+// Acting returns the actor in ctx; the zero By means Skald itself.
 func Acting(ctx context.Context) By {
 	by, _ := ctx.Value(byKey{}).(By)
 	return by
 }
 
-// Did returns the record of an action by by on a subject.
+// Did returns the record of an action by the actor by on a subject.
 func (by By) Did(id, tenant uuid.UUID, at time.Time, kind Kind, subject, verb string, detail json.RawMessage) Action {
 	return Action{
 		ID: id, TenantID: tenant, At: at, Kind: kind, Subject: subject, Verb: verb,
@@ -132,19 +132,19 @@ func (by By) Did(id, tenant uuid.UUID, at time.Time, kind Kind, subject, verb st
 	}
 }
 
-// From returns the action with the hashes of its subject before and after; nil: it did
-// not exist.
+// From returns the action with the hashes of its subject before and after the change; nil means
+// that the subject did not exist.
 func (a Action) From(before, after any) Action {
 	a.Before, a.After = Hash(before), Hash(after)
 	return a
 }
 
-// Deed is something that an actor did, of which an object has kept who and when.
+// Deed is something that an actor did. The object concerned has stored the actor and the time.
 type Deed struct {
 	Actor string
 	At    time.Time
-	About []string  // subjects of which one is that of the action's record
-	Saga  uuid.UUID // that the actor may have started; zero: none
+	About []string  // possible subjects of the action's record
+	Saga  uuid.UUID // a saga that the actor may have started; zero: none
 }
 
 // Filter selects actions; zero fields do not restrict.
@@ -158,7 +158,7 @@ type Filter struct {
 	RequestID string
 	From      time.Time // inclusive
 	To        time.Time // exclusive
-	// Sagas: with what operators did to sagas.
+	// Sagas includes operators' actions on sagas.
 	Sagas bool
 
 	page.ByTime
@@ -166,11 +166,11 @@ type Filter struct {
 
 // Log is the record of the actions of a tenant.
 type Log interface {
-	// Record stores an action whose work takes many transactions, before the first of them. It
-	// is durable on return.
+	// Record stores an action whose work takes many transactions, before the first of them. The
+	// action is durable on return.
 	Record(ctx context.Context, a Action) error
 	Actions(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Action], error)
-	// Names returns what people called the actors of a tenant's deeds, as it is recorded with what
-	// they did; "" where nothing is recorded, or no name.
+	// Names returns the names of the actors of a tenant's deeds, as recorded with their actions. It
+	// returns "" where no action or no name is recorded.
 	Names(ctx context.Context, tenant uuid.UUID, deeds []Deed) ([]string, error)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// SystemRetention is the actor of archiving and deleting by retention, when no operator
-// requested it.
+// SystemRetention is the actor when retention archives and deletes without an operator's request.
 const SystemRetention = "system:retention"
 
-// Tally counts, for each tenant, what a round of retention archives and deletes. Stores add to
-// the one in their context, so that the caller of a round is independent of what they delete.
+// Tally counts, for each tenant, the objects that a round of retention archives and deletes. Stores
+// add to the Tally in their context, so that the caller of a round does not depend on what they
+// delete.
 type Tally struct {
 	mu    sync.Mutex
 	taken map[uuid.UUID]map[string]int64
@@ -30,7 +30,7 @@ func Tallied(ctx context.Context) (context.Context, *Tally) {
 	return context.WithValue(ctx, tallyKey{}, t), t
 }
 
-// Took counts n objects of a tenant whose deletion or archiving is durable; what is for example
+// Took counts n objects of a tenant whose deletion or archiving is durable; what is, for example,
 // sagas_archived. Outside of a round it does nothing.
 func Took(ctx context.Context, tenant uuid.UUID, what string, n int64) {
 	t, _ := ctx.Value(tallyKey{}).(*Tally)
@@ -45,8 +45,7 @@ func Took(ctx context.Context, tenant uuid.UUID, what string, n int64) {
 	t.taken[tenant][what] += n
 }
 
-// Actions are the audit records of the round: one for each tenant with anything
-// counted.
+// Actions returns the audit records of the round: one for each tenant with a count above zero.
 func (t *Tally) Actions(by By, subject string, at time.Time, newID func() uuid.UUID) []Action {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -40,7 +40,7 @@ var entryTable = postgres.NewTable(
 	postgres.TimeOrNil("ended_at", func(e *timeline.Entry) **time.Time { return &e.EndedAt }),
 )
 
-// runColumns are what the timeline shows of a run r.
+// runColumns are the columns of a run r that the timeline shows.
 const runColumns = `r.id,
 	       r.saga_id,
 	       r.letter_id,
@@ -53,11 +53,11 @@ const runColumns = `r.id,
 	       r.attempt,
 	       r.assigned_at`
 
-// timelineOf selects everything with a correlation id, live and archived. Its parameters:
-// whether sagas, runs and letters are shown, the position (at, key) of the cursor, and the term
-// by which letters are found. A correlation id has few entries, so each part is found by its
-// index and sorted as a whole. Letters are read through the tenant's views, because a row-level
-// policy keeps the planner from using the index of their terms.
+// timelineOf selects everything with a correlation id, both live and archived. Its parameters are
+// whether sagas, runs and letters are shown, the position (at, key) of the cursor, and the term by
+// which letters are found. A correlation id has few entries, so each part is found by its index and
+// sorted as a whole. Letters are read through the tenant's views, because a row-level policy would
+// keep the planner from using the index of their terms.
 var timelineOf = postgres.Named(`
 WITH sagas AS MATERIALIZED (
 	SELECT s.id, s.workflow_name, s.state, s.created_at, s.completed_at, s.error->>'code' AS code, false AS archived
@@ -231,7 +231,7 @@ func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation
 		if e.Kind != timeline.Saga && e.Kind != timeline.SagaEnd {
 			continue
 		}
-		n, bad := strconv.Atoi(e.State) // a number there
+		n, bad := strconv.Atoi(e.State) // for a saga, the state is a number
 		if bad != nil || n < 0 || n >= len(saga.States) {
 			return page.Of[timeline.Entry]{}, fmt.Errorf("stored saga: state %q", e.State)
 		}

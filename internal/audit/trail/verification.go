@@ -12,14 +12,14 @@ const (
 	MissingSeals     Tampering = "missing_seals"     // the chain has a gap
 )
 
-// Tamperings lists every kind.
+// Tamperings lists all kinds of tampering.
 var Tamperings = []Tampering{DigestMismatch, MissingEvents, UnexpectedEvents, SealMismatch, MissingSeals}
 
-// Tampered is a place where an audit trail was altered.
+// Tampered is a place at which an audit trail was altered.
 type Tampered struct {
 	Kind    Tampering
 	Seq     int64  // the seal; 0: the event is not sealed yet
-	EventID int64  // 0 unless a single event can be named
+	EventID int64  // 0 unless it is a single known event
 	Subject string // the saga of that event, the id of that action
 	Detail  string // for people
 }
@@ -28,14 +28,15 @@ type Tampered struct {
 type Verification struct {
 	CheckedSeals  int
 	CheckedEvents int
-	// ArchivedSeals counts the checked seals whose events are in the archive. PurgedEvents of
-	// the events of PurgedSeals were dropped from it when their retention expired: for these
-	// seals the link to the previous seal and the remaining events were checked.
+	// ArchivedSeals counts the checked seals whose events are in the archive. PurgedEvents is the
+	// number of events that PurgedSeals cover and that were dropped from the archive when their
+	// retention expired. For these seals, the link to the previous seal and the remaining events
+	// were checked.
 	ArchivedSeals int
 	PurgedSeals   int
 	PurgedEvents  int
-	// Unsealed counts the events after the last seal, up to MaxSealed; their digests were
-	// checked as well. It is set only when Next is 0.
+	// Unsealed counts the events after the last seal, up to MaxSealed. Their digests were checked
+	// as well. It is set only if Next is 0.
 	Unsealed int
 	Next     int64     // the sequence number to continue from; 0: the whole chain was checked
 	FirstBad *Tampered // nil: nothing was altered

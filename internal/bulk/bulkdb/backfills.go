@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// RunBulks is jobrun.BulkOperations on PostgreSQL. Rows are locked in this order: the
-// backfill or bulk, then runs by id.
+// RunBulks is jobrun.BulkOperations on PostgreSQL. Rows are locked in this order: the backfill or
+// bulk, then runs by id.
 type RunBulks struct {
 	db   *jobdb.DB
 	jobs *jobdb.Jobs
@@ -86,9 +86,9 @@ func (st *RunBulks) ListBackfills(
 	return backfills.list(ctx, st.db, tenant, &w, p)
 }
 
-// MoveBackfill implements jobrun.BulkOperations. A backfill that is canceled ends first, so
-// that it creates no more runs; if the node dies before its runs are canceled, canceling it
-// again does that.
+// MoveBackfill implements jobrun.BulkOperations. A canceled backfill ends before its runs are
+// canceled, so that it creates no more runs. If the node dies in between, canceling the backfill
+// again cancels them.
 func (st *RunBulks) MoveBackfill(
 	ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action,
 ) (jobrun.Backfill, error) {
@@ -109,7 +109,7 @@ func (st *RunBulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by 
 	}
 	for i := range waiting.Items {
 		_, err := st.jobs.Operate(ctx, tenant, waiting.Items[i].ID, nil,
-			// Runs started meanwhile are not canceled.
+			// Runs that have started in the meantime are not canceled.
 			jobrun.CancelRequested{Actor: by.Actor, Reason: "its backfill was canceled", Waiting: true})
 		if err != nil && !jobdb.Ended(err) {
 			return err
@@ -118,7 +118,7 @@ func (st *RunBulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by 
 	return nil
 }
 
-// slotStates reads the states of slots: runs of the schedule and of backfills, and
+// slotStates reads the states of slots from the runs of the schedule and of backfills, and from
 // their retries.
 var slotStates = `
 SELECT first.slot, bool_or(run.state` + jobdb.Is(jobrun.ActiveStates...) + `), bool_or(run.state` +
@@ -147,7 +147,7 @@ func (st *RunBulks) SlotStates(
 	return states, postgres.Wrap("read slots", err)
 }
 
-// readSlots reads the states of slots; those that never had a run are left out.
+// readSlots reads the states of slots. It omits slots that never had a run.
 func readSlots(
 	ctx context.Context, tx *sqlx.Tx, tenantID, definition uuid.UUID, slots []time.Time,
 ) (map[time.Time]jobrun.SlotState, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// backfillStep is how many slots one transaction processes.
+// backfillStep is the number of slots that one transaction processes.
 const backfillStep = 200
 
 // Backfill implements jobrun.BulkOperations.
@@ -25,7 +25,7 @@ func (st *RunBulks) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Settin
 	})
 }
 
-// backfill creates the next runs of one backfill, in one transaction with its progress.
+// backfill creates the next runs of one backfill and stores its progress, in one transaction.
 func (st *RunBulks) backfill(
 	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
 ) (swept jobrun.Swept, err error) {
@@ -43,7 +43,7 @@ func (st *RunBulks) backfill(
 		if err != nil {
 			return err
 		}
-		// Counted by another statement, which sees the runs created by the previous
+		// A separate statement counts the runs, so that it sees those created by the previous
 		// holder of the lock.
 		var active int
 		var now time.Time
@@ -59,7 +59,7 @@ func (st *RunBulks) backfill(
 		case own:
 			return errDamaged
 		case definition:
-			return nil // it waits until the definition is mended
+			return nil // it waits until the definition is repaired
 		}
 		step, err := b.NextStep(&d, active, limit)
 		if err != nil {

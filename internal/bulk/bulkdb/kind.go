@@ -1,7 +1,7 @@
-// Package bulkdb stores operations on many things in PostgreSQL: bulk operations on job
-// runs (run_bulks.go) and on sagas (saga_bulks.go), and backfills (backfills.go). What they
-// have in common is in kind.go. It also carries them out for the leader of the job runs,
-// piece by piece, each piece in one transaction with the progress.
+// Package bulkdb stores operations on many items in PostgreSQL: bulk operations on job runs
+// (run_bulks.go) and on sagas (saga_bulks.go), and backfills (backfills.go). kind.go contains their
+// common parts. The package also executes these operations for the leader of the job runs, in
+// steps. Each step stores its progress in the same transaction.
 package bulkdb
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// kind is the storage of backfills, or of bulk operations on runs or on sagas: each has
-// one table, alias b.
+// kind is the storage of one kind of operation: backfills, bulk operations on runs, or bulk
+// operations on sagas. Each kind has one table, with alias b.
 type kind[T any] struct {
 	name    string // in error messages, singular
 	table   string
@@ -35,7 +35,7 @@ type kind[T any] struct {
 	head    func(*T) *bulk.Head
 	move    func(b *T, on bulk.Verb, at time.Time) (changed bool, err error)
 	audits  operator.Kind
-	missing error // the fault of one that is not there; nil: that of job runs
+	missing error // the fault for an operation that does not exist; nil: the fault for job runs
 }
 
 func (k *kind[T]) none() error {
@@ -45,17 +45,18 @@ func (k *kind[T]) none() error {
 	return jobrun.NoBulk(k.name)
 }
 
-// creation is how one is stored.
+// creation describes how an operation is stored.
 type creation[T any] struct {
-	look   func(*sqlx.Tx) (bulk.Seen, error) // what it is for now; nil: its rule knows
-	asked  func(*T, bulk.Seen)               // completes it
+	look   func(*sqlx.Tx) (bulk.Seen, error) // finds the items that it currently covers; nil: its rule determines them
+	asked  func(*T, bulk.Seen)               // completes the operation
 	insert *postgres.Statement               // does nothing if its id exists
 	row    func(*T) postgres.Bound
-	stored func(ctx context.Context, tenant, id uuid.UUID) (T, error) // reads it
+	stored func(ctx context.Context, tenant, id uuid.UUID) (T, error) // reads the stored operation
 }
 
-// create stores one. A second request is found before what it is for is counted again: created
-// is false then, and stored what the first one created.
+// create stores an operation. It detects a repeated request before it counts the covered items
+// again. For a repeated request, created is false, and stored is the operation that the first
+// request created.
 func (k *kind[T]) create(
 	ctx context.Context, db *jobdb.DB, b T, by operator.Action, c creation[T],
 ) (stored T, created bool, err error) {
@@ -89,7 +90,7 @@ func (k *kind[T]) create(
 	return b, created, postgres.Wrap("create "+k.name, err)
 }
 
-// get reads one by a query made with OfTenant, using scan.
+// get reads one operation with a query made by OfTenant, using scan.
 func (k *kind[T]) get(
 	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, query string,
 	scan func(row postgres.Scanner, more ...any) (T, error),
@@ -101,7 +102,7 @@ func (k *kind[T]) get(
 	return b, postgres.Wrap("get "+k.name, err)
 }
 
-// list reads a page of those that w selects, newest first.
+// list reads a page of the operations that w selects, newest first.
 func (k *kind[T]) list(
 	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, w *postgres.Where, p page.ByTime,
 ) (found page.Of[T], err error) {
@@ -113,7 +114,7 @@ func (k *kind[T]) list(
 	return found, postgres.Wrap("list "+k.name+"s", err)
 }
 
-// inState lists those of a tenant that are in a state, newest first; "" means any state.
+// inState lists the operations of a tenant that are in a state, newest first; "" means any state.
 func (k *kind[T]) inState(
 	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, state bulk.State, p page.ByTime,
 ) (page.Of[T], error) {
@@ -125,7 +126,7 @@ func (k *kind[T]) inState(
 	return k.list(ctx, db, tenant, &w, p)
 }
 
-// lock returns one, locked. Fault: NotFound.
+// lock locks an operation and returns it. Fault: NotFound.
 func (k *kind[T]) lock(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (T, error) {
 	b, err := k.scan(tx.QueryRowContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` b
 	  WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
@@ -135,7 +136,7 @@ func (k *kind[T]) lock(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (
 	return b, err
 }
 
-// moved applies a verb of a person by its rule.
+// moved applies a person's verb according to the rule of the operation.
 func (k *kind[T]) moved(
 	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, on bulk.Verb, by operator.Action,
 ) (b T, err error) {
@@ -154,7 +155,7 @@ func (k *kind[T]) moved(
 	return b, postgres.Wrap(string(on)+" "+k.name, err)
 }
 
-// putHead stores where one stands that is locked.
+// putHead stores the state of a locked operation.
 func (k *kind[T]) putHead(ctx context.Context, tx *sqlx.Tx, h *bulk.Head) error {
 	_, err := tx.ExecContext(ctx, `UPDATE `+k.table+` b
    SET state = $3, version = $4, ended_at = $5, halts_above = $6, halt_reason = $7, found = $8
@@ -163,7 +164,7 @@ func (k *kind[T]) putHead(ctx context.Context, tx *sqlx.Tx, h *bulk.Head) error 
 	return err
 }
 
-// halt stores one that is locked and has halted, and that it has.
+// halt stores a locked operation that has halted, and records the halt in the audit trail.
 func (k *kind[T]) halt(ctx context.Context, db *jobdb.DB, tx *sqlx.Tx, h *bulk.Head, now time.Time) error {
 	if err := k.putHead(ctx, tx, h); err != nil {
 		return err
@@ -171,30 +172,30 @@ func (k *kind[T]) halt(ctx context.Context, db *jobdb.DB, tx *sqlx.Tx, h *bulk.H
 	return auditdb.PutAction(ctx, tx, h.AuditHalt(db.DB.NewID(), k.audits, now))
 }
 
-// bulksAtOnce is how many backfills, and how many bulk operations of a kind, continue in
-// one call of the leader.
+// bulksAtOnce is the number of backfills, and of bulk operations of each kind, that one call of the
+// leader continues.
 const bulksAtOnce = 50
 
-// bulkRef identifies a backfill or a bulk operation, and says where it stands among those
-// that are RUNNING.
+// bulkRef identifies a backfill or a bulk operation, and its position among the RUNNING ones.
 type bulkRef struct {
 	Tenant, ID uuid.UUID
 	createdAt  time.Time
 }
 
-// errDamaged: it is not known which things were meant, so nothing is done to any.
+// errDamaged means that it is unknown which items the operation covers, so nothing is done to any
+// item.
 var errDamaged = errors.New("its stored filter or schedule is damaged: cancel it")
 
-// round is how far a round over the operations of a kind has come: each has its turn
-// before any has another.
+// round is the progress of a round over the operations of a kind. Each operation gets one turn per
+// round.
 type round struct {
 	mu   sync.Mutex
-	last bulkRef // the last one that had its turn; zero: the round begins
-	more bool    // one of them has more to do at once
+	last bulkRef // the last operation that had its turn; zero: the round begins
+	more bool    // one of them has more to do immediately
 }
 
-// step continues those that are RUNNING, oldest first, each by one step, from where the
-// last call stopped. One that fails does not keep the others from their turns.
+// step continues the RUNNING operations by one step each, oldest first, from where the last call
+// stopped. An operation that fails does not keep the others from their turns.
 func (k *kind[T]) step(
 	ctx context.Context, db *jobdb.DB, r *round, one func(bulkRef) (jobrun.Swept, error),
 ) (all jobrun.Swept, err error) {
@@ -223,8 +224,8 @@ func (k *kind[T]) step(
 	return all, nil
 }
 
-// had records whose turn it was; over: those were the last ones of the round. It reports
-// whether to continue at once.
+// had records which operations have had their turn; over means that they were the last ones of the
+// round. It reports whether to continue immediately.
 func (r *round) had(list []bulkRef, more, over bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,7 +239,7 @@ func (r *round) had(list []bulkRef, more, over bool) bool {
 	return more
 }
 
-// running returns the next ones that are RUNNING, oldest first.
+// running returns the next RUNNING operations, oldest first.
 func (k *kind[T]) running(ctx context.Context, db *jobdb.DB, after bulkRef) (list []bulkRef, err error) {
 	rows, err := db.QueryRead(ctx, fmt.Sprintf(`
 SELECT b.tenant_id, b.id, b.created_at FROM %s b
@@ -256,9 +257,9 @@ SELECT b.tenant_id, b.id, b.created_at FROM %s b
 	return list, err
 }
 
-// bulkFound returns how many things an operation is for, if that must be known before it
-// touches n more; else as many as it is certain of. rest counts those that it has not
-// touched.
+// bulkFound returns the number of items that an operation covers, if that must be known before it
+// changes n more items. Otherwise it returns the number that is known so far. rest counts the items
+// that the operation has not reached.
 func bulkFound(h *bulk.Head, touched int64, n int, rest func() (int64, error)) (int64, error) {
 	all := touched + int64(n)
 	if !h.MustCount(touched, int64(n)) {
@@ -268,9 +269,9 @@ func bulkFound(h *bulk.Head, touched int64, n int, rest func() (int64, error)) (
 	return max(all, touched+left), err
 }
 
-// position is how far a bulk operation has come, as the two columns of its cursor.
+// position is the progress of a bulk operation, as the two columns of its cursor.
 type position struct {
-	at *time.Time // nil: it has looked at nothing yet
+	at *time.Time // nil: no item has been processed yet
 	id uuid.UUID
 }
 

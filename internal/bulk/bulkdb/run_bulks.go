@@ -29,7 +29,7 @@ func rowOf(b *jobrun.Bulk) *bulkRow {
 	return &bulkRow{*b, positionOf(b.Cursor)}
 }
 
-// bulks is the storage of bulk operations.
+// bulks is the storage of bulk operations on runs.
 var bulks = kind[jobrun.Bulk]{
 	name:    "bulk",
 	table:   "jobs.bulks",
@@ -57,7 +57,7 @@ func (st *RunBulks) CreateBulk(
 	})
 }
 
-// look counts the runs of a bulk that it has not looked at.
+// look counts the runs that a bulk has not processed yet.
 func (st *RunBulks) look(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) (bulk.Seen, error) {
 	f, p := b.Scope(1)
 	return st.jobs.Look(ctx, tx, b.TenantID, f, p)
@@ -69,7 +69,7 @@ func (st *RunBulks) CountBulk(ctx context.Context, b jobrun.Bulk) (int64, error)
 	return st.rest(ctx, &b)
 }
 
-// rest counts the runs that a bulk has not looked at.
+// rest counts the runs that a bulk has not processed yet.
 func (st *RunBulks) rest(ctx context.Context, b *jobrun.Bulk) (n int64, err error) {
 	err = st.db.InTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
 		seen, err := st.look(ctx, tx, b)
@@ -101,7 +101,7 @@ func (st *RunBulks) MoveBulk(
 	return bulks.moved(ctx, st.db, tenant, id, on, by)
 }
 
-// bulkStep is how many runs one transaction processes.
+// bulkStep is the number of runs that one transaction processes.
 const bulkStep = 100
 
 // Bulk implements jobrun.BulkOperations.
@@ -111,9 +111,9 @@ func (st *RunBulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, 
 	})
 }
 
-// bulk processes the next runs of one bulk operation, in one transaction with its
-// progress. They are found before that with the tenant's role, because the list relies
-// on row-level security.
+// bulk processes the next runs of one bulk operation and stores its progress, in one transaction.
+// The runs are found before that transaction with the tenant's role, because the list relies on
+// row-level security.
 func (st *RunBulks) bulk(
 	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
 ) (jobrun.Swept, error) {
@@ -149,12 +149,12 @@ func (st *RunBulks) bulk(
 			jobdb.Is(bulk.Running)+` FOR UPDATE`, m.Tenant, m.ID)
 		if err := row.Scan(&version, &now); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
-				return nil // canceled meanwhile
+				return nil // canceled in the meantime
 			}
 			return err
 		}
 		if version != b.Version {
-			return nil // another node has processed these
+			return nil // another node has processed these runs
 		}
 		if after.Halts(all) {
 			return bulks.halt(ctx, st.db, tx, &after.Head, now.UTC())
@@ -199,16 +199,16 @@ func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
 	return err
 }
 
-// dealWith cancels one run or repeats it: it returns the change of the run, or the run that
-// repeats it. Both are nil when it was too late, its definition is gone, or its policy
-// forbids it.
+// dealWith cancels or reruns one run. It returns the change of the run, or the run that repeats it.
+// Both are nil if it was too late, if the run's definition no longer exists, or if its policy
+// forbids the rerun.
 func (st *RunBulks) dealWith(
 	ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings,
 ) (canceled *jobrun.Change, made *jobrun.Run, err error) {
 	r, now, err := st.db.LockRun(ctx, tx, b.TenantID, id)
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
-			return nil, nil, nil // retention has deleted it
+			return nil, nil, nil // retention has deleted the run
 		}
 		return nil, nil, err
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// SagaBulks is sagabulk.Store on PostgreSQL, and the leader's work on them. Rows are
-// locked in this order: the bulk, then what a change of sagas locks.
+// SagaBulks is sagabulk.Store on PostgreSQL, and performs the leader's work on these bulks. Rows
+// are locked in this order: the bulk, then the rows that a change of sagas locks.
 type SagaBulks struct {
 	db    *jobdb.DB
 	sagas *sagadb.Sagas
@@ -117,7 +117,8 @@ func (st *SagaBulks) Create(
 	})
 }
 
-// look counts the sagas of a bulk that it has not dealt with; ids are as many as there are.
+// look counts the sagas that a bulk has not processed yet. If the bulk lists ids, their number is
+// the count.
 func (st *SagaBulks) look(ctx context.Context, tx *sqlx.Tx, b *sagabulk.Bulk) (seen bulk.Seen, err error) {
 	if b.Filter != nil {
 		return st.sagas.Look(ctx, tx, b.TenantID, b.Scope(1))
@@ -132,7 +133,7 @@ func (st *SagaBulks) Count(ctx context.Context, b sagabulk.Bulk) (int64, error) 
 	return st.rest(ctx, &b)
 }
 
-// rest counts the sagas that a bulk has not dealt with.
+// rest counts the sagas that a bulk has not processed yet.
 func (st *SagaBulks) rest(ctx context.Context, b *sagabulk.Bulk) (n int64, err error) {
 	err = st.db.InTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
 		seen, err := st.look(ctx, tx, b)
@@ -151,7 +152,7 @@ func (st *SagaBulks) Get(ctx context.Context, tenant, id uuid.UUID) (sagabulk.Bu
 	return b, err
 }
 
-// at returns one, and the database's time.
+// at returns a bulk and the database's time.
 func (st *SagaBulks) at(ctx context.Context, tenant, id uuid.UUID) (b sagabulk.Bulk, now time.Time, err error) {
 	b, err = sagaBulks.get(ctx, st.db, tenant, id, getSagaBulk,
 		func(row postgres.Scanner, more ...any) (sagabulk.Bulk, error) {
@@ -198,7 +199,8 @@ func (st *SagaBulks) SetRate(
 	return b, postgres.Wrap("change the rate of a bulk operation on sagas", err)
 }
 
-// itemsOfSagaBulk reads the sagas of a bulk as they are now; they are few (OFFSET 0).
+// itemsOfSagaBulk reads the sagas of a bulk in their current state. There are few of them (OFFSET
+// 0).
 func itemsOfSagaBulk(w *postgres.Where, limit int) string {
 	return `SELECT i.saga_id, i.position, i.outcome, i.code, i.detail, i.at, coalesce(s.workflow_name, ''), s.state
   FROM (SELECT i.* FROM saga.saga_bulk_items i WHERE ` + w.Text() + `

@@ -20,30 +20,30 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// decidesAgain is how often a step decides about a saga that others keep changing.
+// decidesAgain is how often a step repeats its decision about a saga that is being changed
+// concurrently.
 const decidesAgain = 4
 
-// Bulk does the next piece of bulk operations on sagas: a sweep of the leader.
+// Bulk is a sweep of the leader. It executes the next step of each bulk operation on sagas.
 func (st *SagaBulks) Bulk(ctx context.Context, t jobrun.Term, _ jobrun.Settings, limit int) (jobrun.Swept, error) {
 	return sagaBulks.step(ctx, st.db, &st.bulks, func(m bulkRef) (jobrun.Swept, error) {
 		swept, err := st.bulk(ctx, t, m, min(limit, bulkStep))
 		if refused := new(unstorable); errors.As(err, &refused) {
-			// One of them cannot be stored: they are taken one by one until it is found.
+			// One of the changes cannot be stored. The sagas are processed one by one to find it.
 			return st.bulk(ctx, t, m, 1)
 		}
 		return swept, err
 	})
 }
 
-// unstorable is the error of a step with a change that the database refuses for its
-// content.
+// unstorable is the error of a step with a change whose content the database rejects.
 type unstorable struct{ why *fault.Error }
 
 func (u *unstorable) Error() string { return u.why.Error() }
 
-// bulk deals with the next sagas of one bulk operation, in one transaction with its
-// progress: a node that dies leaves either both or nothing, and a leader whose term is
-// over, or who comes second, writes nothing.
+// bulk processes the next sagas of one bulk operation and stores its progress, in one transaction.
+// A node that dies leaves either both or neither. A leader whose term is over, or that comes
+// second, writes nothing.
 func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit int) (jobrun.Swept, error) {
 	b, now, err := st.at(ctx, m.Tenant, m.ID)
 	if err != nil || b.State != bulk.Running {
@@ -77,12 +77,12 @@ func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit i
 			jobdb.Is(bulk.Running)+` FOR UPDATE`, m.Tenant, m.ID)
 		if err := row.Scan(&steps); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
-				return nil // canceled meanwhile
+				return nil // canceled in the meantime
 			}
 			return err
 		}
 		if steps != b.Steps {
-			return nil // another node has dealt with these
+			return nil // another node has processed these sagas
 		}
 		after := b
 		if after.Halts(all) {
@@ -115,7 +115,7 @@ func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit i
 	return jobrun.Swept{Moved: len(ids), More: more && b.Rate == 0}, nil
 }
 
-// next returns the next sagas of a bulk, and the place of the last one in its list.
+// next returns the next sagas of a bulk, and the position of the last of them in the bulk's list.
 func (st *SagaBulks) next(
 	ctx context.Context, tenant uuid.UUID, b *sagabulk.Bulk, limit int,
 ) (ids []uuid.UUID, cursor *page.TimeID, more bool, err error) {
@@ -131,7 +131,7 @@ func (st *SagaBulks) next(
 	return ids, cursor, found.More, err
 }
 
-// decide decides about sagas. Those that were named before they existed refuse.
+// decide decides about sagas. It refuses sagas that were named in the request before they existed.
 func (st *SagaBulks) decide(
 	ctx context.Context, b *sagabulk.Bulk, ids []uuid.UUID, now time.Time,
 ) ([]sagadb.Decided, error) {
@@ -157,13 +157,13 @@ func (st *SagaBulks) decide(
 	return decided, err
 }
 
-// lateSagas are those of some that were not there when a snapshot was taken.
+// lateSagas are those of the given sagas that did not exist when a snapshot was taken.
 var lateSagas = `
 SELECT s.id FROM saga.saga_states s
   WHERE s.tenant_id = $1 AND s.id = ANY ($2::uuid[]) AND NOT ` + postgres.WasThere("s", "$3")
 
-// write stores the changes that were decided, and decides again about sagas that others have
-// changed. done has the outcome of each.
+// write stores the decided changes, and decides again about sagas that were changed concurrently.
+// done contains the outcome for each saga.
 func (st *SagaBulks) write(
 	ctx context.Context, tx *sqlx.Tx, b *sagabulk.Bulk, decided []sagadb.Decided, now time.Time,
 ) (done map[uuid.UUID]*fault.Error, told func(), err error) {
@@ -221,7 +221,7 @@ func itemsOf(decided []sagadb.Decided, done map[uuid.UUID]*fault.Error, now time
 	return items
 }
 
-// skip records the one saga of a step whose change cannot be stored.
+// skip records the only saga of a step, whose change cannot be stored.
 func (st *SagaBulks) skip(
 	ctx context.Context, t jobrun.Term, b *sagabulk.Bulk, decided []sagadb.Decided, cursor *page.TimeID, more bool,
 	now time.Time, why *fault.Error,

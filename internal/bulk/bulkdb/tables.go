@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// readDefinition reads a definition, also a deleted one.
+// readDefinition reads a definition, even if it is deleted.
 var readDefinition = `SELECT ` + jobdb.DefinitionColumns + ` FROM jobs.job_definitions d
   WHERE d.tenant_id = $1 AND d.id = $2`
 
@@ -47,7 +47,7 @@ var backfillTable = postgres.NewTable(
 	postgres.TimeOrNil("ended_at", func(b *jobrun.Backfill) **time.Time { return &b.EndedAt }).ReadOnly(),
 )
 
-// bulkRow is a row of jobs.bulks: a bulk operation, and the two columns of its cursor.
+// bulkRow is a row of jobs.bulks: a bulk operation and the two columns of its cursor.
 type bulkRow struct {
 	jobrun.Bulk
 	position

@@ -1,4 +1,4 @@
-// Package erasuredb erases content in PostgreSQL: of sagas, dead letters and job runs, in one
+// Package erasuredb erases the content of sagas, dead letters and job runs in PostgreSQL, in one
 // transaction.
 package erasuredb
 
@@ -30,8 +30,8 @@ type Store struct{ db *postgres.DB }
 // New returns the store on db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// The statements that find what an erasure by a key concerns. They skip what was already
-// erased, so that repeated requests eventually find nothing.
+// These statements find the content that an erasure by a key concerns. They skip content that was
+// already erased, so that repeated requests eventually find nothing.
 const (
 	ofBusinessKey = `
 SELECT s.id
@@ -68,13 +68,13 @@ SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.correlation_id = $
  ORDER BY r.id LIMIT $3`
 )
 
-// runsOf are the runs chosen themselves, and those of the sagas.
+// runsOf selects the runs that were chosen directly, and the runs of the chosen sagas.
 const runsOf = `
 SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])
  UNION
 SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.saga_id = ANY ($3::uuid[])`
 
-// termsOf are the search terms for the letters of sagas and runs.
+// termsOf returns the search terms for the letters of sagas and runs.
 func termsOf(tenant uuid.UUID, sagas, runs []uuid.UUID) []int32 {
 	terms := make([]int32, 0, len(sagas)+len(runs))
 	for _, id := range sagas {
@@ -86,7 +86,7 @@ func termsOf(tenant uuid.UUID, sagas, runs []uuid.UUID) []int32 {
 	return terms
 }
 
-// errCounted rolls a dry run back: the only exact count is that of the erasure itself.
+// errCounted rolls a dry run back. Only the erasure itself yields an exact count.
 var errCounted = errors.New("a dry run")
 
 // Erase implements erasure.Eraser, in one transaction.
@@ -158,7 +158,7 @@ func erase(ctx context.Context, tx *sqlx.Tx, e *erasure.Erasure) (erasure.Erasur
 	return p.Erasures, recordErasure(ctx, tx, e, p.Erasures)
 }
 
-// chosen finds what an erasure concerns.
+// chosen finds the resources that an erasure concerns.
 func chosen(ctx context.Context, tx *sqlx.Tx, e *erasure.Erasure) (sagas, letters, runs []uuid.UUID, err error) {
 	s, mark := &e.Subject, string(saga.ErasedContent)
 	switch {
@@ -185,7 +185,7 @@ func chosen(ctx context.Context, tx *sqlx.Tx, e *erasure.Erasure) (sagas, letter
 	return sagas, letters, runs, err
 }
 
-// recordErasure records the erasure, with what it erased.
+// recordErasure records the erasure, with the resources that were erased.
 func recordErasure(ctx context.Context, tx *sqlx.Tx, e *erasure.Erasure, erased erasure.Erasures) error {
 	detail, err := json.Marshal(erased)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package cloudevent encodes events as CloudEvents 1.0 documents in JSON, the one form in
-// which webhooks and Kafka topics carry them: audit events of sagas, and events that job
-// runs emit. Pure.
+// Package cloudevent encodes events as CloudEvents 1.0 documents in JSON, the single form in which
+// webhooks and Kafka topics carry them. The events are audit events of sagas and events that job
+// runs emit. The package is pure.
 package cloudevent
 
 import (
@@ -20,8 +20,8 @@ import (
 // MediaType is the content type of a document (structured mode).
 const MediaType = "application/cloudevents+json; charset=utf-8"
 
-// TypePrefix precedes the event's type: CloudEvents recommends a name that begins with
-// a reversed domain, so that types of several producers do not collide.
+// TypePrefix precedes the event's type. CloudEvents recommends a name that begins with a reversed
+// domain, so that types of several producers do not collide.
 const TypePrefix = "io.skald."
 
 // PingType is the type of the event that tests a webhook.
@@ -43,9 +43,9 @@ type Event struct {
 	Data        json.RawMessage `json:"data"`
 }
 
-// Data is an event in the API's form of an audit event. A participant's response (the error's
-// details) is omitted: it is payload, may be large, and a receiver with the permission can read
-// it from the API.
+// Data is an event in the form of the API's audit events. It omits a participant's response (the
+// error's details), which is payload and may be large. A receiver with the permission can read it
+// from the API.
 type Data struct {
 	ID            string          `json:"id"`
 	SagaID        uuid.UUID       `json:"saga_id"`
@@ -105,7 +105,8 @@ func Of(e *trail.StoredEvent) (Event, error) {
 	}, err
 }
 
-// subjectOf is what an event is about: its saga, or the participant of an event of none.
+// subjectOf returns the subject of an event: its saga or, if it belongs to no saga, the
+// participant.
 func subjectOf(e *trail.StoredEvent) string {
 	if name := e.Participant(); name != "" {
 		return "participants/" + name
@@ -144,8 +145,8 @@ func Ping(tenant, webhookID, id uuid.UUID, at time.Time) (Event, error) {
 	}, err
 }
 
-// TraceParent returns the header of W3C Trace Context for a saga's stored trace, "" if
-// that is not a valid trace: the ids may have come from elsewhere.
+// TraceParent returns the header of W3C Trace Context for a saga's stored trace. It returns "" if
+// that is not a valid trace, because the ids may have come from elsewhere.
 func TraceParent(trace, span *string) string {
 	if trace == nil || span == nil || !isHex(*trace, 32) || !isHex(*span, 16) {
 		return ""

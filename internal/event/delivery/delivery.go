@@ -2,10 +2,10 @@
 // subscription, creates deliveries for matching events, and sends them until they succeed or
 // retries are exhausted. The rules are in package webhook.
 //
-// Any number of nodes may run it at once. A cursor in the database moves in the transaction
-// that stores the deliveries of the events before it, so that each event becomes one delivery;
-// a lease keeps two nodes from sending the same one. An attempt whose outcome could not be
-// stored is repeated: at least once, with the same webhook-id.
+// Any number of nodes may run it concurrently. A cursor in the database moves in the transaction
+// that stores the deliveries of the events before it, so that each event becomes one delivery. A
+// lease keeps two nodes from sending the same delivery. An attempt whose outcome could not be
+// stored is repeated with the same webhook-id, so delivery is at least once.
 package delivery
 
 import (
@@ -24,14 +24,15 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// Config of the loop. Queue, Trail, Send, Now, NewID and Log are required; for other
-// fields the comments give the default.
+// Config configures Run. Queue, Trail, Send, Now, NewID and Log are required; the comments on the
+// other fields state the defaults.
 type Config struct {
 	Queue webhook.Queue
 	Trail trail.Trail
 	// Send makes one attempt. It must return promptly when its context ends.
 	Send func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome
-	// Gate stands in front of the participants that endpoints belong to; nil: there is none.
+	// Gate limits the calls to the participants to which endpoints belong; nil means that there are
+	// no gates.
 	Gate  registry.Turns
 	Now   func() time.Time
 	NewID func() uuid.UUID
@@ -39,15 +40,15 @@ type Config struct {
 
 	Policy      webhook.Policy // webhook.DefaultPolicy
 	Concurrency int            // 8: concurrent attempts of one subscription on this node; 1 while it fails
-	Poll        time.Duration  // 500 ms: the interval of polling the database when there is no work
+	Poll        time.Duration  // 500 ms: interval of polling the database when there is no work
 	Lease       time.Duration  // 1 min: must exceed the longest time of an attempt
 	Drain       time.Duration  // 5 s: how long attempts in flight may take when the node stops
-	Keep        time.Duration  // 720 h: how long deliveries that have ended are kept
+	Keep        time.Duration  // 720 h: how long deliveries are kept after they have ended
 
 	Observer Observer
 }
 
-// Observer receives events; nil functions are not called.
+// Observer receives events. Nil functions are not called.
 type Observer struct {
 	Attempted func(result string)                       // delivered, retried, failed, abandoned
 	Disabled  func()                                    // a subscription was disabled after failures
@@ -55,12 +56,13 @@ type Observer struct {
 	Round     func()                                    // a round of looking for work has ended
 }
 
-// Subscriptions served at once on this node. Failing ones have separate slots, so that dead
-// endpoints, each of which takes a whole timeout to detect, delay only each other.
+// These are the numbers of subscriptions that this node serves at once. Failing subscriptions have
+// separate slots, so that dead endpoints, each of which takes a whole timeout to detect, delay only
+// each other.
 const (
 	healthyPlaces = 64
 	failingPlaces = 32
-	batch         = 500 // events read from the feed at once
+	batch         = 500 // number of events read from the feed at once
 	rounds        = 16  // number of claims before other subscriptions get a turn
 )
 
@@ -77,19 +79,19 @@ type deliverer struct {
 	busy map[uuid.UUID]bool // subscriptions that are being served on this node
 }
 
-// Run works until ctx ends, and returns when every attempt in flight has ended
-// and its outcome is stored, or Drain has passed.
+// Run works until ctx ends. It returns when every attempt in flight has ended and its outcome is
+// stored, or when Drain has passed.
 func Run(ctx context.Context, cfg Config) {
 	l := &deliverer{
 		Config: cfg.complete(), busy: map[uuid.UUID]bool{}, kick: make(chan struct{}, 1),
 		healthy: make(chan struct{}, healthyPlaces), failing: make(chan struct{}, failingPlaces),
 	}
-	// After ctx ends, attempts may continue for Drain, and storing their outcomes longer.
+	// After ctx ends, attempts may continue for Drain, and storing their outcomes may take longer.
 	sends, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(l.Drain, abandon) })()
 	var serving sync.WaitGroup
-	defer serving.Wait() // before the end of ctx is no longer watched: it may not have been noticed yet
+	defer serving.Wait() // runs before the deferred calls above: the end of ctx may not have been noticed yet
 	var counted, expired time.Time
 	for ctx.Err() == nil {
 		l.round(ctx, sends, &serving)
@@ -137,7 +139,7 @@ func (c Config) complete() Config {
 	return c
 }
 
-// round starts serving every subscription that has work and is not served yet.
+// round starts to serve every subscription that has work and is not being served yet.
 func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 	ready, err := l.Queue.Ready(ctx, l.Now())
 	if err != nil {
@@ -158,7 +160,7 @@ func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 			case places <- struct{}{}:
 				l.busy[w.ID] = true
 			default:
-				free = false // in another round
+				free = false // left for another round
 			}
 		}
 		l.mu.Unlock()
@@ -181,7 +183,7 @@ func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 	}
 }
 
-// serve reads the feed for one subscription and sends due deliveries. more means that there may
+// serve reads the feed for one subscription and sends due deliveries. more reports that there may
 // be more work immediately.
 func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more bool) {
 	if w.FeedReady {
@@ -200,8 +202,8 @@ func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more boo
 		if ctx.Err() != nil {
 			return false
 		}
-		// A claim is not canceled when the node stops: deliveries that were claimed but not
-		// sent would wait for their lease to expire.
+		// A claim is not canceled when the node stops. Otherwise deliveries that were claimed but
+		// not sent would wait for their lease to expire.
 		turn, waits := l.turn(ctx, &w.Subscription)
 		if waits {
 			return more
@@ -237,8 +239,7 @@ func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more boo
 	return true
 }
 
-// read creates deliveries for the next events. It returns true when there may be
-// further events.
+// read creates deliveries for the next events. It returns true if there may be further events.
 func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err error) {
 	events, end, err := l.Trail.Feed(ctx, w.TenantID, w.Cursor, trail.EventFilter{}, batch)
 	if err != nil || end == w.Cursor {
@@ -264,14 +265,14 @@ func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err e
 			Body: body, Status: webhook.Pending, DueAt: now, CreatedAt: now,
 		})
 	}
-	// If it was not stored, another node has read the same events or the subscription has
-	// changed: the next round reads the current state.
+	// If nothing was stored, another node has read the same events or the subscription has changed.
+	// In either case, the next round reads the current state.
 	_, err = l.Queue.Enqueue(ctx, &w.Subscription, w.Cursor, end, wanted)
 	return true, err
 }
 
-// attempt sends one delivery and stores the outcome; false after a failure. turn is the one that was
-// let through, if it was.
+// attempt sends one delivery and stores the outcome. It returns false after a failure. turn is the
+// turn that the gate granted, if any.
 func (l *deliverer) attempt(
 	ctx context.Context, s *webhook.Subscription, d *webhook.Delivery, turn registry.Turn,
 ) bool {
@@ -280,7 +281,7 @@ func (l *deliverer) attempt(
 	defer cancel()
 	m := webhook.Moment{Now: l.Now(), Jitter: loop.Chance(), NewID: l.NewID}
 	r, stored, err := l.Queue.Settle(store, d, o, l.Policy, m)
-	if err != nil { // the lease expires, and it is sent again
+	if err != nil { // the lease expires, and the delivery is sent again
 		l.warn(store, "cannot store the outcome of a delivery", err)
 		return false
 	}

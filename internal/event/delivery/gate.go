@@ -12,8 +12,8 @@ func callerOf(s *webhook.Subscription) registry.Caller {
 	return registry.Caller{TenantID: s.TenantID, Kind: registry.Webhook, ID: s.ID}
 }
 
-// turn asks for one call before a delivery is claimed if the gate of the endpoint is not open; waits: it must
-// not be made, so no attempt begins.
+// turn requests one turn before a delivery is claimed if the gate of the endpoint is not open. If
+// waits is true, the call must not be made, so no attempt begins.
 func (l *deliverer) turn(ctx context.Context, s *webhook.Subscription) (t registry.Turn, waits bool) {
 	if l.Gate == nil || l.Gate.Held(s.TenantID, s.URL) == nil {
 		return t, false
@@ -22,8 +22,8 @@ func (l *deliverer) turn(ctx context.Context, s *webhook.Subscription) (t regist
 	return t, t.Waits != nil || t.Busy > 0
 }
 
-// send makes one attempt in its turn. An attempt that begins just when the gate closes is Abandoned: it is
-// not made, and does not count.
+// send makes one attempt in its turn. An attempt that begins just when the gate closes is
+// Abandoned: it is not made and does not count.
 func (l *deliverer) send(
 	ctx context.Context, s *webhook.Subscription, d *webhook.Delivery, t registry.Turn,
 ) webhook.Outcome {

@@ -21,11 +21,11 @@ import (
 )
 
 // maxAnswer is how many bytes of a response are read, only so that the connection can be reused.
-// They are discarded: a response from inside the network must not reach the user who registered
-// the URL (threat T7).
+// They are discarded, because a response from inside the network must not reach the user who
+// registered the URL (threat T7).
 const maxAnswer = 16 << 10
 
-// Sender makes the requests. It is safe for concurrent use.
+// Sender sends the requests. It is safe for concurrent use.
 type Sender struct {
 	client *egress.Client
 	agent  string
@@ -36,14 +36,14 @@ type Sender struct {
 // SenderConfig configures a Sender. Policy, Now and Log are required.
 type SenderConfig struct {
 	Policy  *egress.Policy     // checked for every connection, on the resolved address
-	TLS     func() *tls.Config // as egress.Policy.NewClient wants it; nil: the system's authorities
-	Timeout time.Duration      // timeout of one request including the response; 0: 10 s
+	TLS     func() *tls.Config // in the form that egress.Policy.NewClient takes; nil: the system's authorities
+	Timeout time.Duration      // timeout of one request, including the response; 0: 10 s
 	Version string             // shown in the User-Agent
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// NewSender returns a sender. Close it to close its connections.
+// NewSender returns a sender. Call Close to close its connections.
 func NewSender(cfg SenderConfig) *Sender {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
@@ -57,8 +57,8 @@ func NewSender(cfg SenderConfig) *Sender {
 // Close closes idle connections.
 func (s *Sender) Close() { s.client.Close() }
 
-// Send makes one attempt and returns its outcome. When ctx ends the attempt is Abandoned: it may
-// have arrived anyway.
+// Send makes one attempt and returns its outcome. If ctx ends, the attempt is Abandoned, although
+// it may have arrived.
 func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.Delivery) webhook.Outcome {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, http.NoBody)
 	if err != nil {
@@ -77,16 +77,16 @@ func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.
 	req.Header.Set(webhooks.HeaderID, d.ID.String())
 	req.Header.Set(webhooks.HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
 	req.Header.Set(webhooks.HeaderSignature, strings.Join(signatures, " "))
-	res, _, err := s.client.Send(req, d.Body) // it counts once, even if a kept connection lost it
+	res, _, err := s.client.Send(req, d.Body) // this counts as one attempt, even if a kept connection lost it
 	if err != nil {
 		return s.failed(ctx, d, err)
 	}
 	defer res.Body.Close()
-	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // the status alone decides
+	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // only the status matters
 	return webhook.Outcome{Status: res.StatusCode, RetryAfter: retry.After(res.Header.Get("Retry-After"), now)}
 }
 
-// failed describes an error for the tenant, without addresses, which go only to the log.
+// failed describes an error for the tenant. It omits addresses, which are only logged.
 func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) webhook.Outcome {
 	if ctx.Err() != nil {
 		return webhook.Outcome{Abandoned: true}

@@ -110,7 +110,7 @@ func (s *Handlers) RedeliverWebhookDelivery(ctx context.Context,
 	return deliveryAccepted(&d), nil
 }
 
-// RedeliverFailed makes the deliveries that failed since a time due again.
+// RedeliverFailed makes due again the deliveries that have failed since a given time.
 func (s *Handlers) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -132,7 +132,7 @@ func (s *Handlers) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRe
 	return httpkit.Answer{Status: http.StatusAccepted, Body: api.RedeliverResult{Redelivered: n, More: more}}, nil
 }
 
-// wouldRedeliver answers a dry run with a delivery as it would be.
+// wouldRedeliver responds to a dry run with a delivery as it would be stored.
 func (s *Handlers) wouldRedeliver(ctx context.Context, tenant uuid.UUID,
 	in api.RedeliverWebhookDeliveryRequestObject) (api.Response, error) {
 	before, err := s.Deliveries.Delivery(ctx, tenant, in.WebhookID, in.DeliveryID)
@@ -151,7 +151,7 @@ func (s *Handlers) wouldRedeliver(ctx context.Context, tenant uuid.UUID,
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
 }
 
-// wouldRedeliverFailed answers a dry run with how many deliveries would be made due.
+// wouldRedeliverFailed responds to a dry run with the number of deliveries that would be made due.
 func (s *Handlers) wouldRedeliverFailed(ctx context.Context, tenant, id uuid.UUID,
 	since time.Time) (api.Response, error) {
 	failed, more, err := s.Deliveries.Redeliverable(ctx, tenant, id, since)
@@ -169,7 +169,7 @@ func (s *Handlers) wouldRedeliverFailed(ctx context.Context, tenant, id uuid.UUI
 	}}, err
 }
 
-// lettersRetried returns what the redelivery of deliveries changes in their dead letters.
+// lettersRetried returns the changes that redelivery would make to the dead letters of deliveries.
 func (s *Handlers) lettersRetried(ctx context.Context, tenant uuid.UUID,
 	before []webhook.Delivery) (dryrun.List, error) {
 	at := s.moment()

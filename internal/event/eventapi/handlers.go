@@ -1,4 +1,4 @@
-// Package eventapi is the HTTP edge of webhooks and their deliveries.
+// Package eventapi is the HTTP API for webhooks and their deliveries.
 package eventapi
 
 import (
@@ -17,10 +17,11 @@ type Handlers struct {
 	Webhooks   webhook.Store
 	Deliveries webhook.Log
 	Workflows  workflow.Store
-	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, "" if they
-	// can; the text is shown to the tenant.
+	// CheckEndpoint returns the reason why deliveries could never be sent to a webhook's URL, or ""
+	// if they can. The text is shown to the tenant.
 	CheckEndpoint func(url string) (reason string)
-	// Gate returns the gate at which calls of a URL wait, nil if they need not wait; nil: there are no gates.
+	// Gate returns the gate at which calls of a URL wait, or nil if they need not wait. If Gate
+	// itself is nil, there are no gates.
 	Gate func(tenant uuid.UUID, url string) *api.GateWait
 }
 

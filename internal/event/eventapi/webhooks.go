@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
-// secretBytes is the length of a webhook's key, the same as that of the hash function.
+// secretBytes is the length of a webhook's key, which equals that of the hash function.
 const secretBytes = 32
 
 func newSecret() ([]byte, error) {
@@ -27,7 +27,7 @@ func newSecret() ([]byte, error) {
 	return key, err
 }
 
-// CreateWebhook subscribes an endpoint and shows its secret, once.
+// CreateWebhook subscribes an endpoint. The response is the only one that shows its secret.
 func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -62,7 +62,8 @@ func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookReques
 	return a, nil
 }
 
-// wouldCreate answers a dry run with a new webhook: its changes are what differs from one of which nothing is given.
+// wouldCreate responds to a dry run with a new webhook. The reported changes are the members that
+// differ from those of an empty webhook.
 func wouldCreate(sub *webhook.Subscription, unknown []string) (api.Response, error) {
 	none := *sub
 	none.URL, none.Description, none.EventTypes, none.WorkflowNames, none.Enabled = "", "", nil, nil, false
@@ -72,8 +73,8 @@ func wouldCreate(sub *webhook.Subscription, unknown []string) (api.Response, err
 	return out, err
 }
 
-// checkEndpoint rejects a URL that deliveries could never reach. The resolved address is
-// checked again for every connection.
+// checkEndpoint rejects a URL that deliveries could never reach. The resolved address is checked
+// again for every connection.
 func (s *Handlers) checkEndpoint(url *string) error {
 	if url == nil {
 		return nil
@@ -100,8 +101,8 @@ func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObjec
 	return a, nil
 }
 
-// changeWebhook reads a webhook, decides, and stores the decision; it starts again when the webhook
-// was changed in the meantime. decide returns whether to skip past events, and whether there is
+// changeWebhook reads a webhook, decides, and stores the decision. If the webhook was changed in
+// the meantime, it starts over. decide returns whether to skip past events, and whether there is
 // anything to store.
 func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
 	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (
@@ -197,7 +198,7 @@ func (s *Handlers) setWebhook(ctx context.Context, id uuid.UUID, match, reason *
 		})
 }
 
-// RotateWebhookSecret makes a new secret and shows it, once.
+// RotateWebhookSecret creates a new secret. The response is the only one that shows it.
 func (s *Handlers) RotateWebhookSecret(ctx context.Context,
 	in api.RotateWebhookSecretRequestObject) (api.Response, error) {
 	key, err := newSecret()
@@ -214,16 +215,17 @@ func (s *Handlers) RotateWebhookSecret(ctx context.Context,
 	switch {
 	case err != nil:
 		return nil, err
-	case httpkit.DryRun(ctx): // the secret of the rotation itself is another one
+	case httpkit.DryRun(ctx): // the actual rotation will create a different secret
 		return webhookWould(sub, httpkit.Planned(changes)), nil
 	}
 	return webhookAnswer(sub, key), nil
 }
 
-// rotated returns what a rotation changes: secrets are named by the times when they were created.
+// rotated returns the changes that a rotation makes. Secrets are identified by their time of
+// creation.
 func rotated(before, after *webhook.Subscription) (all dryrun.List) {
 	newest := func(s *webhook.Subscription) (created, expires *time.Time) {
-		if len(s.Secrets) == 0 { // they were lost
+		if len(s.Secrets) == 0 { // the secrets were lost
 			return nil, nil
 		}
 		return &s.Secrets[0].CreatedAt, s.Secrets[len(s.Secrets)-1].ExpiresAt
@@ -304,8 +306,8 @@ func (s *Handlers) sending(ctx context.Context, tenant, id uuid.UUID) error {
 	return err
 }
 
-// webhookAnswer answers with a webhook; key is shown as its secret unless nil. unknownWorkflows
-// returns the names that no workflow has: they may be registered later, or be misspelled.
+// unknownWorkflows returns the names for which there is no workflow. They may be registered later,
+// or be misspelled.
 func (s *Handlers) unknownWorkflows(ctx context.Context, names []string) (unknown []string, err error) {
 	for _, name := range names {
 		switch _, err := s.Workflows.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, name, 0); {
@@ -326,7 +328,7 @@ func wondering(a httpkit.Answer, unknown []string) httpkit.Answer {
 	return a
 }
 
-// webhookWould answers with a webhook, in a dry run as it would be.
+// webhookWould responds with a webhook, which for a dry run is the webhook as it would be stored.
 func webhookWould(s webhook.Subscription, changes *api.PlannedChanges) httpkit.Answer {
 	a := webhookAnswer(s, nil)
 	out := a.Body.(api.Webhook)

@@ -50,8 +50,8 @@ func (st *Publications) Resign(ctx context.Context, name string, epoch int64) er
 	return postgres.Wrap("release the publication lease", err)
 }
 
-// unpublished finds the tenants in the trail by stepping over idx_event_feed. Events that the feed
-// holds back are found as well: a publication that waits for them is behind.
+// unpublished finds the tenants in the trail by stepping over idx_event_feed. It also finds events
+// that the feed holds back, because a publication that waits for them is behind.
 var unpublished = `
 WITH RECURSIVE ` + auditdb.TenantsWithEvents + `
 SELECT t.tenant_id, coalesce(c.txid, '0'), coalesce(c.id, 0), next.timestamp, NOT next.settled
@@ -82,8 +82,8 @@ func (st *Publications) Unpublished(ctx context.Context, name string) ([]trail.U
 	return all, postgres.Wrap("find unpublished events", err)
 }
 
-// advance locks the term's row, so that it and the next leader's takeover run one after
-// the other.
+// advance locks the row of the term, so that it and the next leader's takeover run one after the
+// other.
 const advance = `
 WITH term AS (
 	SELECT p.name FROM saga.publications p WHERE p.name = $1 AND p.epoch = $2 FOR SHARE
@@ -91,8 +91,8 @@ WITH term AS (
 INSERT INTO saga.publication_cursors (name, tenant_id, txid, id) SELECT name, $3, $4, $5 FROM term
 ON CONFLICT (name, tenant_id) DO UPDATE SET txid = excluded.txid, id = excluded.id`
 
-// Advance implements trail.Publications. It uses the engine's role, because the
-// publisher works for all tenants.
+// Advance implements trail.Publications. It uses the engine's role, because the publisher works for
+// all tenants.
 func (st *Publications) Advance(ctx context.Context, name string, epoch int64, whose uuid.UUID,
 	to trail.Position) (bool, error) {
 	res, err := st.db.Read.ExecContext(ctx, advance, name, epoch, whose, xid(to), to.ID)

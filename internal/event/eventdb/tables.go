@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// webhookTable is saga.webhooks without the cursor, with the subscription's rows of
+// webhookTable is saga.webhooks without the cursor, joined with the subscription's rows of
 // saga.webhook_secrets.
 var webhookTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(s *webhook.Subscription) *uuid.UUID { return &s.TenantID }),
@@ -38,7 +38,7 @@ var webhookTable = postgres.NewTable(
 
 var webhookColumns = webhookTable.Selected("w")
 
-// secrets are a subscription's secrets, newest first, read as one document.
+// secrets are a subscription's secrets, newest first, which are read as one document.
 type secrets []webhook.Secret
 
 // Scan implements sql.Scanner.
@@ -50,7 +50,7 @@ func (all *secrets) Scan(src any) error {
 	}
 	text, ok := src.([]byte)
 	if src == nil {
-		return nil // these are lost, but the others must be read anyway
+		return nil // these secrets are lost, but the other ones must still be read
 	}
 	if !ok {
 		return fmt.Errorf("stored secrets are %T", src)
@@ -73,7 +73,7 @@ var deliveryTable = postgres.NewTable(
 	postgres.Int("event_id", func(d *webhook.Delivery) *int64 { return &d.EventID }),
 	postgres.Text("event_type", func(d *webhook.Delivery) *string { return &d.EventType }),
 	postgres.UUIDOrZero("saga_id", func(d *webhook.Delivery) *uuid.UUID { return &d.SagaID }),
-	postgres.JSON("body", func(d *webhook.Delivery) *[]byte { return &d.Body }).Cast(""), // a text, sent as it is
+	postgres.JSON("body", func(d *webhook.Delivery) *[]byte { return &d.Body }).Cast(""), // a text, sent unchanged
 	postgres.Text("status", func(d *webhook.Delivery) *webhook.Status { return &d.Status }),
 	postgres.Int("attempt", func(d *webhook.Delivery) *int { return &d.Attempt }),
 	postgres.Int("round_start", func(d *webhook.Delivery) *int { return &d.RoundStart }),
@@ -88,7 +88,7 @@ var deliveryTable = postgres.NewTable(
 var (
 	// listedDelivery holds the columns of a delivery in a list.
 	listedDelivery = deliveryTable.Without("body")
-	// addedDelivery holds the columns of a new delivery, and queuedDelivery the same
+	// addedDelivery holds the columns of a new delivery, and queuedDelivery the same columns
 	// without tenant and webhook.
 	addedDelivery = deliveryTable.Only("tenant_id", "webhook_id", "id", "event_id", "event_type", "saga_id", "body",
 		"status", "due_at", "created_at")

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Letters of webhooks are locked after their subscription and their delivery.
+// The letters of a webhook are locked after its subscription and after their delivery.
 
 // lockParcels locks the letters of deliveries and reads them.
 var lockParcels = `
@@ -23,7 +23,7 @@ SELECT ` + dlqdb.LetterColumns + ` FROM dlq.dlq_messages m
  ORDER BY m.id
    FOR NO KEY UPDATE OF m`
 
-// tellOf applies updates to the letters of deliveries, by LetterKey.
+// tellOf applies updates to the letters of deliveries, which it finds by LetterKey.
 func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time,
 	told map[string]*dlq.SourceUpdate) error {
 	if len(told) == 0 {
@@ -54,8 +54,8 @@ func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, a
 	return st.tell.UpdateLetters(ctx, tx, all, found)
 }
 
-// tellRedelivered updates the letters of deliveries that are sent again; before are the
-// deliveries before that.
+// tellRedelivered updates the letters of deliveries that are sent again; before contains the
+// deliveries as they were before.
 func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, m webhook.Moment,
 	before ...webhook.Delivery) error {
 	told := map[string]*dlq.SourceUpdate{}
@@ -94,8 +94,8 @@ func (st *Webhooks) Letters(ctx context.Context, tenant uuid.UUID,
 	return counts, postgres.Wrap("count letters of deliveries", err)
 }
 
-// dropLetters discards letters of a deleted subscription: its deliveries cannot be sent any
-// more. A retry in progress ends without a result. The statuses come from the transition table.
+// dropLetters discards the letters of a deleted subscription, because its deliveries cannot be sent
+// any more. A retry in progress ends without a result. The statuses come from the transition table.
 const dropLetters = `
 WITH doomed AS (
 	SELECT m.id, m.status, m.retry_token, m.revision, m.target, m.redrive_id, m.last_retry_at, m.attempts

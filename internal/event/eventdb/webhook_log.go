@@ -24,7 +24,7 @@ var addDelivery = postgres.Named(`INSERT INTO saga.webhook_deliveries (`+addedDe
 // Add implements webhook.Log.
 func (st *Webhooks) Add(ctx context.Context, d webhook.Delivery) error {
 	return postgres.Wrap("add delivery", st.db.InTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error {
-		// Locked, so that the subscription cannot be deleted before the insert.
+		// The row is locked, so that the subscription cannot be deleted before the insert.
 		if _, err := getWebhook(ctx, tx, d.TenantID, d.WebhookID, "FOR KEY SHARE"); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func findDelivery(ctx context.Context, tx *sqlx.Tx, tenant, webhookID, id uuid.U
 	return d, webhook.DeliveryNotFound(id)
 }
 
-// getDelivery reads one delivery, or sql.ErrNoRows; suffix locks it or is empty.
+// getDelivery reads one delivery, or returns sql.ErrNoRows. suffix locks the delivery or is empty.
 func getDelivery(ctx context.Context, q sqlx.QueryerContext, tenant, webhookID, id uuid.UUID,
 	suffix string) (webhook.Delivery, error) {
 	return deliveryTable.One(q.QueryRowxContext(ctx, `SELECT `+deliveryColumns+` FROM saga.webhook_deliveries d
@@ -116,8 +116,8 @@ UPDATE saga.webhook_deliveries
    AND webhook_id = @d.webhook_id
    AND id = @d.id`, settledDelivery.As("d"), postgres.Single("release"))
 
-// putDelivery writes the columns that rules change; the row is locked. release ends its
-// lease.
+// putDelivery writes the columns that rules change. The row must be locked. release ends the
+// delivery's lease.
 func putDelivery(ctx context.Context, tx *sqlx.Tx, d webhook.Delivery, release bool) error {
 	_, err := tx.ExecContext(ctx, settleDelivery.Text,
 		settleDelivery.Args(settledDelivery.Row(&d), postgres.Values{release})...)
@@ -138,7 +138,7 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 			return err
 		}
 		if err := st.tellRedelivered(ctx, tx, tenant, m, before); err != nil || operator.Acting(ctx) == (operator.By{}) {
-			return err // a retry of its dead letter sends it again, and records that itself
+			return err // a retry of its dead letter sends it again and records that
 		}
 		return auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil,
 			map[string]any{"delivery": id})
@@ -146,12 +146,13 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 	return d, postgres.Wrap("redeliver", err)
 }
 
-// failedSince are the deliveries of a webhook that failed and were created since then.
+// failedSince selects the deliveries of a webhook that failed and were created since the given
+// time.
 const failedSince = `
 	  FROM saga.webhook_deliveries d
 	 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'failed' AND d.created_at >= $3`
 
-// redeliverFailed is webhook.Redeliver for many. Rows are locked in id order.
+// redeliverFailed is webhook.Redeliver for many deliveries. It locks rows in id order.
 var redeliverFailed = `
 WITH chosen AS (
 	SELECT d.id ` + failedSince + `
@@ -192,7 +193,7 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 	return count, more, postgres.Wrap("redeliver", err)
 }
 
-// redeliverable are the deliveries that redeliverFailed takes, and one more.
+// redeliverable selects the deliveries that redeliverFailed takes, and one more.
 var redeliverable = `SELECT ` + redeliveredTable.Selected("d") + failedSince + ` ORDER BY d.id LIMIT $4`
 
 // Redeliverable implements webhook.Log.

@@ -20,9 +20,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// readyWebhooks makes two look-ups for each enabled subscription, each in an index: are
-// deliveries due (idx_webhook_deliveries_due), and, when there is room, are there
-// events after the cursor (idx_event_feed).
+// readyWebhooks makes two index look-ups for each enabled subscription: whether deliveries are due
+// (idx_webhook_deliveries_due) and, if there is room, whether there are events after the cursor
+// (idx_event_feed).
 var readyWebhooks = `
 SELECT ` + webhookColumns + `, w.cursor_txid, w.cursor_id, q.news, q.due
   FROM saga.webhooks w
@@ -56,8 +56,8 @@ func (st *Webhooks) Ready(ctx context.Context, now time.Time) ([]webhook.Work, e
 	return all, postgres.Wrap("find webhooks with work", err)
 }
 
-// enqueueDeliveries moves the cursor unless another node has, and only then stores the
-// deliveries of the events in between.
+// enqueueDeliveries moves the cursor unless another node has moved it. Only if it succeeds does it
+// store the deliveries of the events in between.
 var enqueueDeliveries = postgres.Named(`
 WITH moved AS (
 	UPDATE saga.webhooks SET cursor_txid = @to_txid, cursor_id = @to_id
@@ -93,11 +93,11 @@ func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, 
 	return moved == 1, postgres.Wrap("enqueue deliveries", err)
 }
 
-// xid is a transaction id as a parameter, because lib/pq has no unsigned integers.
+// xid is a transaction id as a parameter. It is needed because lib/pq has no unsigned integers.
 func xid(p trail.Position) string { return strconv.FormatUint(p.TxID, 10) }
 
-// claimDeliveries leases due deliveries. A delivery that another node holds is skipped;
-// the lease is not in the index, so that a claim is a HOT update.
+// claimDeliveries leases due deliveries. It skips deliveries that another node holds. The lease is
+// not in the index, so that a claim is a HOT update.
 var claimDeliveries = `
 WITH due AS (
 	SELECT d.id FROM saga.webhook_deliveries d
@@ -195,8 +195,8 @@ func (st *Webhooks) Expire(ctx context.Context, before time.Time) (int64, error)
 	return st.db.ExecAll(ctx, "expire deliveries", expireDeliveries, before)
 }
 
-// webhookBacklog looks at the events after each cursor, too, also at those that the feed holds
-// back: while a transaction is open, no deliveries are made of them.
+// webhookBacklog also looks at the events after each cursor, including those that the feed holds
+// back. While a transaction is open, no deliveries are created for them.
 const webhookBacklog = `
 SELECT d.pending, least(d.oldest, news.oldest)
   FROM (SELECT count(*) AS pending, min(d.created_at) AS oldest

@@ -25,22 +25,22 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Webhooks is webhook.Store, webhook.Log and webhook.Queue on PostgreSQL.
-// A transaction that locks both locks the subscription before its deliveries.
+// Webhooks is webhook.Store, webhook.Log and webhook.Queue on PostgreSQL. A transaction that locks
+// both a subscription and its deliveries locks the subscription first.
 type Webhooks struct {
 	db   *postgres.DB
 	tell *dlqdb.LetterUpdater // of dead letters
 }
 
-// NewWebhooks returns the webhooks of db, which update dead letters by tell; nil: an
-// updater with the default policy.
+// NewWebhooks returns the webhooks of db. They update dead letters through tell; if it is nil,
+// through an updater with the default policy.
 func NewWebhooks(db *postgres.DB, tell *dlqdb.LetterUpdater) *Webhooks {
 	return &Webhooks{db, tell.Or(db)}
 }
 
 // cursorNow returns a cursor for the current time. It never skips events of transactions that
-// commit later, and skips those that have committed, except for a few that committed while an
-// older transaction was open.
+// commit later. It skips events that have committed, except for a few that committed while an older
+// transaction was open.
 const cursorNow = `saga.feed_horizon()`
 
 var createWebhook = postgres.Named(`
@@ -97,7 +97,7 @@ func (st *Webhooks) Get(ctx context.Context, tenant, id uuid.UUID) (webhook.Subs
 	return s, postgres.Wrap("get webhook", err)
 }
 
-// getWebhook reads one subscription; suffix locks it or is empty.
+// getWebhook reads one subscription. suffix locks the subscription or is empty.
 func getWebhook(ctx context.Context, q sqlx.QueryerContext, tenant, id uuid.UUID,
 	suffix string) (webhook.Subscription, error) {
 	s, err := webhookTable.One(q.QueryRowxContext(ctx, `SELECT `+webhookColumns+`
@@ -144,8 +144,8 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID,
 	return found, postgres.Wrap("list webhooks", err)
 }
 
-// pendingByWebhook counts the pending deliveries of some webhooks. The index of due deliveries contains
-// only those.
+// pendingByWebhook counts the pending deliveries of the given webhooks. The index of due deliveries
+// contains only pending ones.
 const pendingByWebhook = `
 SELECT d.webhook_id, count(*) AS pending, min(d.created_at) AS oldest FROM saga.webhook_deliveries d
  WHERE d.tenant_id = $1 AND d.webhook_id = ANY($2::uuid[]) AND d.status = 'pending' GROUP BY d.webhook_id`
@@ -235,7 +235,7 @@ var changedWebhook = webhookTable.Without("created_by", "created_at")
 var updateWebhook = postgres.Named(`UPDATE saga.webhooks SET `+changedWebhook.Set("w", "tenant_id", "id")+`
  WHERE tenant_id = @w.tenant_id AND id = @w.id`, changedWebhook.As("w"))
 
-// putWebhook writes all but the secrets and the cursor; the row is locked.
+// putWebhook writes all columns except the secrets and the cursor. The row must be locked.
 func putWebhook(ctx context.Context, tx *sqlx.Tx, s webhook.Subscription) error {
 	_, err := tx.ExecContext(ctx, updateWebhook.Text, updateWebhook.Args(changedWebhook.Row(&s))...)
 	return err

@@ -12,7 +12,7 @@ import (
 )
 
 // passOutbox sends one batch of the outbox. An event counts as published when the broker has
-// acknowledged it; one that its topic permanently rejects becomes a dead letter and does not
+// acknowledged it. An event that its topic permanently rejects becomes a dead letter and does not
 // block the others.
 func (c *Config) passOutbox(ctx context.Context, to Producer, epoch int64) (published int, ours bool, err error) {
 	batch, err := c.Outbox.Unsent(ctx, c.Batch)
@@ -33,7 +33,7 @@ func (c *Config) passOutbox(ctx context.Context, to Producer, epoch int64) (publ
 		if err != nil {
 			return 0, true, err
 		}
-		if why := c.Refuse(o.Topic); why != "" { // the configuration may have changed since
+		if why := c.Refuse(o.Topic); why != "" { // the configuration may have changed in the meantime
 			refused = append(refused, c.refusal(o, &m, o.Topic+" "+why))
 			continue
 		}
@@ -79,7 +79,7 @@ func emitted(o *jobrun.Outgoing) (Message, error) {
 	return m, err
 }
 
-// refusal returns the dead letter of a rejected message, with the same record.
+// refusal returns the dead letter of a rejected message, which contains the same record.
 func (c *Config) refusal(o *jobrun.Outgoing, m *Message, why string) jobrun.RefusedEvent {
 	record := dlq.Content{Key: m.Key, Payload: m.Value}
 	for _, h := range m.Headers {

@@ -1,12 +1,12 @@
-// Package publication publishes events to a message broker: the audit trail of every tenant, or
-// the events that job runs emit (outbox.go). One node at a time publishes: the leader, by a
-// lease in the database.
+// Package publication publishes events to a message broker: either the audit trail of every tenant,
+// or the events that job runs emit (outbox.go). Only one node publishes at a time, the leader,
+// which is determined by a lease in the database.
 //
-// A tenant's events are sent in the order of its feed, and the cursor moves only when the
-// broker has acknowledged everything before it. So nothing is lost, and events whose
-// acknowledgement a former leader could not store are sent again: at least once. Within a saga
-// the first copies of its events arrive in order, with growing ids, so that a consumer that
-// drops events whose id is not greater than the last one of their saga gets each event once
+// A tenant's events are sent in the order of its feed, and the cursor moves only when the broker
+// has acknowledged everything before it. Therefore nothing is lost, and if a former leader could
+// not store an acknowledgement, the events are sent again: delivery is at least once. Within a
+// saga, the first copies of its events arrive in order, with growing ids. A consumer that drops
+// events whose id is not greater than the last one of their saga therefore gets each event once
 // (docs/kafka.md).
 package publication
 
@@ -38,24 +38,24 @@ type Message struct {
 	At         time.Time
 }
 
-// Header of a Message.
+// Header is a header of a Message.
 type Header struct{ Name, Value string }
 
 // Producer is a connection to the broker.
 type Producer interface {
-	// Send returns nil if the broker has stored every message durably, and a *Refused if it has
-	// stored all except some that it will never accept. After any other error it may have
-	// stored any of them, and the producer must not be used again. Send returns promptly when
-	// ctx ends.
+	// Send returns nil if the broker has stored every message durably. It returns a *Refused if the
+	// broker has stored all messages except some that it will never accept. After any other error
+	// the broker may have stored any of them, and the producer must not be used again. Send returns
+	// promptly when ctx ends.
 	Send(ctx context.Context, messages []Message) error
 	Close()
 }
 
-// Refused is the error of messages that the broker has certainly not stored and will not
-// store: their topic does not exist, or they are too large.
-type Refused struct{ Why map[int]error } // by their position
+// Refused is the error for messages that the broker has certainly not stored and will never store,
+// because their topic does not exist or they are too large.
+type Refused struct{ Why map[int]error } // by the position of the message
 
-// Error describes one of them.
+// Error describes one of the refused messages.
 func (r *Refused) Error() string {
 	for _, err := range r.Why {
 		return err.Error()
@@ -63,37 +63,38 @@ func (r *Refused) Error() string {
 	return "refused"
 }
 
-// Config of the loop. Fields are required unless a comment says otherwise.
+// Config configures Run. Fields are required unless a comment says otherwise.
 type Config struct {
-	Name  string // of the publication; nodes that share it share the work
-	Node  string // of this node, unique
+	Name  string // name of the publication; nodes with the same name share the work
+	Node  string // unique name of this node
 	Store trail.Publications
-	Trail trail.Trail // nil: Outbox
+	Trail trail.Trail // nil: Outbox is used
 	// Outbox holds the events of job runs, which are published instead of a trail.
 	Outbox jobrun.Outbox
-	// Refuse returns why nothing may be published to a topic, "" if it may. For Outbox.
+	// Refuse returns the reason why nothing may be published to a topic, or "" if it may. It is
+	// used with Outbox.
 	Refuse func(topic string) string
-	NewID  func() uuid.UUID // of dead letters; for Outbox
+	NewID  func() uuid.UUID // ids of dead letters; used with Outbox
 	Open   func() (Producer, error)
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	Lease   time.Duration // 10 s: how long after a leader's death another takes over
-	Poll    time.Duration // 200 ms: the interval of polling the database when there are no events
+	Lease   time.Duration // 10 s: time until another node takes over after a leader's death
+	Poll    time.Duration // 200 ms: interval of polling the database when there are no events
 	Timeout time.Duration // 30 s: a batch that the broker has not acknowledged by then is sent again
-	Batch   int           // 1000: the maximum number of events in a batch, and so in memory
+	Batch   int           // 1000: maximum number of events in a batch, and thus in memory
 	Tenants []uuid.UUID   // tenants whose events are published; none: all
 
 	Observer Observer
 }
 
-// Observer receives events; nil functions are not called.
+// Observer receives events. Nil functions are not called.
 type Observer struct {
 	Leading   func(leader bool)
 	Published func(events int)
-	Refused   func()                  // an event became a dead letter; for Outbox
+	Refused   func()                  // an event became a dead letter; used with Outbox
 	Failed    func()                  // a batch was not acknowledged, or the broker was unreachable
-	Lag       func(age time.Duration) // of the oldest unpublished event; 0: none. Leader only
+	Lag       func(age time.Duration) // of the oldest unpublished event; 0: none. Called only by the leader
 }
 
 // backoff is the wait between attempts while the broker is unavailable.
@@ -116,8 +117,8 @@ func Run(ctx context.Context, cfg Config) {
 	}.Run(ctx)
 }
 
-// acquire returns a function that renews the lease of the epoch that this node holds,
-// or takes the lease for a new epoch.
+// acquire returns a function that renews the lease of the epoch that this node holds, or takes the
+// lease for a new epoch.
 func (c *Config) acquire() func(context.Context, time.Duration) (epoch int64, leads bool, err error) {
 	var held int64 // 0: none
 	return func(ctx context.Context, ttl time.Duration) (int64, bool, error) {
@@ -207,7 +208,7 @@ func (c *Config) publish(ctx context.Context, epoch int64) {
 	}
 }
 
-// tellAgain is the interval at which the log repeats a warning; metrics count every failure.
+// tellAgain is the interval at which the log repeats a warning. Metrics count every failure.
 const tellAgain = 10 * time.Minute
 
 func (c *Config) failed(ctx context.Context, failures int, told *time.Time, err error) {
@@ -320,8 +321,8 @@ func messageOf(e *trail.StoredEvent) (Message, error) {
 	return m, err
 }
 
-// encode encodes a CloudEvent in structured mode. Its attributes are in headers as well,
-// so that consumers can filter without parsing.
+// encode encodes a CloudEvent in structured mode. Its attributes are also sent as headers, so that
+// consumers can filter without parsing.
 func encode(doc *cloudevent.Event, key string, tenant uuid.UUID, eventType string) (Message, error) {
 	value, err := json.Marshal(doc)
 	return Message{

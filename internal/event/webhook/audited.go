@@ -2,8 +2,8 @@ package webhook
 
 import "time"
 
-// Audited returns the subject that the audit trail hashes for a subscription: its
-// settings, without the keys and the fields that Skald changes itself.
+// Audited returns the value whose hash the audit trail records for a subscription: its settings,
+// without the keys and without the fields that Skald changes automatically.
 func (s *Subscription) Audited() any {
 	type secret struct {
 		CreatedAt time.Time  `json:"created_at"`
@@ -13,7 +13,7 @@ func (s *Subscription) Audited() any {
 	for i, k := range s.Secrets {
 		secrets[i] = secret{k.CreatedAt, k.ExpiresAt}
 	}
-	// An empty list and nil mean the same, and storing may turn one into the other.
+	// An empty list and nil mean the same, and storing may convert one into the other.
 	all := func(entries []string) []string { return append([]string{}, entries...) }
 	return map[string]any{
 		"id":             s.ID,

@@ -16,17 +16,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// NotFound is the fault of a subscription the tenant does not have.
+// NotFound returns the fault for a subscription that the tenant does not have.
 func NotFound(id uuid.UUID) *fault.Error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no webhook %s", id)
 }
 
-// DeliveryNotFound is the fault of a delivery the subscription does not have.
+// DeliveryNotFound returns the fault for a delivery that the subscription does not have.
 func DeliveryNotFound(id uuid.UUID) *fault.Error {
 	return fault.New(fault.NotFound, CodeDeliveryNotFound, "there is no delivery %s of this webhook", id)
 }
 
-// Stale is the fault of a precondition that no longer holds.
+// Stale returns the fault for a precondition that no longer holds.
 func Stale(id uuid.UUID, present int64) *fault.Error {
 	return fault.New(fault.Precondition, CodeStale, "webhook %s is at version %d", id, present)
 }
@@ -40,8 +40,8 @@ type Settings struct {
 	Enabled       *bool
 }
 
-// New returns a subscription, enabled unless the settings say otherwise, or a
-// fault of kind Invalid that lists every mistake.
+// New returns a new subscription, which is enabled unless the settings say otherwise. If there are
+// mistakes, it returns a fault of kind Invalid that lists all of them.
 func New(tenant, id uuid.UUID, c Settings, key []byte, by string, now time.Time) (Subscription, error) {
 	s := Subscription{
 		TenantID: tenant, ID: id, Enabled: true, Secrets: []Secret{{Key: key, CreatedAt: now}},
@@ -53,8 +53,8 @@ func New(tenant, id uuid.UUID, c Settings, key []byte, by string, now time.Time)
 	return s, s.set(c, now)
 }
 
-// With returns the subscription changed by settings, as its next version, or a fault of
-// kind Invalid. Enabling resets past failures.
+// With returns the subscription changed by settings, in its next version, or a fault of kind
+// Invalid. Enabling the subscription resets past failures.
 func (s Subscription) With(c Settings, now time.Time) (Subscription, error) {
 	s.Version, s.UpdatedAt = s.Version+1, now
 	return s, s.set(c, now)
@@ -110,18 +110,18 @@ func (s *Subscription) set(c Settings, now time.Time) error {
 	return nil
 }
 
-// disable disables the subscription, as its next version.
+// disable disables the subscription, in its next version.
 func (s *Subscription) disable(reason string, now time.Time) {
 	s.Enabled, s.DisabledReason, s.DisabledAt = false, reason, &now
 	s.Version, s.UpdatedAt = s.Version+1, now
 }
 
-// Rotated returns the subscription with a new secret, as its next version. The current one also
-// signs for RotationOverlap, so that the receiver can switch; a secret from an earlier rotation
-// is dropped.
+// Rotated returns the subscription with a new secret, in its next version. The current secret also
+// signs for RotationOverlap, so that the receiver can switch. A secret from an earlier rotation is
+// dropped.
 func (s Subscription) Rotated(key []byte, now time.Time) Subscription {
 	until := now.Add(RotationOverlap)
-	former := s.Secrets[:min(len(s.Secrets), 1)] // none: they were lost
+	former := s.Secrets[:min(len(s.Secrets), 1)] // empty if the secrets were lost
 	s.Secrets = []Secret{{Key: key, CreatedAt: now}}
 	for _, secret := range former {
 		secret.ExpiresAt = &until
@@ -131,7 +131,7 @@ func (s Subscription) Rotated(key []byte, now time.Time) Subscription {
 	return s
 }
 
-// sorted returns a sorted copy without duplicates: neither order nor duplicates have a
+// sorted returns a sorted copy without duplicates, because neither the order nor duplicates have a
 // meaning.
 func sorted(list []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(list)))
@@ -149,14 +149,13 @@ func mistakeInPattern(p string) string {
 	return "matches no event type"
 }
 
-// numericEnd matches hosts that resolvers take for IPv4 addresses in another notation,
-// such as 127.1 and 0x7f000001.
+// numericEnd matches hosts that resolvers interpret as IPv4 addresses in another notation, such as
+// 127.1 and 0x7f000001.
 var numericEnd = regexp.MustCompile(`(^|\.)([0-9]+|0[xX][0-9a-fA-F]*)\.?$`)
 
 var dotted = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}$`)
 
-// mistakeInURL returns what is wrong with the syntax of an endpoint's URL, "" if
-// nothing is.
+// mistakeInURL returns the error in the syntax of an endpoint's URL, or "" if there is none.
 func mistakeInURL(raw string) string {
 	if len(raw) > MaxURL {
 		return "must have at most " + strconv.Itoa(MaxURL) + " bytes"

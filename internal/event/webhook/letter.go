@@ -8,11 +8,11 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// A delivery that gives up leaves a dead letter, which remains its letter permanently: when the
-// delivery is sent again, the letter is being retried, and the result resolves the letter or is its
-// next failure. Tests of an endpoint leave none.
+// A delivery that gives up leaves a dead letter, which remains its letter permanently. When the
+// delivery is sent again, the letter is being retried, and the result either resolves the letter or
+// is recorded as its next failure. Tests of an endpoint leave no letters.
 
-// LetterKey is the dedupe key of a delivery's letter; clients cannot push a key with
+// LetterKey is the dedupe key of a delivery's letter. Clients cannot push a letter whose key has
 // this prefix.
 func (d *Delivery) LetterKey() string { return "skald:webhook:" + d.ID.String() }
 
@@ -22,12 +22,12 @@ func letterTopic(id uuid.UUID) string { return "webhook." + id.String() }
 // LetterTopic is the topic of the subscription's letters.
 func (s *Subscription) LetterTopic() string { return letterTopic(s.ID) }
 
-// LetterUpdate is the update of the delivery's letter after an outcome; nil: none. The
-// caller that stores it fills in the ID of the letter that has LetterKey.
+// LetterUpdate returns the update of the delivery's letter after an outcome, or nil if there is
+// none. The caller that stores it fills in the ID of the letter that has LetterKey.
 func (r *Result) LetterUpdate(m Moment) *dlq.SourceUpdate {
 	d := &r.Delivery
 	switch {
-	case d.Status == Delivered && d.RoundStart > 0: // only these may have been given up before
+	case d.Status == Delivered && d.RoundStart > 0: // only these deliveries may have given up before
 		return &dlq.SourceUpdate{Outcome: dlq.Succeeded}
 	case d.Status == Failed && !d.IsTest():
 		return &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: d.letter(m)}
@@ -35,8 +35,8 @@ func (r *Result) LetterUpdate(m Moment) *dlq.SourceUpdate {
 	return nil
 }
 
-// Redelivered is the update of a delivery's letter when it is sent again; before is the
-// delivery before that. nil: none.
+// Redelivered returns the update of a delivery's letter when the delivery is sent again, or nil if
+// there is none; before is the delivery before that.
 func Redelivered(before *Delivery, m Moment) *dlq.SourceUpdate {
 	if before.Status != Failed || before.IsTest() {
 		return nil
@@ -44,7 +44,7 @@ func Redelivered(before *Delivery, m Moment) *dlq.SourceUpdate {
 	return &dlq.SourceUpdate{Outcome: dlq.RetryStarted, Token: m.NewID()}
 }
 
-// letter makes the dead letter of a delivery that gave up; it is stored if there is none yet.
+// letter returns the dead letter of a delivery that gave up. It is stored if there is none yet.
 func (d *Delivery) letter(m Moment) dlq.Letter {
 	l := dlq.Letter{
 		TenantID: d.TenantID, Source: dlq.FromWebhook, OriginalTopic: letterTopic(d.WebhookID), DedupeKey: d.LetterKey(),
@@ -59,8 +59,8 @@ func (d *Delivery) letter(m Moment) dlq.Letter {
 	return dlq.New(l, m.NewID(), &dlq.DefaultPolicy, dlq.Moment{Now: m.Now, Jitter: m.Jitter})
 }
 
-// classOf returns whether an endpoint that responds with status is likely to succeed
-// later.
+// classOf returns the class of the error, depending on whether an endpoint that responds with
+// status is likely to succeed later.
 func classOf(status int) dlq.ErrorClass {
 	switch {
 	case status == 408, status == 425, status == 429, status >= 500:

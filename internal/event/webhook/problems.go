@@ -2,10 +2,10 @@ package webhook
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of webhooks.
+// Problems are the problem types of webhooks.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// These are the codes of the problems. They are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("WEBHOOK_NOT_FOUND", "No such webhook",
 		"The tenant has no webhook with this id.", 404)

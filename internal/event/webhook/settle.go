@@ -9,16 +9,16 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Policy is how often deliveries are attempted. Its zero value is unusable; see
+// Policy determines how often deliveries are attempted. Its zero value is unusable; see
 // DefaultPolicy.
 type Policy struct {
 	Retry retry.Policy
-	// DisableAfter is after how many consecutive deliveries that gave up the subscription is
+	// DisableAfter is the number of consecutive given-up deliveries after which the subscription is
 	// disabled.
 	DisableAfter int
 }
 
-// DefaultPolicy tries for about ten hours: 16 attempts, 5 s to 1 h apart.
+// DefaultPolicy tries for about ten hours, with 16 attempts that are 5 s to 1 h apart.
 var DefaultPolicy = Policy{
 	Retry: retry.Policy{
 		MaxAttempts: 16, InitialIntervalMS: 5000, MaxIntervalMS: 3_600_000, Multiplier: 3,
@@ -27,22 +27,23 @@ var DefaultPolicy = Policy{
 	DisableAfter: 10,
 }
 
-// gone is the status by which an endpoint unsubscribes.
+// gone is the status with which an endpoint unsubscribes.
 const gone = 410
 
 // Outcome is the result of one attempt.
 type Outcome struct {
 	Status     int           // of the response; 0: none
 	Error      string        // why there is no response, as shown to the tenant; "" with a Status
-	RetryAfter time.Duration // requested by the response; 0: not
-	// Unsendable means that Skald did not even try, for want of a secret or by the rules for egress.
+	RetryAfter time.Duration // requested by the response; 0: not requested
+	// Unsendable means that Skald did not even try, because there was no secret or the egress rules
+	// forbade it.
 	Unsendable bool
-	// Abandoned means that this node ended the attempt for its own reasons. It is repeated
-	// immediately, and does not count against the endpoint or the delivery.
+	// Abandoned means that this node ended the attempt for its own reasons. The attempt is repeated
+	// immediately and does not count against the endpoint or the delivery.
 	Abandoned bool
 }
 
-// Moment is the time, jitter and ids that a rule needs.
+// Moment contains the time, jitter and ids that a rule needs.
 type Moment struct {
 	Now    time.Time
 	Jitter float64          // [0,1)
@@ -54,18 +55,18 @@ type Result struct {
 	Subscription Subscription
 	Delivery     Delivery
 	Changed      bool // the subscription has changed
-	Disabled     bool // because it was disabled
+	Disabled     bool // the change was that it was disabled
 	// Recovered means that the endpoint works again after failures. Deliveries that wait for a
-	// later attempt are due now.
+	// later attempt are now due.
 	Recovered bool
 }
 
-// Settle applies an attempt's outcome to its delivery, which must be Pending, and to
-// the subscription.
+// Settle applies an attempt's outcome to its delivery, which must be Pending, and to the
+// subscription.
 //
-// 2xx is success. Everything else is a failure and retried by the policy, including redirects,
-// which are not followed: a receiver that is being deployed or is misconfigured may respond
-// with anything. 410 disables the subscription at once.
+// 2xx is a success. Everything else is a failure and is retried according to the policy. This
+// includes redirects, which are not followed: a receiver that is being deployed or is misconfigured
+// may respond with anything. 410 disables the subscription immediately.
 func Settle(s Subscription, d Delivery, o Outcome, p Policy, m Moment) Result {
 	if o.Abandoned {
 		d.DueAt, d.RoundStart = m.Now, d.RoundStart+1
@@ -119,15 +120,16 @@ func (r *Result) end(s Status, m Moment) {
 }
 
 func (r *Result) disable(reason string, m Moment) {
-	if !r.Subscription.Enabled { // it was disabled in the meantime, for another reason
+	if !r.Subscription.Enabled { // it was disabled in the meantime for another reason
 		return
 	}
 	r.Subscription.disable(reason, m.Now)
 	r.Disabled = true
 }
 
-// Redeliver returns the delivery prepared to be sent again: due immediately, with a full round
-// of attempts. A delivery in flight stays in flight, and one that is due already is not made due later.
+// Redeliver returns the delivery prepared to be sent again: due immediately, with a full round of
+// attempts. A delivery in flight stays in flight, and a delivery that is already due is not
+// postponed.
 func Redeliver(d Delivery, now time.Time) Delivery {
 	switch {
 	case d.Status != Pending:

@@ -172,7 +172,7 @@ func openJSON(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMess
 const maxErrorCode = 100
 
 // sealedRunError returns the stored form of a run's error: its JSON, its code and its one-line
-// summary for lists. All are nil if there is no error.
+// summary for lists. All are nil if the run has no error.
 func sealedRunError(p *envelope.Sealer, r *jobrun.Run) (doc []byte, code, summary *string, err error) {
 	if r.Error == nil {
 		return nil, nil, nil, nil

@@ -174,7 +174,7 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 	if ask.Queues != nil && len(meet(ask.Queues, k.Queues)) == 0 {
 		wait = 0 // its queues or labels go beyond its registration
 	}
-	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first claim, so that no hint is missed
+	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first claim, to miss no hint
 	if !room {
 		return g, fault.New(fault.Unavailable, fault.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
 	}

@@ -10,42 +10,42 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Election elects one leader among several nodes, each of which runs one. The term T is the
-// fencing token: it goes into everything that the leader writes, so that the store can reject
-// writes from a term that is over. The lease, measured by this node's clock, only makes such
-// writes rare.
+// Election elects one leader among several nodes, each of which runs one Election. The term T is
+// the fencing token. It is part of everything that the leader writes, so that the store can reject
+// writes from a term that is over. The lease, measured by this node's clock, only makes such writes
+// rare.
 //
 // All functions are required.
 type Election[T comparable] struct {
-	TTL func(ctx context.Context) time.Duration // asked before every renewal
-	// Acquire renews the lease of this node, or takes it when it is free. If it is unknown whether it
-	// was taken, err is not nil, and the next call renews it.
+	TTL func(ctx context.Context) time.Duration // called before every renewal
+	// Acquire renews the lease of this node, or takes the lease if it is free. If it is unknown
+	// whether the lease was taken, err is not nil, and the next call renews it.
 	Acquire func(ctx context.Context, ttl time.Duration) (term T, leads bool, err error)
-	// StepDown ends the lease of a term, so that another node can lead at once.
+	// StepDown ends the lease of a term, so that another node can lead immediately.
 	StepDown func(ctx context.Context, term T) error
-	// Lead does the leader's work until ctx ends. It returns false if it could not begin, or if
-	// the store rejected the term as over; the node then steps down.
+	// Lead does the leader's work until ctx ends. It returns false if it could not begin, or if the
+	// store rejected the term as over; the node then steps down.
 	Lead func(ctx context.Context, term T, p *Progress) bool
-	// Leads is called when this node begins to lead and when it stops.
+	// Leads is called when this node begins to lead and when it stops leading.
 	Leads func(leads bool, term T)
-	// Stalled is how long a leader may go without progress before it steps down; 0: forever.
+	// Stalled is how long a leader may go without progress before it steps down; 0 means forever.
 	Stalled time.Duration
-	Log     *slog.Logger // says what is led
+	Log     *slog.Logger // its messages identify this election
 }
 
-// Progress is when a leader last got something done, by the monotonic clock.
+// Progress records when a leader last made progress, by the monotonic clock.
 type Progress struct{ at atomic.Pointer[time.Time] }
 
-// Made notes progress.
+// Made records progress.
 func (p *Progress) Made() { p.at.Store(new(time.Now())) }
 
 func (p *Progress) since() time.Duration { return time.Since(*p.at.Load()) }
 
-// calling bounds a call of the store.
+// calling bounds the duration of a call to the store.
 const calling = 3 * time.Second
 
-// Run takes part in the election, and leads while elected, until ctx ends. Then it steps down,
-// so that another node can lead at once, and returns.
+// Run takes part in the election, and leads while elected, until ctx ends. It then steps down, so
+// that another node can lead immediately, and returns.
 func (e Election[T]) Run(ctx context.Context) {
 	c := candidate[T]{Election: e}
 	for ctx.Err() == nil {
@@ -61,11 +61,11 @@ type candidate[T comparable] struct {
 	Election[T]
 	// term is nil while this node does not lead.
 	term *term[T]
-	// ending is a term that was stopped and may still wait for the store; the next
-	// one begins after it. Nil: none.
+	// ending is a term that was stopped and may still be waiting for the store. The next term
+	// begins after it. Nil means that there is none.
 	ending *term[T]
-	// aside is until when this node is not a candidate: it was forced to resign, or could not
-	// begin to lead, so that another node gets the chance.
+	// aside is the time until which this node is not a candidate, because it was forced to resign
+	// or could not begin to lead. This gives another node the chance to lead.
 	aside time.Time
 }
 
@@ -73,14 +73,14 @@ type candidate[T comparable] struct {
 type term[T comparable] struct {
 	is       T
 	stop     context.CancelFunc
-	expire   *time.Timer // ends the term when its lease ends by our clock
+	expire   *time.Timer // ends the term when its lease ends by this node's clock
 	done     chan struct{}
 	failed   chan struct{} // closed when the node cannot lead and must step down
 	progress Progress
 }
 
-// campaign renews the lease, or tries to get it, and returns how long to wait until
-// the next time: while another node leads, it looks at least every second.
+// campaign renews the lease or tries to get it, and returns how long to wait before the next
+// attempt. While another node leads, it checks at least every second.
 func (c *candidate[T]) campaign(ctx context.Context) time.Duration {
 	ttl := c.TTL(ctx)
 	renew := Interval(ttl)
@@ -93,8 +93,8 @@ func (c *candidate[T]) campaign(ctx context.Context) time.Duration {
 	if time.Now().Before(c.aside) {
 		return look
 	}
-	// The lease begins no earlier than the call, so by our clock it has not ended before this
-	// time plus its length.
+	// The lease begins no earlier than the call, so by this node's clock it lasts at least until
+	// this time plus its length.
 	asked := time.Now()
 	call, cancel := context.WithTimeout(ctx, calling)
 	is, leads, err := c.Acquire(call, ttl)
@@ -113,7 +113,7 @@ func (c *candidate[T]) campaign(ctx context.Context) time.Duration {
 	case t != nil && t.is == is:
 		t.expire.Reset(time.Until(deadline))
 		return renew
-	case t != nil: // its lease had ended: the renewal was late, or the node was forced to resign
+	case t != nil: // the lease had ended, because the renewal was late or the node was forced to resign
 		c.Log.WarnContext(ctx, "leadership lost", slog.Any("term", t.is))
 		t.is = is
 		c.stepDown(ctx, ttl)
@@ -137,7 +137,7 @@ func (c *candidate[T]) begin(ctx context.Context, is T, deadline time.Time) {
 		var told sync.WaitGroup
 		defer told.Wait()
 		defer stop()
-		told.Go(func() { // at once, while a statement may still hang
+		told.Go(func() { // immediately, while a statement may still hang
 			<-work.Done()
 			c.Leads(false, is)
 		})
@@ -147,8 +147,8 @@ func (c *candidate[T]) begin(ctx context.Context, is T, deadline time.Time) {
 	}()
 }
 
-// look detects a term that has ended on its own: it could not begin, it or its lease has expired,
-// or it makes no progress.
+// look detects a term that has ended: it could not begin, the term or its lease has expired, or it
+// makes no progress.
 func (c *candidate[T]) look(ctx context.Context, ttl time.Duration) {
 	t := c.term
 	switch {
@@ -170,7 +170,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// end stops leading, if this node leads. It keeps the lease, without using it.
+// end stops leading, if this node leads. It keeps the lease but does not use it.
 func (c *candidate[T]) end() {
 	t := c.term
 	if t == nil {
@@ -182,7 +182,7 @@ func (c *candidate[T]) end() {
 }
 
 // stepDown ends the term and its lease, and pauses the candidacy for a while. If the work does not
-// end in time, the lease expires on its own.
+// end in time, the lease expires without being released.
 func (c *candidate[T]) stepDown(ctx context.Context, ttl time.Duration) {
 	is := c.term.is
 	c.end()

@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 )
 
-// Bytes and texts that are not JSON have the same two forms under their own names. The version
-// indicates the encoding of the box: raw, or base64 for text columns.
+// Bytes and texts that are not JSON have the same two forms as JSON, under names of their own. The
+// version indicates the encoding of the box: raw, or base64 for text columns.
 const (
 	reservedBytes = `$skald_`
 	sealedBytes   = `$skald_enc:`
@@ -15,13 +15,13 @@ const (
 	versionText   = "t1"
 )
 
-// SealBytes is Seal for arbitrary bytes. The result is for a bytea column; OpenBytes opens it.
+// SealBytes is Seal for arbitrary bytes. The result is for a bytea column, and OpenBytes opens it.
 // It returns nil only for nil.
 func (p *Sealer) SealBytes(field Field, plain []byte) ([]byte, error) {
 	return p.sealAs(versionRaw, field, plain)
 }
 
-// SealText is SealBytes for a text, and its result is text. OpenBytes opens it.
+// SealText is SealBytes for a text; its result is text as well. OpenBytes opens it.
 func (p *Sealer) SealText(field Field, plain string) (string, error) {
 	stored, err := p.sealAs(versionText, field, []byte(plain))
 	return string(stored), err
@@ -81,7 +81,7 @@ func (p *Sealer) OpenBytes(field Field, stored []byte) ([]byte, error) {
 	if err := p.use(m); err != nil {
 		return nil, err
 	}
-	// Not nil if it is empty: the empty value is a value as well.
+	// Not nil for an empty value, which differs from a missing one.
 	plain, err := p.aead.Open([]byte{}, nil, box, p.about(field))
 	if err != nil {
 		return nil, p.unreadable(field, "it was tampered with, or belongs to another record")

@@ -1,10 +1,10 @@
-// Package envelope encrypts stored JSON: AES-256-GCM with keys that are derived from a
-// few master keys, in a form that is JSON itself.
+// Package envelope encrypts stored JSON with AES-256-GCM and keys that are derived from a few
+// master keys. The encrypted form is JSON as well.
 //
-// Master keys do not encrypt. Each saga of each tenant has its own key, the HKDF-SHA256 of the
-// master key and both ids: only the master keys need to be stored, a value can be opened only
-// where it was sealed, and a key seals only some dozens of values, so that random nonces
-// practically never repeat.
+// Master keys do not encrypt anything directly. Each saga of each tenant has its own key, the
+// HKDF-SHA256 of the master key and both ids. Therefore only the master keys need to be stored, a
+// value can be opened only where it was sealed, and a key seals only some dozens of values, so that
+// random nonces practically never repeat.
 package envelope
 
 import (
@@ -20,14 +20,15 @@ import (
 // MasterKeyBytes is the length of a master key.
 const MasterKeyBytes = 32
 
-// Keyring holds the master keys. The first one is current and seals; all of them open. A nil
-// Keyring seals nothing, and opens only unsealed values. It is safe for concurrent use.
+// Keyring holds the master keys. The first one is current and seals new values; all of them open
+// values. A nil Keyring seals nothing and opens only unsealed values. It is safe for concurrent
+// use.
 type Keyring struct {
 	masters  []master
 	openOnly bool
 }
 
-// master is a master key, ready to derive from.
+// master is a master key that is ready for key derivation.
 type master struct {
 	id  string
 	prk []byte
@@ -35,15 +36,15 @@ type master struct {
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-// Parse reads master keys, ID:KEY each, separated by commas or white space. ID is 1 to 32
-// letters, digits, _ and -; KEY is 32 bytes in base64. An empty text gives nil. The error gives
-// the position of the invalid entry and does not quote it.
+// Parse reads master keys in the form ID:KEY, separated by commas or white space. ID consists of 1
+// to 32 letters, digits, _ and -; KEY is 32 bytes in base64. For an empty text it returns nil. The
+// error contains the position of the invalid entry and does not quote it.
 func Parse(text string) (*Keyring, error) {
 	entries := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 	switch {
 	case text == "":
 		return nil, nil
-	case len(entries) == 0: // it was meant to contain keys, and must not count as none
+	case len(entries) == 0: // it was meant to contain keys, so it must not count as none
 		return nil, errors.New("must have a key, ID:KEY")
 	}
 	ring := &Keyring{}
@@ -79,7 +80,7 @@ func (k *Keyring) OpenOnly() *Keyring {
 // Seals reports whether Seal will encrypt.
 func (k *Keyring) Seals() bool { return k != nil && !k.openOnly }
 
-// Current returns the id of the key that seals; "" if none does.
+// Current returns the id of the key that seals, or "" if there is none.
 func (k *Keyring) Current() string {
 	if !k.Seals() {
 		return ""
@@ -87,8 +88,8 @@ func (k *Keyring) Current() string {
 	return k.masters[0].id
 }
 
-// Check returns a 32-byte check value that identifies a master key and reveals nothing about
-// it. ok is false if no key has that id.
+// Check returns a 32-byte check value that identifies a master key and reveals nothing about it. ok
+// is false if no key has that id.
 func (k *Keyring) Check(id string) (check []byte, ok bool) {
 	m := k.find(id)
 	if m == nil {

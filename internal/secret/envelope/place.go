@@ -15,10 +15,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// A stored value that begins with reserved was written by Skald: it is an envelope, the mark of erased content,
-// or an escape, which is a client's own JSON that looks like one, nested one level deeper. Clients' JSON is
-// canonical, so checking its first bytes is enough; without encryption this check is the only cost of this
-// package.
+// A stored value that begins with reserved was written by Skald. It is an envelope, the mark of
+// erased content, or an escape, which is a client's JSON that looks like one of these, nested one
+// level deeper. Clients' JSON is canonical, so checking its first bytes is sufficient. Without
+// encryption, this check is the only cost of this package.
 const (
 	reserved = `{"$skald_`
 	sealed   = `{"$skald_enc":"`
@@ -39,7 +39,7 @@ type Sealer struct {
 	aead cipher.AEAD
 }
 
-// Field identifies a value of a saga. Step, Action and Attempt are zero except for a
+// Field identifies a value of a saga. Step, Action and Attempt are zero except for the values of a
 // call.
 type Field struct {
 	Name    string
@@ -59,11 +59,12 @@ func (f Field) String() string {
 // Seals reports whether Seal will encrypt.
 func (p *Sealer) Seals() bool { return p.ring.Seals() }
 
-// Key returns the id of the key that seals; "": none does.
+// Key returns the id of the key that seals, or "" if there is none.
 func (p *Sealer) Key() string { return p.ring.Current() }
 
-// Seal returns the stored form of plain, which is canonical JSON, in a field of the saga. The
-// result is canonical JSON as well. nil stays nil: the absence of a value is not secret.
+// Seal returns the stored form of plain, which is canonical JSON, for a field of the saga. The
+// result is canonical JSON as well. For nil it returns nil, because the absence of a value is not
+// secret.
 func (p *Sealer) Seal(field Field, plain []byte) ([]byte, error) {
 	switch {
 	case plain == nil:
@@ -134,7 +135,7 @@ func (p *Sealer) ids() []byte {
 	return append(append(b, p.tenant[:]...), p.saga[:]...)
 }
 
-// use derives the saga's key from m, unless aead has it already.
+// use derives the saga's key from m, unless aead already contains it.
 func (p *Sealer) use(m *master) error {
 	if p.id == m.id {
 		return nil
@@ -158,11 +159,11 @@ func (p *Sealer) unreadable(field Field, why string) error {
 	return fmt.Errorf("saga %s, %s: %w: %s", p.saga, field, ErrUnreadable, why)
 }
 
-// ErrUnreadable is wrapped by every error of Sealer.Open: the value was changed, was
-// sealed for another place, or its key is missing.
+// ErrUnreadable is wrapped by every error of Sealer.Open. It means that the value was changed, was
+// sealed for another place, or was sealed with a key that is missing.
 var ErrUnreadable = errors.New("encrypted content cannot be decrypted")
 
-// SealerFor returns the Sealer of a saga. It derives no key until it is used.
+// SealerFor returns the Sealer of a saga. It derives a key only when it is used.
 func (k *Keyring) SealerFor(tenant, saga uuid.UUID) Sealer {
 	return Sealer{ring: k, tenant: tenant, saga: saga}
 }

@@ -6,20 +6,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// Wrap seals a secret of the deployment with the first key, even if the keyring otherwise only
-// opens: the secret must not be stored in plain form. Unwrap opens it. k must not be nil.
+// Wrap seals a secret of the deployment with the first key, even if the keyring can otherwise only
+// open values, because the secret must not be stored in plain form. Unwrap opens it. k must not be
+// nil.
 func (k *Keyring) Wrap(name string, secret []byte) ([]byte, error) {
 	p := (&Keyring{masters: k.masters}).SealerFor(uuid.Nil, uuid.Nil)
 	return p.SealBytes(Field{Name: name}, secret)
 }
 
-// Unwrap opens what Wrap returned, whichever key sealed it.
+// Unwrap opens a result of Wrap, whichever key sealed it.
 func (k *Keyring) Unwrap(name string, stored []byte) ([]byte, error) {
 	p := k.SealerFor(uuid.Nil, uuid.Nil)
 	return p.OpenBytes(Field{Name: name}, stored)
 }
 
-// First returns the id of the first key, even of a keyring that only opens; "" for nil.
+// First returns the id of the first key, even for a keyring that can only open values. It returns
+// "" for nil.
 func (k *Keyring) First() string {
 	if k == nil {
 		return ""
@@ -35,8 +37,8 @@ func (k *Keyring) Count() int {
 	return len(k.masters)
 }
 
-// KeyOf returns the id of the key that sealed a stored value, which is a result of Seal (in
-// canonical form), SealBytes, SealText or Wrap; "": it is not sealed.
+// KeyOf returns the id of the key that sealed a stored value, or "" if the value is not sealed. The
+// value is a result of Seal (in canonical form), SealBytes, SealText or Wrap.
 func KeyOf(stored []byte) string {
 	rest, ok := bytes.CutPrefix(stored, []byte(sealed))
 	if !ok {

@@ -1,6 +1,6 @@
-// Package files keeps values read from files up to date when the files change: passwords,
-// certificates, keys (invariant T16). A program that rewrites them, such as a Vault agent, need not
-// notify Skald.
+// Package files keeps values that are read from files, such as passwords, certificates and keys, up
+// to date when the files change (invariant T16). A program that rewrites them, such as a Vault
+// agent, need not notify Skald.
 package files
 
 import (
@@ -13,8 +13,8 @@ import (
 // lookEvery is the minimum interval between two checks of the files by Current.
 const lookEvery = time.Second
 
-// Watched is a value that was read from files, and is read again when one of them has
-// changed. Its methods are safe for concurrent use.
+// Watched is a value that was read from files and that is read again when one of them has changed.
+// Its methods are safe for concurrent use.
 type Watched[T any] struct {
 	paths  []string
 	load   func() (T, error)
@@ -22,18 +22,18 @@ type Watched[T any] struct {
 
 	mu     sync.Mutex
 	value  T         // guarded by mu, like the following fields
-	stamps []version // versions of the files that value was read from
+	stamps []version // versions of the files from which value was read
 	looked time.Time
 }
 
-// version detects new content of a file without reading it.
+// version detects new content of a file without reading the file.
 type version struct {
 	modified time.Time
 	size     int64
 }
 
-// Watch reads a value with load, which reads the files at paths. Empty paths are ignored.
-// failed is called with the error of every later attempt of Current to read; nil: not called.
+// Watch reads a value with load, which reads the files at paths. Empty paths are ignored. failed is
+// called with the error of every later failed read by Current. If it is nil, it is not called.
 func Watch[T any](load func() (T, error), failed func(error), paths ...string) (*Watched[T], error) {
 	if failed == nil {
 		failed = func(error) {}
@@ -45,7 +45,7 @@ func Watch[T any](load func() (T, error), failed func(error), paths ...string) (
 	return w, w.read(stamps)
 }
 
-// Current returns the value, or the last valid one while the files are missing or invalid. It
+// Current returns the value or, while the files are missing or invalid, the last valid one. It
 // checks for changes at most once a second.
 func (w *Watched[T]) Current() T {
 	w.mu.Lock()
@@ -61,9 +61,9 @@ func (w *Watched[T]) Current() T {
 	return w.value
 }
 
-// Look checks for changes now. It reads the files if one of them has changed, or if again returns
-// true for the current value. It returns the value and whether the files were read, or an error if they
-// could not be; the value is then the last valid one.
+// Look checks for changes immediately. It reads the files if one of them has changed, or if again
+// returns true for the current value. It returns the value and whether the files were read. If they
+// could not be read, it returns an error and the last valid value.
 func (w *Watched[T]) Look(again func(T) bool) (value T, read bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,8 +75,8 @@ func (w *Watched[T]) Look(again func(T) bool) (value T, read bool, err error) {
 	return w.value, err == nil, err
 }
 
-// look returns the versions of the files, zero for an inaccessible file, and the error for the
-// first such file.
+// look returns the versions of the files, with a zero version for an inaccessible file, and the
+// error for the first such file.
 func (w *Watched[T]) look() (stamps []version, err error) {
 	for _, path := range w.paths {
 		var v version
@@ -90,7 +90,7 @@ func (w *Watched[T]) look() (stamps []version, err error) {
 	return stamps, err
 }
 
-// read reads the value. stamps were taken before, so that the files are read once more after a
+// read reads the value. stamps were taken before that, so that the files are read once more if they
 // change in between.
 func (w *Watched[T]) read(stamps []version) error {
 	value, err := w.load()

@@ -1,6 +1,6 @@
-// Package keeper keeps secrets that are read from files and Vault up to date while the program runs, so that a
-// rotation needs no restart. No caller waits for Vault: its secrets are read in the background, once a minute. A file
-// is read again when it has changed, at the latest after half a minute.
+// Package keeper keeps secrets from files and Vault up to date while the program runs, so that a
+// rotation needs no restart. No caller waits for Vault, because secrets in Vault are read in the
+// background, once a minute. A file is read again within half a minute after it has changed.
 //
 // Files, each on top of those before it: value, keeper.
 package keeper
@@ -20,15 +20,15 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// Source is where a secret is: in a file, or under a key of a secret of Vault.
+// Source is the location of a secret: a file, or a key of a secret in Vault.
 type Source struct {
 	Label string // for the log
 	File  string // "": in Vault
-	Path  string // its API path
+	Path  string // its API path in Vault
 	Key   string
 }
 
-// Kind is the kind of the source: file or vault.
+// Kind returns the kind of the source: file or vault.
 func (s *Source) Kind() string {
 	if s.File != "" {
 		return "file"
@@ -36,52 +36,53 @@ func (s *Source) Kind() string {
 	return "vault"
 }
 
-// Config of a Keeper.
+// Config configures a Keeper.
 type Config struct {
 	Sources []Source
-	// Vault reads a secret of Vault. Required if a source is there.
+	// Vault reads a secret from Vault. It is required if any source is in Vault.
 	Vault func(ctx context.Context, path string) (map[string]any, error)
-	// MaxAge is how long a value is used that could not be read again.
+	// MaxAge is how long a value may be used if it cannot be read again.
 	MaxAge time.Duration
-	// Observe is called after every reading of a source, with nil when it succeeded. Nil: not called.
+	// Observe is called after every read of a source, with nil if the read succeeded. If Observe is
+	// nil, it is not called.
 	Observe func(source int, err error)
 	Log     *slog.Logger
 }
 
-// Keeper has the values of its sources. It is safe for concurrent use.
+// Keeper holds the values of its sources. It is safe for concurrent use.
 type Keeper struct {
 	cfg     Config
 	held    []held
 	version atomic.Int64
 }
 
-// held is what is known of one source.
+// held is the current knowledge about one source.
 type held struct {
 	mu       sync.Mutex
 	value    string // guarded by mu, like the following fields
-	before   string // the value that it has replaced
+	before   string // the previous value
 	at       time.Time
-	failure  error // of the last reading
+	failure  error // error of the last read
 	looked   time.Time
-	modified time.Time // of the file that was read
+	modified time.Time // modification time of the file when it was read
 	size     int64
 	told     time.Time // when failure was last logged; zero: there is none
 }
 
-// State is what people see of a source.
+// State is the state of a source as shown to people.
 type State struct {
 	Kind     string
-	Readable bool      // the last reading succeeded
-	ReadAt   time.Time // the last reading that succeeded; zero: none yet
-	Why      string    // it is not readable; without the path of the source
+	Readable bool      // whether the last read succeeded
+	ReadAt   time.Time // time of the last successful read; zero: none yet
+	Why      string    // why it is not readable, without the path of the source
 }
 
-// How often sources are looked at.
+// These are the intervals at which sources are checked.
 const (
-	lookEvery  = time.Second      // whether a file has changed, when its value is asked for
-	readEvery  = 30 * time.Second // Round
-	retryEvery = 5 * time.Second  // Round, as long as a source cannot be read
-	tellEvery  = 10 * time.Minute // the log, as long as it cannot
+	lookEvery  = time.Second      // for changes of a file, when its value is requested
+	readEvery  = 30 * time.Second // between two rounds
+	retryEvery = 5 * time.Second  // between two rounds, while a source cannot be read
+	tellEvery  = 10 * time.Minute // between two log messages, while a source cannot be read
 )
 
 // New returns a keeper that has no values until its first Round.
@@ -95,7 +96,7 @@ func New(cfg Config) *Keeper {
 	return &Keeper{cfg: cfg, held: make([]held, len(cfg.Sources))}
 }
 
-// Run reads all sources again and again until ctx ends, the first time after a while.
+// Run reads all sources repeatedly until ctx ends. The first read happens after a while.
 func (k *Keeper) Run(ctx context.Context) {
 	for ok := k.readable(); ; {
 		wait := readEvery
@@ -109,13 +110,13 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// Round reads all sources, and reports whether it could.
+// Round reads all sources, and reports whether it succeeded.
 func (k *Keeper) Round(ctx context.Context) bool {
 	read := map[string]struct {
 		data map[string]any
 		err  error
 	}{}
-	var down error // Vault does not answer: its other paths are not tried in this round
+	var down error // Vault does not answer, so its other paths are not tried in this round
 	for i := range k.cfg.Sources {
 		s := &k.cfg.Sources[i]
 		if s.File != "" {
@@ -150,7 +151,7 @@ func (k *Keeper) Round(ctx context.Context) bool {
 
 func (k *Keeper) readable() bool { return k.Unreadable() == 0 }
 
-// Unreadable returns how many sources could not be read the last time.
+// Unreadable returns the number of sources whose last read failed.
 func (k *Keeper) Unreadable() (n int) {
 	for i := range k.held {
 		if !k.State(i).Readable {
@@ -160,8 +161,8 @@ func (k *Keeper) Unreadable() (n int) {
 	return n
 }
 
-// Value returns the value of a source. The error says why there is none that may be used, without the path of the
-// source.
+// Value returns the value of a source. If there is no usable value, the error gives the reason,
+// without the path of the source.
 func (k *Keeper) Value(source int) (string, error) {
 	h := &k.held[source]
 	h.mu.Lock()
@@ -183,7 +184,7 @@ func (k *Keeper) Value(source int) (string, error) {
 	return h.value, nil
 }
 
-// Seen returns the value of a source, and the one before, that are known.
+// Seen returns the current and the previous value of a source, as far as they are known.
 func (k *Keeper) Seen(source int) []string {
 	h := &k.held[source]
 	h.mu.Lock()
@@ -191,10 +192,10 @@ func (k *Keeper) Seen(source int) []string {
 	return slices.DeleteFunc([]string{h.value, h.before}, func(v string) bool { return v == "" })
 }
 
-// Version changes whenever what Seen returns has changed.
+// Version changes whenever the result of Seen has changed.
 func (k *Keeper) Version() int64 { return k.version.Load() }
 
-// State returns what is known of a source.
+// State returns the state of a source.
 func (k *Keeper) State(source int) State {
 	h := &k.held[source]
 	h.mu.Lock()
@@ -209,14 +210,14 @@ func (k *Keeper) State(source int) State {
 	return s
 }
 
-// changed reports whether the file is not the one that was read.
+// changed reports whether the file differs from the one that was read.
 func (k *Keeper) changed(i int) bool {
 	info, err := os.Stat(k.cfg.Sources[i].File)
 	return err != nil || !info.ModTime().Equal(k.held[i].modified) || info.Size() != k.held[i].size
 }
 
-// readFile reads a file. The file is looked at before it is read, so that it is read once more after a change in
-// between. The mutex of the source is held.
+// readFile reads a file. It checks the file's version before reading, so that the file is read once
+// more if it changes in between. The caller holds the mutex of the source.
 func (k *Keeper) readFile(i int) {
 	h, file := &k.held[i], k.cfg.Sources[i].File
 	if info, err := os.Stat(file); err == nil {
@@ -229,7 +230,7 @@ func (k *Keeper) readFile(i int) {
 	k.set(i, value, err)
 }
 
-// set takes over what was read. The mutex of the source is held.
+// set stores the result of a read. The caller holds the mutex of the source.
 func (k *Keeper) set(i int, value string, err error) {
 	h, label := &k.held[i], slog.String("secret", k.cfg.Sources[i].Label)
 	k.cfg.Observe(i, err)

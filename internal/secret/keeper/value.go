@@ -11,13 +11,14 @@ import (
 	"github.com/skald-saga/skald/internal/secret/vault"
 )
 
-// The length of a secret, in bytes. A shorter one could not be told from other text in the answers of participants.
+// These are the limits for the length of a secret, in bytes. A shorter secret could not be
+// distinguished from other text in the responses of participants.
 const (
 	MinLength = 8
 	MaxLength = 8 << 10
 )
 
-// mistake returns what is wrong with the value of a secret, without quoting it.
+// mistake returns what is wrong with the value of a secret, without quoting the value.
 func mistake(value string) error {
 	switch {
 	case value == "":
@@ -38,7 +39,7 @@ func mistake(value string) error {
 	return nil
 }
 
-// valueAt returns the value at a key of a secret of Vault.
+// valueAt returns the value at a key of a secret in Vault.
 func valueAt(data map[string]any, key string) (string, error) {
 	v, there := data[key]
 	text, isText := v.(string)
@@ -52,13 +53,13 @@ func valueAt(data map[string]any, key string) (string, error) {
 	return text, mistake(text)
 }
 
-// answered reports whether a failure is an answer of Vault about one path.
+// answered reports whether a failure is a response from Vault about one path.
 func answered(err error) bool {
 	var e *vault.Error
 	return errors.As(err, &e) && (e.Status == http.StatusNotFound || e.Status == http.StatusForbidden)
 }
 
-// why is a failure in words for everyone who may see a participant: without the path of the source.
+// why describes a failure for everyone who may see a participant, without the path of the source.
 func why(err error) string {
 	var e *vault.Error
 	switch {

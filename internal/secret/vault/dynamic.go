@@ -16,18 +16,18 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// Dynamic is a login that Vault's database engine creates. Run renews its lease and
-// replaces it before its maximum lifetime.
+// Dynamic is a login that Vault's database engine creates. Run renews its lease and replaces the
+// login before its maximum lifetime ends.
 type Dynamic struct {
 	s       *session
 	path    string
 	turn    turn          // held by the caller that requests a new login
-	renewed chan struct{} // capacity 1: makes Run recompute its next wake-up
+	renewed chan struct{} // capacity 1; makes Run recompute its next wake-up
 
 	mu      sync.Mutex
 	lease   lease     // guarded by mu
-	asked   time.Time // guarded by mu: time of the last request for a new one
-	changed func()    // guarded by mu: called after a new login has replaced another
+	asked   time.Time // guarded by mu; time of the last request for a new login
+	changed func()    // guarded by mu; called after a new login has replaced another one
 }
 
 // lease is a login and its lifetime.
@@ -38,19 +38,19 @@ type lease struct {
 	granted   time.Duration // full lifetime
 	until     time.Time
 	renewAt   time.Time
-	token     int // the number of the token that created it and with which it ends
+	token     int // number of the token that created the lease and with which it ends
 }
 
-// extend sets the lease's end. It is renewed after about two thirds of its time, so that an
-// unavailable Vault has the last third to recover, with jitter, so that not all nodes renew in
+// extend sets the lease's end. The lease is renewed after about two thirds of its duration, so that
+// an unavailable Vault has the last third to recover. Jitter ensures that not all nodes renew in
 // the same second.
 func (l *lease) extend(until time.Time) {
 	third := l.granted / 3
 	l.until, l.renewAt = until, until.Add(-third-loop.Within(third/8))
 }
 
-// NewDynamic requests a login from path, such as database/creds/system-saga-rw. Its lifetime
-// counts from before the call.
+// NewDynamic requests a login from path, such as database/creds/system-saga-rw. The lifetime of the
+// login counts from before the call.
 func NewDynamic(ctx context.Context, cfg Config, path string) (*Dynamic, error) {
 	s, err := newSession(cfg)
 	if err != nil {
@@ -64,18 +64,18 @@ func NewDynamic(ctx context.Context, cfg Config, path string) (*Dynamic, error) 
 	return d, nil
 }
 
-// OnChange registers f, which is called whenever a new login has replaced another. The
-// old one stays valid until its lease ends, unless it was revoked.
+// OnChange registers f, which is called whenever a new login has replaced another one. The old
+// login stays valid until its lease ends, unless it was revoked.
 func (d *Dynamic) OnChange(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changed = f
 }
 
-// TTL is the full lifetime of a login. Connections should be replaced more often.
+// TTL returns the full lifetime of a login. Connections should be replaced more often than that.
 func (d *Dynamic) TTL() time.Duration { return d.now().granted }
 
-// Login implements credentials.Source. It calls Vault only for a refused login.
+// Login implements credentials.Source. It calls Vault only if a login was refused.
 func (d *Dynamic) Login(ctx context.Context, refused credentials.Login) (credentials.Login, error) {
 	if now := d.now(); refused != now.login {
 		return now.login, nil
@@ -96,8 +96,8 @@ func (d *Dynamic) now() lease {
 	return d.lease
 }
 
-// Run keeps the login valid until ctx ends. It retries without limit: while Vault does not
-// answer, the last login is used as long as PostgreSQL accepts it.
+// Run keeps the login valid until ctx ends. It retries without limit. While Vault does not answer,
+// the last login is used as long as PostgreSQL accepts it.
 func (d *Dynamic) Run(ctx context.Context) {
 	for failures := 0; ; {
 		renewed := loop.Await(ctx, d.wait(failures), d.renewed)
@@ -123,8 +123,8 @@ func (d *Dynamic) Run(ctx context.Context) {
 	}
 }
 
-// wait returns how long Run sleeps: until a renewal is due or, after failures, with backoff
-// from a second to a minute.
+// wait returns how long Run sleeps: until a renewal is due or, after failures, with a backoff from
+// a second to a minute.
 func (d *Dynamic) wait(failures int) time.Duration {
 	if failures > 0 {
 		return loop.Jittered(min(time.Second<<min(failures-1, 6), time.Minute))
@@ -136,10 +136,10 @@ func (d *Dynamic) wait(failures int) time.Duration {
 	return max(time.Until(due), 0)
 }
 
-// keep renews the token if that is due, then renews or replaces the lease.
+// keep renews the token if that is due, and then renews or replaces the lease.
 func (d *Dynamic) keep(ctx context.Context) error {
-	// A token that cannot be renewed ends the login when it expires; until then both
-	// remain valid.
+	// A token that cannot be renewed ends the login when the token expires. Until then, both remain
+	// valid.
 	token := d.s.renew(ctx)
 	if token != nil {
 		d.observe(token)
@@ -158,9 +158,9 @@ func (d *Dynamic) keepLease(ctx context.Context) error {
 		switch {
 		case err == nil && enough && !orphan():
 			return nil
-		case err == nil, orphan(): // it ends soon or has ended with its token
+		case err == nil, orphan(): // the lease ends soon or has ended with its token
 		case slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound}, statusOf(err)):
-			// It no longer exists, or must not be renewed.
+			// The lease no longer exists or must not be renewed.
 		case time.Until(l.until) > l.granted/6:
 			return err // Vault is unavailable, but there is still time
 		}
@@ -168,8 +168,8 @@ func (d *Dynamic) keepLease(ctx context.Context) error {
 	return d.replace(ctx, l.login)
 }
 
-// renew extends l and reports whether the extension was long enough. Vault extends a lease by less
-// and less as its maximum lifetime approaches.
+// renew extends l and reports whether the extension was long enough. As the maximum lifetime of a
+// lease approaches, Vault's extensions become shorter and shorter.
 func (d *Dynamic) renew(ctx context.Context, l lease) (bool, error) {
 	began := time.Now()
 	secret, err := d.s.do(ctx, "renew the lease", func(ctx context.Context, c *api.Client) (*api.Secret, error) {
@@ -258,6 +258,6 @@ func (d *Dynamic) observe(err error) {
 	}
 }
 
-// Close revokes the token if Skald requested it, and with it the login. Call it once no
-// connection is open.
+// Close revokes the token if Skald requested it, and the login with it. Call it when all
+// connections are closed.
 func (d *Dynamic) Close(ctx context.Context) error { return d.s.end(ctx) }

@@ -11,7 +11,7 @@ import (
 // Reader reads secrets at key-value paths of Vault. It is safe for concurrent use.
 type Reader struct{ s *session }
 
-// NewReader returns a reader. It makes no call yet.
+// NewReader returns a reader. It does not call Vault yet.
 func NewReader(cfg Config) (*Reader, error) {
 	s, err := newSession(cfg)
 	if err != nil {
@@ -20,8 +20,9 @@ func NewReader(cfg Config) (*Reader, error) {
 	return &Reader{s}, nil
 }
 
-// Read returns what is at path, the API path of a secret: for version 2 of the engine with data/ after the mount. The
-// error of a call that Vault has refused, or did not answer, is an *Error.
+// Read returns the data at path, which is the API path of a secret. For version 2 of the engine,
+// the path contains data/ after the mount. If Vault has refused or not answered a call, the error
+// is an *Error.
 func (r *Reader) Read(ctx context.Context, path string) (map[string]any, error) {
 	secret, err := r.s.read(ctx, path)
 	if err != nil {
@@ -32,7 +33,7 @@ func (r *Reader) Read(ctx context.Context, path string) (map[string]any, error) 
 
 // Run renews the token until ctx ends.
 func (r *Reader) Run(ctx context.Context) {
-	const look = 5 * time.Second // until there is a token
+	const look = 5 * time.Second // interval of checking until there is a token
 	for failures := 0; ; {
 		wait := look
 		t := r.s.now()

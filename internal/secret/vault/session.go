@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// turn is a lock for which a caller waits only until its context ends.
+// turn is a lock whose callers wait only until their context ends.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
@@ -30,18 +30,18 @@ func (t turn) take(ctx context.Context) error {
 
 func (t turn) give() { <-t }
 
-// session holds the token for calls, and gets another when it is rejected or expires soon.
+// session holds the token for calls, and gets another one if the token is rejected or expires soon.
 type session struct {
 	cfg    Config
 	client *api.Client
-	turn   turn // of the caller
+	turn   turn // held by the caller
 
 	mu    sync.Mutex
 	token token // guarded by mu; written only by the holder of turn
 }
 
-// token is a Vault token and its lifetime. Leases created with it end with it, so they
-// store its number.
+// token is a Vault token and its lifetime. Leases created with a token end with it, so they store
+// its number.
 type token struct {
 	text      string
 	granted   time.Duration // full lifetime
@@ -71,7 +71,7 @@ func newSession(cfg Config) (*session, error) {
 	return &session{cfg: cfg, client: client, turn: newTurn()}, nil
 }
 
-// do makes one call with a token, and repeats it with a new token if the old one is rejected.
+// do makes one call with a token. If the token is rejected, it repeats the call with a new one.
 // Calls are rare and run one at a time.
 func (s *session) do(
 	ctx context.Context,
@@ -102,7 +102,7 @@ func (s *session) do(
 	return secret, explain(name, err)
 }
 
-// anotherToken reports whether signing in again can help against a 403.
+// anotherToken reports whether signing in again could help after a 403.
 func (s *session) anotherToken() bool {
 	switch s.cfg.Method {
 	case AppRole, Kubernetes:
@@ -114,7 +114,7 @@ func (s *session) anotherToken() bool {
 	return false
 }
 
-// signIn gets a token by the configured method.
+// signIn gets a token with the configured method.
 func (s *session) signIn(ctx context.Context) error {
 	switch s.cfg.Method {
 	case Token:
@@ -153,8 +153,8 @@ func (s *session) secret(given, file string) (string, error) {
 	return credentials.ReadSecret(file)
 }
 
-// adopt takes a given token and looks up its lifetime. A token that may not look itself
-// up is assumed not to expire.
+// adopt takes a given token and looks up its lifetime. If a token has no permission to look itself
+// up, adopt assumes that it does not expire.
 func (s *session) adopt(ctx context.Context, text string) error {
 	s.client.SetToken(text)
 	self, err := s.client.Auth().Token().LookupSelfWithContext(ctx)
@@ -198,8 +198,8 @@ func (s *session) use(text string, ttl time.Duration, renewable bool) {
 	s.token = token{text: text, granted: ttl, until: time.Now().Add(ttl), renewable: renewable, number: s.token.number + 1}
 }
 
-// renew renews the token after two thirds of its lifetime, and signs in again if it cannot be
-// extended by enough. It makes no call if nothing is due.
+// renew renews the token after two thirds of its lifetime. If the token cannot be extended by
+// enough, it signs in again. It makes no call if nothing is due.
 func (s *session) renew(ctx context.Context) error {
 	const name = "renew the token"
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -238,7 +238,7 @@ func (s *session) renew(ctx context.Context) error {
 	return s.signIn(ctx)
 }
 
-// end revokes a token that Skald requested, and with it every lease created with it.
+// end revokes a token that Skald requested, and with it every lease created with that token.
 func (s *session) end(ctx context.Context) error {
 	if s.now().text == "" || s.cfg.Method == Token || s.cfg.Method == TokenFile {
 		return nil

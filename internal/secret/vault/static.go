@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// pause is the minimum interval between two look-ups, so that a database that rejects every
-// login does not cause a flood of requests to Vault.
+// pause is the minimum interval between two look-ups, so that a database that rejects every login
+// does not cause a flood of requests to Vault.
 const pause = time.Second
 
-// Static is a login that is maintained externally at a key-value path of Vault. It is read at
-// startup and again when PostgreSQL rejects it.
+// Static is a login at a key-value path of Vault that is maintained externally. It is read at
+// startup, and again when PostgreSQL rejects it.
 type Static struct {
 	s           *session
 	path        string
@@ -25,13 +25,13 @@ type Static struct {
 
 	mu    sync.Mutex
 	login credentials.Login // guarded by mu
-	asked time.Time         // guarded by mu: time of the last look-up
+	asked time.Time         // guarded by mu; time of the last look-up
 }
 
-// NewStatic reads the login at path, the API path of the secret: for version 2 of the engine
-// with data/ after the mount, such as secret/data/k1s0/system/saga/database. userKey and
-// passwordKey are the secret's keys; a secret without userKey uses the user of the database
-// address.
+// NewStatic reads the login at path, which is the API path of the secret. For version 2 of the
+// engine, the path contains data/ after the mount, such as secret/data/k1s0/system/saga/database.
+// userKey and passwordKey are the secret's keys. If the secret has no userKey, the user of the
+// database address is used.
 func NewStatic(ctx context.Context, cfg Config, path, userKey, passwordKey string) (*Static, error) {
 	s, err := newSession(cfg)
 	if err != nil {
@@ -43,7 +43,7 @@ func NewStatic(ctx context.Context, cfg Config, path, userKey, passwordKey strin
 	return st, err
 }
 
-// Login implements credentials.Source. It calls Vault only for a refused login.
+// Login implements credentials.Source. It calls Vault only if a login was refused.
 func (st *Static) Login(ctx context.Context, refused credentials.Login) (credentials.Login, error) {
 	if login, _ := st.now(); refused != login {
 		return login, nil

@@ -1,11 +1,11 @@
-// Package vault gets the login of the database from HashiCorp Vault: a static one from
-// a key-value path (Static), or one that Vault creates with a lease (Dynamic). Both are
+// Package vault gets the login for the database from HashiCorp Vault: either a static login from a
+// key-value path (Static), or a login that Vault creates with a lease (Dynamic). Both implement
 // credentials.Source. A Reader reads other secrets from key-value paths.
 //
-// No request ever waits for Vault: its logins are kept in memory, and as long as PostgreSQL
-// accepts them, Vault may be sealed, slow or down. A static login is read again when PostgreSQL
-// rejects it, and one with a lease is renewed well before the lease ends. (Seed 1, Vault;
-// invariant F62, T16.)
+// No request ever waits for Vault. Its logins are kept in memory, and as long as PostgreSQL accepts
+// them, Vault may be sealed, slow or down. A static login is read again when PostgreSQL rejects it.
+// A login with a lease is renewed well before the lease ends. (Seed 1, Vault; invariants F62 and
+// T16.)
 package vault
 
 import (
@@ -26,7 +26,7 @@ import (
 // Method is how Skald signs in to Vault.
 type Method string
 
-// The methods. A given token is used as it is and renewed; a token file is maintained
+// These are the methods. A given token is used as it is and is renewed. A token file is maintained
 // externally, for example by a Vault agent, which renews and replaces the token.
 const (
 	Token      Method = "token"
@@ -35,28 +35,28 @@ const (
 	Kubernetes Method = "kubernetes"
 )
 
-// Config is how to reach Vault and sign in. Address and the fields of the method are
+// Config describes how to reach Vault and how to sign in. Address and the fields of the method are
 // required.
 type Config struct {
 	Address   string        // http:// or https://
-	Namespace string        // of Vault Enterprise; empty: none
+	Namespace string        // namespace in Vault Enterprise; empty: none
 	CACert    string        // file of CA certificates; empty: the system's
-	Timeout   time.Duration // of one call including retries; 0: 10 s
+	Timeout   time.Duration // of one call, including retries; 0: 10 s
 
 	Method       Method
-	Mount        string // of the method; empty: its name
+	Mount        string // mount of the method; empty: its name
 	Token        string // Token
 	TokenFile    string // TokenFile
 	RoleID       string // AppRole
-	SecretID     string // AppRole; empty with SecretIDFile, or when the role needs none
+	SecretID     string // AppRole; empty if SecretIDFile is set, or if the role needs none
 	SecretIDFile string // AppRole; read at every sign-in
 	Role         string // Kubernetes
 	JWTFile      string // Kubernetes; read at every sign-in
 
-	// Transport makes the HTTP calls; nil: one that trusts CACert.
+	// Transport makes the HTTP calls; nil means a transport that trusts CACert.
 	Transport http.RoundTripper
-	// Observe is called after every attempt to get or renew credentials: with nil on success,
-	// and with the expiry of the current ones (zero: unknown). Optional.
+	// Observe is called after every attempt to get or renew credentials. On success, it gets nil
+	// and the expiry of the current credentials (zero means unknown). It is optional.
 	Observe func(err error, until time.Time)
 	Log     *slog.Logger
 }
@@ -84,9 +84,9 @@ func newAPI(cfg Config) (*api.Client, error) {
 	client, err := api.NewClient(&api.Config{
 		Address: cfg.Address,
 		HttpClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the Vault client follows one redirect on its own, but never to http
+			return http.ErrUseLastResponse // the Vault client follows one redirect, but never to http
 		}},
-		// This covers short failures, and a standby that has just become the active node.
+		// The retries cover short failures, and a standby that has just become the active node.
 		MaxRetries: 2, MinRetryWait: 100 * time.Millisecond, MaxRetryWait: time.Second,
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func newAPI(cfg Config) (*api.Client, error) {
 	return client, nil
 }
 
-// Error is a failed call to Vault, without any of the data that was sent.
+// Error is a failed call to Vault. It contains none of the data that was sent.
 type Error struct {
 	Call   string // such as "read database/creds/app"
 	Status int    // HTTP; 0: no response
@@ -118,7 +118,7 @@ func (e *Error) Error() string {
 // maxDetail limits the quoted part of Vault's error message, in bytes.
 const maxDetail = 300
 
-// explain makes an *Error from an error of the client.
+// explain converts an error of the client to an *Error.
 func explain(call string, err error) error {
 	if err == nil {
 		return nil
@@ -137,7 +137,7 @@ func explain(call string, err error) error {
 	return e
 }
 
-// statusOf returns the HTTP status of a failed call; 0 without a response.
+// statusOf returns the HTTP status of a failed call, or 0 if there was no response.
 func statusOf(err error) int {
 	var e *Error
 	if errors.As(err, &e) {
@@ -162,7 +162,7 @@ func unwrapped(data map[string]any) map[string]any {
 	return data
 }
 
-// seconds reads a TTL in Vault's form; a missing one is unlimited.
+// seconds reads a TTL in Vault's form. A missing TTL is unlimited.
 func seconds(n int) time.Duration {
 	if n <= 0 {
 		return unlimited

@@ -104,7 +104,7 @@ func (g *grant) renew(body map[string]any) {
 	}
 }
 
-// left is the remaining time in seconds, 0 without an end.
+// left is the remaining time in seconds, or 0 if there is no end.
 func (g *grant) left() int {
 	if g.until.IsZero() {
 		return 0

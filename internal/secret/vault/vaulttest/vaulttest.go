@@ -1,6 +1,6 @@
-// Package vaulttest is a stand-in for HashiCorp Vault in tests: an HTTP handler with
-// the parts of its API that Skald uses, with tokens and leases that expire by the
-// clock, and with the faults that operators meet.
+// Package vaulttest is a stand-in for HashiCorp Vault in tests. It is an HTTP handler with the
+// parts of the Vault API that Skald uses, with tokens and leases that expire by the clock, and with
+// the failures that operators encounter.
 package vaulttest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Vault is the stand-in. Set it up by its methods and serve it, or use it as
-// the transport of a client. Its methods are safe for concurrent use.
+// Vault is the stand-in. Set it up with its methods, and then serve it or use it as the transport
+// of a client. Its methods are safe for concurrent use.
 type Vault struct {
 	mu       sync.Mutex
 	tokens   map[string]*grant         // guarded by mu: by token
@@ -23,7 +23,7 @@ type Vault struct {
 	roles    map[string]Role           // guarded by mu: by path
 	logins   map[string]Login          // guarded by mu: by path
 	requests []string                  // guarded by mu: "METHOD path status"
-	fault    func(*http.Request) int   // guarded by mu: the status of a simulated fault; 0: none
+	fault    func(*http.Request) int   // guarded by mu; returns the status of a simulated failure; 0: none
 	serial   int                       // guarded by mu
 }
 
@@ -35,14 +35,14 @@ type grant struct {
 	revoked    bool
 }
 
-// Role makes dynamic logins.
+// Role creates dynamic logins.
 type Role struct {
 	TTL, MaxTTL time.Duration
-	// Make creates the nth login, from 1. Nil: names are made up.
+	// Make creates the nth login, counting from 1. If it is nil, names are generated.
 	Make func(n int) (user, password string)
 }
 
-// Login is a sign-in method. Its tokens live TTL, and MaxTTL with renewals.
+// Login is a sign-in method. Its tokens live for TTL, and with renewals for MaxTTL.
 type Login struct {
 	Want        map[string]string // the body that is accepted
 	TTL, MaxTTL time.Duration
@@ -56,7 +56,7 @@ func New() *Vault {
 	}
 }
 
-// Token adds a token with a time to live; a ttl of 0 has no end.
+// Token adds a token with a time to live. A ttl of 0 means that it never ends.
 func (v *Vault) Token(token string, ttl, longest time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -71,8 +71,8 @@ func newGrant(ttl, longest time.Duration) *grant {
 	return g
 }
 
-// Secret sets the data at a path of the API; for version 2 of the key-value
-// engine the path has data/ after the mount.
+// Secret sets the data at a path of the API. For version 2 of the key-value engine, the path has
+// data/ after the mount.
 func (v *Vault) Secret(path string, data map[string]any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,21 +93,21 @@ func (v *Vault) Login(path string, l Login) {
 	v.logins[path] = l
 }
 
-// Fail makes requests fail with the status that f returns, unless that is 0. Nil ends
-// it. A negative status breaks the connection.
+// Fail makes requests fail with the status that f returns, unless it returns 0. A nil f ends the
+// failures. A negative status breaks the connection.
 func (v *Vault) Fail(f func(*http.Request) int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.fault = f
 }
 
-// Seal answers everything with 503, as a sealed Vault does.
+// Seal responds to everything with 503, as a sealed Vault does.
 func (v *Vault) Seal() { v.Fail(func(*http.Request) int { return http.StatusServiceUnavailable }) }
 
 // Unseal ends the effect of Fail or Seal.
 func (v *Vault) Unseal() { v.Fail(nil) }
 
-// RevokeTokens revokes every token but root, and with it the leases it made.
+// RevokeTokens revokes all tokens except root, and with them the leases that they created.
 func (v *Vault) RevokeTokens() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -134,7 +134,7 @@ func (v *Vault) Requests() []string {
 	return append([]string{}, v.requests...)
 }
 
-// Live is how many leases have neither ended nor been revoked.
+// Live returns the number of leases that have neither ended nor been revoked.
 func (v *Vault) Live() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -176,12 +176,12 @@ func (v *Vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers, notes the request, and returns the status.
+// serve answers, records the request, and returns the status.
 func (v *Vault) serve(w http.ResponseWriter, r *http.Request) int {
 	path := strings.TrimPrefix(r.URL.Path, "/v1/")
 	var body map[string]any
 	if r.Body != nil {
-		_ = json.NewDecoder(r.Body).Decode(&body) // many requests have none
+		_ = json.NewDecoder(r.Body).Decode(&body) // many requests have no body
 	}
 	v.mu.Lock()
 	fault := v.fault
