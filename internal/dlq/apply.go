@@ -16,23 +16,23 @@ type Moment struct {
 	Jitter float64 // in [0,1)
 }
 
-// Chance supplies ids and random numbers to rules that stores call for many letters;
-// stores create neither themselves. Both functions are safe for concurrent use.
+// Chance supplies ids and random numbers to rules that stores apply to many letters, because stores
+// create neither. Both functions are safe for concurrent use.
 type Chance struct {
 	Jitter func() float64   // in [0,1)
 	NewID  func() uuid.UUID // UUIDv7
 }
 
-// At is the Moment of one letter.
+// At returns the Moment for one letter.
 func (c Chance) At(now time.Time) Moment { return Moment{Now: now, Jitter: c.Jitter()} }
 
-// Conflict is the fault for a letter whose status does not allow an action.
+// Conflict returns the fault for an action that the letter's status does not allow.
 func (l *Letter) Conflict(what string) *fault.Error {
 	return fault.New(fault.Conflict, CodeConflict, "the dead letter is %s and cannot be %s", l.Status, what).Allowing(l.Actions())
 }
 
-// Unretryable returns the fault that prevents a retry, nil when the letter may be
-// retried: PENDING, or DEAD with force.
+// Unretryable returns the fault that prevents a retry. It returns nil if the letter may be retried,
+// that is, if it is PENDING, or DEAD and force is set.
 func (l *Letter) Unretryable(force bool) error {
 	switch {
 	case CanMove(l.Status, Claimed), force && CanMove(l.Status, ForcedClaim):
@@ -43,12 +43,12 @@ func (l *Letter) Unretryable(force bool) error {
 	return l.Conflict("retried")
 }
 
-// Waited reports whether a saga waits for the letter. Such a letter ends with the saga's step, and
-// can be discarded or deleted only with force.
+// Waited reports whether a saga is waiting for the letter. Such a letter ends together with the
+// saga's step, and can be discarded or deleted only with force.
 func (l *Letter) Waited() bool { return l.Source == FromSaga && l.Status != Resolved }
 
-// Actions lists the actions that a letter accepts now without force: a DEAD one must be
-// requeued first, and one that a saga waits for cannot be discarded or deleted.
+// Actions lists the actions that a letter currently accepts without force. A DEAD letter must be
+// requeued first, and a letter that a saga is waiting for cannot be discarded or deleted.
 func (l *Letter) Actions() []string {
 	all := l.statusActions()
 	if !l.Waited() {
@@ -72,12 +72,12 @@ func (l *Letter) statusActions() []string {
 	return []string{VerbUpdate}
 }
 
-// decision gathers a Change while the rules work on it.
+// decision accumulates a Change while the rules are applied.
 type decision struct {
 	Change
 	m       Moment
-	same    bool              // the event says nothing new
-	illegal *IllegalEdgeError // the first move that the table does not have; nil: none
+	same    bool              // the report is a duplicate
+	illegal *IllegalEdgeError // the first transition that the table does not contain; nil if there is none
 }
 
 // newDecision begins a change of l.
@@ -85,7 +85,7 @@ func newDecision(l *Letter, m Moment) *decision {
 	return &decision{Change: Change{Before: Precondition{l.Version, l.Token}, After: *l}, m: m}
 }
 
-// done is the change, with the letter as its next version.
+// done returns the change, with the letter at its next version.
 func (d *decision) done() Change {
 	if !d.same {
 		d.After.Version++
@@ -94,8 +94,8 @@ func (d *decision) done() Change {
 	return d.Change
 }
 
-// to moves the letter over one edge. After a move that is not in the table, nothing of the
-// decision reaches a store.
+// to moves the letter along one edge. If the table does not contain the edge, nothing of the
+// decision is stored.
 func (d *decision) to(next Status, on Trigger) {
 	if d.illegal == nil && !edge(d.After.Status, next, on) {
 		d.illegal = &IllegalEdgeError{From: d.After.Status, To: next, On: on}
@@ -103,8 +103,8 @@ func (d *decision) to(next Status, on Trigger) {
 	d.After.Status = next
 }
 
-// refuses returns the fault of an action that the table does not have in this status, nil when it
-// has it.
+// refuses returns the fault for an action that the table does not allow in this status, or nil if
+// it is allowed.
 func (d *decision) refuses(on Trigger, what string) error {
 	if CanMove(d.After.Status, on) {
 		return nil
@@ -148,7 +148,7 @@ func (d *decision) consumerReported(e ConsumerReported) error {
 	l := &d.After
 	switch {
 	case l.Resolution == Confirmed && e.Processed && e.Generation == l.Generation:
-		d.same = true // told twice
+		d.same = true // reported twice
 		return nil
 	case l.Resolution != Redriven || !CanMove(l.Status, Confirm) || !CanMove(l.Status, Refute):
 		return l.Conflict("acknowledged")
@@ -179,8 +179,8 @@ func (d *decision) restore() error {
 	return nil
 }
 
-// Deletable returns nil when the letter may be deleted. Fault: Conflict while it is
-// being retried.
+// Deletable returns nil if the letter may be deleted, and a Conflict fault while it is being
+// retried.
 func (l *Letter) Deletable() error {
 	if l.Status == Retrying {
 		return l.Conflict("deleted")
@@ -188,8 +188,8 @@ func (l *Letter) Deletable() error {
 	return nil
 }
 
-// edit applies an edit. Faults: Conflict when the status forbids it, Invalid
-// when a PENDING letter would be left without a retry (invariant D3).
+// edit applies an edit. Faults: Conflict if the status forbids it; Invalid if it would leave a
+// PENDING letter without a retry (invariant D3).
 func (d *decision) edit(e Edit) error {
 	l := &d.After
 	if e.MaxRetries != nil {
@@ -222,13 +222,13 @@ func (d *decision) edit(e Edit) error {
 	return nil
 }
 
-// open makes the letter PENDING.
+// open sets the letter to PENDING.
 func (d *decision) open(on Trigger, p *Policy) {
 	d.to(Pending, on)
 	d.After.waits(p, d.m)
 }
 
-// end makes the letter terminal.
+// end moves the letter to a terminal status.
 func (d *decision) end(on Trigger, why Resolution) {
 	l := &d.After
 	was := l.Status
@@ -239,15 +239,15 @@ func (d *decision) end(on Trigger, why Resolution) {
 	l.Resolution, l.NextRetryAt, l.HeldRetryAt, l.RetryAsked = why, nil, nil, false
 }
 
-// waits sets the time of the next retry of l, which is PENDING.
+// waits sets the time of the next retry of l, which must be PENDING.
 func (l *Letter) waits(p *Policy, m Moment) {
 	l.Resolution, l.TerminalAt = "", nil
 	l.NextRetryAt = l.nextRetry(p, l.Failures(), m)
 	l.HeldRetryAt, l.RetryAsked = nil, false
 }
 
-// nextRetry returns when l is retried automatically after this many failures; nil:
-// never.
+// nextRetry returns the time of the next automatic retry after this many failures, or nil if there
+// is none.
 func (l *Letter) nextRetry(p *Policy, failures int, m Moment) *time.Time {
 	if l.HeldAsPermanent(p) {
 		return nil
@@ -261,19 +261,19 @@ func (l *Letter) HeldAsPermanent(p *Policy) bool {
 	return l.Failure.Class == Permanent && l.Source.automatic() && !p.RetryPermanent
 }
 
-// NotFound is the fault of a letter that the tenant does not have.
+// NotFound returns the fault for a letter that does not exist in the tenant.
 func NotFound(id uuid.UUID) *fault.Error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no dead letter %s", id)
 }
 
-// Stale is the fault of a change to an outdated version of a letter; present is the stored
-// letter.
+// Stale returns the fault for a change based on an outdated version of a letter; present is the
+// stored letter.
 func Stale(id uuid.UUID, present int64) *fault.Error {
 	return fault.New(fault.Precondition, CodeStale, "dead letter %s is at version %d", id, present)
 }
 
-// TargetNotConfigured is the fault of a retry to a kind of target that this server is
-// not configured for.
+// TargetNotConfigured returns the fault for a retry to a kind of target that this server is not
+// configured for.
 func TargetNotConfigured(kind TargetKind) string {
 	if kind == ToKafka {
 		return "Kafka is not configured: set kafka.brokers (SKALD_KAFKA_BROKERS), or give the letter an HTTP target"

@@ -1,7 +1,7 @@
 package dlq
 
-// Audited returns what is hashed for the audit trail when a policy is changed; nil when
-// none is stored.
+// Audited returns the part of a policy that is hashed for the audit trail when the policy changes,
+// or nil if no policy is stored.
 func (p *Policy) Audited() any {
 	if p.Version == 0 {
 		return nil
@@ -15,8 +15,8 @@ func (p *Policy) Audited() any {
 	}
 }
 
-// Audited returns what is hashed for the audit trail when a group is changed: only the fields
-// set by people, which arriving letters do not affect.
+// Audited returns the part of a group that is hashed for the audit trail when the group changes. It
+// consists of the fields that people set; arriving letters do not affect it.
 func (g *Group) Audited() any {
 	return map[string]any{
 		"fingerprint": g.Fingerprint, "version": g.Version, "state": g.State, "assignee": g.Assignee, "note": g.Note,

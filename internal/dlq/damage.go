@@ -2,7 +2,7 @@ package dlq
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Closed is the fault of an action that requires the content of an Unreadable letter.
+// Closed returns the fault for an action that requires the content of an Unreadable letter.
 func (l *Letter) Closed() *fault.Error {
 	return fault.New(fault.Conflict, CodeClosed,
 		"content of the dead letter cannot be read: configure the key that sealed it, or restore the letter from a "+

@@ -10,45 +10,45 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Drive is a claimed letter, and what is to be sent of it.
+// Drive is a claimed letter together with the content to send and its destination.
 type Drive struct {
 	Letter         // RETRYING, with Token and LeaseUntil
-	Send   Content // of its Revision
-	To     Target  // complete: with a topic, a URL
-	Number int     // of the attempt
-	Actor  string  // "" when it is automatic
-	// ActorName is what people call the actor.
+	Send   Content // the content of its Revision
+	To     Target  // complete, with a topic or URL
+	Number int     // number of the attempt
+	Actor  string  // "" if it is automatic
+	// ActorName is the actor's display name.
 	ActorName string
-	Forced    bool       // it was DEAD: a failure leaves it DEAD
-	Was       Resolution // of a Forced one, before it was claimed
-	Due       bool       // automatic: its time had come
-	// KeepHeaders lists the headers that the policy keeps although they are dropped by default.
+	Forced    bool       // the letter was DEAD, and a failure leaves it DEAD
+	Was       Resolution // resolution of a Forced letter before it was claimed
+	Due       bool       // automatic, because the letter was due
+	// KeepHeaders lists headers that the policy keeps although they are dropped by default.
 	KeepHeaders []string
 }
 
 // Result is the outcome of a drive.
 type Result struct {
 	Outcome    AttemptOutcome
-	Error      string // unless Acknowledged
+	Error      string // set unless Acknowledged
 	StatusCode int
-	RetryAfter time.Duration // the target's Retry-After, or how far ahead a letter waits at a gate; 0: none
+	RetryAfter time.Duration // the target's Retry-After, or the wait of a letter at a gate; 0: none
 	Written    *Position
 	StartedAt  time.Time
 	EndedAt    time.Time
-	// Accepted means that the target has accepted the letter and will report the result later
-	// (a saga, a job run); the letter stays RETRYING until then.
+	// Accepted means that the target (a saga or a job run) has accepted the letter and will report
+	// the result later. The letter stays RETRYING until then.
 	Accepted bool
-	// Missing means FailedDrive because the target does not exist, so nothing was sent. It
-	// counts only if the target is the letter's own.
+	// Missing means FailedDrive because the target does not exist, so that nothing was sent. It is
+	// considered only for the letter's own target.
 	Missing bool
-	// TooLarge means FailedDrive because the letter is too large for the target, so nothing was
-	// sent. It does not count, and there is no automatic retry, because only a person can
-	// change this.
+	// TooLarge means FailedDrive because the letter is too large for the target, so that nothing
+	// was sent. The attempt does not count, and there is no automatic retry, because only a person
+	// can remedy this.
 	TooLarge bool
-	// Unreached means that no connection could be made, so nothing was sent.
+	// Unreached means that no connection could be established, so that nothing was sent.
 	Unreached bool
-	// Fault is set for Withdrawn only: what prevents the retry until someone changes
-	// it; nil: an outage.
+	// Fault is set only for Withdrawn. It describes what prevents the retry until someone changes
+	// it; nil means an outage.
 	Fault *fault.Error
 }
 
@@ -56,14 +56,14 @@ type Result struct {
 type DriveEnded struct {
 	Drive  *Drive
 	Result Result
-	Policy *Policy // of the letter's topic
+	Policy *Policy // policy of the letter's topic
 }
 
 func (DriveEnded) event() {}
 
-// Lost returns the end of a drive whose lease expired. unsent means that the letter was
-// certainly not handed over, so there was no retry; a letter without retries left becomes DEAD
-// again (invariant D3: a PENDING one has a retry left).
+// Lost returns the end of a drive whose lease expired. unsent means that the letter was certainly
+// not handed over, so that no retry took place; a letter without retries left then becomes DEAD
+// again (invariant D3: a PENDING letter has a retry left).
 func (d *Drive) Lost(unsent bool, started, now time.Time) Result {
 	if !unsent {
 		return Result{
@@ -77,7 +77,7 @@ func (d *Drive) Lost(unsent bool, started, now time.Time) Result {
 	}
 }
 
-// Finish is the end of a drive, to be stored if its Token still holds the letter.
+// Finish is the end of a drive. It is stored only if its Token still holds the letter.
 type Finish struct {
 	TenantID    uuid.UUID
 	LetterID    uuid.UUID
@@ -87,16 +87,16 @@ type Finish struct {
 	RetryCount  int
 	NextRetryAt *time.Time
 	TerminalAt  *time.Time
-	RedriveID   uuid.UUID // zero: as it was
+	RedriveID   uuid.UUID // zero: unchanged
 	Attempt     Attempt
 	At          time.Time
-	Handover    uuid.UUID    // the note to be deleted; zero: none, or others still need it
-	Fault       *fault.Error // of Result; not stored
+	Handover    uuid.UUID    // the note to be deleted; zero: there is none, or others still need it
+	Fault       *fault.Error // as in Result; not stored
 
-	RetryAfter time.Duration // of Result; redrives honour it
+	RetryAfter time.Duration // as in Result; redrives honour it
 }
 
-// elsewhere reports whether a target other than the letter's was requested.
+// elsewhere reports whether a target other than the letter's own was requested.
 func (d *Drive) elsewhere() bool {
 	own := d.Destination(nil)
 	partition := func(t *Target) int32 {
@@ -108,12 +108,12 @@ func (d *Drive) elsewhere() bool {
 	return own.Kind != d.To.Kind || own.Topic != d.To.Topic || own.URL != d.To.URL || partition(&own) != partition(&d.To)
 }
 
-// Finished returns how a result changes the letter, as it is stored. After Accepted the letter
-// stays RETRYING, and the driver stores nothing; so it does after the error of Apply, until the
-// lease has expired.
+// Finished returns how a result changes the letter, in the form that is stored. After Accepted, the
+// letter stays RETRYING and the driver stores nothing. If Apply returns an error, the driver stores
+// nothing either, and the letter stays RETRYING until the lease expires.
 func (d *Drive) Finished(r Result, p *Policy, m Moment) (Finish, error) {
 	l := d.Letter
-	l.Status = Retrying // as every letter on its way is, also one of which little was read (Lost)
+	l.Status = Retrying // as are all letters being retried, including one that was only partly read (Lost)
 	c, err := Apply(l, DriveEnded{d, r, p}, m)
 	if err != nil {
 		return Finish{TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, Status: Retrying}, err
@@ -126,8 +126,8 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) (Finish, error) {
 	}, nil
 }
 
-// driveEnded decides how a result changes the letter (seed 3: success is RESOLVED, failure
-// counts, DEAD when no retry is left). Withdrawn counts nothing, because there was no retry.
+// driveEnded decides how a result changes the letter (seed 3: success leads to RESOLVED, failures
+// count, DEAD once no retries are left). Withdrawn does not count, because no retry took place.
 func (d *decision) driveEnded(e DriveEnded) {
 	drive, r, p, l := e.Drive, &e.Result, e.Policy, &d.After
 	d.Attempt = &Attempt{
@@ -149,7 +149,7 @@ func (d *decision) driveEnded(e DriveEnded) {
 	case unmade:
 		d.to(Pending, RetryWithdraw)
 		again := *p
-		again.AutoRetry = p.AutoRetry || drive.Due // it is still to be retried: a policy holds it, and may release it
+		again.AutoRetry = p.AutoRetry || drive.Due // a due letter is held, and may be released later
 		l.NextRetryAt = later(l.nextRetry(&again, failures, d.m), r.RetryAfter, d.m)
 	case r.TooLarge:
 		d.to(Pending, RetryWithdraw)
@@ -169,10 +169,10 @@ func (d *decision) driveEnded(e DriveEnded) {
 	}
 }
 
-// later postpones an automatic retry to the time that the target requested, if that is later:
-// by at most an hour, as for steps of sagas.
+// later postpones an automatic retry to the time that the target requested, if that is later. It
+// postpones by at most an hour, as for the steps of sagas.
 func later(at *time.Time, asked time.Duration, m Moment) *time.Time {
-	wanted := m.Now.Add(min(asked, retry.MaxAfter)).Truncate(time.Microsecond) // as it is stored
+	wanted := m.Now.Add(min(asked, retry.MaxAfter)).Truncate(time.Microsecond) // the precision that is stored
 	if at == nil || !wanted.After(*at) {
 		return at
 	}

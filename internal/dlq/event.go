@@ -6,32 +6,32 @@ import (
 	"github.com/google/uuid"
 )
 
-// Event is something that has happened to a letter, or that an operator asks for. Exactly the
-// types below, DriveEnded and SourceReported are events.
+// Event is something that happened to a letter or that an operator requests. The only events are
+// the types below, DriveEnded and SourceReported.
 type Event interface{ event() }
 
-// ConsumerReported is a consumer's report on a redriven letter of this generation: processed, or
-// failed again.
+// ConsumerReported is a consumer's report on a redriven letter of this generation: it was
+// processed, or it failed again.
 type ConsumerReported struct {
 	Generation int
 	Processed  bool
 	Policy     *Policy
 }
 
-// EditRequested changes what operators keep of a letter.
+// EditRequested changes the annotations that operators keep on a letter.
 type EditRequested struct{ Edit }
 
-// Edit is what PATCH changes; nil members stay as they are.
+// Edit holds the changes of a PATCH. Nil members change nothing.
 type Edit struct {
 	MaxRetries  *int
 	NextRetryAt *time.Time
-	Labels      []string // nil: as they are; empty: none
+	Labels      []string // nil: unchanged; empty: none
 	Assignee    *string
 	Note        *string
 }
 
-// RequeueRequested makes a DEAD letter PENDING again. MaxRetries, unless nil, is its new limit;
-// Reset sets its count to 0. Without Reset and without a higher limit, one more retry is
+// RequeueRequested makes a DEAD letter PENDING again. MaxRetries is its new limit, unless nil;
+// Reset sets its retry count to 0. Without Reset and without a higher limit, one more retry is
 // granted: a PENDING letter can always be retried (invariant D3).
 type RequeueRequested struct {
 	Reset      bool
@@ -39,14 +39,14 @@ type RequeueRequested struct {
 	Policy     *Policy
 }
 
-// DiscardRequested gives a PENDING letter up.
+// DiscardRequested abandons a PENDING letter.
 type DiscardRequested struct{}
 
-// ResolveRequested means that the letter was dealt with elsewhere.
+// ResolveRequested means that the letter was handled elsewhere.
 type ResolveRequested struct{}
 
-// RestoreRequested moves an archived letter back among the live ones: PENDING, with a retry left
-// (invariant D3), and without an automatic one.
+// RestoreRequested moves an archived letter back to the live ones. It becomes PENDING with a retry
+// left (invariant D3), but without an automatic one.
 type RestoreRequested struct{}
 
 func (ConsumerReported) event() {}
@@ -59,16 +59,16 @@ func (RestoreRequested) event() {}
 // Precondition is what must still hold when a change is written.
 type Precondition struct {
 	Version int64
-	Token   uuid.UUID // of DriveEnded: the retry that must still hold the letter
+	Token   uuid.UUID // for DriveEnded: the retry that must still hold the letter
 }
 
-// Change is how an event changes a letter. A store writes all of it in one transaction if Before
-// still holds, and otherwise nothing.
+// Change describes how an event changes a letter. A store writes all of it in one transaction if
+// Before still holds, and nothing otherwise.
 type Change struct {
 	Before Precondition
-	After  Letter // as it is then
-	// Attempt is the retry that has ended, nil: none. The store sets the Number of one that
-	// the letter's source made.
+	After  Letter // the letter after the change
+	// Attempt is the retry that ended, or nil if there is none. If the letter's source made the
+	// attempt, the store sets its Number.
 	Attempt *Attempt
 }
 

@@ -8,22 +8,21 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Filter selects letters; zero fields do not restrict. Lists of words are
-// alternatives.
+// Filter selects letters. Zero fields impose no restriction. The values in a list are alternatives.
 type Filter struct {
-	Topic         string // exact, or with one * at its end
+	Topic         string // exact, or a prefix followed by *
 	Statuses      []Status
 	Resolutions   []Resolution
 	Sources       []Source
 	Classes       []ErrorClass
 	Fingerprint   string
 	ErrorType     string
-	ErrorContains string // words that all occur in the message, whole, in any case
+	ErrorContains string // whole words that must all occur in the message; case is ignored
 	ConsumerGroup string
 	Key           []byte            // nil: any
 	Headers       map[string]string // name → value
-	Payload       map[string]string // dotted path → a JSON scalar or, when it is none, a text
-	Labels        []string          // all of them
+	Payload       map[string]string // dotted path → a JSON scalar or, failing that, a text
+	Labels        []string          // a letter must have all of them
 	Assignee      string
 	CorrelationID string
 	TraceID       string
@@ -40,14 +39,14 @@ type Filter struct {
 	GenerationMin int
 }
 
-// Query is the request for a page of letters.
+// Query is a request for a page of letters.
 type Query struct {
 	Filter
 	page.ByTime
 	Oldest bool // oldest first; otherwise newest first
-	// Bare omits Content and Failure.Stack, which may be megabytes per letter.
+	// Bare omits Content and Failure.Stack, which may take megabytes per letter.
 	Bare bool
-	// Largest omits them from letters with more bytes of them (Omitted); 0: never. A page of
-	// letters of 10 MB would be gigabytes.
+	// Largest omits the same fields from letters in which they take more than this many bytes
+	// (Omitted); 0 never omits them. A page of 10 MB letters would take gigabytes.
 	Largest int
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Fingerprint identifies a kind of error: the consumer group (or the topic if none is known),
-// the error's type, its normalised message and the first five frames of its stack. 32 hex
-// digits.
+// Fingerprint identifies a kind of error by the consumer group (or the topic if the group is
+// unknown), the type of the error, its normalised message and the first five frames of its stack.
+// It returns 32 hex digits.
 func Fingerprint(topic, group string, f Failure) string {
 	who := group
 	if who == "" {

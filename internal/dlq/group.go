@@ -9,15 +9,15 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// GroupEdit changes the fields of a group that people set; nil members are unchanged.
+// GroupEdit changes the fields of a group that people set. Nil members change nothing.
 type GroupEdit struct {
 	State    *GroupState
 	Assignee *string
 	Note     *string
 }
 
-// Edited applies an edit. A group becomes REGRESSED only by its letters, never by an edit.
-// Fault: Invalid.
+// Edited applies an edit. A group becomes REGRESSED only when a letter arrives, never through an
+// edit. Fault: Invalid.
 func (g Group) Edited(e GroupEdit, now time.Time) (Group, error) {
 	var w mistakes
 	if e.State != nil {
@@ -43,17 +43,17 @@ func (g Group) Edited(e GroupEdit, now time.Time) (Group, error) {
 	return g, w.fault()
 }
 
-// Group is the letters with one fingerprint: one kind of error.
+// Group is the set of letters with one fingerprint, that is, one kind of error.
 type Group struct {
 	TenantID    uuid.UUID
 	Fingerprint string
-	Version     int64 // ETag; counts changes by people, not arrivals
+	Version     int64 // ETag; counts changes by people, but not arrivals
 	State       GroupState
-	Topic       string // of the first letter
+	Topic       string // topic of the first letter
 	ErrorType   string
 	Message     string // normalised
-	Received    int64  // letters ever
-	Open        int64  // now; filled by Group and Groups, up to ten thousand
+	Received    int64  // number of letters ever received
+	Open        int64  // current number; filled by Group and Groups, up to ten thousand
 	OpenCapped  bool
 	FirstSeen   time.Time
 	LastSeen    time.Time
@@ -63,13 +63,13 @@ type Group struct {
 	UpdatedAt   time.Time
 }
 
-// Place is where it stands in a list.
+// Place is the group's position in a list.
 func (g *Group) Place() page.TimeKey { return page.TimeKey{At: g.LastSeen, Key: g.Fingerprint} }
 
 // GroupState is people's assessment of a group.
 type GroupState string
 
-// States of groups. One that is RESOLVED regresses with its next letter.
+// States of groups. A RESOLVED group becomes REGRESSED when its next letter arrives.
 const (
 	GroupNew          GroupState = "NEW"
 	GroupAcknowledged GroupState = "ACKNOWLEDGED"

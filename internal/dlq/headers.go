@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Record is a record of a dead-letter topic, as received by a consumer.
+// Record is a record of a dead-letter topic, as a consumer receives it.
 type Record struct {
 	Place     Position
 	Timestamp time.Time
@@ -16,17 +16,17 @@ type Record struct {
 
 // Intake configures how records become letters.
 type Intake struct {
-	Tenant uuid.UUID // whose letters they are
-	// Suffixes and Prefixes are what the names of dead-letter topics add to the original
-	// topics' names, in any case; the first match counts.
+	Tenant uuid.UUID // the tenant that owns the letters
+	// Suffixes and Prefixes are the parts that dead-letter topics add to the names of the original
+	// topics. Case is ignored, and the first match counts.
 	Suffixes, Prefixes []string
-	// MaxPayload is how many bytes of a payload are stored; 0: the constant MaxPayload.
+	// MaxPayload is the maximum number of payload bytes to store; 0 means the constant MaxPayload.
 	MaxPayload int
 }
 
-// UnknownTopic is the prefix of the dead-letter topic's name when the original topic is
-// unknown. A Kafka topic cannot have a colon in its name, so such a letter can be
-// retried only to an explicit target.
+// UnknownTopic is put before the dead-letter topic's name if the original topic is unknown. A Kafka
+// topic cannot have a colon in its name, so such a letter can be retried only to an explicit
+// target.
 const UnknownTopic = "unknown:"
 
 const (
@@ -34,12 +34,12 @@ const (
 	maxTopicName = 249 // Kafka's own limit
 )
 
-// Arrival returns the letter of a Kafka record, to be completed by New. It reads the
-// headers of every tool in the table of families. The record's original position comes
-// from the first family that names a topic; each field of the failure from the first
-// family that has it. A record that failed before also has the headers of the earlier
-// failure: those appended last win. Any record makes a letter that can be stored: texts
-// are cleaned, and content is kept byte for byte.
+// Arrival returns the letter for a Kafka record; New must complete it. It reads the headers of
+// every tool in the table of families. The record's original position comes from the first family
+// that names a topic, and each field of the failure comes from the first family that has it. A
+// record that failed more than once also has the headers of its earlier failures; the headers
+// appended last win. Every record yields a letter that can be stored: texts are cleaned, and
+// content is kept byte for byte.
 func (in Intake) Arrival(r Record) Arrival {
 	var t told
 	t.tell(r.Content.Headers)
@@ -92,7 +92,7 @@ func (in Intake) origin(a *Arrival, t *told, r Record) {
 	}
 }
 
-// served returns the topic that a dead-letter topic is for, by its name.
+// served returns the original topic of a dead-letter topic, derived from its name.
 func (in Intake) served(topic string) string {
 	lower := strings.ToLower(topic)
 	for _, s := range in.Suffixes {
@@ -112,7 +112,7 @@ func (in Intake) served(topic string) string {
 	return Storable(UnknownTopic+topic, MaxTopic)
 }
 
-// bounce fills in a returned letter's fields from our own headers.
+// bounce fills in the fields of a returned letter from Skald's own headers.
 func (a *Arrival) bounce(t *told) {
 	root, err := uuid.Parse(plain(t.last(fRoot)))
 	if err != nil || root == uuid.Nil {
@@ -128,7 +128,7 @@ func (a *Arrival) bounce(t *told) {
 	}
 }
 
-// failure fills in why processing of the record gave up.
+// failure fills in why the record could not be processed.
 func (a *Arrival) failure(t *told) {
 	order := familyOrder
 	if a.BounceOf != uuid.Nil {
@@ -144,7 +144,7 @@ func (a *Arrival) failure(t *told) {
 		}
 		return ""
 	}
-	outer, rest, printed := strings.Cut(pick(fType), ": ") // an exception as Java prints it, with its message
+	outer, rest, printed := strings.Cut(pick(fType), ": ") // an exception in Java's format, with its message
 	message, stack := pick(fMessage), pick(fStack)
 	if message == "" && printed {
 		message = rest
@@ -162,10 +162,10 @@ func (a *Arrival) failure(t *told) {
 	a.ConsumerGroup = Storable(pick(fGroup), MaxWord)
 	if a.ConsumerGroup == "" {
 		if connector := pick(fConnector); connector != "" {
-			a.ConsumerGroup = Storable("connect-"+connector, MaxWord) // as Connect names it
+			a.ConsumerGroup = Storable("connect-"+connector, MaxWord) // Connect's name for the group
 		}
 	}
-	if a.ConsumerGroup == "" { // Spring Cloud Stream encodes it only in the name of the topic
+	if a.ConsumerGroup == "" { // Spring Cloud Stream encodes the group only in the topic's name
 		if group, ok := strings.CutPrefix(a.Arrived.Topic, "error."+a.OriginalTopic+"."); ok {
 			a.ConsumerGroup = Storable(group, MaxWord)
 		}
@@ -173,7 +173,7 @@ func (a *Arrival) failure(t *told) {
 	a.Failure.Class = classOf(ErrorClass(strings.ToUpper(pick(fClass))), kind, outer, message)
 }
 
-// topicName returns a header's value if it is a valid topic name, otherwise "".
+// topicName returns a header's value if it is a valid topic name, and "" otherwise.
 func topicName(value []byte) string {
 	if len(value) > maxTopicName+2 {
 		return ""

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// wrappers are exceptions in which libraries wrap others: the last part of their names, in
-// lower case. Alone they would put every failure of a topic into one group of unknown class.
+// wrappers are exceptions in which libraries wrap other exceptions, given as the last part of their
+// names in lower case. Used as the type, they would put every failure of a topic into a single
+// group of unknown class.
 var wrappers = words(`
 	listenerexecutionfailedexception timestampedexception batchlistenerfailedexception kafkaexception
 	messagingexception messagehandlingexception messagedeliveryexception messagetransformationexception
@@ -20,14 +21,14 @@ var wrappers = words(`
 
 // wrapper reports whether an exception only wraps another one.
 func wrapper(name string) bool {
-	if strings.HasPrefix(name, "java.net.") { // a ConnectException of its own
+	if strings.HasPrefix(name, "java.net.") { // its ConnectException is a different exception
 		return false
 	}
 	return wrappers[strings.ToLower(name[strings.LastIndexAny(name, ".$")+1:])]
 }
 
-// typeOf returns the type of a failure: the innermost exception in a known wrapper, otherwise
-// the cause that the tool names, otherwise the exception.
+// typeOf returns the type of a failure: the innermost exception if a known wrapper is outermost,
+// otherwise the cause that the tool names, otherwise the exception.
 func typeOf(kind, cause, message, stack string) string {
 	named := kind
 	if cause != "" {
@@ -47,11 +48,11 @@ func typeOf(kind, cause, message, stack string) string {
 	return named
 }
 
-// className is the name of an exception with its package or outer class.
+// className returns the name of an exception with its package or outer class.
 var className = regexp.MustCompile(`^[\p{L}_][\p{L}\p{N}_]*(?:[.$][\p{L}_][\p{L}\p{N}_]*)+$`)
 
-// innermost returns the last cause in a stack trace that is not a wrapper, "" if it has
-// none. Java begins a line with "Caused by: ", .NET with blanks and "---> ".
+// innermost returns the last cause in a stack trace that is not a wrapper, or "" if there is none.
+// Such a line begins with "Caused by: " in Java, and with blanks and "---> " in .NET.
 func innermost(stack string) (name string) {
 	for _, mark := range []string{"Caused by: ", "---> "} {
 		for at := 0; ; {
@@ -65,7 +66,7 @@ func innermost(stack string) (name string) {
 				before = strings.TrimRight(before, " ")
 			}
 			if before != "" && before[len(before)-1] != '\n' {
-				continue // in a message, or the cause of something suppressed
+				continue // part of a message, or the cause of a suppressed exception
 			}
 			found := after[:min(len(after), MaxWord)]
 			if end := strings.IndexAny(found, ": \t\r\n("); end >= 0 {
@@ -79,9 +80,9 @@ func innermost(stack string) (name string) {
 	return name
 }
 
-// nested returns the exception with which a wrapper's message continues: Spring 5 writes
-// "…; nested exception is NAME: …", and an exception that was made of a cause alone has
-// that cause as its message.
+// nested returns the exception with which a wrapper's message continues. Spring 5 writes "…; nested
+// exception is NAME: …", and an exception that was created from just a cause has that cause as its
+// message.
 func nested(message string) string {
 	const is = "nested exception is "
 	if at := strings.LastIndex(message, is); at >= 0 {

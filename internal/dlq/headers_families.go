@@ -18,19 +18,19 @@ const (
 	fConnector
 	fMessage
 	fType
-	fCause // the type of the wrapped exception: preferred to fType
+	fCause // the type of the wrapped exception, which is preferred to fType
 	fStack
 	fClass
 	fRoot
 	fGeneration
 	fRedrive
-	fields // how many there are
+	fields // number of fields
 )
 
-// families lists the headers of each tool, in order of preference. Names are in lower
-// case and compared case-insensitively.
+// families lists the headers of each tool, in order of preference. Names are in lower case, and
+// case is ignored in comparisons.
 var families = [...]map[string]field{
-	{ // ours, written by a redrive; the headers of the failure by consumers without a framework
+	{ // Skald's, written by a redrive; the headers of the failure are written by consumers without a framework
 		HeaderTopic: fTopic, HeaderPartition: fPartition, HeaderOffset: fOffset, "x-dlq-original-timestamp": fTimestamp,
 		"x-dlq-consumer-group": fGroup, "x-dlq-error-message": fMessage, "x-dlq-error-type": fType,
 		"x-dlq-error-stack": fStack, "x-dlq-error-class": fClass,
@@ -55,7 +55,7 @@ var families = [...]map[string]field{
 		"__connect.errors.connector.name": fConnector, "__connect.errors.exception.class.name": fType,
 		"__connect.errors.exception.message": fMessage, "__connect.errors.exception.stacktrace": fStack,
 	},
-	{ // Kafka Streams, KIP-1034: the exception with its message
+	{ // Kafka Streams, KIP-1034: the exception includes its message
 		"__streams.errors.topic": fTopic, "__streams.errors.partition": fPartition, "__streams.errors.offset": fOffset,
 		"__streams.errors.exception": fType, "__streams.errors.message": fMessage, "__streams.errors.stacktrace": fStack,
 	},
@@ -67,7 +67,7 @@ var families = [...]map[string]field{
 		"_dlq.errors.group": fGroup, "_dlq.errors.message": fMessage,
 		"_dlq.errors.disposition": fType,
 	},
-	{ // Spring Cloud Stream, and what others have taken over from it
+	{ // Spring Cloud Stream, and tools that have adopted its headers
 		"x-original-topic": fTopic, "x-original-partition": fPartition, "x-original-offset": fOffset,
 		"x-original-timestamp": fTimestamp,
 		"x-exception-message":  fMessage, "x-exception-fqcn": fType, "x-exception-stacktrace": fStack,
@@ -76,27 +76,27 @@ var families = [...]map[string]field{
 		"dead-letter-topic": fTopic, "dead-letter-partition": fPartition, "dead-letter-offset": fOffset,
 		"dead-letter-reason": fMessage, "dead-letter-exception-class-name": fType, "dead-letter-cause-class-name": fCause,
 	},
-	{ // its delayed retries: the place is that in the last retry topic, so only the time is that of the original
+	{ // its delayed retries: the place is in the last retry topic, so only the time is that of the original
 		"delayed-retry-original-timestamp": fTimestamp,
 		"delayed-retry-reason":             fMessage, "delayed-retry-exception-class-name": fType,
 		"delayed-retry-cause-class-name": fCause,
 	},
 	{"topic_poisoned": fTopic, "reason_poisoned": fMessage}, // Watermill
-	{}, // Spring's names with a prefix of the application's own (renamed)
+	{}, // Spring's names with an application-specific prefix (renamed)
 }
 
-// renamedFamily is that of names which only a record itself explains.
+// renamedFamily holds names that only the record itself explains.
 const renamedFamily = len(families) - 1
 
-// springNames are the ends of the names of Spring's headers. Applications can choose
-// the beginning (DeadLetterPublishingRecoverer.setHeaderNamesSupplier).
+// springNames are the endings of the names of Spring's headers. Applications can choose the
+// beginnings (DeadLetterPublishingRecoverer.setHeaderNamesSupplier).
 var springNames = map[string]field{
 	"original-topic": fTopic, "original-partition": fPartition, "original-offset": fOffset,
 	"original-timestamp": fTimestamp, "original-consumer-group": fGroup,
 	"exception-fqcn": fType, "exception-cause-fqcn": fCause, "exception-message": fMessage, "exception-stacktrace": fStack,
 }
 
-// springName splits the name of a header, in lower case, that ends as one of Spring's.
+// springName splits the name of a header, in lower case, that ends like one of Spring's.
 func springName(name string) (prefix string, x field, ok bool) {
 	at := strings.LastIndex(name, "original-")
 	if at < 0 {
@@ -109,9 +109,9 @@ func springName(name string) (prefix string, x field, ok bool) {
 	return name[:at], x, ok
 }
 
-// renamed returns the beginning of the names under which an application has Spring
-// describe the failure, "" if the headers have none: there must be both a topic and an
-// exception, because either alone may mean anything.
+// renamed returns the prefix that an application has chosen for the headers in which Spring
+// describes the failure, or "" if there is none. The headers must contain both a topic and an
+// exception, because either alone could mean anything.
 func renamed(headers []Header) string {
 	topics, failures := map[string]bool{}, map[string]bool{}
 	for _, h := range headers {
@@ -136,7 +136,7 @@ func renamed(headers []Header) string {
 	return ""
 }
 
-// maxHeaderName exceeds the length of every name that matters.
+// maxHeaderName is more than the length of any header name listed here.
 const maxHeaderName = 64
 
 var familyOrder = func() []int {
@@ -162,16 +162,16 @@ var slots = func() map[string]slot {
 	return all
 }()
 
-// correlations are headers that name what a record belongs to, the best first.
+// correlations are headers that identify what a record belongs to, in order of preference.
 var correlations = map[string]int{
 	"x-correlation-id": 1, "correlation-id": 2, "correlation_id": 3, "correlationid": 4, "ce_correlationid": 5,
 	"kafka_correlationid": 6,
 }
 
-// value is a header that may be there several times.
+// value is the value of a header that may occur several times.
 type value struct {
 	first, last []byte
-	at          int // index of the last, from 1; 0: none
+	at          int // index of the last occurrence, from 1; 0: none
 }
 
 // told holds the parsed headers of a record. It is large and stays on the stack.
@@ -180,21 +180,20 @@ type told struct {
 	correlation, trace string
 }
 
-// CorrelationOf returns the correlation id that the headers of a record name, "" if none
-// does.
+// CorrelationOf returns the correlation id in the headers of a record, or "" if there is none.
 func CorrelationOf(headers []Header) string {
 	var t told
 	t.tell(headers)
 	return t.correlation
 }
 
-// tell sorts headers into t, which must be empty. It visits each once, because it runs
-// for every record.
+// tell parses headers into t, which must be empty. It visits each header once, because it runs for
+// every record.
 func (t *told) tell(headers []Header) {
 	best, spring := len(correlations)+1, false
 	for i, h := range headers {
 		if len(h.Name) > maxHeaderName {
-			continue // none of the names is that long
+			continue // no known name is that long
 		}
 		name := strings.ToLower(h.Name)
 		if s, ok := slots[name]; ok {
@@ -220,7 +219,7 @@ func (t *told) tell(headers []Header) {
 	}
 }
 
-// tellRenamed sorts headers with names that an application has chosen.
+// tellRenamed parses headers whose names an application has chosen.
 func (t *told) tellRenamed(headers []Header) {
 	prefix := renamed(headers)
 	if prefix == "" {
@@ -236,10 +235,10 @@ func (t *told) tellRenamed(headers []Header) {
 	}
 }
 
-// add takes the value of the header at index i.
+// add records the value of the header at index i.
 func (v *value) add(b []byte, i int) {
 	if len(b) == 0 {
-		return // it tells nothing
+		return // it contains no information
 	}
 	if v.at == 0 {
 		v.first = b
@@ -247,14 +246,14 @@ func (v *value) add(b []byte, i int) {
 	v.last, v.at = b, i+1
 }
 
-// first returns the first value that a family has for a field: of a record that
-// was moved on several times, that is the oldest.
+// first returns the first value that a family has for a field, which is the oldest one if the
+// record was moved several times.
 func (t *told) first(family int, x field) []byte { return t.vals[family][x].first }
 
-// last returns the last value of a field of ours.
+// last returns the last value of one of Skald's fields.
 func (t *told) last(x field) []byte { return t.vals[0][x].last }
 
-// latestFirst orders the families by the position of their last failure header: tools
+// latestFirst orders the families by the position of their last failure header, because tools
 // append headers.
 func (t *told) latestFirst() []int {
 	order := slices.Clone(familyOrder)

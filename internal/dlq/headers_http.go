@@ -14,33 +14,33 @@ import (
 // Percent-encoding escapes every byte except A-Z, a-z, 0-9, "-", ".", "_" and "~" as
 // %XX, so that decoding returns the exact bytes.
 const (
-	HTTPKey      = "X-Dlq-Key"      // percent-encoded; absent when there is no key
-	HTTPHeader   = "X-Dlq-Header"   // name=value of one header, both percent-encoded; without = when it has no value
-	HTTPWithheld = "X-Dlq-Withheld" // the percent-encoded name of one header with credentials that were not sent
+	HTTPKey      = "X-Dlq-Key"      // percent-encoded; absent if there is no key
+	HTTPHeader   = "X-Dlq-Header"   // name=value of one header, both percent-encoded; without = if it has no value
+	HTTPWithheld = "X-Dlq-Withheld" // the percent-encoded name of one header with credentials that was not sent
 )
 
-// MaxHTTPHeaders is the maximum size of key and headers in a request, as sent: servers accept 8
-// KiB to 64 KiB in total.
+// MaxHTTPHeaders is the maximum total size of the key and headers in a request, as sent. Servers
+// accept 8 KiB to 64 KiB in total.
 const MaxHTTPHeaders = 32 << 10
 
 // CarriedOverHTTP is the part of a record's key and headers that a request carries, in the
 // record's order.
 type CarriedOverHTTP struct {
-	Headers     []Header // to be added as they are; names may repeat
-	ContentType string   // the record's own, "" when it has no valid one
-	// Withheld names headers that hold credentials and are not sent because the target is on
-	// a host other than the letter's own (they are listed in HTTPWithheld). Dropped names those
-	// whose content is sent in another way: those about earlier redrives and the failure.
+	Headers     []Header // to be added unchanged; names may repeat
+	ContentType string   // the record's own, "" if it has no valid one
+	// Withheld names headers that contain credentials and are not sent because the target is on a
+	// host other than the letter's own; they are listed in HTTPWithheld. Dropped names headers
+	// about earlier redrives and the failure, whose content is sent in another way.
 	Withheld, Dropped []string
 }
 
-// CarryOverHTTP returns the HTTP headers that carry everything but the payload of a content to
-// an HTTP target. own: the target is on the letter's own host, so it may receive credentials.
-// keep lists the headers that the policy keeps although they are dropped by default (Left).
-// Fault: Invalid with a field at /headers when key and headers take more than MaxHTTPHeaders.
+// CarryOverHTTP returns the HTTP headers that carry everything in a content except the payload to
+// an HTTP target. own means that the target is on the letter's own host, so that it may receive
+// credentials. keep lists the headers that the policy keeps although they are dropped by default
+// (Left). Fault: Invalid with a field at /headers if key and headers take more than MaxHTTPHeaders.
 //
-// A header keeps its name if no server on the way would change or interpret it: every
-// header of that name, in any case, has a name of letters, digits and hyphens without a
+// A header keeps its name if no server on the way would change or interpret it. For this, every
+// header with that name, in any case, must have a name of letters, digits and hyphens without a
 // meaning in HTTP, and a value of printable ASCII. All others are sent as HTTPHeader.
 func CarryOverHTTP(c Content, own bool, keep ...string) (CarriedOverHTTP, error) {
 	var out CarriedOverHTTP
@@ -92,8 +92,8 @@ const (
 	headerType  = "content-type"
 )
 
-// decided returns the headers that set properties of the request: the last well-formed
-// traceparent and content-type. trace and media are true if it was the only one, so
+// decided returns the headers that set properties of the request: the last well-formed traceparent
+// and the last well-formed content-type. trace and media are true if it is the only such header, so
 // that it need not be sent again.
 func (out *CarriedOverHTTP) decided(headers []Header, times map[string]int) (trace, media bool) {
 	parent := ""
@@ -145,15 +145,14 @@ func (l *Letter) SameHost(to *Target) bool {
 
 var (
 	traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-	// Proxies silently drop names with other characters; and where names become
-	// variables, _ and - become the same character, so that x_dlq_key could be taken
-	// for ours.
+	// Proxies silently drop names with other characters. Where names become variables, _ and -
+	// become the same character, so that x_dlq_key could be mistaken for Skald's header.
 	ownName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 	ownValue = regexp.MustCompile(`^([!-~]([ -~]*[!-~])?)?$`)
 )
 
-// meaningful are names that servers and proxies act upon, or by which targets
-// identify the caller; meaningfulBegins are prefixes of such names.
+// meaningful are names that servers and proxies act on, or by which targets identify the caller;
+// meaningfulBegins are prefixes of such names.
 var (
 	meaningful = words(`host connection keep-alive te trailer trailers upgrade expect date via forwarded from origin
 		referer range user-agent transfer-encoding max-forwards pragma cache-control early-data priority http2-settings
@@ -178,7 +177,7 @@ func meansSomething(name string) bool {
 	return false
 }
 
-// secretWords are words in the names of headers with credentials.
+// secretWords are words in the names of headers that contain credentials.
 var secretWords = []string{
 	"authorization", "authenticate", "cookie", "password", "passwd", "secret", "token", "apikey", "api-key",
 	"credential", "private-key",
@@ -186,7 +185,7 @@ var secretWords = []string{
 
 var hyphens = strings.NewReplacer("_", "-", ".", "-")
 
-// secret reports whether a header is likely to hold credentials.
+// secret reports whether a header is likely to contain credentials.
 func secret(name string) bool {
 	name = hyphens.Replace(name)
 	for _, w := range secretWords {

@@ -2,16 +2,16 @@ package dlq
 
 import "strings"
 
-// A retry sends the record as it was before it failed. It leaves out the headers with
-// which tools describe the failure: the letter has them, and a consumer that fails
-// again appends its own, so that a record would grow until its topic refuses it. It also
-// leaves out those in which frameworks count their own retries: with them a consumer
-// would give up at once.
+// A retry sends the record as it was before it failed. It leaves out the headers in which tools
+// describe the failure. The letter already contains that description, and a consumer that fails
+// again appends its own headers, so the record would otherwise grow until its topic rejects it. It
+// also leaves out the headers in which frameworks count their own retries, because with them a
+// consumer would give up immediately.
 var (
-	// leftBegins are prefixes of names, in lower case, that no other headers have.
+	// leftBegins are prefixes, in lower case, that only such headers have.
 	leftBegins = []string{
 		"kafka_dlt-", "kafka_original-", "kafka_exception-", "kafka_key-exception-", // Spring for Apache Kafka
-		"springdeserializerexception", // a Java object, which no consumer should read from others
+		"springdeserializerexception", // a Java object, which no consumer should deserialize from others
 		"retry_topic-",                // Spring's @RetryableTopic: attempts, backoff
 		"__connect.errors.", "__streams.errors.", "__dlq.errors.", "_dlq.errors.",
 		"x-exception-",                   // Spring Cloud Stream
@@ -24,19 +24,18 @@ var (
 		topic_poisoned reason_poisoned handler_poisoned subscriber_poisoned`)
 )
 
-// k1s0 is a family of headers whose names are common words with other meanings elsewhere:
-// they are left out only if both are present, as k1s0 writes them.
+// k1s0 is a family of headers whose names are common words with other meanings elsewhere. They are
+// left out only if both are present, as k1s0 writes them.
 const k1s0 = 1
 
 // Left decides which headers of one record a retry leaves out.
 type Left struct {
-	keep    []string // of the policy, in lower case
-	renamed string   // prefixes of names that the application has chosen
+	keep    []string // from the policy, in lower case
+	renamed string   // prefix of header names chosen by the application
 	k1s0    bool
 }
 
-// LeftOf returns the rule for a record with these headers and a policy that keeps some of
-// them.
+// LeftOf returns the rule for a record with these headers and a policy that keeps some of them.
 func LeftOf(headers []Header, keep []string) Left {
 	l := Left{renamed: renamed(headers)}
 	for _, k := range keep {
@@ -55,7 +54,7 @@ func LeftOf(headers []Header, keep []string) Left {
 	return l
 }
 
-// Out reports whether a header is left out. Skald's own always are, because every retry
+// Out reports whether a header is left out. Skald's own headers always are, because every retry
 // rewrites them.
 func (l *Left) Out(name string) bool {
 	if OwnHeader(name) {
@@ -65,7 +64,7 @@ func (l *Left) Out(name string) bool {
 	return l.describes(name) && !matchesAny(l.keep, name)
 }
 
-// LeftOut returns the names of the headers that are left out, as they are written.
+// LeftOut returns the names of the headers that are left out, as written in the record.
 func LeftOut(headers []Header, keep []string) (names []string) {
 	left := LeftOf(headers, keep)
 	for _, h := range headers {
@@ -76,7 +75,7 @@ func LeftOut(headers []Header, keep []string) (names []string) {
 	return names
 }
 
-// describes reports whether a header, its name in lower case, is about the failure or the
+// describes reports whether a header, given by its name in lower case, is about the failure or the
 // consumer's own retries.
 func (l *Left) describes(name string) bool {
 	if leftNames[name] {

@@ -2,16 +2,15 @@ package dlq
 
 import "strings"
 
-// Headers that a redrive adds to a record. A letter that comes back (a bounce) is
-// recognized by them.
+// Headers that a redrive adds to a record. They identify a letter that comes back (a bounce).
 const (
 	ownPrefix        = "x-dlq-"
-	HeaderMessageID  = ownPrefix + "message-id" // the first letter of the lineage
-	HeaderRedriveID  = ownPrefix + "redrive-id" // only of a bulk redrive
+	HeaderMessageID  = ownPrefix + "message-id" // id of the first letter of the lineage
+	HeaderRedriveID  = ownPrefix + "redrive-id" // set only by a bulk redrive
 	HeaderGeneration = ownPrefix + "generation"
 	HeaderAttempt    = ownPrefix + "attempt"
 	HeaderRevision   = ownPrefix + "revision" // 0: never edited
-	HeaderEdited     = ownPrefix + "edited"   // Drive.EditTag; only of what differs from the original
+	HeaderEdited     = ownPrefix + "edited"   // Drive.EditTag; only if the content differs from the original
 	HeaderTopic      = ownPrefix + "original-topic"
 	HeaderPartition  = ownPrefix + "original-partition"
 	HeaderOffset     = ownPrefix + "original-offset"

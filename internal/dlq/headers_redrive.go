@@ -7,14 +7,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// RedriveHeaders returns the headers of the record that drives a letter to Kafka: the
-// letter's headers in order, with repetitions and without those left out (Left), followed
-// by Skald's.
+// RedriveHeaders returns the headers of the record that drives a letter to Kafka: the letter's
+// headers in order, including repeated ones and without those left out (Left), followed by Skald's.
 func RedriveHeaders(d *Drive) []Header { return d.redriveHeaders(true) }
 
-// FewRedriveHeaders is RedriveHeaders without those of Skald's headers that only inform, for
-// a record that is too large with them. The others identify the letter when it comes back,
-// and show whether its content differs from the original.
+// FewRedriveHeaders is RedriveHeaders without those of Skald's headers that are only informative.
+// It is used for a record that would be too large with them. The remaining headers identify the
+// letter when it comes back, and show whether its content differs from the original.
 func FewRedriveHeaders(d *Drive) []Header { return d.redriveHeaders(false) }
 
 func (d *Drive) redriveHeaders(all bool) []Header {

@@ -8,12 +8,11 @@ import (
 )
 
 const (
-	headersNamed = 8  // how many headers of an oversized record are listed, the largest first
-	nameShown    = 80 // bytes of a header's name
+	headersNamed = 8  // number of headers listed for an oversized record, the largest first
+	nameShown    = 80 // maximum number of bytes shown of a header's name
 )
 
-// HeaderSizes describes, for people, how many bytes the headers of a record take, the largest
-// first.
+// HeaderSizes describes for people how many bytes the headers of a record take, the largest first.
 func HeaderSizes(headers []Header) string {
 	type sum struct {
 		name         string

@@ -13,12 +13,11 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// number parses a non-negative number, as decimal text or as a big-endian integer of 4
-// or 8 bytes. Digits are read as text: as an integer they would exceed any realistic
-// partition, offset or time.
+// number parses a non-negative number given as decimal text or as a big-endian integer of 4 or 8
+// bytes. Digits are read as text, because as an integer they would exceed any realistic partition,
+// offset or time.
 func number(value []byte) (int64, bool) {
-	// A text with another first byte is not a number, and a parse error costs more than
-	// this check.
+	// Text with another first byte is not a number, and a parse error costs more than this check.
 	if s := plain(value); s != "" && (isDigit(s[0]) || s[0] == '+' || s[0] == '-') {
 		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 			return n, n >= 0
@@ -35,7 +34,7 @@ func number(value []byte) (int64, bool) {
 	return 0, false
 }
 
-// instant parses a time, as milliseconds since 1970 or as RFC 3339.
+// instant parses a time in milliseconds since 1970 or in the format of RFC 3339.
 func instant(value []byte) *time.Time {
 	var at time.Time
 	if ms, ok := number(value); ok {
@@ -61,8 +60,7 @@ func printable(value []byte) string {
 	return Storable(s, MaxWord)
 }
 
-// traceOf returns the trace id of a traceparent (W3C Trace Context), "" if it is
-// not valid.
+// traceOf returns the trace id of a traceparent (W3C Trace Context), or "" if it is not valid.
 func traceOf(value []byte) string {
 	parts := strings.SplitN(plain(value[:min(len(value), 200)]), "-", 4)
 	if len(parts) < 4 || len(parts[1]) != 32 {
@@ -71,8 +69,8 @@ func traceOf(value []byte) string {
 	return hexID(parts[1])
 }
 
-// TraceContext returns the tracestate and the baggage of a letter's headers, as far as they may be
-// passed on; "": there is none. A tracestate needs a traceparent.
+// TraceContext returns the tracestate and the baggage in a letter's headers as far as they may be
+// passed on; "" means that there is none. A tracestate requires a traceparent.
 func (c *Content) TraceContext() (state, baggage string) {
 	var states, baggages []string
 	traced := false
@@ -92,8 +90,8 @@ func (c *Content) TraceContext() (state, baggage string) {
 	return state, plaintext.Baggage(baggages...)
 }
 
-// hexID returns s in lower case if it is 16 or 32 hexadecimal digits that are not all
-// zero, otherwise "".
+// hexID returns s in lower case if it consists of 16 or 32 hexadecimal digits that are not all
+// zero, and "" otherwise.
 func hexID(s string) string {
 	raw, err := hex.DecodeString(s)
 	if err != nil || len(raw) != 8 && len(raw) != 16 {
@@ -107,7 +105,7 @@ func hexID(s string) string {
 	return ""
 }
 
-// Words in the names of exceptions that report whether trying again may help.
+// Words in exception names that indicate whether a retry may help.
 var (
 	transientWords = []string{"timeout", "timedout", "connect", "unavailable", "refused", "unreachable", "unknownhost",
 		"throttl", "ratelimit",
@@ -119,14 +117,14 @@ var (
 		"schema", "conversion", "notfound", "typeerror", "valueerror", "keyerror", "dataexception"}
 )
 
-// classOf returns the given class, or the one implied by an exception's name; a cause
-// takes precedence over its wrapper.
+// classOf returns the given class, or the class implied by an exception's name. The cause takes
+// precedence over its wrapper.
 func classOf(given ErrorClass, kind, wrapper, message string) ErrorClass {
 	switch given {
 	case Transient, Permanent, Unknown:
 		return given
 	}
-	if kind == "" { // some only pass on the message, which may begin with the name
+	if kind == "" { // some tools pass on only the message, which may begin with the name
 		name, _, _ := strings.Cut(message[:min(len(message), MaxWord)], ":")
 		if strings.HasSuffix(name, "Exception") || strings.HasSuffix(name, "Error") {
 			kind = name
@@ -136,7 +134,7 @@ func classOf(given ErrorClass, kind, wrapper, message string) ErrorClass {
 		if strings.HasPrefix(name, "org.apache.kafka.connect.errors.ConnectException") {
 			continue // any error in a connector
 		}
-		// Only the last part: a package may be called anything.
+		// Only the last part is checked, because a package may have any name.
 		name = strings.ToLower(name[strings.LastIndexAny(name, ".:$/ ")+1:])
 		for _, word := range transientWords {
 			if strings.Contains(name, word) {
@@ -156,8 +154,8 @@ func truncatedNote(kept, size int) string {
 	return fmt.Sprintf("The payload had %d bytes; only the first %d are kept. The full record is still in the topic it was read from.", size, kept)
 }
 
-// plain returns a header's value as text, without the blanks and the quotes
-// that some mappers put around it. Invalid UTF-8 is left unchanged.
+// plain returns a header's value as text, without the surrounding blanks and quotes that some
+// mappers add. Invalid UTF-8 is left unchanged.
 func plain(value []byte) string {
 	s := strings.TrimSpace(string(value))
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' && utf8.ValidString(s) {
@@ -166,7 +164,7 @@ func plain(value []byte) string {
 	return s
 }
 
-// words is a set of words with blanks between them.
+// words is a set of words separated by blanks.
 func words(s string) map[string]bool {
 	all := map[string]bool{}
 	for _, w := range strings.Fields(s) {

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Imported returns a letter of an export as it is stored here: with its status, count
-// and end, but neither being retried nor scheduled for an automatic retry. l is
-// complete (New) and has its former RetryCount; terminalAt is when it ended, nil when
-// unknown.
+// Imported returns an exported letter in the form that is stored on this server: with its status,
+// count and end, but without a running or scheduled automatic retry. l must be complete (New) and
+// have its former RetryCount; terminalAt is the time at which it ended, or nil if that is unknown.
 func (l Letter) Imported(s Status, why Resolution, terminalAt *time.Time, m Moment) Letter {
 	if s == "" {
 		s, why = l.Status, l.Resolution
@@ -30,5 +29,5 @@ func (l Letter) Imported(s Status, why Resolution, terminalAt *time.Time, m Mome
 	return l
 }
 
-// Ends reports whether letters of a status may have this resolution.
+// Ends reports whether letters with this status may have this resolution.
 func (r Resolution) Ends(s Status) bool { return slices.Contains(Resolutions, r) && r.Status() == s }

@@ -24,11 +24,11 @@ func ParseTopicID(s string) (id uuid.UUID, err error) {
 	return uuid.UUID(b), nil
 }
 
-// SameRecord reports whether a letter read from Kafka is the same record as the stored letter with
-// its position, although the topic may have been created again. If both topic ids are known, they
+// SameRecord reports whether a letter read from Kafka is the same record as the stored letter at
+// its position, even though the topic may have been recreated. If both topic ids are known, they
 // decide. Otherwise the content and the time of failure must be equal, and the letter must not have
 // been stored before the record was written. A letter stored without its content never matches.
-// written is the record's timestamp, zero if unknown.
+// written is the record's timestamp, or zero if that is unknown.
 func (l *Letter) SameRecord(stored *Letter, written time.Time) bool {
 	if a, b := l.Arrived.KnownTopic(), stored.Arrived.KnownTopic(); a != uuid.Nil && b != uuid.Nil {
 		return a == b
@@ -42,7 +42,7 @@ func (l *Letter) SameRecord(stored *Letter, written time.Time) bool {
 	return l.Content.same(stored.Content)
 }
 
-// clockSkew is how far a producer's clock may be ahead of ours.
+// clockSkew is the maximum time by which a producer's clock may be ahead of ours.
 const clockSkew = time.Minute
 
 func (c Content) same(d Content) bool {
@@ -53,8 +53,8 @@ func (c Content) same(d Content) bool {
 		})
 }
 
-// Digest replaces an unknown topic id when the position is taken by another record. It
-// is the same whenever the record is read.
+// Digest replaces an unknown topic id if the position is already taken by another record. It is the
+// same each time the record is read.
 func (l *Letter) Digest(written time.Time) uuid.UUID {
 	var b []byte
 	add := func(p []byte) {
@@ -62,7 +62,7 @@ func (l *Letter) Digest(written time.Time) uuid.UUID {
 		if p != nil {
 			n = int64(len(p))
 		}
-		b = append(binary.BigEndian.AppendUint64(b, uint64(n)), p...) //nolint:gosec // its bits
+		b = append(binary.BigEndian.AppendUint64(b, uint64(n)), p...) //nolint:gosec // keeps all bits
 	}
 	add(l.Content.Key)
 	add(l.Content.Payload)
@@ -71,7 +71,7 @@ func (l *Letter) Digest(written time.Time) uuid.UUID {
 		add(h.Value)
 	}
 	if !written.IsZero() {
-		b = binary.BigEndian.AppendUint64(b, uint64(written.UnixMilli())) //nolint:gosec // its bits
+		b = binary.BigEndian.AppendUint64(b, uint64(written.UnixMilli())) //nolint:gosec // keeps all bits
 	}
 	return uuid.NewHash(sha256.New(), uuid.Nil, b, digestVersion)
 }

@@ -24,13 +24,13 @@ const (
 	Pending  Status = "PENDING"  // waits for a retry
 	Retrying Status = "RETRYING" // being retried, until its lease expires
 	Resolved Status = "RESOLVED"
-	Dead     Status = "DEAD" // needs a person
+	Dead     Status = "DEAD" // needs human attention
 )
 
-// Statuses is every status.
+// Statuses lists all statuses.
 var Statuses = []Status{Pending, Retrying, Resolved, Dead}
 
-// Trigger is what moves a letter.
+// Trigger is what causes a transition of a letter.
 type Trigger string
 
 // Triggers.
@@ -55,7 +55,7 @@ const (
 	SourceGone    Trigger = "its webhook was deleted"
 )
 
-// Edge is one legal move.
+// Edge is a legal transition.
 type Edge struct {
 	From, To Status
 	On       Trigger
@@ -73,7 +73,7 @@ var Edges = []Edge{
 	{Resolved, Resolved, CameBack},
 	{Resolved, Resolved, Confirm},
 	{Resolved, Pending, Refute},
-	{Resolved, Dead, Refute}, // no retry left
+	{Resolved, Dead, Refute}, // no retries left
 	{Dead, Pending, Requeue},
 	{Pending, Dead, Discard},
 	{Pending, Resolved, Resolve},
@@ -111,12 +111,13 @@ func From(on ...Trigger) (from []Status) {
 	return from
 }
 
-// edge reports whether the table has a move.
+// edge reports whether the table has a transition.
 func edge(from, to Status, on Trigger) bool { return slices.Contains(Edges, Edge{from, to, on}) }
 
-// IllegalEdgeError is a move that Edges does not have: the cause of a Conflict of Apply.
+// IllegalEdgeError is a transition that Edges does not contain. It is the cause of a Conflict
+// returned by Apply.
 type IllegalEdgeError struct {
-	From, To Status // To "": none, on this trigger
+	From, To Status // To is "" if there is no transition on this trigger
 	On       Trigger
 }
 
@@ -124,14 +125,14 @@ func (e *IllegalEdgeError) Error() string {
 	return fmt.Sprintf("%s to %q because %s is not in the transition table", e.From, e.To, e.On)
 }
 
-// Apply decides what e changes in l. It never changes l. It covers every change of a single
-// letter after its arrival; statements that change many rows at once (claims, bounces, ends of
-// webhooks) take their conditions from the same table. The fault is a Conflict when the status
-// does not allow e, and of an edit it may be Invalid; nothing else can go wrong.
+// Apply decides how e changes l, without modifying l. It covers every change of a single letter
+// after its arrival; statements that change many rows at once (claims, bounces, ends of webhooks)
+// take their conditions from the same table. The fault is a Conflict if the status does not allow
+// e, and may be Invalid for an edit; there are no other errors.
 func Apply(l Letter, e Event, m Moment) (Change, error) {
 	d, refusal := newDecision(&l, m), error(nil)
 	switch e := e.(type) {
-	// A retry.
+	// Retries.
 	case DriveEnded:
 		d.driveEnded(e)
 	case SourceReported:

@@ -12,10 +12,10 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// New completes a new letter: encoding, fingerprint, target, lineage, number of retries
-// and the first automatic one. MaxRetries < 0 means the policy's. It starts PENDING, or
-// DEAD when it may not be retried at all (invariant D3: a PENDING letter can always be
-// retried). The content is taken as it is; Check must have validated it.
+// New completes a new letter: its encoding, fingerprint, target, lineage, number of retries and the
+// time of the first automatic retry. MaxRetries < 0 means the policy's value. The letter starts as
+// PENDING, or as DEAD if it may not be retried at all (invariant D3: a PENDING letter can always be
+// retried). The content is used unchanged; Check must have validated it.
 func New(l Letter, id uuid.UUID, p *Policy, m Moment) Letter {
 	l.ID, l.Version, l.CreatedAt, l.UpdatedAt = id, 1, m.Now, m.Now
 	if l.MaxRetries < 0 {
@@ -47,7 +47,7 @@ func New(l Letter, id uuid.UUID, p *Policy, m Moment) Letter {
 	return l
 }
 
-// Allowed changes the number of retries of a letter that was never retried; with 0 it is
+// Allowed changes the number of retries of a letter that was never retried. With 0 retries it is
 // DEAD (invariant D3).
 func (l Letter) Allowed(retries int, m Moment) Letter {
 	l.MaxRetries = retries
@@ -70,8 +70,8 @@ func EncodingOf(payload []byte) Encoding {
 	return Binary
 }
 
-// Check returns what is wrong with a letter handed in over REST: a fault of
-// kind Invalid with a field for each mistake, nil when there is none.
+// Check returns what is wrong with a letter that was sent over REST: a fault of kind Invalid with a
+// field for each mistake, or nil if there is none.
 func Check(l *Letter) error {
 	var wrong fault.Mistakes
 	word := func(pointer, s string, limit int) {
@@ -134,19 +134,19 @@ func labelMistakes(labels []string) (wrong fault.Mistakes) {
 	return wrong
 }
 
-// DefaultPolicy is the policy unless the topic or the configuration overrides it.
+// DefaultPolicy is the policy that applies unless the topic or the configuration overrides it.
 var DefaultPolicy = Policy{
 	MaxRetries: 3, AutoRetry: true, RetentionDays: 30, ArchiveDays: 365, MaxGenerations: 3, Backoff: defaultBackoff,
 }
 
-// Arrival is a record of a dead-letter topic, to be stored. The letter is complete
-// (New); for a bounce it has the root id and the generation of the record's headers.
-// The parent is found by the database: the letter of that root in generation BounceOn,
-// if it still exists.
+// Arrival is a record of a dead-letter topic that is to be stored. The letter is complete (New);
+// for a bounce, it has the root id and the generation from the record's headers. The parent is
+// looked up in the database: it is the letter of that root in generation BounceOn, if it still
+// exists.
 type Arrival struct {
 	Letter
-	BounceOf  uuid.UUID // root id of x-dlq-message-id; zero: it was never a letter
-	BounceOn  int       // generation of x-dlq-generation: that of the parent
-	OnRedrive uuid.UUID // of x-dlq-redrive-id; zero: it was not driven in bulk
+	BounceOf  uuid.UUID // root id in x-dlq-message-id; zero: it was never a letter
+	BounceOn  int       // the parent's generation, from x-dlq-generation
+	OnRedrive uuid.UUID // from x-dlq-redrive-id; zero: it was not driven in bulk
 	Written   time.Time // the record's timestamp; zero: it has none
 }

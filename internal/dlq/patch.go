@@ -13,22 +13,22 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// MaxPatch is how many operations a JSON Patch may have.
+// MaxPatch is the maximum number of operations in a JSON Patch.
 const MaxPatch = 200
 
-// The document is patched as a member of an object, so that the whole of it
-// may be a scalar and may be replaced.
+// The document is patched as a member of an object, so that it may be a scalar and may be replaced
+// as a whole.
 const (
 	wrapBefore = `{"d":`
 	wrapAfter  = `}`
 	wrapPath   = "/d"
 )
 
-// Patched applies a JSON Patch (RFC 6902) to a payload that is JSON. Parts that the
-// patch does not touch keep their order, and numbers keep their digits; white space may
-// be removed. A test operation compares numbers by their text. Fault: Invalid, with a
-// pointer into the patch ("/2/path"; "" when the payload or the result is at fault) for
-// the first operation that is malformed or does not apply; nothing is changed then.
+// Patched applies a JSON Patch (RFC 6902) to a JSON payload. Parts that the patch does not touch
+// keep their order, and numbers keep their digits; white space may be removed. A test operation
+// compares numbers by their text. If an operation is malformed or does not apply, nothing is
+// changed, and the fault is Invalid with a pointer into the patch to the first such operation
+// ("/2/path", or "" if the payload or the result is at fault).
 func Patched(payload []byte, patch json.RawMessage) ([]byte, error) {
 	if !jsonPayload(payload) {
 		return nil, invalid("", "not_json", "only a JSON payload can be patched")
@@ -73,7 +73,7 @@ func refused(op int, err error) *fault.Error {
 	return invalid(pointer, "invalid", "cannot be applied to the payload").Because(err)
 }
 
-// patchOp is one operation as it is read to be checked.
+// patchOp is an operation as parsed for checking.
 type patchOp struct {
 	Op    string          `json:"op"`
 	Path  *string         `json:"path"`
@@ -81,7 +81,7 @@ type patchOp struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// CheckPatch validates a JSON Patch without a document: nil, or the fault that Patched
+// CheckPatch validates a JSON Patch without a document. It returns nil or the fault that Patched
 // would return.
 func CheckPatch(patch json.RawMessage) error {
 	_, err := decodePatch(patch)
@@ -142,7 +142,7 @@ func decodePatch(patch json.RawMessage) (jsonpatch.Patch, error) {
 func quoted(s string) *json.RawMessage {
 	b, err := json.Marshal(s)
 	if err != nil {
-		b = []byte(`""`) // strings always encode
+		b = []byte(`""`) // encoding a string cannot fail
 	}
 	raw := json.RawMessage(b)
 	return &raw
@@ -169,6 +169,5 @@ func jsonPayload(payload []byte) bool {
 	return err == nil
 }
 
-// maxJSON is the largest payload, in bytes, that is examined as JSON; larger ones count
-// as text.
+// maxJSON is the largest payload, in bytes, that is parsed as JSON. Larger payloads count as text.
 const maxJSON = 1 << 20

@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of policies.
+// Limits of policies.
 const (
-	maxInterval    = 7 * 24 * 60 * 60 * 1000 // ms: a week
+	maxInterval    = 7 * 24 * 60 * 60 * 1000 // ms (a week)
 	maxMultiplier  = 100
 	maxRetention   = 3650  // days
 	maxArchive     = 36500 // days
 	maxGenerations = 100
-	maxListed      = 100 // paths, patterns
+	maxListed      = 100 // paths or patterns
 )
 
-// CheckPolicy returns what is wrong with a policy: a fault of kind Invalid with a field
-// for each mistake, nil when there is none.
+// CheckPolicy returns what is wrong with a policy: a fault of kind Invalid with a field for each
+// mistake, or nil if there is none.
 func CheckPolicy(p *Policy) error {
 	var w mistakes
 	between := func(pointer string, n, low, high int64) {
@@ -60,8 +60,8 @@ func CheckPolicy(p *Policy) error {
 	return w.fault()
 }
 
-// targetPattern reports whether a topic or a URL that a letter can be sent to may match a pattern,
-// judged by the text before its first * ? [ or \.
+// targetPattern reports whether a pattern may match a topic or URL that a letter can be sent to. It
+// checks only the text before the first * ? [ or \.
 func targetPattern(s string) bool {
 	if _, err := path.Match(s, ""); err != nil || s == "" {
 		return false

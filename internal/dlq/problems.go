@@ -4,10 +4,10 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Problems are those of dead letters and redrives.
+// Problems lists the problem types of dead letters and redrives.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// Their codes are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("DLQ_NOT_FOUND", "No such dead letter",
 		"The tenant has no dead letter with this id, live or archived.", 404)
@@ -61,7 +61,7 @@ var (
 		"The server was started with `--store memory`, which has no dead-letter queue.", 503)
 )
 
-// Verbs of operators.
+// Verbs of operators' actions.
 const (
 	VerbPush    = "push" // by a client; records from Kafka leave no action
 	VerbRetry   = "retry"
@@ -71,7 +71,7 @@ const (
 	VerbAck     = "ack"
 	VerbDelete  = "delete"
 	VerbUpdate  = "update"
-	VerbHalt    = "halt" // a redrive stops itself
+	VerbHalt    = "halt" // a redrive halts automatically
 )
 
 func invalid(pointer, code, message string) *fault.Error {

@@ -21,7 +21,7 @@ const (
 	BulkDelete  RedriveAction = "delete"
 )
 
-// RedriveActions is every action.
+// RedriveActions lists all actions.
 var RedriveActions = []RedriveAction{BulkRetry, BulkDiscard, BulkResolve, BulkRequeue, BulkDelete}
 
 // Order is the order in which a redrive takes its letters.
@@ -30,28 +30,28 @@ type Order string
 // Orders.
 const (
 	Oldest Order = "oldest"
-	// PerKey drives the letters of one key one after the other, each only when
-	// the one before was acknowledged; a failure skips the rest of the key.
+	// PerKey drives the letters with the same key one after the other, each only after the previous
+	// one was acknowledged. A failure skips the remaining letters with that key.
 	PerKey Order = "per_key"
 )
 
-// Canary is the first part of a redrive, watched before the rest follows.
+// Canary is the first part of a redrive, which is watched before the rest follows.
 type Canary struct {
-	Count          int     `json:"count"`            // letters, at least 1
-	WatchSeconds   int     `json:"watch_seconds"`    // how long bounces are waited for
-	MaxBounceRatio float64 `json:"max_bounce_ratio"` // more than this, of those done, halts; 0: any bounce
+	Count          int     `json:"count"`            // number of letters, at least 1
+	WatchSeconds   int     `json:"watch_seconds"`    // how long to wait for bounces
+	MaxBounceRatio float64 `json:"max_bounce_ratio"` // halts if a larger share of the canary bounces; 0: any bounce
 }
 
-// StopOn is when a redrive halts; zero members never do.
+// StopOn defines when a redrive halts. Zero members never cause a halt.
 type StopOn struct {
 	Failures     int64   `json:"failures,omitempty"`
-	FailureRatio float64 `json:"failure_ratio,omitempty"` // of at least 20 that were tried
+	FailureRatio float64 `json:"failure_ratio,omitempty"` // share of the letters tried, if at least 20 were
 }
 
 // Pauses maps the names of targets to the time until which they have asked not to be called.
 type Pauses map[string]time.Time
 
-// next returns the paused target that may be called again first, "" if there is none.
+// next returns the paused target that may be called again first, or "" if there is none.
 func (p Pauses) next(now time.Time) (name string, until time.Time) {
 	for n, at := range p {
 		if now.Before(at) && (name == "" || at.Before(until)) {
@@ -61,7 +61,7 @@ func (p Pauses) next(now time.Time) (name string, until time.Time) {
 	return name, until
 }
 
-// Redrive is a bulk operation on letters, a resource with progress.
+// Redrive is a bulk operation on letters, exposed as a resource with progress.
 type Redrive struct {
 	ID       uuid.UUID
 	TenantID uuid.UUID
@@ -69,70 +69,70 @@ type Redrive struct {
 
 	Action RedriveAction
 	State  RedriveState
-	// Unreadable: the stored request is damaged. The redrive does nothing and can only be
+	// Unreadable means that the stored request is damaged. The redrive does nothing and can only be
 	// canceled.
 	Unreadable bool
-	// A redrive canceled after a halt keeps it, so that a later reader sees why it had
-	// stopped. Resuming clears it; LastHalt stays.
+	// HaltReason is kept when a halted redrive is canceled, so that a later reader sees why it had
+	// stopped. Resuming clears it, but LastHalt is kept.
 	HaltReason string
-	IDs        []uuid.UUID     // the letters that it applies to: these,
-	Filter     *Filter         // or those it covers that match this when it begins
+	IDs        []uuid.UUID     // the letters that it applies to: either these,
+	Filter     *Filter         // or the covered letters that match this filter when it begins
 	Query      json.RawMessage // the filter as requested, for display
-	Max        int64           // at most this many; 0: all
+	Max        int64           // maximum number of letters; 0: all
 
-	Rate         float64 // letters per second, over all nodes; more than 0
-	Concurrency  int     // of ToHTTP, per node
+	Rate         float64 // letters per second over all nodes; positive
+	Concurrency  int     // for ToHTTP, per node
 	Order        Order
 	Target       *Target         // nil: each letter's own
-	Transform    json.RawMessage // JSON Patch of every payload; nil: none
-	Force        bool            // DEAD letters are retried too
+	Transform    json.RawMessage // JSON Patch applied to every payload; nil: none
+	Force        bool            // DEAD letters are also retried
 	Canary       *Canary
 	StopOn       StopOn
 	ScheduledFor *time.Time
 	IncludeLater bool          // it also covers letters that arrive before it starts
-	Snapshot     page.Snapshot // which letters it covers; "": as CoveredBefore says
-	Expected     *int64        // number of letters when it was requested; nil: they were not counted
+	Snapshot     page.Snapshot // determines which letters it covers; "": see CoveredBefore
+	Expected     *int64        // number of letters at the time of the request; nil: not counted
 	HaltsAbove   *int64        // it halts if there are more letters than this; nil: no limit
 	Approval     bool          // it was requested with approval_required
-	RequestHash  []byte        // of the request whose Idempotency-Key made the id; nil: none
+	RequestHash  []byte        // of the request from whose Idempotency-Key the id is derived; nil: none
 	Reason       string
 	Actor        string
 	ApprovedBy   string
 
-	// What people called them then.
+	// Their display names at that time.
 	ActorName, ApprovedByName string
 
 	Gathered bool  // Matched is final
-	Matched  int64 // letters it found
+	Matched  int64 // number of letters found
 	Done     int64
 	Failed   int64
 	Skipped  int64 // their status had changed, or their key was blocked
-	Bounced  int64 // of Done: those that came back
+	Bounced  int64 // those of Done that came back
 
-	// Letters that have reached targets. Sent: the target answered. MaybeSent: unknown, because
-	// the node died or no answer came. Repeated: sent again after that.
+	// Letters that have reached targets. Sent: the target responded. MaybeSent: unknown, because
+	// the node died or no response arrived. Repeated: sent again after that.
 	Sent      int64
 	MaybeSent int64
 	Repeated  int64
 
-	// DoneBefore and FailedBefore are the counts when it was resumed after a halt;
-	// StopOn counts from there.
+	// DoneBefore and FailedBefore are the counts at the time it was resumed after a halt. StopOn
+	// counts from there.
 	DoneBefore   int64
 	FailedBefore int64
 	Halts        int
-	LastHalt     string // HaltReason of the last halt, kept when it is resumed; "": it never halted
+	LastHalt     string // HaltReason of the last halt, kept after resuming; "": it never halted
 	LastHaltedAt *time.Time
 
 	ProgressAt  *time.Time // when a letter was last done, failed or skipped
 	WaitingFor  string     // what a node is waiting for, as reported at WaitingAt
 	WaitingAt   *time.Time
-	Pauses      Pauses // its letters for these targets wait
-	LastError   string // of the last send that failed
+	Pauses      Pauses // letters for these targets wait
+	LastError   string // from the last send that failed
 	LastErrorAt *time.Time
 
 	CreatedAt time.Time
 	StartedAt *time.Time
-	WatchedAt *time.Time // the canary is done, and being watched since then
+	WatchedAt *time.Time // when the canary was done; it has been watched since then
 	CanaryOK  bool       // the canary has passed
 	EndedAt   *time.Time
 	UpdatedAt time.Time
@@ -141,10 +141,10 @@ type Redrive struct {
 // Place is the redrive's position in a list.
 func (r *Redrive) Place() page.TimeID { return page.TimeID{At: r.CreatedAt, ID: r.ID} }
 
-// Left is how many letters it has not processed yet.
+// Left is the number of letters that it has not processed yet.
 func (r *Redrive) Left() int64 { return max(0, r.Matched-r.Done-r.Failed-r.Skipped) }
 
-// NeverSent is how many letters certainly never left for their target.
+// NeverSent is the number of letters that were certainly never sent to their targets.
 func (r *Redrive) NeverSent() int64 {
 	if r.Action != BulkRetry {
 		return 0
@@ -152,7 +152,7 @@ func (r *Redrive) NeverSent() int64 {
 	return max(0, r.Matched-r.Sent-r.MaybeSent)
 }
 
-// watched returns the canary that has not passed yet, nil if there is none.
+// watched returns the canary if it has not passed yet, and nil otherwise.
 func (r *Redrive) watched() *Canary {
 	if r.CanaryOK {
 		return nil
@@ -165,11 +165,11 @@ type RedriveState string
 
 // States of redrives.
 const (
-	RedrivePending   RedriveState = "PENDING"           // its letters are being gathered, or its start time has not come
+	RedrivePending   RedriveState = "PENDING"           // gathering its letters, or not yet due to start
 	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // another person must approve it
 	RedriveRunning   RedriveState = "RUNNING"
 	RedrivePaused    RedriveState = "PAUSED"
-	RedriveHalted    RedriveState = "HALTED" // it halted automatically: see HaltReason
+	RedriveHalted    RedriveState = "HALTED" // it halted automatically; see HaltReason
 	RedriveCompleted RedriveState = "COMPLETED"
 	RedriveCanceled  RedriveState = "CANCELED"
 )

@@ -13,8 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
-// UpdateDeadLetter changes labels, assignee and note of a letter, and when it is
-// retried.
+// UpdateDeadLetter changes the labels, assignee, note and next retry time of a letter.
 func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	e := dlq.Edit{NextRetryAt: b.NextRetryAt, Labels: b.Labels, Assignee: b.Assignee, Note: b.Note}
@@ -93,7 +92,7 @@ func (s *Handlers) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLett
 		})
 }
 
-// sagaWaits returns nil unless a saga waits for the letter. Fault: Conflict.
+// sagaWaits returns a Conflict fault if a saga is waiting for the letter, and nil otherwise.
 func sagaWaits(l *dlq.Letter) error {
 	if !l.Waited() {
 		return nil
@@ -102,7 +101,7 @@ func sagaWaits(l *dlq.Letter) error {
 		"saga %s is waiting for this dead letter: retry it, resolve it if its step was compensated manually, or set force", l.Link.SagaID).Allowing(l.Actions())
 }
 
-// ResolveDeadLetter records that a letter was handled elsewhere. A saga that waits for it
+// ResolveDeadLetter records that a letter was handled elsewhere. A saga that is waiting for it
 // continues.
 func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetterRequestObject) (api.Response, error) {
 	var reason *string
@@ -156,7 +155,7 @@ func (s *Handlers) AcknowledgeDeadLetter(ctx context.Context,
 		})
 }
 
-// DeleteDeadLetter removes a letter; its tombstone is in the audit trail.
+// DeleteDeadLetter deletes a letter and leaves a tombstone in the audit trail.
 func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -186,7 +185,7 @@ func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetter
 	return nil, httpkit.KeepsChanging("dead letter")
 }
 
-// RestoreDeadLetter makes an archived letter live again.
+// RestoreDeadLetter moves an archived letter back to the live letters.
 func (s *Handlers) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -211,13 +210,13 @@ func (s *Handlers) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLett
 	return nil, err
 }
 
-// notArchived is the fault for restoring a live letter.
+// notArchived returns the fault for an attempt to restore a live letter.
 func notArchived(l *dlq.Letter) error {
 	return withCurrentLetter(
 		fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is not archived").Allowing(l.Actions()), l)
 }
 
-// wouldRestore answers a dry run with a letter as it would be when it is restored.
+// wouldRestore responds to a dry run with the letter as it would look after being restored.
 func (s *Handlers) wouldRestore(ctx context.Context, id uuid.UUID) (api.Response, error) {
 	l, err := s.Letters.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 	if err != nil {

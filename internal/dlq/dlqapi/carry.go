@@ -10,8 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// carryable returns nil if the target can carry everything that the retry must send: whatever
-// a caller sets is either sent or rejected, never silently dropped. Fault: Invalid.
+// carryable returns nil if the target can carry everything that the retry must send: whatever a
+// caller sets is either sent or rejected, never silently dropped. Otherwise it returns an Invalid
+// fault.
 func carryable(l *dlq.Letter, claim *dlq.Claim, content dlq.Content, policy *dlq.Policy,
 	b *api.DeadLetterRetryInput) error {
 	to := l.Destination(claim.Target)
@@ -48,7 +49,7 @@ func carryable(l *dlq.Letter, claim *dlq.Claim, content dlq.Content, policy *dlq
 	return nil
 }
 
-// carriedIn is the member of a retry that determines whether a request can carry everything.
+// carriedIn returns the member of a retry that determines whether a request can carry everything.
 func carriedIn(b *api.DeadLetterRetryInput) string {
 	switch {
 	case len(b.HeadersPatch) > 0:
@@ -59,7 +60,7 @@ func carriedIn(b *api.DeadLetterRetryInput) string {
 	return "/target"
 }
 
-// invalidAt moves all fields of a fault to one member of the body.
+// invalidAt attributes all field errors of a fault to one member of the body.
 func invalidAt(pointer string, err error) error {
 	f := fault.As(err)
 	if f == nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// gateOf returns the gate at which calls of a URL wait, nil if they need not wait.
+// gateOf returns the gate at which calls of a URL wait, or nil if they need not wait.
 type gateOf func(tenant uuid.UUID, url string) *api.GateWait
 
-// letterView selects the parts of a letter that are shown.
+// letterView selects the parts of a letter that are returned to a client.
 type letterView struct {
 	content bool     // payload, key, headers, stack
-	raw     bool     // the payload's bytes, even when it is JSON or text
-	redact  []string // members of payloads that are never shown
-	held    dlq.Hold // that of its topic
+	raw     bool     // return the payload's bytes even if it is JSON or text
+	redact  []string // members to redact in payloads
+	held    dlq.Hold // the hold of the letter's topic
 	gate    gateOf
 }
 
@@ -86,19 +86,19 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 	return out
 }
 
-// showPayload returns a payload as JSON, and as base64 when it is neither JSON nor text
-// or v requires it.
+// showPayload returns a payload as JSON if it is JSON or text, and as base64 if it is neither or if
+// v requires the raw bytes.
 func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.RawMessage, asBase64 *string) {
 	if payload == nil {
 		return nil, nil
 	}
 	switch {
 	case len(v.redact) > 0 && enc != dlq.JSON:
-		asJSON = httpkit.Redacted // members cannot be located in it, so all of it is hidden
+		asJSON = httpkit.Redacted // the members cannot be located, so the whole payload is hidden
 	case enc == dlq.JSON:
 		asJSON = masked(payload, v.redact)
 	case enc == dlq.Text:
-		asJSON, _ = json.Marshal(string(payload)) // strings always encode
+		asJSON, _ = json.Marshal(string(payload)) // encoding a string cannot fail
 	}
 	if v.raw || enc == dlq.Binary {
 		if len(v.redact) > 0 {
@@ -109,7 +109,7 @@ func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.Ra
 	return asJSON, asBase64
 }
 
-// showBytes returns bytes as text if they are UTF-8, and as base64.
+// showBytes returns bytes as text if they are valid UTF-8, and as base64.
 func showBytes(b []byte) (asText, asBase64 *string) {
 	if b == nil {
 		return nil, nil
@@ -124,7 +124,7 @@ func showHeaders(headers []dlq.Header) []api.DeadLetterHeader {
 	if headers == nil {
 		return nil
 	}
-	out := make([]api.DeadLetterHeader, 0, len(headers)) // an edit may have removed them all
+	out := make([]api.DeadLetterHeader, 0, len(headers)) // never null, because an edit may have removed all headers
 	for _, h := range headers {
 		shown := api.DeadLetterHeader{Name: h.Name}
 		shown.Value, shown.ValueBase64 = showBytes(h.Value)
@@ -193,7 +193,7 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 		shown.PayloadEncoding = httpkit.EnumUnlessEmpty[api.DeadLetterEncoding](string(enc))
 		shown.Payload, shown.PayloadBase64 = showPayload(r.Content.Payload, enc, letterView{redact: redact})
 		if len(redact) > 0 && r.Patch != nil {
-			shown.PayloadPatch = httpkit.Redacted // it may contain the redacted member
+			shown.PayloadPatch = httpkit.Redacted // it may contain a redacted member
 		}
 		shown.Key, shown.KeyBase64 = showBytes(r.Content.Key)
 		shown.Headers = showHeaders(r.Content.Headers)
@@ -202,5 +202,5 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 	return out
 }
 
-// verbRestore is the only action on an archived letter.
+// verbRestore is the only action allowed on an archived letter.
 const verbRestore = "restore"

@@ -16,11 +16,12 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// exportPage is how many letters an export reads at once: each may be megabytes.
+// exportPage is the number of letters that an export reads at once; each letter may be several
+// megabytes.
 const exportPage = 10
 
-// ExportDeadLetters checks the parameters and reads the first letters; the returned
-// response writes them and the rest.
+// ExportDeadLetters checks the parameters and reads the first letters; the returned response writes
+// them and the rest.
 func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLettersRequestObject) (api.Response, error) {
 	req := httpkit.RequestOf(ctx)
 	f, err := letterFilter(ctx, in.Params)
@@ -52,21 +53,21 @@ func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLette
 // export is a stream of letters to one client.
 type export struct {
 	s      *Handlers
-	ctx    context.Context //nolint:containedctx // of the request, which this responds to
+	ctx    context.Context //nolint:containedctx // the context of the request
 	tenant uuid.UUID
 	list   httpkit.ListID
 	query  dlq.Query
 	page   page.Of[dlq.Letter]
-	left   int // how many more may follow; negative: no limit
+	left   int // maximum number of letters still to be sent; negative means no limit
 	sent   int
-	bare   bool // a HEAD request: no body
+	bare   bool // true for a HEAD request, which gets no body
 }
 
 // exportEnd is the last line of an export.
 type exportEnd struct {
-	End        bool   `json:"end"` // true: nothing is left
+	End        bool   `json:"end"` // true if all letters have been sent
 	Exported   int    `json:"exported"`
-	NextCursor string `json:"next_cursor,omitempty"` // unless End
+	NextCursor string `json:"next_cursor,omitempty"` // set unless End is true
 }
 
 func (e *export) read() (err error) {
@@ -79,20 +80,21 @@ func (e *export) read() (err error) {
 	return err
 }
 
-// Write sends letters until there are no more, the server stops, the export takes too
-// long or the database fails: then the last line has the cursor to continue with.
+// Write sends letters until there are no more, the server stops, the export times out or the
+// database fails. In the last three cases, the last line contains the cursor from which to
+// continue.
 func (e *export) Write(w http.ResponseWriter) error {
 	h := w.Header()
 	h.Set("Content-Type", httpkit.MediaNDJSON)
 	h.Set("Content-Disposition", `attachment; filename="dead-letters.ndjson"`)
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // or buffering proxies would hold all of it back
+	h.Set("X-Accel-Buffering", "no") // otherwise, buffering proxies would hold back the whole response
 	w.WriteHeader(http.StatusOK)
 	if e.bare {
 		return nil
 	}
 	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Time{}) // the request has been read
+	_ = out.SetReadDeadline(time.Time{}) // the request has already been read
 	over := time.NewTimer(e.s.Limits.StreamAge)
 	defer over.Stop()
 	for {
@@ -118,7 +120,7 @@ func (e *export) Write(w http.ResponseWriter) error {
 	}
 }
 
-// lines returns the lines of the page that was read, and moves on to the next page.
+// lines returns the lines of the current page and advances to the next page.
 func (e *export) lines() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -135,12 +137,12 @@ func (e *export) lines() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// cursor is the cursor after the last letter that was sent.
+// cursor returns the cursor after the last letter that was sent.
 func (e *export) cursor() string {
 	return e.s.Cursors.Seal(e.list, httpkit.ByTime.Keys(*e.query.After))
 }
 
-// push sends all of data; it returns false if the client is gone or too slow.
+// push sends all of data. It returns false if the client has disconnected or is too slow.
 func (e *export) push(w http.ResponseWriter, out *http.ResponseController, data []byte) bool {
 	if out.SetWriteDeadline(time.Now().Add(max(e.s.Limits.StreamWrite, e.s.Limits.RequestTimeout))) != nil {
 		return false

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// filterAsked returns the filter of a list: the parameters with the names of the members of a
-// filter in a body.
+// filterAsked converts the parameters of a list to a filter with the member names of a filter in a
+// request body.
 func filterAsked(params any) (*api.DeadLetterFilter, error) {
 	doc, err := json.Marshal(params)
 	if err != nil {
@@ -26,9 +26,9 @@ func filterAsked(params any) (*api.DeadLetterFilter, error) {
 	return &asked, json.Unmarshal(doc, &asked)
 }
 
-// letterFilter reads the filter of a list from its parameters, which have been checked one by
-// one against the contract. Faults: Malformed; Forbidden if the caller may not read the
-// filtered content.
+// letterFilter reads the filter of a list from its parameters, each of which has been checked
+// against the contract. Faults: Malformed; Forbidden if the caller may not read the filtered
+// content.
 func letterFilter(ctx context.Context, params any) (dlq.Filter, error) {
 	asked, err := filterAsked(params)
 	if err != nil {
@@ -41,8 +41,8 @@ func letterFilter(ctx context.Context, params any) (dlq.Filter, error) {
 	return f, err
 }
 
-// bodyFilter reads the filter of a body, whose mistakes have pointers, and also returns
-// it as it was sent. Faults: Invalid; Forbidden.
+// bodyFilter reads the filter in a request body and also returns it as it was sent. Its mistakes
+// are reported with JSON pointers. Faults: Invalid; Forbidden.
 func bodyFilter(ctx context.Context, asked *api.DeadLetterFilter) (*dlq.Filter, json.RawMessage, error) {
 	doc, err := json.Marshal(asked)
 	if err != nil {
@@ -55,9 +55,9 @@ func bodyFilter(ctx context.Context, asked *api.DeadLetterFilter) (*dlq.Filter, 
 	return &f, doc, err
 }
 
-// filterOf converts a filter of the contract to that of the rules, for lists, exports and bulk
-// operations. wrong are mistakes, with the names of members as pointers. Fault: Forbidden if
-// the caller may not read the filtered content.
+// filterOf converts a filter of the contract to a filter of the rules, for lists, exports and bulk
+// operations. wrong contains the mistakes, with member names as pointers. Fault: Forbidden if the
+// caller may not read the filtered content.
 func filterOf(ctx context.Context, in *api.DeadLetterFilter) (f dlq.Filter, wrong []fault.Field, err error) {
 	for _, content := range []struct {
 		name  string
@@ -108,7 +108,7 @@ func (w *filterMistakes) add(name, code, message string) {
 	w.all = append(w.all, fault.Field{Parameter: name, Code: code, Message: message})
 }
 
-// id reads an id; zero means none, so a client cannot filter by zero.
+// id reads an id. Zero means no filter, so clients cannot filter by zero.
 func (w *filterMistakes) id(name string, in *uuid.UUID) uuid.UUID {
 	switch {
 	case in == nil:
@@ -130,7 +130,7 @@ func (w *filterMistakes) time(name string, in *time.Time) time.Time {
 	return t
 }
 
-// key reads a key, nil when there is none.
+// key reads a key, or nil if there is none.
 func (w *filterMistakes) key(in *api.DeadLetterFilter) []byte {
 	switch {
 	case in.Key != nil && in.KeyBase64 != nil:
@@ -147,7 +147,7 @@ func (w *filterMistakes) key(in *api.DeadLetterFilter) []byte {
 	return nil
 }
 
-// pairs reads a list of name=value.
+// pairs reads a list of name=value pairs.
 func (w *filterMistakes) pairs(member string, in []string) map[string]string {
 	var out map[string]string
 	for _, pair := range in {
@@ -167,5 +167,5 @@ func (w *filterMistakes) pairs(member string, in []string) map[string]string {
 	return out
 }
 
-// noLetter is the fault of an id without a dead letter.
+// noLetter returns the fault for an id that matches no dead letter.
 func noLetter(detail string) error { return fault.New(fault.NotFound, dlq.CodeNotFound, "%s", detail) }

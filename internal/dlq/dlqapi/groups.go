@@ -44,7 +44,7 @@ func (s *Handlers) GetDeadLetterGroup(ctx context.Context,
 	return groupAnswer(&g), nil
 }
 
-// UpdateDeadLetterGroup changes state, assignee and note of a group.
+// UpdateDeadLetterGroup changes the state, assignee and note of a group.
 func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
 	in api.UpdateDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)

@@ -24,27 +24,26 @@ type DeadLetters struct {
 	Letters  dlq.Letters
 	Redrives dlq.Redrives
 	Overview dlq.Overview
-	Actions  operator.Log // the audit trail, except for sagas
-	// VerifyActions checks the seals of that trail from a sequence number, at most limit
-	// of them.
+	Actions  operator.Log // the audit trail, except for the actions of sagas
+	// VerifyActions verifies at most limit seals of the audit trail, starting at a sequence number.
 	VerifyActions func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error)
 	RedriveLimits dlq.RedriveLimits
-	// WakeRedrives makes the loops of this node look for redrives now.
+	// WakeRedrives makes this node's loops look for redrives immediately.
 	WakeRedrives func()
-	// PolicyOf returns the policy that applies to a topic: its own, the tenant's
-	// default, or the configuration's.
+	// PolicyOf returns the policy that applies to a topic: its own policy, the tenant's default, or
+	// the one in the configuration.
 	PolicyOf func(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
-	// Drive retries one letter immediately and returns the stored result; RETRYING: the target
-	// reports later. A failed retry is not an error. Faults: NotFound; Conflict; Precondition
-	// CodeStale; Invalid CodeTarget; Unavailable CodeNoKafka.
+	// Drive retries one letter immediately and returns the stored result. The status RETRYING means
+	// that the target reports its result later. A failed retry is not an error. Faults: NotFound;
+	// Conflict; Precondition CodeStale; Invalid CodeTarget; Unavailable CodeNoKafka.
 	Drive func(context.Context, dlq.Claim) (dlq.Finish, error)
-	// MayDrive returns the fault with which Drive would refuse a claim at present, and claims nothing. What the
-	// target would answer is not known.
+	// MayDrive returns the fault with which Drive would currently reject a claim, without claiming
+	// anything. It cannot predict the target's response.
 	MayDrive func(context.Context, dlq.Claim) error
-	// Routes are the targets that this server, as it is configured, can reach.
+	// Routes are the targets that this server can reach with its present configuration.
 	Routes dlq.Routes
-	// UndoneByHand notifies the saga that waits for a letter that its step was compensated
-	// manually; the saga's commit resolves the letter, which is returned.
+	// UndoneByHand tells the saga that is waiting for a letter that its step was compensated
+	// manually. The saga's commit resolves the letter, which is returned.
 	UndoneByHand func(context.Context, dlq.Letter, operator.By) (dlq.Letter, error)
 }
 
@@ -56,16 +55,17 @@ func (d *DeadLetters) Complete() bool {
 		d.Routes.Forbidden != nil && d.UndoneByHand != nil
 }
 
-// Handlers are the operations on the dead-letter queue.
+// Handlers implements the operations on the dead-letter queue.
 type Handlers struct {
 	*httpkit.Kit
 	DeadLetters
-	// CheckEndpoint returns why nothing could ever be sent to a URL, "" if it can; the text is
-	// shown to the tenant.
+	// CheckEndpoint returns the reason why nothing could ever be sent to a URL, or "" if there is
+	// none. The text is shown to the tenant.
 	CheckEndpoint func(url string) (reason string)
-	// LetterSchema is the schema of a pushed letter. It defines which texts of an imported one
-	// are cleaned.
+	// LetterSchema is the schema of a pushed letter. It determines which texts of an imported
+	// letter are cleaned.
 	LetterSchema *openapi3.Schema
-	// Gate returns the gate at which calls of a URL wait, nil if they need not wait; nil: there are no gates.
+	// Gate returns the gate at which calls of a URL wait, or nil if they need not wait. A nil
+	// function means that there are no gates.
 	Gate func(tenant uuid.UUID, url string) *api.GateWait
 }

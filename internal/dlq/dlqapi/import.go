@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	importBatch  = 100     // letters stored at once
-	importBytes  = 8 << 20 // or fewer, once their lines have this many bytes
-	importErrors = 100     // errors that are reported
+	importBatch  = 100     // maximum number of letters stored at once
+	importBytes  = 8 << 20 // a batch is also stored once its lines have this many bytes
+	importErrors = 100     // maximum number of errors reported
 	importBuffer = 64 << 10
-	// importLine is the maximum length of a line in bytes: a letter with a payload of
-	// dlq.MaxPayload and as much in headers, key and stack, all in base64.
+	// importLine is the maximum length of a line in bytes. It fits a letter with a payload of
+	// dlq.MaxPayload and the same amount of headers, key and stack, all in base64.
 	importLine = 2 * (dlq.MaxPayload*4/3 + 1<<20)
 )
 
-// recordImport records that an import was started, before the first letter is stored; the
-// actions of the batches name their letters.
+// recordImport records the start of an import before the first letter is stored. The actions of the
+// batches then name their letters.
 func (s *Handlers) recordImport(ctx context.Context) error {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -39,7 +39,8 @@ func (s *Handlers) recordImport(ctx context.Context) error {
 	return s.Actions.Record(ctx, asked)
 }
 
-// ImportDeadLetters stores the lines of an export, each independently, as they arrive.
+// ImportDeadLetters stores the lines of an export as they arrive. Each line succeeds or fails
+// independently.
 func (s *Handlers) ImportDeadLetters(ctx context.Context,
 	req api.ImportDeadLettersRequestObject) (api.Response, error) {
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
@@ -78,8 +79,7 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 	return httpkit.Answer{Status: http.StatusOK, Body: in.out}, nil
 }
 
-// cutShort stores the letters read so far, and reports the first line that was not
-// read.
+// cutShort stores the letters read so far and reports the first line that was not read.
 func (in *importing) cutShort(ctx context.Context, line int, why *fault.Error) error {
 	if err := in.store(ctx); err != nil {
 		return err
@@ -97,8 +97,8 @@ func (s *Handlers) over(at time.Time) bool {
 	}
 }
 
-// nextLine reads a line without surrounding white space. A line longer than most bytes is
-// skipped and reported as not fitting. io.EOF comes with the last line.
+// nextLine reads a line and trims white space. A line longer than most bytes is skipped and
+// reported as not fitting. io.EOF is returned with the last line.
 func nextLine(from *bufio.Reader, most int) (line []byte, fits bool, err error) {
 	fits = true
 	for {
@@ -129,13 +129,13 @@ type importing struct {
 	policies func(context.Context, string) (*dlq.Policy, error)
 	moment   dlq.Moment
 	batch    []dlq.Letter
-	lines    []int // of each letter of the batch
-	bytes    int   // of those lines
+	lines    []int // line number of each letter in the batch
+	bytes    int   // total size of those lines
 	out      api.DeadLetterImportResult
 }
 
-// take reads a line and stores the batch when it is full. It returns an error only for
-// an outage.
+// take reads a line and stores the batch when it is full. It returns an error only if storing fails
+// because of an outage.
 func (in *importing) take(ctx context.Context, line int, text []byte) error {
 	l, texts, err := in.letter(ctx, text)
 	switch f := fault.As(err); {
@@ -155,7 +155,7 @@ func (in *importing) take(ctx context.Context, line int, text []byte) error {
 	return in.store(ctx)
 }
 
-// letter reads a line; texts are the pointers of those that were cleaned or cut.
+// letter parses a line; texts contains pointers to the texts that were cleaned or cut.
 func (in *importing) letter(ctx context.Context, text []byte) (l dlq.Letter, texts []string, err error) {
 	r, err := readRecord(in.s.LetterSchema, text, in.s.Limits.MaxJSONDepth)
 	if err != nil {
@@ -181,8 +181,8 @@ func (in *importing) refuse(line int, f *fault.Error) {
 	}
 }
 
-// store pushes the batch. A letter whose id belongs to another tenant gets another id,
-// the same one each time it is imported.
+// store pushes the batch. A letter whose id belongs to another tenant gets a different id, which is
+// the same each time the letter is imported.
 func (in *importing) store(ctx context.Context) error {
 	ctx, cancel := in.s.Promised(httpkit.WithActor(ctx, nil))
 	defer cancel()

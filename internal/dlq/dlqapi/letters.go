@@ -17,12 +17,12 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// letterFault is an error about a dead letter, with what its problem document contains.
+// letterFault is an error about a dead letter, with the content of its problem document.
 type letterFault struct {
 	error
-	current  *api.DeadLetterCurrent      // nil: left out
-	message  *api.DeadLetter             // nil: left out
-	imported *api.DeadLetterImportResult // nil: nothing was imported
+	current  *api.DeadLetterCurrent      // nil omits it
+	message  *api.DeadLetter             // nil omits it
+	imported *api.DeadLetterImportResult // nil if nothing was imported
 }
 
 func (f *letterFault) Unwrap() error { return f.error }
@@ -45,14 +45,14 @@ func (s *Handlers) moment() dlq.Moment {
 	return dlq.Moment{Now: s.Now(), Jitter: loop.Chance()}
 }
 
-// didLetter returns the record of an action by the caller on a letter.
+// didLetter returns the audit record of the caller's action on a letter.
 func (s *Handlers) didLetter(ctx context.Context, id uuid.UUID, verb string, reason *string,
 	detail any) operator.Action {
 	return s.Did(ctx, s.Now(), operator.DeadLetter, id.String(), verb, httpkit.Text(reason), detail)
 }
 
-// live reads a letter for a change. Faults: NotFound; Conflict when it is archived;
-// Precondition when match names another version.
+// live reads a letter that is to be changed. Faults: NotFound; Conflict if it is archived;
+// Precondition if match names another version.
 func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.Letter, error) {
 	l, err := s.Letters.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 	if err != nil {
@@ -73,9 +73,9 @@ func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.L
 	return l, nil
 }
 
-// changeLetter reads a letter, decides, and stores the decision with the action; it starts again
-// when the letter was changed in the meantime. A decision with the same version changes nothing.
-// The detail is stored with the action.
+// changeLetter reads a letter, applies decide, and stores the decision with the action. It starts
+// over if the letter was changed in the meantime. A decision that keeps the version changes
+// nothing. The detail is stored with the action.
 func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string, verb string, reason *string,
 	detail map[string]any,
 	decide func(context.Context, dlq.Letter) (dlq.Letter, error)) (httpkit.Answer, error) {
@@ -106,7 +106,7 @@ func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string
 	return httpkit.Answer{}, httpkit.KeepsChanging("dead letter")
 }
 
-// letterAnswer returns a letter with its content.
+// letterAnswer responds with a letter and its content.
 func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) (httpkit.Answer, error) {
 	p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) 
 		ETag: letterETag(l, &p)}, nil
 }
 
-// letterWould answers a dry run with a letter as it would be.
+// letterWould responds to a dry run with the letter as it would look afterwards.
 func (s *Handlers) letterWould(ctx context.Context, before, after *dlq.Letter) (httpkit.Answer, error) {
 	was, err := s.letterAnswer(ctx, http.StatusOK, before)
 	if err != nil {
@@ -130,10 +130,10 @@ func (s *Handlers) letterWould(ctx context.Context, before, after *dlq.Letter) (
 		func(l *api.DeadLetter) **api.PlannedChanges { return &l.Changes })
 }
 
-// letterETag is the entity tag of a letter; an archived one has another form. What a redrive or the
-// policy of its topic does to how it is shown makes no new version of it: it is held or released,
-// and members of its payload are hidden or shown. That is part of the tag, so that those who poll
-// the letter see it.
+// letterETag returns the entity tag of a letter; tags of archived letters have a different form.
+// Redrives hold and release letters, and the policy of a topic hides and shows payload members,
+// without creating a new version of the letter. Both are part of the tag, so that clients that poll
+// the letter see these changes.
 func letterETag(l *dlq.Letter, p *dlq.Policy) string {
 	etag, by := httpkit.ArchivedETag(l.Version), ""
 	if l.ArchivedAt == nil {

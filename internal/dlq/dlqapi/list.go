@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// letterPage are the page parameters of a list of letters.
+// letterPage contains the page parameters of a list of letters.
 type letterPage struct {
 	page, size *int32
 	cursor     *string
@@ -52,8 +52,8 @@ func (s *Handlers) ListArchivedDeadLetters(ctx context.Context,
 	return s.listLetters(ctx, "", p, letterPage{p.Page, p.PageSize, p.Cursor, p.Include}, s.Letters.ListArchived)
 }
 
-// listLetters returns a page of a list, of one topic unless that is "". params are the
-// list's, including its filters.
+// listLetters returns a page of a list, limited to one topic unless topic is "". params are the
+// parameters of the list, including its filters.
 func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p letterPage,
 	read readLetters) (httpkit.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -95,11 +95,11 @@ func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p 
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// largestListed is how many bytes of a letter a list shows: at most 50 MB for 200 letters.
+// largestListed is the maximum number of bytes of a letter shown in a list, so that 200 letters
+// need at most 50 MB.
 const largestListed = 256 << 10
 
-// letterAndPolicy reads a letter and the policy of its topic, which defines what is
-// redacted.
+// letterAndPolicy reads a letter and the policy of its topic, which defines what is redacted.
 func (s *Handlers) letterAndPolicy(ctx context.Context, tenant, id uuid.UUID) (l dlq.Letter, p dlq.Policy, err error) {
 	if l, err = s.Letters.Get(ctx, tenant, id); err == nil {
 		p, err = s.PolicyOf(ctx, tenant, l.OriginalTopic)

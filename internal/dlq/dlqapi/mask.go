@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// masked returns a JSON document with the string *** in place of the members that paths
-// name: names separated by dots, applied to each element of an array. A document that
-// cannot be parsed is masked as a whole.
+// masked returns a JSON document in which the members that paths name are replaced by the string
+// ***. A path consists of names separated by dots and is applied to each element of an array. A
+// document that cannot be parsed is masked as a whole.
 func masked(doc []byte, paths []string) json.RawMessage {
 	if len(paths) == 0 {
 		return doc
@@ -37,7 +37,7 @@ func mask(out, value []byte, paths [][]string) []byte {
 			if out[len(out)-1] != '{' {
 				out = append(out, ',')
 			}
-			key, _ := json.Marshal(name) // a string always encodes
+			key, _ := json.Marshal(name) // encoding a string cannot fail
 			out = append(append(out, key...), ':')
 			if below, hidden := step(paths, name); hidden {
 				out = append(out, httpkit.Redacted...)
@@ -59,8 +59,8 @@ func mask(out, value []byte, paths [][]string) []byte {
 	return append(out, value...)
 }
 
-// step descends into a member: below are the paths that continue below it, and hidden
-// whether one names the member itself.
+// step descends into a member: below contains the paths that continue below it, and hidden reports
+// whether a path names the member itself.
 func step(paths [][]string, name string) (below [][]string, hidden bool) {
 	for _, path := range paths {
 		switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// defaultSubject is the subject of a tenant's default policy in the audit trail.
+// defaultSubject is the audit trail's subject for a tenant's default policy.
 const defaultSubject = "*"
 
 // GetTopicPolicy returns the policy of a topic.
@@ -57,7 +57,7 @@ func (s *Handlers) policy(ctx context.Context, topic string, ifNone *string) (ht
 	}
 	a, err := s.policyAnswer(ctx, &p, topic)
 	if err != nil || p.Version == 0 {
-		// The policy that applies instead may change while the version stays 0.
+		// The policy that applies instead may change even though its version stays 0.
 		return a, err
 	}
 	return a.Unchanged(ifNone)
@@ -74,8 +74,8 @@ func (s *Handlers) patchPolicy(ctx context.Context, topic string, match *string,
 		func(there dlq.Policy) dlq.Policy { return patchedPolicy(there, b) })
 }
 
-// setPolicy applies decide to the policy that applies to a topic, and stores the result as the
-// topic's policy.
+// setPolicy applies decide to the policy that currently applies to a topic, and stores the result
+// as the topic's policy.
 func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, reason string,
 	decide func(there dlq.Policy) dlq.Policy) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
@@ -97,8 +97,8 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 		if err := dlq.CheckPolicy(&p); err != nil {
 			return httpkit.Answer{}, err
 		}
-		// Unchanged targets are not checked: it must be possible to hold a topic by changing
-		// one field, whatever was allowed before.
+		// Unchanged targets are not checked, so that a topic can be held by changing one field even
+		// if its targets are no longer allowed.
 		if err := s.mayBeAllowed(&p); err != nil && !slices.Equal(p.AllowedTargets, there.AllowedTargets) {
 			return httpkit.Answer{}, err
 		}
@@ -129,7 +129,7 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 	return httpkit.Answer{}, httpkit.KeepsChanging("policy")
 }
 
-// policyAnswer returns a policy, and whether its topic is known.
+// policyAnswer responds with a policy and whether its topic is known.
 func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string) (httpkit.Answer, error) {
 	out := toAPIPolicy(p, topic)
 	if topic != "" {
@@ -142,8 +142,8 @@ func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(p.Version)}, nil
 }
 
-// mayBeAllowed returns nil if letters may be sent to all targets that a policy names. Fault:
-// Invalid with dlq.CodeTarget.
+// mayBeAllowed returns nil if letters may be sent to all targets in a policy, and an Invalid fault
+// with dlq.CodeTarget otherwise.
 func (s *Handlers) mayBeAllowed(p *dlq.Policy) error {
 	for i, target := range p.AllowedTargets {
 		if s.Routes.Forbids(target) {
@@ -219,7 +219,7 @@ func patchedPolicy(p dlq.Policy, b *api.DeadLetterPolicyPatch) dlq.Policy {
 	return p
 }
 
-// replace sets *to if from is given.
+// replace sets *to if from is not nil.
 func replace[T any](to, from *T) {
 	if from != nil {
 		*to = *from
@@ -228,10 +228,10 @@ func replace[T any](to, from *T) {
 
 func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 	out := api.DeadLetterPolicy{
-		//nolint:gosec // CheckPolicy bounds them
+		//nolint:gosec // CheckPolicy limits the value
 		Topic: httpkit.UnlessEmpty(topic), MaxRetries: int32(p.MaxRetries), AutoRetry: p.AutoRetry, Ordered: p.Ordered,
 		RetentionDays: int32(p.RetentionDays),
-		//nolint:gosec // as above
+		//nolint:gosec // same as above
 		ArchiveDays: int32(p.ArchiveDays), MaxGenerations: int32(p.MaxGenerations), Redact: p.Redact,
 		AllowedTargets: p.AllowedTargets, KeepHeaders: p.KeepHeaders, RetryPermanent: p.RetryPermanent,
 		Backoff: api.DeadLetterBackoff{InitialIntervalMS: p.Backoff.InitialIntervalMS, MaxIntervalMS: p.Backoff.MaxIntervalMS,

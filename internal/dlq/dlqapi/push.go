@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	keyPrefix  = "idem:"  // of dedupe keys made from an Idempotency-Key
-	ownPrefix  = "skald:" // reserved for Skald
+	keyPrefix  = "idem:"  // prefix of dedupe keys derived from an Idempotency-Key
+	ownPrefix  = "skald:" // prefix reserved for Skald
 	lettersURL = "/api/v1/dlq/messages/"
 )
 
@@ -76,7 +76,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	return a, nil
 }
 
-// dedupeKeyOf returns the dedupe key for an Idempotency-Key; a hash if the key is long.
+// dedupeKeyOf returns the dedupe key for an Idempotency-Key. A long key is hashed.
 func dedupeKeyOf(key string) string {
 	if len(keyPrefix)+len(key) <= dlq.MaxWord {
 		return keyPrefix + key
@@ -115,7 +115,7 @@ func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRe
 	req := httpkit.RequestOf(ctx)
 	out := api.DeadLetterResults{Results: make([]api.DeadLetterResult, len(in.Body.Messages))}
 	var batch []dlq.Letter
-	var at []int // index of each letter of the batch
+	var at []int // batch index of each letter
 	for i := range in.Body.Messages {
 		m := &in.Body.Messages[i]
 		judged := req.Item(i, m.Err)
@@ -166,7 +166,7 @@ func refusedItem(f *fault.Error) api.DeadLetterResult {
 	return api.DeadLetterResult{Status: httpkit.StatusOf(f.Kind), Problem: httpkit.ItemProblem(f)}
 }
 
-// policies returns PolicyOf with the result for each topic cached.
+// policies returns a version of PolicyOf that caches the result for each topic.
 func (s *Handlers) policies(tenant uuid.UUID) func(context.Context, string) (*dlq.Policy, error) {
 	known := map[string]*dlq.Policy{}
 	return func(ctx context.Context, topic string) (*dlq.Policy, error) {
@@ -182,8 +182,7 @@ func (s *Handlers) policies(tenant uuid.UUID) func(context.Context, string) (*dl
 	}
 }
 
-// letterOf makes a letter from a push; texts remembers which of its texts were cut. Faults:
-// Invalid.
+// letterOf makes a letter from a push; texts records which of its texts were cut. Fault: Invalid.
 func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLetterInput,
 	policies func(context.Context, string) (*dlq.Policy, error), texts *plaintext.Members) (dlq.Letter, error) {
 	l, wrong := readLetter(b, texts)
@@ -273,7 +272,7 @@ func readLetter(b *api.DeadLetterInput, texts *plaintext.Members) (l dlq.Letter,
 	return l, wrong
 }
 
-// targetMistakes returns mistakes in the target of a push that do not depend on the
+// targetMistakes returns the mistakes in the target of a push that do not depend on the
 // configuration.
 func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 	if t.Job != "" && t.Kind != dlq.ToJobRun {
@@ -302,7 +301,7 @@ func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 	return wrong
 }
 
-// undrivable returns what would prevent sending a pushed letter to its target under any
+// undrivable returns the reason why a pushed letter could not be sent to its target under any
 // configuration of the server.
 func undrivable(l *dlq.Letter) []fault.Field {
 	switch t := l.Target; {
@@ -337,8 +336,8 @@ func (s *Handlers) checkPushedTarget(l *dlq.Letter) error {
 	return nil
 }
 
-// undrivableWarning returns a warning for a letter that this server, as it is configured,
-// cannot drive: the letter is kept, because the configuration may change.
+// undrivableWarning returns a warning for a letter that this server cannot drive with its present
+// configuration. The letter is kept because the configuration may change.
 func (s *Handlers) undrivableWarning(l *dlq.Letter) *api.DeadLetterWarnings {
 	if to := l.Destination(nil); l.Status == dlq.Pending && !s.Routes.Reaches(to.Kind) {
 		return &api.DeadLetterWarnings{{Code: dlq.CodeNoKafka, Detail: dlq.TargetNotConfigured(to.Kind)}}

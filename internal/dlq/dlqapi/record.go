@@ -22,8 +22,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// letterRecord is a line of an export or an import: the members of a push, and the
-// letter's history since then. Members are pointers where zero has a meaning.
+// letterRecord is a line of an export or an import: the members of a push, and the letter's
+// subsequent history. Members are pointers if zero is a meaningful value.
 type letterRecord struct {
 	ID *uuid.UUID `json:"id"`
 	api.DeadLetterInput
@@ -47,10 +47,10 @@ type letterRecord struct {
 	Generation  int                `json:"generation,omitempty"`
 	Cursor      string             `json:"cursor,omitempty"`
 
-	texts plaintext.Members // that were cleaned or cut
+	texts plaintext.Members // texts that were cleaned or cut
 }
 
-// maxURL is the contract's limit for the URL of a target.
+// maxURL is the contract's limit for the length of a target's URL.
 const maxURL = 2048
 
 func recordOf(l *dlq.Letter, cursor string) letterRecord {
@@ -90,7 +90,7 @@ func asBase64(b []byte) *string {
 	return new(base64.StdEncoding.EncodeToString(b))
 }
 
-// readRecord reads a line; schema is that of a pushed letter. Faults: Malformed, Invalid.
+// readRecord parses a line; schema is the schema of a pushed letter. Faults: Malformed, Invalid.
 func readRecord(schema *openapi3.Schema, line []byte, maxDepth int) (r letterRecord, err error) {
 	canonical, adjusted, err := httpkit.Mended(schema, line, strictjson.Limits{MaxDepth: maxDepth})
 	if err != nil {
@@ -109,7 +109,7 @@ func readRecord(schema *openapi3.Schema, line []byte, maxDepth int) (r letterRec
 	return r, nil
 }
 
-// notARecord describes what is wrong with a line, without the decoder's wording.
+// notARecord describes what is wrong with a line, without using the decoder's wording.
 func notARecord(err error) fault.Field {
 	if quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		if name, err := strconv.Unquote(quoted); err == nil {
@@ -123,7 +123,7 @@ func notARecord(err error) fault.Field {
 	return fault.Field{Code: "invalid", Message: "is not a dead letter: one of its members has an invalid format"}
 }
 
-// letter makes a letter from a record: unchanged, but without a running or scheduled retry.
+// letter makes a letter from a record. Everything is kept except for a running or scheduled retry.
 // Fault: Invalid.
 func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dlq.Letter, error) {
 	l, wrong := readLetter(&r.DeadLetterInput, &r.texts)
@@ -185,7 +185,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 		return l, err
 	}
 	l.TenantID = tenant
-	l.Arrived = place // so that the record is recognised when its topic is read
+	l.Arrived = place // so that the record is recognized when its topic is read
 	l.Assignee, l.Note = r.Assignee, r.Note
 	l.Link.StepIndex, l.Link.StepName, l.Link.Action = r.StepIndex, r.StepName, r.StepAction
 	l.RootID, l.ParentID, l.Link.WebhookID, l.Link.DeliveryID = orNil(r.RootID), orNil(r.ParentID), orNil(r.WebhookID),
@@ -202,8 +202,8 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	return l.Imported(r.Status, r.Resolution, micros(r.TerminalAt), m), nil
 }
 
-// place is where the letter was read, nil if it is not from Kafka; false: such a
-// position cannot exist.
+// place returns the position in Kafka that the letter was read from, or nil if it did not come from
+// Kafka. It returns false if such a position cannot exist.
 func (r *letterRecord) place() (*dlq.Position, bool) {
 	at := r.ReadFrom
 	if at == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// retryAllWait is how long retry-all waits by default.
+// retryAllWait is the default wait time of retry-all.
 const retryAllWait = 10 * time.Second
 
 // CreateRedrive stores a bulk redrive, or previews it.
@@ -78,7 +78,7 @@ func (s *Handlers) redriveGroup(ctx context.Context, fingerprint string, asked b
 	return s.redrive(ctx, asked)
 }
 
-// RetryAllDeadLetters retries the waiting letters of a topic, and waits for the end.
+// RetryAllDeadLetters retries the waiting letters of a topic and waits until the redrive ends.
 func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	in api.RetryAllDeadLettersRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
@@ -99,8 +99,8 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	// Its body is optional for compatibility: without it, the audit trail records only who and
-	// when.
+	// The body is optional for compatibility. Without it, the audit trail records only who retried
+	// and when.
 	asked.key, asked.asked = in.Params.IdempotencyKey, dlq.RedriveRequest{All: asked.redrive.Filter.Empty(),
 		Unexplained: true}
 	r, err := s.newRedrive(ctx, asked)
@@ -139,7 +139,7 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	return out, nil
 }
 
-// redrive handles a request for a redrive: it returns a preview, or the stored redrive.
+// redrive handles a request for a redrive. It returns a preview or the stored redrive.
 func (s *Handlers) redrive(ctx context.Context, asked bulk) (httpkit.Answer, error) {
 	r, err := s.newRedrive(ctx, asked)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (httpkit.Answer, err
 	}, nil
 }
 
-// tooMuch returns why an operator may not create a redrive of this size.
+// tooMuch returns the reason why an operator may not create a redrive of this size.
 func (s *Handlers) tooMuch(r *dlq.Redrive) error {
 	if r.Action == dlq.BulkDelete || r.Action == dlq.BulkRequeue {
 		return fault.New(fault.Forbidden, principal.CodeForbidden, "a bulk %s needs the permission %s", r.Action, principal.DLQAdmin)
@@ -187,8 +187,8 @@ func (s *Handlers) tooMuch(r *dlq.Redrive) error {
 		"without %s a redrive may touch at most %d letters: set max_messages or name fewer ids", principal.DLQAdmin, s.RedriveLimits.Bulk)
 }
 
-// newRedrive makes the requested redrive, complete except for what the store adds.
-// Faults: those of the rules; Unavailable without letters.
+// newRedrive creates the requested redrive; the store adds the remaining fields. Faults: those of
+// the rules; Unavailable without letters.
 func (s *Handlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error) {
 	req := httpkit.RequestOf(ctx)
 	r := asked.redrive
@@ -204,8 +204,8 @@ func (s *Handlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, err
 	return r, err
 }
 
-// redriveID derives the id of a redrive from an Idempotency-Key, so that a second
-// request with it finds the first one on any node: a UUIDv8.
+// redriveID derives the id of a redrive, a UUIDv8, from an Idempotency-Key, so that a second
+// request with the same key finds the first redrive on any node.
 func redriveID(req *httpkit.Request, key string) uuid.UUID {
 	sum := sha256.Sum256([]byte("redrive\n" + req.Tenant.ID.String() + "\n" + req.Principal + "\n" +
 		req.Route + "\n" + key))
@@ -235,8 +235,8 @@ func (s *Handlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 	return notAllowed("/target", "must be one of the policy's allowed_targets")
 }
 
-// storeRedrive stores a redrive, or finds the one of the same request. Fault: Invalid
-// with idempotency.CodeUsed when its Idempotency-Key was used for another request.
+// storeRedrive stores a redrive or finds the one that the same request created earlier. Fault:
+// Invalid with idempotency.CodeUsed if the Idempotency-Key was used for a different request.
 func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
 	who principal.Principal) (stored dlq.Redrive, replayed bool, err error) {
 	ctx, cancel := s.Promised(ctx)
@@ -275,8 +275,8 @@ func (s *Handlers) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePrev
 	return out, nil
 }
 
-// unknownIDs returns the ids of a redrive that match no letter, so that the caller sees typing
-// errors immediately.
+// unknownIDs returns the ids in a redrive that match no letter, so that the caller notices typos
+// immediately.
 func (s *Handlers) unknownIDs(ctx context.Context, r *dlq.Redrive) ([]uuid.UUID, error) {
 	if r.IDs == nil {
 		return nil, nil
@@ -284,8 +284,8 @@ func (s *Handlers) unknownIDs(ctx context.Context, r *dlq.Redrive) ([]uuid.UUID,
 	return s.Overview.Unknown(ctx, r.TenantID, r.IDs)
 }
 
-// redriveDetail is the detail of a new redrive in the audit trail, without the parts of
-// its filter and transform that quote contents.
+// redriveDetail returns the audit trail's detail for a new redrive, without the parts of its filter
+// and transform that quote contents.
 func redriveDetail(r *dlq.Redrive) map[string]any {
 	out := map[string]any{"action": r.Action, "rate_per_second": r.Rate}
 	if r.IDs != nil {

@@ -85,8 +85,8 @@ func (s *Handlers) UpdateRedrive(ctx context.Context, in api.UpdateRedriveReques
 		})
 }
 
-// changeRedrive reads a redrive, decides, and stores the decision; it starts again when the redrive
-// was changed in the meantime.
+// changeRedrive reads a redrive, applies decide, and stores the decision. It starts over if the
+// redrive was changed in the meantime.
 func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *string, verb, reason string,
 	detail map[string]any,
 	decide func(r dlq.Redrive, now time.Time) (dlq.Redrive, error)) (httpkit.Answer, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// redriveAsked reads a request for a redrive. Faults: Invalid; Forbidden when its
-// filter uses content that the caller may not read.
+// redriveAsked parses a request for a redrive. Faults: Invalid; Forbidden if its filter uses
+// content that the caller may not read.
 func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
 	dry := b.DryRun != nil && *b.DryRun
 	out := bulk{asked: dlq.RedriveRequest{All: b.All != nil && *b.All, Unexplained: dry}, dryRun: dry}
@@ -117,7 +117,7 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 		out.Target = new(toAPITarget(r.Target))
 	}
 	if c := r.Canary; c != nil {
-		//nolint:gosec // as they came
+		//nolint:gosec // converts back what came from an int32
 		out.Canary = &api.RedriveCanary{Count: int32(c.Count), WatchSeconds: new(int32(c.WatchSeconds)),
 			MaxBounceRatio: &c.MaxBounceRatio}
 		out.CanaryPassed = &r.CanaryOK
@@ -175,6 +175,6 @@ type bulk struct {
 	dryRun  bool
 	key     *string // Idempotency-Key
 
-	wait     time.Duration // for the end of the redrive
-	honoured string        // the preference that the wait honours
+	wait     time.Duration // how long to wait for the end of the redrive
+	honoured string        // the preference that the response honours by waiting
 }

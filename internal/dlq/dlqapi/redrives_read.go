@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/longpoll"
 )
 
-// GetRedrive returns a redrive; if the client asks to wait, when it is over.
+// GetRedrive returns a redrive. If the client asks to wait, it returns when the redrive is over.
 func (s *Handlers) GetRedrive(ctx context.Context, in api.GetRedriveRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Handlers) GetRedrive(ctx context.Context, in api.GetRedriveRequestObjec
 		a.Waited = honoured
 	}
 	if !r.State.Terminal() {
-		return a, nil // its progress changes without a new version
+		return a, nil // no ETag, because its progress changes without a new version
 	}
 	return a.Unchanged(in.Params.IfNoneMatch)
 }
@@ -44,7 +44,7 @@ func endOf(r *dlq.Redrive) longpoll.Key {
 	return longpoll.Key{Kind: longpoll.Redrive, Tenant: r.TenantID, ID: r.ID}
 }
 
-// awaitRedrive is httpkit.AwaitBy for a redrive.
+// awaitRedrive calls httpkit.AwaitBy for a redrive.
 func (s *Handlers) awaitRedrive(ctx context.Context, of longpoll.Key, wait time.Duration,
 	first *dlq.Redrive) (r dlq.Redrive, waited bool, err error) {
 	return httpkit.AwaitBy(ctx, s.Kit, of, wait, first, func(r *dlq.Redrive) bool { return r.State.Over() },
@@ -70,7 +70,7 @@ func (s *Handlers) ListRedrives(ctx context.Context, in api.ListRedrivesRequestO
 	}}, nil
 }
 
-// ListRedriveItems returns a page of the letters of a redrive, in its order.
+// ListRedriveItems returns a page of the letters of a redrive, in the order of the redrive.
 func (s *Handlers) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -42,7 +42,7 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		if httpkit.DryRun(work) {
 			return s.wouldRetry(work, &l, claim)
 		}
-		end, err := s.Drive(context.WithoutCancel(ctx), claim) // it has its own time limit
+		end, err := s.Drive(context.WithoutCancel(ctx), claim) // Drive has its own time limit
 		switch {
 		case err == nil:
 			return s.driven(ctx, &l, &end)
@@ -53,7 +53,8 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 	return nil, httpkit.KeepsChanging("dead letter")
 }
 
-// atGate returns why a letter must not be sent to a target now, which is nil for its own.
+// atGate returns the reason why a letter must not be sent to a target now; a nil target means the
+// letter's own.
 func (s *Handlers) atGate(l *dlq.Letter, to *dlq.Target) error {
 	at := l.Destination(to)
 	if s.Gate == nil || at.Kind != dlq.ToHTTP {
@@ -65,7 +66,8 @@ func (s *Handlers) atGate(l *dlq.Letter, to *dlq.Target) error {
 	return nil
 }
 
-// wouldRetry answers a dry run with a letter as the retry would begin: what comes of it is up to the target.
+// wouldRetry responds to a dry run with the letter as it would look when the retry begins. The
+// outcome depends on the target.
 func (s *Handlers) wouldRetry(ctx context.Context, l *dlq.Letter, c dlq.Claim) (api.Response, error) {
 	if err := s.MayDrive(ctx, c); err != nil {
 		return nil, s.withCurrentState(ctx, err, l)
@@ -83,7 +85,8 @@ func (s *Handlers) wouldRetry(ctx context.Context, l *dlq.Letter, c dlq.Claim) (
 		Body: api.DeadLetterRetryResult{Message: shown, Changes: httpkit.Planned(changes)}}, nil
 }
 
-// withCurrentState adds the letter's current state, which may have caused it, to a conflict.
+// withCurrentState adds the letter's current state to a conflict, because that state may have
+// caused it.
 func (s *Handlers) withCurrentState(ctx context.Context, err error, l *dlq.Letter) error {
 	if now, getErr := s.Letters.Get(ctx, l.TenantID, l.ID); getErr == nil {
 		l = &now
@@ -91,7 +94,7 @@ func (s *Handlers) withCurrentState(ctx context.Context, err error, l *dlq.Lette
 	return withCurrentLetter(err, l)
 }
 
-// driven returns a letter whose retry has ended with end.
+// driven responds with a letter whose retry ended with end.
 func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -118,7 +121,7 @@ func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (
 		ETag: letterETag(&after, &p)}, nil
 }
 
-// claimOf returns what to send, and where. Faults: Invalid.
+// claimOf returns what to send and where to send it. Fault: Invalid.
 func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (dlq.Claim, error) {
 	req := httpkit.RequestOf(ctx)
 	claim := dlq.Claim{
@@ -128,7 +131,7 @@ func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetter
 	if err != nil {
 		return claim, err
 	}
-	var p dlq.Policy // of targets that carry headers, and can be chosen
+	var p dlq.Policy // policy of targets that carry headers and can be chosen
 	if own := l.Destination(nil).Kind; own == dlq.ToKafka || own == dlq.ToHTTP {
 		if p, err = s.PolicyOf(ctx, l.TenantID, l.OriginalTopic); err != nil {
 			return claim, err
@@ -166,7 +169,7 @@ func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetter
 	return claim, nil
 }
 
-// retryTarget returns another target for a retry, nil for the letter's own.
+// retryTarget returns the alternative target of a retry, or nil for the letter's own.
 func (s *Handlers) retryTarget(l *dlq.Letter, p *dlq.Policy, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
 	own := l.Destination(nil)
 	if t == nil || t.Topic == nil && t.URL == nil && t.Partition == nil && t.Method == nil {
@@ -212,10 +215,10 @@ func (s *Handlers) retryURL(l *dlq.Letter, p *dlq.Policy, own dlq.Target,
 	return &to, s.checkTarget(l, p, &to)
 }
 
-// checkTarget returns nil when the letter may be driven to a target; nil: its own. Fault:
-// Invalid with dlq.CodeTarget.
+// checkTarget returns nil if the letter may be driven to a target; a nil target means the letter's
+// own. Fault: Invalid with dlq.CodeTarget.
 func (s *Handlers) checkTarget(l *dlq.Letter, p *dlq.Policy, to *dlq.Target) error {
-	if to == nil { // its own is always allowed
+	if to == nil { // the letter's own target is always allowed
 		p = &dlq.Policy{}
 	}
 	if no := s.Routes.Aim(l, to, p); no != nil {
@@ -224,7 +227,7 @@ func (s *Handlers) checkTarget(l *dlq.Letter, p *dlq.Policy, to *dlq.Target) err
 	return nil
 }
 
-// editOf reads a retry's changes to the content. Fault: Invalid.
+// editOf parses a retry's changes to the content. Fault: Invalid.
 func editOf(l *dlq.Letter, b *api.DeadLetterRetryInput) (e dlq.ContentEdit, err error) {
 	key := b.KeyBase64
 	if b.Target != nil && b.Target.KeyBase64 != nil {
@@ -233,7 +236,7 @@ func editOf(l *dlq.Letter, b *api.DeadLetterRetryInput) (e dlq.ContentEdit, err 
 		}
 		key = b.Target.KeyBase64
 	}
-	switch { // the contract allows one at most
+	switch { // the contract allows at most one
 	case b.Payload != nil:
 		e.Payload = b.Payload
 	case b.PayloadBase64 != nil:
@@ -274,7 +277,7 @@ func bytesOfBase64(pointer, encoded string, most int) ([]byte, error) {
 	return append([]byte{}, raw...), nil
 }
 
-// headerEdits reads changes of headers.
+// headerEdits parses the changes to headers.
 func headerEdits(patch []api.DeadLetterHeaderPatch) ([]dlq.HeaderEdit, error) {
 	var out []dlq.HeaderEdit
 	for i := range patch {

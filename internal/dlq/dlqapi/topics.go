@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// ListDeadLetterTopics returns a page of topics by name.
+// ListDeadLetterTopics returns a page of topics, ordered by name.
 func (s *Handlers) ListDeadLetterTopics(ctx context.Context,
 	in api.ListDeadLetterTopicsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -74,8 +74,8 @@ func (s *Handlers) GetDeadLetterStatistics(ctx context.Context,
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// knownTopic returns nil for a topic that exists in any form; a prefix ending in * does not. Fault:
-// NotFound, because an empty result for a misspelled topic would look as if the intended one were
+// knownTopic returns nil if a topic exists in any form; a prefix ending in * is not a topic. Fault:
+// NotFound, because an empty result for a misspelled topic would make the intended topic look
 // healthy.
 func (s *Handlers) knownTopic(ctx context.Context, tenant uuid.UUID, topic string) error {
 	if strings.HasSuffix(topic, "*") {

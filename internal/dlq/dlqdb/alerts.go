@@ -13,12 +13,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// maxAlertCount is the number up to which open letters are counted for an alert with a higher
-// limit.
+// maxAlertCount limits how far open letters are counted for an alert with a higher limit.
 const maxAlertCount = 100_000
 
-// topicNow reads the figures for alerts: of tenant $1 and topic $2, the open letters up to $3, the arrival of the
-// oldest, arrivals in five minutes, and whether there is an unacknowledged error.
+// topicNow reads the figures that alerts need for topic $2 of tenant $1: the number of open
+// letters, counted up to $3; the arrival time of the oldest one; the arrivals of the last five
+// minutes; and whether there is an unacknowledged error.
 var topicNow = `
 SELECT (SELECT count(*)
           FROM (SELECT FROM dlq.dlq_messages m
@@ -31,8 +31,8 @@ SELECT (SELECT count(*)
        statement_timestamp()
   FROM (SELECT $2::text AS topic) AS t`
 
-// Alerting returns those of the first topics, by name, that exceed the alert of their policy. Open letters are counted
-// up to atLeast, and further where the alert needs it.
+// Alerting returns those topics, among the first ones by name, that exceed the alert of their
+// policy. Open letters are counted up to atLeast, or further if the alert requires it.
 func (st *Letters) Alerting(ctx context.Context, tenant uuid.UUID, topics int, atLeast int64) (out []dlq.Alerting,
 	err error) {
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
@@ -65,7 +65,7 @@ func (st *Letters) Alerting(ctx context.Context, tenant uuid.UUID, topics int, a
 	return out, postgres.Wrap("look for alerts of topics", err)
 }
 
-// ownPolicies returns the tenant's policies by topic; that of "" is the default.
+// ownPolicies returns the tenant's policies by topic; the key "" holds the default policy.
 func (st *Letters) ownPolicies(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID) (map[string]dlq.Alert, error) {
 	own := map[string]dlq.Alert{}
 	rows, err := tx.QueryContext(ctx, `SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1`, tenant)
@@ -88,8 +88,8 @@ func anyAlert(own map[string]dlq.Alert, common dlq.Policy) bool {
 	return common.Alert != (dlq.Alert{})
 }
 
-// alertOf returns the alert that applies to a topic: its own, or the tenant's default, or that of the
-// configuration.
+// alertOf returns the alert that applies to a topic: its own, the tenant's default, or the one in
+// the configuration.
 func alertOf(topic string, own map[string]dlq.Alert, common dlq.Policy) dlq.Alert {
 	for _, of := range []string{topic, ""} {
 		if a, has := own[of]; has {

@@ -14,13 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// errKnown reports that a batch expected to be all new contains a letter that is
-// already stored.
+// errKnown reports that a batch expected to be all new contains a letter that is already stored.
 var errKnown = errors.New("a dead letter of Kafka already exists")
 
-// Arrive implements dlq.Queue. A batch is stored completely or not at all: what was not stored
-// is read from Kafka again. All of it is first assumed to be new, because only records left
-// uncommitted by a crash or a rebalance are read twice.
+// Arrive implements dlq.Queue. A batch is stored completely or not at all; a batch that was not
+// stored is read from Kafka again. The whole batch is first assumed to be new, because records are
+// read twice only if a crash or a rebalance left them uncommitted.
 func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
 	if len(batch) == 0 {
 		return 0, nil
@@ -38,13 +37,13 @@ func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, e
 		stored, err = st.arriveRest(ctx, batch)
 	}
 	if err != nil {
-		return 0, postgres.Wrap("store dead letters of Kafka", err) // a failed commit too
+		return 0, postgres.Wrap("store dead letters of Kafka", err) // this includes a failed commit
 	}
 	return stored, nil
 }
 
-// arriveRest stores those letters of a batch that are not stored yet. Another node may
-// be storing the same records: a letter that meets a conflict is looked up again.
+// arriveRest stores the letters of a batch that are not stored yet. Another node may be storing the
+// same records, so a letter that runs into a conflict is looked up again.
 func (st *Queue) arriveRest(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
 	for range pushTries {
 		rest, err := postgres.RetryCollision(func() (rest arrivedRest, err error) {
@@ -65,8 +64,8 @@ func (st *Queue) arriveRest(ctx context.Context, batch []dlq.Arrival) (stored in
 	return stored, errConflictGone
 }
 
-// arrivedRest is how many letters of a batch were stored, and which are neither stored
-// nor known.
+// arrivedRest contains the number of letters of a batch that were stored, and the letters that are
+// neither stored nor known.
 type arrivedRest struct {
 	stored int
 	open   []dlq.Arrival
@@ -105,8 +104,8 @@ func (st *Queue) arriveUnknown(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arr
 	return rest, nil
 }
 
-// arriveNew stores a batch that has not been looked up. It returns errKnown, or a
-// unique violation, when not all of it is new.
+// arriveNew stores a batch that has not been looked up. It returns errKnown or a unique violation
+// unless the whole batch is new.
 func (st *Queue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {
 	letters, err := st.prepareBatch(ctx, tx, batch)
 	if err != nil {
@@ -118,7 +117,7 @@ func (st *Queue) arriveNew(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival
 	return st.markBounced(ctx, tx, slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil }))
 }
 
-// arrive stores a batch and returns which of its letters were new.
+// arrive stores a batch and returns the letters that were new.
 func (st *Queue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (isNew map[uuid.UUID]bool, err error) {
 	letters, err := st.prepareBatch(ctx, tx, batch)
 	if err != nil {
@@ -148,8 +147,8 @@ func (st *Queue) arrive(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (
 			slices.DeleteFunc(batch, func(a dlq.Arrival) bool { return a.ParentID == uuid.Nil || !isNew[a.ID] }))
 }
 
-// prepareBatch encodes a batch as statement parameters and links letters that came back
-// to their parents.
+// prepareBatch encodes a batch as statement parameters, and links letters that came back to their
+// parents.
 func (st *Queue) prepareBatch(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) (*newLetters, error) {
 	if err := st.link(ctx, tx, batch); err != nil {
 		return nil, err
@@ -177,15 +176,15 @@ func (st *Queue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLetters,
 	if stored, err := done.RowsAffected(); err != nil {
 		return err
 	} else if stored < int64(n) {
-		return errKnown // archived, or at a place that has to be looked up
+		return errKnown // one is archived, or at a place that must be looked up
 	}
 	return nil
 }
 
-// parents finds the letters that the records of a batch came back from: of each lineage the
-// latest letter of that generation, or of the nearest earlier one still stored. Live ones are
-// locked, so that this transaction and one that is just ending their retry are serialized, and
-// the second sees the writes of the first.
+// parents finds the letters that the records of a batch came back from. For each lineage this is
+// the latest letter of that generation, or of the nearest earlier generation that is still stored.
+// Live letters are locked, which serializes this transaction with one that is just ending their
+// retry; the later one sees what the earlier one wrote.
 var parents = postgres.Named(`
 SELECT b.n, p.id, p.generation FROM `+postgres.Unnest("b", bounces.As("c"))+`
  CROSS JOIN LATERAL (
@@ -205,7 +204,7 @@ SELECT m.id
   JOIN `+postgres.Unnest("p", foundParents.As("f"))+` ON m.tenant_id = p.tenant_id AND m.id = p.id
  ORDER BY m.id FOR NO KEY UPDATE OF m`, foundParents.As("f"))
 
-// bounce is letter n of a batch, which came back.
+// bounce refers to letter n of a batch, which came back.
 type bounce struct {
 	n int
 	*dlq.Arrival
@@ -226,7 +225,7 @@ var bouncedParents = postgres.NewTable(
 
 var foundParents = bouncedParents.Without("redrive_id")
 
-// link fills in the parents of letters that have come back.
+// link sets the parents of letters that have come back.
 func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) error {
 	back := bounces.Batch(0)
 	for i := range batch {
@@ -264,11 +263,10 @@ func (st *Queue) link(ctx context.Context, tx *sqlx.Tx, batch []dlq.Arrival) err
 	return err
 }
 
-// markBouncedLetters records on redriven letters that they have come back, and counts
-// them with the redrive that drove them last, if the record bears its id. Letters are
-// found by id: the empty string appended to the status, and coalesce, hide the status
-// indexes from the planner, whose statistics may not yet know how many letters have
-// this status.
+// markBouncedLetters records on redriven letters that they have come back. It also counts them in
+// the redrive that drove them last, if the record carries its id. Letters are found by id: the
+// empty string appended to the status, and coalesce, hide the status indexes from the planner,
+// whose statistics may not yet know how many letters have this status.
 var markBouncedLetters = postgres.Named(`
 WITH back AS (
 	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// The columns of a letter that operators change, and those of them that may be changed while a
-// retry is running: annotations.
+// The columns of a letter that operators may change, and the subset (annotations) that they may
+// change while a retry is running.
 var (
 	changedLetter = messageTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "max_retries",
 		"next_retry_at", "terminal_at", "labels", "assignee", "note", "updated_at")
@@ -24,7 +24,7 @@ var (
 
 // changeLetter stores an operator's change of a letter, unless it was changed in the meantime. A
 // letter without a retry has no token: it becomes RETRYING only by a claim and leaves that state
-// only by the claim's finish, so a change does not touch token and lease.
+// only by the claim's finish, so a change never touches the token and the lease.
 var changeLetter = postgres.Named(`
 UPDATE dlq.dlq_messages m
    SET `+changedLetter.Set("m", "tenant_id", "id")+`,
@@ -46,9 +46,8 @@ UPDATE dlq.dlq_messages m SET `+describedLetter.Set("m", "tenant_id", "id")+`, t
    AND m.status || ''`+postgres.Among([]dlq.Status{dlq.Retrying}),
 	describedLetter.As("m"), postgres.Single("terms"))
 
-// Change implements dlq.Letters. The letter must be loaded with its content, from which
-// its terms are made. While a retry of it is running only labels, assignee and note are
-// written.
+// Change implements dlq.Letters. The letter must be loaded with its content, because its terms are
+// computed from it. While a retry is running, only labels, assignee and note are written.
 func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action) error {
 	sealer := st.db.Keys.SealerFor(l.TenantID, l.ID)
 	terms, row := termArray(letterTerms(nil, &l, sealer.Seals())), letterRow{Letter: &l}
@@ -69,7 +68,7 @@ func (st *Letters) Change(ctx context.Context, l dlq.Letter, by operator.Action)
 	}))
 }
 
-// changedFault returns the fault of a write by version that changed no row.
+// changedFault returns the fault for a versioned write that changed no row.
 func changedFault(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res sql.Result, err error) error {
 	if err != nil {
 		return err
@@ -90,8 +89,8 @@ func changedFault(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res sq
 	return dlq.Stale(id, present)
 }
 
-// Delete implements dlq.Letters. A letter whose retry is running is not deleted
-// (Stale), whatever its version.
+// Delete implements dlq.Letters. A letter whose retry is running is not deleted, whatever its
+// version (fault: Stale).
 func (st *Letters) Delete(ctx context.Context, l dlq.Letter, by operator.Action) error {
 	return postgres.Wrap("delete dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `

@@ -5,22 +5,23 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Statements that change many letters at once also take their conditions from the transition
-// table and the lists of statuses in the rules. They are built once, when the program starts.
+// The conditions of statements that change many letters at once are also derived from the
+// transition table and the status lists in the rules. These statements are built once, when the
+// program starts.
 
-// Leaves returns the condition that a column has a status that one of the triggers leaves; it
-// is false if there is none.
+// Leaves returns the condition that a column contains a status from which one of the triggers
+// leads. It is false if there is no such status.
 func Leaves(column string, on ...dlq.Trigger) string { return column + postgres.Among(dlq.From(on...)) }
 
-// notDiscarded is the condition that a letter m that has ended was not discarded.
+// notDiscarded is the condition that an ended letter m was not discarded.
 var notDiscarded = "m.resolution <> '" + string(dlq.Discarded) + "'"
 
-// retriedAutomatically is the condition that the letters, alias at, have a source whose
-// letters may be retried automatically.
+// retriedAutomatically returns the condition that letters with the alias at come from a source
+// whose letters may be retried automatically.
 func retriedAutomatically(at string) string { return at + ".source" + postgres.Among(dlq.Automatic) }
 
-// CollectedBy is a query for the running redrives, alias d, that hold letter m. Use it in a
-// scalar subquery: as a join it would read all items of all redrives.
+// CollectedBy selects the running redrives, alias d, that hold letter m. Use it in a scalar
+// subquery: as a join, it would read all items of all redrives.
 var CollectedBy = `FROM dlq.dlq_redrives d JOIN dlq.dlq_redrive_items i ON i.redrive_id = d.id AND i.message_id = m.id
 	  WHERE d.tenant_id = m.tenant_id
 	    AND d.started_at IS NOT NULL

@@ -12,16 +12,16 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// LiveLetters and archivedLetters are the tables of letters that lists read.
+// LiveLetters and archivedLetters are the tables of letters that lists read from.
 var (
 	LiveLetters     = LetterTable{"dlq.dlq_messages", "dlq.tenant_messages", "created_at", true, true}
 	archivedLetters = LetterTable{"dlq.dlq_messages_archive", "dlq.tenant_messages_archive", "archived_at", false, false}
 )
 
-// SelectLetters returns the queries that together select each letter of a filter once,
-// each with tail at its end; the table's alias is m. Where an index is ordered only
-// within one value (a status of a topic, say), there is one query per value, so that
-// each can stop after a page.
+// SelectLetters returns queries that together select each letter matching a filter exactly once.
+// Each query ends with tail; the table's alias is m. Where an index is ordered only within one
+// value, such as the statuses of a topic, there is one query per value, so that each query can stop
+// after a page.
 //
 // The order of the queries is arbitrary: a caller that needs an order sorts their union.
 func (t *LetterTable) SelectLetters(tenant uuid.UUID, q dlq.Query, columns, tail string) (parts []string, args []any) {
@@ -45,7 +45,7 @@ func (t *LetterTable) SelectLetters(tenant uuid.UUID, q dlq.Query, columns, tail
 	return parts, w.Args
 }
 
-// from is the FROM item for a filter.
+// from returns the FROM item for a filter.
 func (t *LetterTable) from(f *dlq.Filter) string {
 	if byTerms(t, f) {
 		return t.view
@@ -53,7 +53,7 @@ func (t *LetterTable) from(f *dlq.Filter) string {
 	return t.table
 }
 
-// conditions are the conditions of a filter in one query, without an order.
+// conditions returns the conditions of a filter in one query, without an order.
 func (t *LetterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w letterWhere) {
 	if !reconcile(&q.Filter) {
 		w.Add("false")
@@ -66,8 +66,8 @@ func (t *LetterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w 
 	return from, w
 }
 
-// reconcile keeps the statuses and resolutions of a filter that a letter can have together, so
-// that not all REDRIVEN letters are read to find one that is DEAD. It returns false if no
+// reconcile keeps only the combinations of status and resolution in a filter that a letter can
+// have, so that a search for DEAD letters does not read all REDRIVEN ones. It returns false if no
 // letter can match.
 func reconcile(f *dlq.Filter) bool {
 	if len(f.Resolutions) == 0 {
@@ -90,15 +90,15 @@ type choice struct {
 	value any
 }
 
-// choices are conditions on one column of which each matching letter meets exactly one; none:
-// one index has all letters in order.
+// choices returns conditions on one column such that each matching letter meets exactly one of
+// them. It returns none if one index already contains all letters in order.
 func (t *LetterTable) choices(f *dlq.Filter) (column string, out []choice) {
 	exact := f.Topic != "" && !strings.HasSuffix(f.Topic, "*")
 	var values []string
 	switch {
 	case len(f.Resolutions) > 0 && (t == &archivedLetters || !exact && f.Fingerprint == ""):
 		column, values = "resolution", texts(f.Resolutions)
-	case t == &archivedLetters: // its indexes do not include the status
+	case t == &archivedLetters: // the archive's indexes do not include the status
 	case len(f.Statuses) > 0:
 		column, values = "status", texts(f.Statuses)
 	case exact || f.Fingerprint != "":
@@ -114,8 +114,8 @@ func (t *LetterTable) choices(f *dlq.Filter) (column string, out []choice) {
 	return column, out
 }
 
-// severalRetries is up to which number of retries each number is queried on its own.
-// Few letters have more.
+// severalRetries is the number of retries up to which each number has its own query. Few letters
+// have more.
 const severalRetries = 8
 
 func retryChoices(from int, to *int) (out []choice) {
@@ -132,14 +132,14 @@ func retryChoices(from int, to *int) (out []choice) {
 	return out
 }
 
-// letters adds the conditions of a filter, except for choices of the column chosen and
-// the page's cursor.
+// letters adds the conditions of a filter, except for those on the column chosen and the page's
+// cursor.
 func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, chosen string) {
 	f := &q.Filter
 	w.Add("m.tenant_id = ?", tenant)
 	if topic, ok := strings.CutSuffix(f.Topic, "*"); ok {
-		// The column is in byte order. Not LIKE: under row-level security only operators
-		// known not to leak (LEAKPROOF) may use the index.
+		// The column is in byte order. LIKE could not use the index: under row-level security, only
+		// operators known not to leak (LEAKPROOF) may.
 		w.Add("m.original_topic >= ?", topic)
 		if next := postgres.AfterPrefix(topic); next != "" {
 			w.Add("m.original_topic < ?", next)
@@ -147,7 +147,7 @@ func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, cho
 	} else if f.Topic != "" {
 		w.Add("m.original_topic = ?", f.Topic)
 	}
-	if chosen != "status" && len(f.Resolutions) == 0 { // resolutions imply it: the planner would count both
+	if chosen != "status" && len(f.Resolutions) == 0 { // resolutions imply statuses, and the planner would count both
 		w.among("status", texts(f.Statuses))
 	}
 	if chosen != "resolution" {
@@ -166,7 +166,7 @@ func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, cho
 	case f.RootID == uuid.Nil:
 	case t == &archivedLetters:
 		w.Add("m.root_id = ?", f.RootID)
-	default: // the first letter of a lineage bears its id, the others have come back
+	default: // the first letter of a lineage has the id of the lineage; the others have come back
 		w.Add("(m.id = ? AND m.root_id = m.id OR m.root_id = ? AND m.generation > 0)", f.RootID, f.RootID)
 	}
 	if q.Snapshot != "" {
@@ -186,8 +186,8 @@ func (t *LetterTable) beyond(q *dlq.Query) string {
 	return "(m." + t.at + ", m.id) " + than + " (?, ?)"
 }
 
-// unseen adds conditions, whose arguments follow those of w, as one expression that no index
-// supports and that the planner estimates to be true for nearly every row.
+// unseen adds conditions, whose arguments follow those of w, as a single expression that no index
+// supports and that the planner expects to be true for nearly every row.
 func (w *letterWhere) unseen(own letterWhere) {
 	if w.Args = own.Args; own.Conditions != nil {
 		w.Conditions = append(w.Conditions, "CASE WHEN "+own.Text()+" THEN 1 ELSE 0 END <> 0")
@@ -199,14 +199,14 @@ func Covered(snapshot string) string {
 	return postgres.WasThere("m", snapshot)
 }
 
-// among adds that column is one of values; nil adds nothing.
+// among adds the condition that the column has one of values. It adds nothing if values is nil.
 func (w *letterWhere) among(column string, values []string) {
 	if values != nil {
 		w.Add("m."+column+" = ANY (?::text[])", pq.Array(values))
 	}
 }
 
-// ranges adds the bounds of a filter on times and numbers.
+// ranges adds the filter's bounds on times and numbers.
 func (w *letterWhere) ranges(f *dlq.Filter) {
 	for _, r := range []struct {
 		condition string
@@ -221,13 +221,13 @@ func (w *letterWhere) ranges(f *dlq.Filter) {
 			w.Add(r.condition, r.at)
 		}
 	}
-	if !f.LastRetryTo.IsZero() { // no letter is retried before it arrived, give or take the difference of two clocks
+	if !f.LastRetryTo.IsZero() { // no letter is retried before it arrives, allowing for clock skew
 		w.Add("m.created_at < ?", f.LastRetryTo.Add(time.Minute))
 	}
 	if f.RetryCountMin != nil {
 		w.Add("m.retry_count >= ?", *f.RetryCountMin)
 		if *f.RetryCountMin > 0 {
-			w.Add("m.retry_count > 0") // as in the index's WHERE
+			w.Add("m.retry_count > 0") // as in the WHERE clause of the index
 		}
 	}
 	if f.RetryCountMax != nil {

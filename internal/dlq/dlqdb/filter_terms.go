@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// byTerms reports whether the index of terms serves a filter.
+// byTerms reports whether the index of terms can serve a filter.
 func byTerms(t *LetterTable, f *dlq.Filter) bool {
 	return f.Sources != nil || f.Classes != nil || f.ErrorType != "" || f.ErrorContains != "" ||
 		f.ConsumerGroup != "" || f.Key != nil ||
@@ -76,14 +76,14 @@ func (w *letterWhere) terms(t *LetterTable, tenant uuid.UUID, f *dlq.Filter) {
 		add(termWord, word)
 	}
 	if all != nil {
-		slices.Sort(all) // maps have no order, and equal filters should give equal queries
+		slices.Sort(all) // map order is random, and equal filters should produce equal queries
 		w.Add("m.terms @> ?::integer[]", termArray(all))
 	}
 }
 
-// besideTerms removes from f the conditions that the index of terms also covers, an exact topic
-// and a status, and adds them in the form of that index. Otherwise the planner would combine a
-// second index with it.
+// besideTerms removes from f the conditions that the index of terms also covers (an exact topic and
+// a status), and adds them in the form that this index supports. Otherwise the planner would
+// combine a second index with it.
 func (w *letterWhere) besideTerms(f *dlq.Filter) {
 	var known []string
 	own := letterWhere{postgres.Where{Args: w.Args}}
@@ -104,9 +104,9 @@ func (w *letterWhere) besideTerms(f *dlq.Filter) {
 	}
 }
 
-// found adds the condition that the row itself has the values it was found by, because two
+// found adds the condition that the row actually has the values by which it was found, because two
 // values may have the same hash. The planner would multiply both selectivities, although one
-// condition implies the other, and expect a hundredth of the actual rows.
+// condition implies the other, and so expect a hundredth of the actual rows.
 func (w *letterWhere) found(t *LetterTable, f *dlq.Filter) {
 	own := letterWhere{postgres.Where{Args: w.Args}}
 	own.checks(f)
@@ -155,8 +155,8 @@ func (w *letterWhere) checks(f *dlq.Filter) {
 			w.Add("false") // no message contains such a word
 		}
 		for _, word := range asks {
-			// How PostgreSQL lowercases characters beyond ASCII depends on the database:
-			// for a word with such letters the term alone decides.
+			// The way PostgreSQL lowercases non-ASCII characters depends on the database, so for
+			// words with such characters only the term is compared.
 			if !strings.ContainsFunc(word, func(r rune) bool { return r > 127 }) {
 				w.Add("position(? in lower(m.error_message)) > 0", word)
 			}

@@ -14,10 +14,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// finishRow is the end of a retry.
+// finishRow describes the end of a retry.
 type finishRow struct{ *dlq.Finish }
 
-// The columns of a batch of ends: which claims end, the letters' new states, and their
+// The columns for a batch of ended retries: the claims that end, the letters' new states, and their
 // attempts.
 var (
 	finishedTable = postgres.NewTable(
@@ -39,23 +39,23 @@ var (
 	theAttempts = attemptTable.As("a")
 )
 
-// lockFinished locks the letters that are still held by their tokens, in one order. It
-// is a statement of its own so that the next one sees what earlier holders of the locks
-// have written, for example that a letter has come back. The status is compared in a
-// form that no index has: letters are looked up by id, not among all that are RETRYING.
+// lockFinished locks the letters that are still held by their tokens, in a fixed order. It is a
+// separate statement so that the next one sees what earlier holders of the locks wrote, for example
+// that a letter has come back. The status is compared in a form that no index supports, so that
+// letters are looked up by id instead of among all RETRYING ones.
 var lockFinished = postgres.Named(`
 SELECT m.id FROM `+postgres.Unnest("f", theFinished)+`
   JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
  WHERE `+Leaves("m.status || ''", retryEnds...)+` AND m.retry_token = f.token
  ORDER BY m.id FOR NO KEY UPDATE OF m`, theFinished)
 
-// finishLetters ends retries whose tokens still hold their letters (@lapsed: and whose
-// leases have expired), and stores the attempts. A letter that came back before this
-// was stored becomes BOUNCED at once. An attempt recorded as abandoned gets its real
-// outcome when that is reported late.
+// finishLetters ends retries whose tokens still hold their letters (with @lapsed, only those whose
+// leases have also expired), and stores the attempts. A letter that came back before its end was
+// stored becomes BOUNCED immediately. An attempt recorded as abandoned gets its actual outcome when
+// that is reported late.
 //
-// It returns the position in the batch of each end that is stored, now or before, with
-// the resolution of the letter.
+// It returns the position in the batch of each end that is stored, whether now or earlier, and the
+// resolution of the letter.
 var finishLetters = postgres.Named(`
 WITH f AS MATERIALIZED (
 	SELECT * FROM `+postgres.UnnestNumbered("f", theFinished, theEnds, theAttempts)+`
@@ -103,13 +103,13 @@ SELECT f.n, coalesce(m.resolution, '') FROM f
    AND a.ended_at = f.ended_at
    AND f.n NOT IN (SELECT e.n FROM ended e)`, postgres.Single("lapsed"), theFinished, theEnds, theAttempts)
 
-// Finished is the result of one end of a batch.
+// Finished is the result for one end in a batch.
 type Finished struct {
 	Held       bool // it is stored
 	Resolution dlq.Resolution
 }
 
-// Finish stores ends in tx, a transaction of the writers' connections.
+// Finish stores the ends of retries in tx, a transaction on one of the writers' connections.
 func Finish(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, lapsed bool, batch []dlq.Finish) ([]Finished, error) {
 	if len(batch) == 0 {
 		return nil, nil
@@ -181,10 +181,10 @@ func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]Fi
 var endedSagas = postgres.Literals(slices.DeleteFunc(slices.Clone(saga.States),
 	func(s saga.State) bool { return !s.Terminal() }))
 
-// lostRetries finds retries whose lease has expired, oldest first, and whether they were never
-// handed over. A hand-over note is written while the lease is valid, so this statement sees it:
-// its snapshot is not older than now(). Work that continues elsewhere is not lost: a saga that
-// is compensating, or a webhook delivery in progress.
+// lostRetries finds retries whose lease has expired, oldest first, and reports whether they were
+// never handed over. A hand-over note is written while the lease is valid, so this statement sees
+// it: its snapshot is not older than now(). Work that continues elsewhere is not lost; examples are
+// a saga that is compensating and a webhook delivery in progress.
 var lostRetries = `
 SELECT m.id,
        m.tenant_id,
@@ -223,8 +223,8 @@ SELECT m.id,
  WHERE ` + Leaves("m.status", retryEnds...) + ` AND m.retry_lease_until < now()
  ORDER BY m.retry_lease_until LIMIT $1`
 
-// Reclaim implements dlq.Queue. A retry whose lease was extended in the meantime is not ended:
-// the statement checks the lease again.
+// Reclaim implements dlq.Queue. It does not end a retry whose lease was extended in the meantime,
+// because the statement checks the lease again.
 func (st *Queue) Reclaim(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
 	if err := st.forget(ctx); err != nil {
 		return 0, err
@@ -278,7 +278,7 @@ func (st *Queue) lost(ctx context.Context, limit int,
 			return err
 		}
 		d.RedriveID = redrive.UUID
-		results = append(results, d.Lost(unsent, started.UTC(), now.UTC())) // includes further changes of d
+		results = append(results, d.Lost(unsent, started.UTC(), now.UTC())) // this includes further changes of d
 		drives = append(drives, d)
 		return nil
 	})

@@ -18,20 +18,20 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// The limits of counting open letters: for a single group, and for each group in a list.
+// The limits for counting open letters of a single group, and of each group in a list.
 const (
 	maxOpen       = 10_000
 	maxOpenListed = 1_000
 )
 
-// openLetter is the condition that a letter m still needs attention. It repeats the
-// predicate of the partial indexes, so that no row is read.
+// openLetter is the condition that letter m still needs attention. It repeats the predicate of the
+// partial indexes, so that no row needs to be read.
 var openLetter = `(m.status` + postgres.Among(dlq.OpenStatuses) + ` AND (m.resolution IS NULL OR ` + notDiscarded + `))`
 
-// OpenLetter is openLetter, for statements that count letters among other things.
+// OpenLetter exports openLetter for statements that count letters among other things.
 var OpenLetter = openLetter
 
-// groupTable is dlq.dlq_groups.
+// groupTable describes dlq.dlq_groups.
 var groupTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(g *dlq.Group) *uuid.UUID { return &g.TenantID }),
 	postgres.Text("fingerprint", func(g *dlq.Group) *string { return &g.Fingerprint }),
@@ -51,8 +51,8 @@ var groupTable = postgres.NewTable(
 
 var groupColumns = groupTable.Selected("g")
 
-// selectGroups reads the groups that meet a condition and counts their open letters up
-// to open; tail is the order and the bounds of the page.
+// selectGroups reads the groups that meet a condition and counts their open letters up to open;
+// tail contains the order and the bounds of the page.
 func selectGroups(condition, tail string, open int) string {
 	return `
 SELECT ` + groupColumns + `, o.open
@@ -144,7 +144,7 @@ func noGroup(fingerprint string) error {
 	return fault.New(fault.NotFound, dlq.CodeGroupNotFound, "there is no group of dead letters %s", fingerprint)
 }
 
-// changedGroup are the columns of a group that operators change.
+// changedGroup contains the columns of a group that operators may change.
 var changedGroup = groupTable.Only("tenant_id", "fingerprint", "version", "state", "assignee", "note", "updated_at")
 
 var changeGroup = postgres.Named(`UPDATE dlq.dlq_groups SET `+changedGroup.Set("g", "tenant_id", "fingerprint")+`

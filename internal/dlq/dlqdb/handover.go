@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// noteHandover writes one row for each tenant of a batch that is sent together.
+// noteHandover writes one row for each tenant in a batch that is sent together.
 var noteHandover = `
 INSERT INTO dlq.dlq_handovers (id, tenant_id, tokens)
 SELECT $1, l.tenant_id, array_agg(l.token) FROM unnest($2::uuid[], $3::uuid[]) AS l (tenant_id, token)
@@ -56,7 +56,7 @@ func takeBack(ctx context.Context, tx *sqlx.Tx, batch []dlq.Finish) error {
 	return nil
 }
 
-// forget deletes the notes of lost nodes after the retries of their letters have been
+// forget deletes the hand-over notes of lost nodes once the retries of their letters have been
 // reclaimed.
 func (st *Queue) forget(ctx context.Context) error {
 	_, err := st.db.Read.ExecContext(ctx, `

@@ -7,11 +7,10 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// Headers are stored as bytes. For each, in order: the length of its name, the name,
-// the length of its value plus one, and the value; a length of 0 means no value.
-// Lengths are varints.
+// Headers are stored as bytes. Each header consists of the length of its name, the name, the length
+// of its value plus one, and the value; a length of 0 means no value. Lengths are varints.
 
-// packHeaders returns the stored form of headers; nil if there are none.
+// packHeaders returns the stored form of headers, or nil if there are none.
 func packHeaders(headers []dlq.Header) []byte {
 	if headers == nil {
 		return nil
@@ -23,8 +22,8 @@ func packHeaders(headers []dlq.Header) []byte {
 	return b
 }
 
-// appendHeader appends one header. The encoding of one is a substring of the encoding
-// of all, so a list can search for it.
+// appendHeader appends one header. The encoding of a single header is a substring of the encoding
+// of all headers, so that a list can search for it.
 func appendHeader(b []byte, h dlq.Header) []byte {
 	b = binary.AppendUvarint(b, uint64(len(h.Name)))
 	b = append(b, h.Name...)
@@ -37,7 +36,7 @@ func appendHeader(b []byte, h dlq.Header) []byte {
 
 var errHeaders = errors.New("stored headers are truncated")
 
-// unpackHeaders reads what packHeaders wrote.
+// unpackHeaders decodes what packHeaders wrote.
 func unpackHeaders(b []byte) ([]dlq.Header, error) {
 	var out []dlq.Header
 	if b != nil {
@@ -58,8 +57,8 @@ func unpackHeaders(b []byte) ([]dlq.Header, error) {
 	return out, nil
 }
 
-// cut takes one length-prefixed piece from b. more is subtracted from the length; a
-// smaller length means no piece: nil.
+// cut takes one length-prefixed piece from b. It subtracts more from the length; if the length is
+// smaller than more, there is no piece and cut returns nil.
 func cut(b []byte, more uint64) (piece, rest []byte, ok bool) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 {

@@ -21,7 +21,7 @@ type attemptRow struct {
 	at     place
 }
 
-// attemptTable is dlq.dlq_attempts without the columns copied from the letter.
+// attemptTable describes dlq.dlq_attempts without the columns copied from the letter.
 var attemptTable = postgres.NewTable(
 	postgres.UUID("message_id", func(r *attemptRow) *uuid.UUID { return &r.LetterID }).ReadOnly(),
 	postgres.UUID("token", func(r *attemptRow) *uuid.UUID { return &r.Token }).ReadOnly(),
@@ -75,14 +75,14 @@ func (st *Letters) Attempts(ctx context.Context, tenant, id uuid.UUID) ([]dlq.At
 	return out, postgres.Wrap("read attempts", err)
 }
 
-// revisionRow is a row of dlq.dlq_revisions, its content sealed.
+// revisionRow is a row of dlq.dlq_revisions with its content sealed.
 type revisionRow struct {
 	dlq.Revision
 	tenant                       uuid.UUID
 	key, headers, payload, patch []byte
 }
 
-// revisionTable is dlq.dlq_revisions.
+// revisionTable describes dlq.dlq_revisions.
 var revisionTable = postgres.NewTable(
 	postgres.UUID("message_id", func(r *revisionRow) *uuid.UUID { return &r.LetterID }),
 	postgres.UUID("tenant_id", func(r *revisionRow) *uuid.UUID { return &r.tenant }).WriteOnly(),
@@ -101,7 +101,7 @@ var revisionColumns = revisionTable.Selected("r")
 
 var fieldPatch = envelope.Field{Name: "dlq.patch"}
 
-// scanRevision reads one row of revisionColumns; the sealer is the letter's.
+// scanRevision reads one row of revisionColumns using the letter's sealer.
 func scanRevision(row postgres.Scanner, sealer *envelope.Sealer) (dlq.Revision, error) {
 	r, err := revisionTable.One(row)
 	if err != nil {
@@ -130,10 +130,10 @@ func (st *Letters) Revisions(ctx context.Context, tenant, id uuid.UUID) ([]dlq.R
 	return out, postgres.Wrap("read revisions", err)
 }
 
-// maxLineage is the greatest number of letters that a lineage returns.
+// maxLineage is the maximum number of letters that Lineage returns.
 const maxLineage = 200
 
-// lineage is all letters of a root, live or archived: the first bears the root's id,
+// lineage selects all letters of a root, live or archived: the first letter has the root's id, and
 // the others have come back.
 var lineage = postgres.OfTenant(`
 SELECT * FROM (

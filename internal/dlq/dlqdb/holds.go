@@ -13,9 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// heldTopic is the condition that policies hold the letters of a topic, alias at:
-// hold_all of the tenant's default, or auto_retry of the topic's policy, else of the
-// default or, parameter common, of the configuration.
+// heldTopic returns the condition that policies hold the letters, alias at, of a topic. This is the case
+// if the tenant's default sets hold_all, or if automatic retries are off. The latter comes from the
+// topic's policy, or else from the default, or else from the configuration (parameter common).
 func heldTopic(at string, common int) string {
 	of := func(column, topic string) string {
 		return `(SELECT p.` + column + `
@@ -27,9 +27,9 @@ func heldTopic(at string, common int) string {
 		fmt.Sprintf(", $%d::boolean)", common)
 }
 
-// parkHeld parks letters that a policy or a redrive holds, among the first that are due,
-// more than are claimed at once. Otherwise each claim would pass over all held letters
-// again.
+// parkHeld parks letters that are held by a policy or a redrive. It looks at the first letters that
+// are due, and at more of them than are claimed at once. Otherwise each claim would pass over all
+// held letters again.
 var parkHeld = `
 WITH due AS MATERIALIZED (
 	SELECT m.tenant_id, m.id, m.original_topic, m.source, m.retry_asked FROM dlq.dlq_messages m
@@ -49,16 +49,15 @@ UPDATE dlq.dlq_messages m SET held_retry_at = m.next_retry_at, next_retry_at = N
    AND ` + Leaves("m.status || ''", dlq.Claimed) + `
    AND coalesce(m.next_retry_at, '-infinity') > '-infinity'`
 
-// How many letters are examined at once, and how long one call may take; the next call
-// continues where it stopped.
+// The number of letters that are checked at once, and the time limit of one call; the next call
+// continues where the previous one stopped.
 const (
 	parkAtOnce = 2000
 	parkFor    = 3 * time.Second
 )
 
-// park parks letters that are due and held; done means that the first due letter is not
-// held. While no policy and no redrive holds anything, as nearly always, this is a single
-// query.
+// park parks letters that are due and held; done means that the first due letter is not held. If no
+// policy and no redrive holds anything, which is nearly always the case, this takes a single query.
 func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, err error) {
 	if st.common.AutoRetry {
 		var any bool
@@ -82,7 +81,7 @@ func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, e
 	return false, nil
 }
 
-// freedRow is a letter that is no longer held, and the time of its next retry.
+// freedRow is a letter that is no longer held, with the time of its next retry.
 type freedRow struct {
 	tenant, id uuid.UUID
 	topic      string
@@ -100,8 +99,8 @@ var freedTable = postgres.NewTable(
 	postgres.Time("at", func(f *freedRow) *time.Time { return &f.at }).InputOnly(),
 )
 
-// freedLetters are parked letters that neither a policy nor a redrive holds any more. It steps from topic to
-// topic along the index of parked letters.
+// freedLetters selects parked letters that are no longer held by a policy or a redrive. It steps
+// from topic to topic along the index of parked letters.
 var freedLetters = `
 WITH RECURSIVE topics AS (
 	(SELECT m.tenant_id, m.original_topic
@@ -128,8 +127,8 @@ SELECT ` + freedTable.Selected("m") + `
  WHERE NOT (` + heldTopic("t", 2) + `)
  LIMIT $1`
 
-// Release implements dlq.Queue. Several nodes may call it at the same time: each letter
-// is released once.
+// Release implements dlq.Queue. Several nodes may call it at the same time; each letter is released
+// only once.
 func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
 	all, err := freedTable.All(st.db.QueryRead(ctx, freedLetters, limit, st.common.AutoRetry))
 	if err != nil || len(all) == 0 {

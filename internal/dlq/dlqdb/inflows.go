@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// inflowTable is dlq.dlq_inflows without the observer and the time. A partition with a
-// backlog_before was found by an earlier version after the topics were first listed, and so has
-// no backlog.
+// inflowTable describes dlq.dlq_inflows without the observer and the time. A partition with a
+// backlog_before was found by an earlier version after the topics were first listed, and therefore
+// has no backlog.
 var inflowTable = postgres.NewTable(
 	postgres.Text("topic", func(s *dlq.Inflow) *string { return &s.Topic }),
 	postgres.UUID("topic_id", func(s *dlq.Inflow) *uuid.UUID { return &s.TopicID }),
@@ -22,8 +22,7 @@ var inflowTable = postgres.NewTable(
 		ReadFrom("CASE WHEN s.backlog_before IS NULL THEN s.backlog_end ELSE 0 END"),
 )
 
-// Looked implements dlq.Inflows. The cluster is unknown for readers stored by an earlier
-// version.
+// Looked implements dlq.Inflows. The cluster is unknown for readers that an earlier version stored.
 func (st *Queue) Looked(ctx context.Context, r dlq.Reader) (ever bool, seen []dlq.Inflow, err error) {
 	err = st.db.Write.QueryRowxContext(ctx, `
 SELECT EXISTS (SELECT FROM dlq.dlq_readers r WHERE r.consumer_group = $1 AND r.expression = $2

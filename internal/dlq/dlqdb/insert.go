@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// The parameters of a batch of new letters.
+// The parameters for a batch of new letters.
 var (
 	newLetterRows = messageTable.As("l")
 	newGroups     = batchGroups.As("g")
@@ -91,7 +91,7 @@ var insertLetters = `stored AS (
 	` + intoArrivals + `
 )`
 
-// lockGroups locks those groups of a table that are already stored, in the order of all
+// lockGroups locks the groups of a table that are already stored, in the same order for all
 // batches.
 func lockGroups(of string) string {
 	return `SELECT g.tenant_id, g.fingerprint, g.state
@@ -101,7 +101,7 @@ func lockGroups(of string) string {
 	   FOR NO KEY UPDATE OF g`
 }
 
-// intoGroup adds to a group g that already exists.
+// intoGroup adds to an existing group g.
 const intoGroup = `ON CONFLICT (tenant_id, fingerprint) DO UPDATE
 	   SET received = g.received + EXCLUDED.received, last_seen = greatest(g.last_seen, EXCLUDED.last_seen),
 	       sample_id = CASE WHEN EXCLUDED.last_seen >= g.last_seen THEN EXCLUDED.sample_id ELSE g.sample_id END,
@@ -112,20 +112,20 @@ const intoGroup = `ON CONFLICT (tenant_id, fingerprint) DO UPDATE
 // intoArrivals adds to the arrivals a of a minute.
 const intoArrivals = `ON CONFLICT (tenant_id, topic, minute) DO UPDATE SET received = a.received + EXCLUDED.received`
 
-// regress records an action for each group in known and named that has reopened.
+// regress records an action for each group in known and named that has been reopened.
 const regress = `INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb)
 	SELECT n.regression, n.tenant_id, now(), '` + string(operator.DeadGroup) + `', n.fingerprint, 'regress'
 	  FROM known k JOIN named n ON n.tenant_id = k.tenant_id AND n.fingerprint = k.fingerprint
 	 WHERE k.state = 'RESOLVED'`
 
-// newLetters gathers a batch of letters for insertLetters, or for arriveLetters.
+// newLetters collects a batch of letters for insertLetters or arriveLetters.
 type newLetters struct {
 	db      *postgres.DB
 	letters *postgres.Batch[letterRow]
-	terms   postgres.BinaryColumn // of all letters, one after the other
+	terms   postgres.BinaryColumn // of all letters, concatenated
 	tally   tally
 
-	row   letterRow // the letter that is being added
+	row   letterRow // the letter being added
 	found []int32
 }
 
@@ -187,7 +187,7 @@ func (c *newLetters) add(ctx context.Context, l *dlq.Letter) error {
 	return nil
 }
 
-// termArray writes terms as PostgreSQL's array literal.
+// termArray formats terms as a PostgreSQL array literal.
 func termArray(terms []int32) string {
 	b := append(make([]byte, 0, 12*len(terms)+2), '{')
 	for i, t := range terms {
@@ -199,8 +199,8 @@ func termArray(terms []int32) string {
 	return string(append(b, '}'))
 }
 
-// tally is what a batch of letters adds to groups and arrivals if all of them are new,
-// and the ranges of Kafka offsets they cover.
+// tally contains what a batch of letters adds to groups and arrivals if all of them are new, and
+// the ranges of Kafka offsets that the batch covers.
 type tally struct {
 	groups   []groupRow
 	of       map[groupKey]int // index in groups
@@ -213,5 +213,5 @@ type groupKey struct {
 	fingerprint string
 }
 
-// span is a range of offsets, both ends included.
+// span is a range of offsets, including both ends.
 type span struct{ first, last int64 }

@@ -9,14 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// insertNew stores a batch of Kafka letters that are expected to be new, in the order in which
-// rows are locked, with ids that have never been used. It does what insertLetters does for a
-// seventh less: a letter that is already stored is not skipped but an error (a unique
-// violation), so that no index is queried before; what the batch adds to groups and arrivals is
-// counted before it is sent; and whether any is in the archive, or at the place of a letter
-// without the topic's id, is queried for whole ranges of a partition (migration 0170; places of
-// the other form cannot be stored until this has ended). If so, no letter is stored, but groups
-// and arrivals are: the transaction must be rolled back.
+// insertNew stores a batch of Kafka letters that are expected to be new, in the order in which rows
+// are locked and with ids that have never been used. It does the work of insertLetters at a cost
+// that is lower by a seventh. It does not query any index in advance: a letter that is already
+// stored is not skipped but causes an error (a unique violation). What the batch adds to groups and
+// arrivals is counted before it is sent. Whole ranges of a partition are checked for letters that
+// are in the archive, or at the place of a letter without the topic's id (migration 0170; places of
+// the other form cannot be stored until this transaction ends). If there is one, no letter is
+// stored, but groups and arrivals are, so the transaction must be rolled back.
 //
 // letters is the table of the batch's parameters.
 func insertNew(letters *postgres.Table[letterRow]) *postgres.Statement {
@@ -58,30 +58,30 @@ SELECT `+letters.Stored("l")+` FROM `+postgres.UnnestNumbered("l", rows)+` WHERE
 		rows, newGroups, newTerms, newTallies, newArrivals, newSpans)
 }
 
-// arriveLetters stores any batch of new letters. arriveAlike stores one whose letters
-// have most columns in common, as a batch from Kafka for one tenant does unless some
-// letters came back. A letter costs PostgreSQL 46.9 us of CPU with it and 51.6 without,
-// and the server 21.4 and 22.5 (skald-bench dlq, alternating runs).
+// arriveLetters stores any batch of new letters. arriveAlike stores a batch in which most columns
+// have the same values for all letters. This holds for a batch from Kafka of a single tenant unless
+// some of its letters came back. With arriveAlike, a letter costs PostgreSQL 46.9 us of CPU time
+// instead of 51.6, and the server 21.4 instead of 22.5 (skald-bench dlq, alternating runs).
 var (
 	arriveLetters, alikeLetters = insertNew(messageTable), messageTable.Alike()
 	arriveAlike                 = insertNew(alikeLetters)
 )
 
-// The parameters of insertNew beyond those of a batch of new letters.
+// The parameters of insertNew in addition to those for a batch of new letters.
 var (
 	newTallies  = batchTallies.As("t")
 	newArrivals = batchArrivals.As("r")
 	newSpans    = batchSpans.As("s")
 )
 
-// unknownLife is the condition that a letter, or the record that asked is about, lacks
-// the id of its topic: there is none, or the digest of a record takes its place.
+// unknownLife returns the condition that the id of the topic is missing on a letter, or on the
+// record that asked refers to: there is no id, or the digest of a record takes its place.
 func unknownLife(letter, asked string) string {
 	return `(` + letter + `.dlq_topic_id = '` + uuid.Nil.String() + `' OR ` + asked + ` = '` + uuid.Nil.String() + `'
 	          OR substr(` + letter + `.dlq_topic_id::text, 15, 1) = '8')`
 }
 
-// count adds a letter. newID makes the ids of the actions that record regressions.
+// count adds a letter. newID generates the ids of the actions that record regressions.
 func (t *tally) count(l *dlq.Letter, newID func() uuid.UUID) {
 	if t.of == nil {
 		t.of, t.arrivals, t.spans = map[groupKey]int{}, map[arrivalKey]int64{}, map[partitionKey]*span{}
@@ -116,8 +116,7 @@ func (t *tally) count(l *dlq.Letter, newID func() uuid.UUID) {
 	}
 }
 
-// new returns the statement that stores the batch if it is expected to be new, and its
-// arguments.
+// new returns the statement that stores the batch if it is expected to be new, and its arguments.
 func (c *newLetters) new() (insert *postgres.Statement, args []any) {
 	t := &c.tally
 	tallies := batchTallies.Batch(len(t.groups))

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// knownTopic reads one entry of each index. Groups stay when their letters are deleted.
+// knownTopic reads one entry from each index. Groups remain when their letters are deleted.
 var knownTopic = postgres.OfTenant(`
 SELECT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.tenant_id = tenant.id AND m.original_topic = $2)
     OR EXISTS (SELECT FROM dlq.dlq_messages_archive m WHERE m.tenant_id = tenant.id AND m.original_topic = $2)

@@ -20,8 +20,8 @@ SELECT k.id, a.error, a.ended_at
         WHERE a.message_id = k.id AND a.tenant_id = tenant.id ORDER BY a.number DESC LIMIT 1) AS a
  WHERE a.error <> ''`, "")
 
-// lastErrors fills in the errors of the last retries of a tenant's letters. It reads
-// attempts only of letters that were retried: most lists contain none.
+// lastErrors fills in the errors of the last retries of a tenant's letters. It reads attempts only
+// for letters that were retried, and most lists contain no such letter.
 func (st *Letters) lastErrors(ctx context.Context, tenant uuid.UUID, letters []dlq.Letter) error {
 	at := map[uuid.UUID]*dlq.Letter{}
 	var ids []uuid.UUID
@@ -54,8 +54,8 @@ SELECT m.id, d.id
  CROSS JOIN LATERAL (SELECT d.id `+CollectedBy+`
         ORDER BY d.started_at, d.id LIMIT 1) AS d`, "")
 
-// collectedBy fills in the redrives that hold a tenant's letters. It looks only for letters that
-// would otherwise be retried automatically.
+// collectedBy fills in the redrives that hold a tenant's letters. It checks only letters that would
+// otherwise be retried automatically.
 func (st *Letters) collectedBy(ctx context.Context, tenant uuid.UUID, letters []dlq.Letter) error {
 	at := map[uuid.UUID]*dlq.Letter{}
 	var ids []uuid.UUID

@@ -22,35 +22,35 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Letters is dlq.Letters and dlq.Overview on PostgreSQL.
+// Letters implements dlq.Letters and dlq.Overview on PostgreSQL.
 //
-// With encryption (Config.Encryption) payload, key, headers and stack are sealed, also those of
-// revisions and their patches. Then the payload has no JSON view, and letters cannot be
-// found by key, headers or payload. The error message stays readable, because groups are formed
-// by it.
+// With encryption (Config.Encryption), the payload, key, headers and stack are sealed, including
+// those of revisions and their patches. In that case the payload has no JSON view, and letters
+// cannot be found by key, headers or payload. The error message stays readable because letters are
+// grouped by it.
 type Letters struct {
 	db     *postgres.DB
 	common dlq.Policy
-	// changed is called with the tenants whose policies have changed; may be nil.
+	// changed is called with tenants whose policies have changed; it may be nil.
 	changed func(tenant uuid.UUID)
 }
 
-// NewLetters returns the dead letters of db. common is the policy for topics without
-// one in tenants without a default; its Version is 0.
+// NewLetters returns the dead letters of db. common is the policy for topics without a policy in
+// tenants without a default; its Version is 0.
 func NewLetters(db *postgres.DB, common dlq.Policy) *Letters {
 	return &Letters{db: db, common: common}
 }
 
-// Telling returns the letters with a function that is called with the tenants whose policies are
-// changed through the returned value.
+// Telling returns a copy of st that calls a function with the tenants whose policies are changed
+// through that copy.
 func (st *Letters) Telling(changed func(tenant uuid.UUID)) *Letters {
 	told := *st
 	told.changed = changed
 	return &told
 }
 
-// The sealed fields of a letter and, by number, of its revisions. A letter is moved to
-// the archive as it is stored.
+// The sealed fields of a letter and, by number, of its revisions. A letter is moved to the archive
+// in its stored form, without being resealed.
 var (
 	FieldLetterKey     = envelope.Field{Name: "dlq.message_key"}
 	fieldLetterHeaders = envelope.Field{Name: "dlq.headers"}
@@ -63,7 +63,7 @@ func revisionField(f envelope.Field, number int) envelope.Field {
 	return f
 }
 
-// contentFields are the sealed fields of a content: key, headers, payload.
+// contentFields are the sealed fields of a content: key, headers and payload.
 var contentFields = [3]envelope.Field{FieldLetterKey, fieldLetterHeaders, fieldLetterPayload}
 
 // revisionFields are the sealed fields of a revision's content.
@@ -75,8 +75,8 @@ func revisionFields(number int) [3]envelope.Field {
 	return out
 }
 
-// sealContent returns the stored form of a content: key, headers, payload. A missing
-// part is nil.
+// sealContent returns the stored form of a content's key, headers and payload. A missing part is
+// nil.
 func sealContent(p *envelope.Sealer, fields [3]envelope.Field, c dlq.Content) (stored [3][]byte, err error) {
 	for i, plain := range [...][]byte{c.Key, packHeaders(c.Headers), c.Payload} {
 		if stored[i], err = p.SealBytes(fields[i], plain); err != nil {
@@ -86,7 +86,7 @@ func sealContent(p *envelope.Sealer, fields [3]envelope.Field, c dlq.Content) (s
 	return stored, nil
 }
 
-// openContent decrypts and reads what sealContent returned.
+// openContent decrypts and decodes what sealContent returned.
 func openContent(p *envelope.Sealer, fields [3]envelope.Field, key, headers,
 	payload []byte) (c dlq.Content, err error) {
 	var plain [3][]byte

@@ -14,9 +14,9 @@ import (
 
 // List implements dlq.Letters.
 //
-// Letters are found by key, headers and payload through hashed terms: of headers the first 40
-// whose values are text of at most 255 bytes, of a JSON payload of at most 256 kB the first 60
-// scalars down to depth 6, of an error's message its first 60 words. Members with a dot in
+// Letters are found by key, headers and payload through hashed terms. These cover the first 40
+// headers whose values are text of at most 255 bytes; the first 60 scalars, down to depth 6, of a
+// JSON payload of at most 256 kB; and the first 60 words of an error message. Members with a dot in
 // their name and sealed content cannot be found.
 func (st *Letters) List(ctx context.Context, tenant uuid.UUID, q dlq.Query) (page.Of[dlq.Letter], error) {
 	return st.list(ctx, tenant, &LiveLetters, q)
@@ -54,7 +54,7 @@ func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *LetterTable,
 	return out, nil
 }
 
-// order is the ORDER BY of a list; alias is the table's.
+// order returns the ORDER BY clause of a list; alias is the table's alias.
 func (t *LetterTable) order(q *dlq.Query, alias string) string {
 	if q.Oldest {
 		return " ORDER BY " + alias + ".at, " + alias + ".id"
@@ -62,9 +62,9 @@ func (t *LetterTable) order(q *dlq.Query, alias string) string {
 	return " ORDER BY " + alias + ".at DESC, " + alias + ".id DESC"
 }
 
-// page returns the query of one page plus one row, which reports whether there is a next page. Ids
-// are found first, in indexes where possible: rows that are not on the page are not read, each of
-// which may be megabytes.
+// page returns the query for one page plus one row, which shows whether there is a next page. Ids
+// are found first, through indexes where possible, because each row may be several megabytes: rows
+// that are not on the page are not read.
 func (t *LetterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	direction := " DESC"
 	if q.Oldest {
@@ -77,7 +77,7 @@ func (t *LetterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []
 		t.order(&q, "page"), args
 }
 
-// listed are the columns that scanListed reads.
+// listed contains the columns that scanListed reads.
 func (t *LetterTable) listed(q *dlq.Query) string {
 	columns, omitted := LetterColumns, "false"
 	switch {
@@ -97,13 +97,12 @@ func (t *LetterTable) listed(q *dlq.Query) string {
 	return columns + ", NULL::timestamptz, NULL::text, " + omitted
 }
 
-// bareColumns replaces the columns of LetterColumns that may be megabytes by empty
-// values.
+// bareColumns replaces those LetterColumns that may be several megabytes by empty values.
 var bareColumns = strings.NewReplacer("m.error_stack", "''", "m.message_key", "NULL", "m.headers", "NULL",
 	"m.payload_raw", "NULL").Replace(LetterColumns)
 
-// count returns the query of a total. Up to a bound it has the same order as the list:
-// without one the planner would scan the table from its start in the hope of finding
+// count returns the query for a total. If the count is bounded, the query has the same order as the
+// list: without an order, the planner would scan the table from its start in the hope of finding
 // enough rows early.
 func (t *LetterTable) count(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	q.After = nil

@@ -19,23 +19,25 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// The alternating search. A page is searched for in two ways. Scanning in the order of the list finds it at
-// once when many letters match. Combining indexes as bitmaps finds all letters that
-// match if they are few, whatever their order.
+// This file implements the alternating search for a page, which tries two methods in turn. Scanning
+// in the order of the list finds the page quickly if many letters match. Combining indexes as
+// bitmaps collects all matching letters, whatever their order, and is fast if there are few of
+// them.
 //
-// Which one is right depends on the data: the planner takes filters to be independent of each
-// other and of time. Where no letter of a topic has the error of another topic, it would read
-// the whole topic to find that out, 160 ms for 90,000 letters in memory. But it knows the size
-// of each bitmap, and so the cost of combining them: 3,000 of its units are some 3,000 letters
-// or less, in 2 to 15 ms. Cheaper searches gather first. More expensive ones were found in
-// order within 10 ms, among a million letters, unless all matches were old. So each way is
-// tried for a short time, and then for a long one: if the matches are neither few nor near in
-// the order, there are many, so a page of them cannot be far.
+// Which method is better depends on the data, because the planner assumes that filters are
+// independent of each other and of time. If no letter of a topic has a certain error that letters
+// of other topics have, a scan would read the whole topic to find that out: 160 ms for 90,000
+// letters in memory. The planner does know the size of each bitmap, however, and thus the cost of
+// combining them: 3,000 of its cost units correspond to at most about 3,000 letters, in 2 to 15 ms.
+// Cheaper searches try bitmaps first. For more expensive searches among a million letters, an
+// ordered scan found the page within 10 ms unless all matches were old. So each method is tried
+// first for a short time and then for a long time. If the matches are neither few nor near in the
+// order, there are many of them, so a page of them cannot be far.
 //
-// With only two tries, medians in ms of 168 queries to 500,000 letters on a busy
-// machine: in order and then gathered, correlation_id takes 62 instead of 2 (41 queries
-// above 50 ms, not 7 to 11); gathered if that is cheap and else in order, source SAGA
-// with status DEAD takes 100 instead of 4 to 6 (19 above 50 ms).
+// With only two tries, the medians in ms of 168 queries on 500,000 letters on a busy machine were
+// as follows. With an ordered scan followed by bitmaps, correlation_id takes 62 instead of 2 (41
+// queries above 50 ms, not 7 to 11). With bitmaps if they are cheap and an ordered scan otherwise,
+// source SAGA with status DEAD takes 100 instead of 4 to 6 (19 above 50 ms).
 var tries = []try{
 	{gather: true, cost: 3_000, within: 20 * time.Millisecond},
 	{within: 20 * time.Millisecond},
@@ -44,24 +46,24 @@ var tries = []try{
 	{gather: true, cost: math.Inf(1), within: 250 * time.Millisecond},
 }
 
-// try is one way of searching for a page.
+// try is one attempt to find a page.
 type try struct {
-	gather bool          // with bitmaps; false: in the order of the list
-	cost   float64       // the highest cost of gathering, in the planner's units
+	gather bool          // true: with bitmaps; false: in the order of the list
+	cost   float64       // the maximum cost of using bitmaps, in the planner's units
 	within time.Duration // statement timeout
 }
 
-// fewRows is the highest number of letters that are gathered.
+// fewRows is the maximum number of letters that gather collects.
 const fewRows = 20_000
 
-// found is a page, and one letter more if there is a next one.
+// found is a page, plus one letter if there is a next page.
 type found struct {
 	letters []dlq.Letter
-	total   int64 // of the whole list; -1: not known
+	total   int64 // number of letters in the whole list; -1 means unknown
 }
 
-// find reads a page by the first of tries that finishes, or else with the planner's own
-// choice and no time limit.
+// find reads a page with the first of tries that finishes. If none does, it lets the planner
+// choose, without a time limit.
 func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query,
 	tries []try) (*found, error) {
 	query, args := t.page(tenant, q)
@@ -99,14 +101,14 @@ func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q
 	return f, st.db.InTenant(ctx, tenant, read)
 }
 
-// combined reports whether a filter has several conditions, or terms, so that the planner's
-// estimates may be wrong.
+// combined reports whether a filter has several conditions, or conditions on terms, so that the
+// planner's estimates may be wrong.
 func combined(t *LetterTable, f *dlq.Filter) bool {
 	if byTerms(t, f) {
 		return true
 	}
-	// Where one index covers all conditions no row is read to check them: topics within
-	// groups, statuses within topics.
+	// If one index covers all conditions, no row is read to check them. Such indexes cover topics
+	// within groups, and statuses within topics.
 	group := t.groups && f.Fingerprint != ""
 	topic := group || t.groups && f.Topic != "" && !strings.HasSuffix(f.Topic, "*")
 	asked := 0
@@ -129,17 +131,18 @@ type sortKey struct {
 	id uuid.UUID
 }
 
-// byBitmaps are a transaction's settings. A bitmap index scan costs four times what the planner
-// estimates: it would rather collect all DEAD letters, 45 ms, than check 9,000 rows, 17 ms. And
-// beyond some 4 MB a bitmap becomes lossy: it keeps pages instead of rows, which then have to
-// be scanned. With 16 MB a PERMANENT error of a topic takes 66 ms instead of 107.
+// byBitmaps contains settings for a transaction. A bitmap index scan costs four times what the
+// planner estimates: it would rather collect all DEAD letters, in 45 ms, than check 9,000 rows, in
+// 17 ms. Beyond about 4 MB, a bitmap also becomes lossy: it records pages instead of rows, and
+// these pages must then be scanned. With 16 MB, finding a PERMANENT error of a topic takes 66 ms
+// instead of 107.
 const byBitmaps = `SELECT set_config('enable_indexscan', 'off', true), set_config('enable_indexonlyscan', 'off', true),
 	set_config('enable_seqscan', 'off', true),
 	set_config('cpu_index_tuple_cost', '0.02', true),
 	set_config('work_mem', '16MB', true)`
 
-// gather reads a page by combining bitmaps of all letters that match; nil: they are too
-// many, or finding them takes, or would take, too long.
+// gather reads a page by combining bitmaps of all matching letters. It returns nil if there are too
+// many, or if finding them takes, or is expected to take, too long.
 func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *LetterTable, q dlq.Query,
 	try try) (f *found, err error) {
 	err = st.db.Within(ctx, tenant, try.within, func(tx *sqlx.Tx) error {
@@ -166,14 +169,14 @@ func (st *Letters) gather(ctx context.Context, tenant uuid.UUID, t *LetterTable,
 	})
 	switch {
 	case postgres.TimedOut(err) && ctx.Err() == nil:
-		return nil, nil //nolint:nilnil // not an error: find tries the other way
+		return nil, nil //nolint:nilnil // not an error: find then tries the other method
 	case err != nil:
 		return nil, err
 	}
 	return f, nil
 }
 
-// expectedCost is the planner's estimate of a query's cost.
+// expectedCost returns the planner's estimate of a query's cost.
 func expectedCost(ctx context.Context, tx *sqlx.Tx, query string, args []any) (float64, error) {
 	var raw []byte
 	if err := tx.GetContext(ctx, &raw, "EXPLAIN (FORMAT JSON) "+query, args...); err != nil {
@@ -193,9 +196,9 @@ func expectedCost(ctx context.Context, tx *sqlx.Tx, query string, args []any) (f
 	return plans[0].Plan.Cost, nil
 }
 
-// sortKeys returns the query of the sort keys of the letters that match; only some when
-// there are more than fewRows. The cursor is not given to an index: that would be one
-// more bitmap, of nearly all letters.
+// sortKeys returns the query for the sort keys of the matching letters; it returns only some of
+// them if there are more than fewRows. The cursor condition does not use an index, because that
+// would add a bitmap of nearly all letters.
 func (t *LetterTable) sortKeys(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	all := q
 	all.After = nil
@@ -235,7 +238,7 @@ func readSortKeys(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, a
 	return out, nil
 }
 
-// lettersAt reads the letters with these sort keys, and omits those that no longer exist.
+// lettersAt reads the letters with the given sort keys, and omits those that no longer exist.
 func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *LetterTable, places []sortKey,
 	q *dlq.Query) ([]dlq.Letter, error) {
 	ids := make([]uuid.UUID, len(places))

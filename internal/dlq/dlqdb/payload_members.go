@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// How much of a payload is indexed by terms; maxTermValue applies to headers as well.
+// Limits on how much of a payload is indexed by terms; maxTermValue also applies to headers.
 const (
 	maxPayloadTerms = 60
 	maxPayloadDepth = 6
@@ -22,8 +22,8 @@ type walk struct {
 	found []string
 }
 
-// value reads one value; false: the limit or the end was reached. The path "" is the
-// whole text, or a value that is not indexed.
+// value reads one value. It returns false when the limit or the end has been reached. The path ""
+// stands for the whole text, or for a value that is not indexed.
 func (w *walk) value(path string, depth int) bool {
 	open := w.next()
 	if open == '{' || open == '[' {
@@ -40,11 +40,11 @@ func (w *walk) value(path string, depth int) bool {
 	return len(w.found) < maxPayloadTerms
 }
 
-// inside reads the members of an object or the items of an array, and its end.
+// inside reads the members of an object or the items of an array, including the closing bracket.
 func (w *walk) inside(open byte, path string, depth int) bool {
 	for i := 0; ; i++ {
 		c := w.next()
-		if c == open+2 { // in ASCII, } and ] are two after { and [
+		if c == open+2 { // in ASCII, } and ] come two after { and [
 			w.at++
 			return true
 		}
@@ -71,7 +71,7 @@ func (w *walk) inside(open byte, path string, depth int) bool {
 	}
 }
 
-// next returns the next byte that is not white space, without consuming it; 0: the end.
+// next returns the next byte that is not white space without consuming it, or 0 at the end.
 func (w *walk) next() byte {
 	for ; w.at < len(w.doc); w.at++ {
 		switch c := w.doc[w.at]; c {
@@ -83,7 +83,7 @@ func (w *walk) next() byte {
 	return 0
 }
 
-// scalar reads a value that begins with c and is neither an object nor an array.
+// scalar reads a value that begins with c and is not an object or an array.
 func (w *walk) scalar(c byte) (json.Token, bool) {
 	if c == '"' {
 		return w.text()
@@ -144,8 +144,8 @@ func below(path, name string, depth int) string {
 
 func memberTerm(path, value string) string { return path + "\x00" + value }
 
-// scalar encodes a JSON scalar so that equal values have equal encodings: strings in
-// quotes, numbers as the nearest binary fraction, however they were written.
+// scalar encodes a JSON scalar so that equal values have equal encodings. Strings are quoted, and
+// numbers are converted to the nearest binary fraction regardless of how they were written.
 func scalar(t json.Token) (string, bool) {
 	switch v := t.(type) {
 	case nil:
@@ -164,10 +164,10 @@ func scalar(t json.Token) (string, bool) {
 	return "", false
 }
 
-// members returns the first scalar members of a JSON text as path, NUL, value. Array items have
-// their index as name. It omits members with a dot in a name, whose path would be ambiguous,
-// and everything after a syntax error. It reads every payload that arrives, so it does not use
-// a decoder.
+// members returns the first scalar members of a JSON text, each as path, NUL, value. The name of an
+// array item is its index. Members with a dot in a name are omitted because their path would be
+// ambiguous, as is everything after a syntax error. The function reads every payload that arrives,
+// so it does not use a decoder.
 func members(doc []byte) []string {
 	w := walk{doc: doc}
 	w.value("", 0)

@@ -37,7 +37,7 @@ var lettersThere = postgres.NewTable(
 	postgres.UUID("id", func(r *storedThere) *uuid.UUID { return &r.id }),
 )
 
-// atPlaces finds the letters, live or archived, stored at the places of a batch.
+// atPlaces finds the letters, live or archived, that are stored at the places of a batch.
 var atPlaces = postgres.Named(`
 SELECT k.n, m.id, m.dlq_topic_id
   FROM `+postgres.Unnest("k", askedPlaces.As("p"))+`
@@ -52,7 +52,7 @@ SELECT k.n, m.id, m.dlq_topic_id
 	   AND m.dlq_offset = k.place) AS m
  ORDER BY k.n, m.seq`, askedPlaces.As("p"))
 
-// atPlacesWhole reads the letters that atPlaces has found, with their content.
+// atPlacesWhole reads the letters that atPlaces found, with their content.
 var atPlacesWhole = postgres.Named(`
 SELECT m.*, k.n
   FROM `+postgres.Unnest("k", lettersThere.As("t"))+`
@@ -65,28 +65,28 @@ SELECT m.*, k.n
 	 LIMIT 1) AS m
  ORDER BY k.n`, lettersThere.As("t"))
 
-// arrival is a letter with a place, and when its record was written; zero: unknown.
+// arrival is a letter with a place and the time at which its record was written. A zero time means
+// unknown.
 type arrival struct {
 	letter  *dlq.Letter
 	written time.Time
 }
 
-// lockPlaces makes a transaction wait while another one stores places of the other form
-// than those of a batch: with or without the id of a topic. The lock is held until the
-// transaction ends.
+// lockPlaces makes a transaction wait while another one stores places of the other form, with or
+// without the id of a topic, than the batch. The lock is held until the transaction ends.
 const lockPlaces = `SELECT dlq.lock_places($1::uuid[])`
 
 func (a arrival) digest() uuid.UUID { return a.letter.Digest(a.written) }
 
-// settlePlaces finds which letters of a batch belong to records that are already
-// stored, and returns the ids of the stored letters. Where the topic's id is missing on
-// either side, the records are compared. A place without an id that another record has
-// taken gets the digest of the record: the batch's letter then has a changed Place. A
-// letter without a place is left alone.
+// settlePlaces finds the letters of a batch whose records are already stored, and returns the ids
+// of the stored letters. If the topic's id is missing on one of the two sides, the records are
+// compared. If a place without an id is already taken by a different record, the digest of the
+// record replaces the id, which changes the Place of the batch's letter. A letter without a place
+// is left unchanged.
 //
-// Letters stored while this runs are not visible: they conflict with the INSERT, and the caller
-// must look again. Places of the other form, with or without an id, would not conflict;
-// lockPlaces excludes them.
+// Letters stored while this runs are not visible. They conflict with the INSERT, so the caller must
+// then look again. Places of the other form, with or without an id, would not conflict; lockPlaces
+// excludes them.
 func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 	batch []arrival) (known map[int]uuid.UUID, err error) {
 	asked := askedPlaces.Batch(len(batch))
@@ -141,8 +141,9 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 	return known, nil
 }
 
-// compareAt adds to known which letters have the same content as a stored one. A stored letter
-// whose content cannot be decrypted equals no other, so any record read at its place is stored.
+// compareAt adds to known the letters that have the same content as a stored one. A stored letter
+// whose content cannot be decrypted equals no other letter, so any record read at its place is
+// stored.
 func compareAt(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc, batch []arrival, known map[int]uuid.UUID,
 	compare []storedThere) error {
 	if len(compare) == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// policy reads the policy of exactly this topic; if there is none, the one that applies
-// instead, with Version 0.
+// policy reads the policy of exactly this topic. If there is none, it returns the policy that
+// applies instead, with Version 0.
 func (st *Letters) policy(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topic string) (dlq.Policy, error) {
 	p := st.common
 	rows, err := tx.QueryContext(ctx, `
@@ -58,10 +58,10 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 		statement = createPolicy
 	}
 	if st.changed != nil {
-		defer st.changed(p.TenantID) // also after an error: it may be stored
+		defer st.changed(p.TenantID) // even after an error, because the policy may be stored
 	}
 	return postgres.Wrap("set the policy of a topic", st.db.InTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
-		// Locked, so that it is the row that the statement below replaces.
+		// The row is locked, so that the statement below replaces the row that was read.
 		before, err := scanPolicy(tx.QueryRowContext(ctx, `SELECT `+policyColumns+`
 		  FROM dlq.dlq_policies p
 		 WHERE p.tenant_id = $1 AND p.topic = $2

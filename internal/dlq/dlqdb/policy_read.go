@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// policyTable is dlq.dlq_policies.
+// policyTable describes dlq.dlq_policies.
 var policyTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(p *dlq.Policy) *uuid.UUID { return &p.TenantID }),
 	postgres.Text("topic", func(p *dlq.Policy) *string { return &p.Topic }),
@@ -34,7 +34,7 @@ var policyTable = postgres.NewTable(
 
 func unreadable(p *dlq.Policy) *bool { return &p.Unreadable }
 
-// scanPolicy reads a policy. Instead of a backoff that is damaged it has the default one.
+// scanPolicy reads a policy. A damaged backoff is replaced by the default.
 func scanPolicy(row postgres.Scanner, more ...any) (dlq.Policy, error) {
 	p, err := policyTable.One(row, more...)
 	if p.Unreadable && p.Backoff.InitialIntervalMS == 0 {
@@ -45,9 +45,9 @@ func scanPolicy(row postgres.Scanner, more ...any) (dlq.Policy, error) {
 
 var policyColumns = policyTable.Selected("p")
 
-// policyServing finds the policy that applies to topic $2: the topic's, else the
-// tenant's default, and whether the default holds all. No row: the configuration's
-// policy applies.
+// policyServing finds the policy that applies to topic $2: its own or else the tenant's default. It
+// also returns whether the default holds all topics. If there is no row, the policy in the
+// configuration applies.
 var policyServing = postgres.OfTenant(`
 SELECT `+policyColumns+`,
        coalesce((SELECT c.hold_all FROM dlq.dlq_policies c WHERE c.tenant_id = tenant.id AND c.topic = ''), false)

@@ -17,14 +17,14 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// pushLetters stores a batch and returns which of its letters are new.
+// pushLetters stores a batch and returns the letters that are new.
 var pushLetters = postgres.Named(`WITH `+insertLetters+` SELECT s.id, s.seq
   FROM stored s`, newLetterRows, newGroups, newTerms)
 
-// pushAudited is pushLetters plus the audit record of the push: one action for each tenant
-// with a new letter in the batch, in the transaction of the letters. If it is one
-// letter, that is the action's subject; if there are more, the action names all of
-// them: a batch is bounded. Letters from Kafka are stored by pushLetters, without
+// pushAudited extends pushLetters by the audit record of the push: one action for each tenant with
+// a new letter in the batch, stored in the transaction of the letters. If there is one such letter,
+// it is the subject of the action. If there are several, the action names all of them; their number
+// is limited because batches are bounded. Letters from Kafka are stored by pushLetters, without
 // actions.
 var pushAudited = postgres.Named(`WITH `+insertLetters+`, told AS (
 	INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, detail, actor, reason, request_id,
@@ -47,9 +47,9 @@ var pushAudited = postgres.Named(`WITH `+insertLetters+`, told AS (
 	postgres.Single("action_ids", "tenants", "actor", "reason", "request_id", "credential", "address", "operation",
 		"named"))
 
-// knownLetters finds the letters that kept others from being stored: by the id, of any
-// tenant, live or archived; by the dedupe key; by the place in Kafka, or the id of the
-// letter that settlePlaces has found there.
+// knownLetters finds the letters that prevented others from being stored. They are found by id (of
+// any tenant, live or archived), by dedupe key, and by place in Kafka or the id of the letter that
+// settlePlaces found there.
 var knownLetters = `
 SELECT m.*, k.n
   FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::integer[], $7::bigint[], $8::uuid[],
@@ -85,14 +85,14 @@ SELECT m.*, k.n
 	   AND m.dlq_topic_id = k.topic_id
 	 LIMIT 1) AS m`
 
-// pushTries is how many times a push is repeated when the conflicting letter is gone by
-// the time it is looked up.
+// pushTries is the number of times that a push is repeated if the conflicting letter is gone by the
+// time it is looked up.
 const pushTries = 3
 
 var errConflictGone = errors.New("a dead letter conflicts with another one that cannot be found")
 
-// Push implements dlq.Letters. A dedupe key is known while its letter is live:
-// archiving or deleting the letter frees the key.
+// Push implements dlq.Letters. A dedupe key is recognized while its letter is live; archiving or
+// deleting the letter frees the key.
 func (st *Letters) Push(ctx context.Context, batch []dlq.Letter) ([]dlq.Pushed, error) {
 	return st.push(ctx, batch, pushTries)
 }
@@ -167,7 +167,7 @@ func (st *Letters) insert(ctx context.Context, batch []dlq.Letter) (map[uuid.UUI
 	return stored, err
 }
 
-// pushedBy returns the parameters that pushAudited has beyond those of pushLetters.
+// pushedBy returns the parameters of pushAudited that pushLetters does not have.
 func pushedBy(by operator.By, newID func() uuid.UUID, batch []dlq.Letter) postgres.Values {
 	var ids, tenants []uuid.UUID
 	for i := range batch {
@@ -183,8 +183,8 @@ func pushedBy(by operator.By, newID func() uuid.UUID, batch []dlq.Letter) postgr
 	}
 }
 
-// pushConflicting finds the letters that conflict with those at left, and pushes again
-// those whose conflict is gone.
+// pushConflicting finds the letters that conflict with those at left, and pushes those letters
+// again whose conflict is gone.
 func (st *Letters) pushConflicting(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID, left []int,
 	out []dlq.Pushed, tries int) error {
 	found, err := st.known(ctx, batch, doubles, left)
@@ -217,7 +217,7 @@ func (st *Letters) pushConflicting(ctx context.Context, batch []dlq.Letter, doub
 	return nil
 }
 
-// known returns, for the letters at left, the stored ones they duplicate.
+// known returns the stored letters that the letters at left duplicate.
 func (st *Letters) known(ctx context.Context, batch []dlq.Letter, doubles map[int]uuid.UUID,
 	left []int) (map[int]dlq.Letter, error) {
 	n := make([]int64, len(left))

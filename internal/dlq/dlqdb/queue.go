@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Queue is dlq.Queue on PostgreSQL: the letters of all tenants, for the loops. Leases
+// Queue implements dlq.Queue on PostgreSQL, with the letters of all tenants, for the loops. Leases
 // and due times use the database's clock.
 type Queue struct {
 	db     *postgres.DB
@@ -24,33 +24,33 @@ type Queue struct {
 
 	mu       sync.Mutex
 	policies map[policyKey]knownPolicy // guarded by mu
-	// forgotten is how often policies were forgotten; guarded by mu
+	// forgotten counts how often policies were dropped from the cache; guarded by mu
 	forgotten int
 }
 
-// NewQueue returns the queue of db. common is the policy for topics without one in
-// tenants without a default.
+// NewQueue returns the queue of db. common is the policy for topics without a policy in tenants
+// without a default.
 func NewQueue(db *postgres.DB, common dlq.Policy) *Queue {
 	return &Queue{db: db, common: common, policies: map[policyKey]knownPolicy{}}
 }
 
-// OlderOfKey is the condition that an open letter, alias o, of the same key arrived before
-// letter m and so blocks it. Sealed keys, which are never equal, are compared by their digests
+// OlderOfKey is the condition that an open letter, alias o, with the same key arrived before letter
+// m and therefore blocks it. Sealed keys are never equal, so their digests are compared
 // (postgres.DB.KeyDigest).
 var OlderOfKey = `o.tenant_id = m.tenant_id
   AND o.original_topic = m.original_topic
   AND ` + KeyOf("o") + ` = ` + KeyOf("m") + `
 		   AND o.seq < m.seq AND o.ordered AND o.status` + postgres.Among(dlq.Blocking)
 
-// KeyOf is the SQL expression that distinguishes the keys of ordered letters.
+// KeyOf returns the SQL expression that distinguishes the keys of ordered letters.
 func KeyOf(alias string) string {
 	return "coalesce(" + alias + ".order_key, " + alias + ".message_key)"
 }
 
-// ClaimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds. A token of
-// UUID version 8 means that its holder writes hand-over notes; nodes of earlier releases, with
-// tokens of version 4, do not. The reason for a terminal status is cleared: the letter may have
-// been DEAD.
+// ClaimLetter sets a letter to RETRYING with a fresh token for $2 microseconds. A token of UUID
+// version 8 means that its holder writes hand-over notes; nodes of earlier releases use tokens of
+// version 4 and do not write them. The reason for a terminal status is cleared, because the letter
+// may have been DEAD.
 const ClaimLetter = `
    SET status = 'RETRYING',
        resolution = NULL,
@@ -64,13 +64,13 @@ const ClaimLetter = `
        retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
        attempts = m.attempts + 1, version = m.version + 1`
 
-// ClaimedBytes limits the payloads that are claimed at once and held in memory: once this many
-// bytes are claimed, no further letter is taken.
+// ClaimedBytes limits the payloads that are claimed at once and held in memory. Once this many
+// bytes are claimed, no further letters are taken.
 const ClaimedBytes = 64 << 20
 
-// claimDue claims the letters that idx_dlq_messages_due finds due. MATERIALIZED limits
-// the locks to the rows that are claimed, however the planner orders the join
-// (requirements 3.2, defect B9).
+// claimDue claims the letters that idx_dlq_messages_due reports as due. MATERIALIZED limits the
+// locks to the rows that are claimed, whatever join order the planner chooses (requirements 3.2,
+// defect B9).
 var claimDue = `
 WITH locked AS MATERIALIZED (
 	SELECT m.id, m.next_retry_at, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
@@ -111,10 +111,9 @@ func (st *Queue) Due(ctx context.Context, kinds []dlq.TargetKind, lease time.Dur
 	return drives, postgres.Wrap("claim dead letters", err)
 }
 
-// scanDrives reads claimed letters, each with its number of claims, in the order of
-// their arrival. Their drives belong to no redrive: the column keeps the last one. A
-// letter whose content cannot be decrypted stays claimed until its lease expires, and
-// so counts as a failed retry.
+// scanDrives reads claimed letters in the order of their arrival, each with its number of claims.
+// Their drives belong to no redrive; the column keeps the last redrive. A letter whose content
+// cannot be decrypted stays claimed until its lease expires, and then counts as a failed retry.
 func scanDrives(ctx context.Context, db *postgres.DB, rows *sql.Rows) ([]dlq.Drive, error) {
 	var drives []dlq.Drive
 	err := postgres.EachRow(rows, func() error {
@@ -177,8 +176,8 @@ UPDATE dlq.dlq_messages
  WHERE status = 'RETRYING' AND retry_token = ANY ($1::uuid[])
 RETURNING retry_token`
 
-// Extend implements dlq.Queue. It also extends an expired lease, unless the letter has been
-// reclaimed.
+// Extend implements dlq.Queue. It also extends an expired lease, provided that the letter has not
+// been reclaimed.
 func (st *Queue) Extend(ctx context.Context, tokens []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
 	rows, err := st.db.QueryRead(ctx, extendLeases, pq.Array(tokens), lease.Microseconds())
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// getLetter reads a letter of a tenant, live or archived, with when and why it was
-// archived. Live letters come first, because a restored letter is live.
+// getLetter reads a letter of a tenant, live or archived, and when and why it was archived. Live
+// letters come first, because a restored letter is live.
 var getLetter = postgres.OfTenant(`
 SELECT `+LetterColumns+`, NULL::timestamptz AS archived_at, NULL::text AS archive_reason
   FROM dlq.dlq_messages m WHERE m.tenant_id = tenant.id AND m.id = $2
@@ -20,8 +20,8 @@ UNION ALL
 SELECT `+LetterColumns+`, m.archived_at, m.archive_reason
   FROM dlq.dlq_messages_archive m WHERE m.tenant_id = tenant.id AND m.id = $2`, "")
 
-// scanAnyLetter reads LetterColumns, archived_at and archive_reason, and the columns
-// after them into more.
+// scanAnyLetter reads LetterColumns, archived_at and archive_reason, and scans the columns after
+// them into more.
 func scanAnyLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter, error) {
 	var at *time.Time
 	var reason sql.NullString

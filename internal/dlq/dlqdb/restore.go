@@ -17,21 +17,21 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// movedColumns are the columns that a move between dlq_messages and its archive copies: all
-// except those of a running retry, which neither row has then. They have the same names in both
+// movedColumns are the columns copied by a move between dlq_messages and its archive: all except
+// those of a running retry, which neither row has at that time. They have the same names in both
 // tables.
 var movedColumns = messageTable.Inserted() + ", seq, attempts"
 
-// lockArchived reads what the rules need of an archived letter, and locks it.
+// lockArchived reads and locks the columns of an archived letter that the rules need.
 const lockArchived = `
 SELECT a.version, a.status, a.retry_count, a.max_retries
   FROM dlq.dlq_messages_archive a
  WHERE a.tenant_id = $1 AND a.id = $2
  FOR UPDATE`
 
-// restoreLetter moves a letter back as dlq.Apply decides: the deleted row is
-// inserted. Its dedupe key is dropped if another letter has it by now, and its offset in Kafka
-// if the record was read again.
+// restoreLetter moves a letter back as dlq.Apply decides, by inserting the row that it deletes from
+// the archive. The dedupe key is dropped if another letter has it by now, and the Kafka offset if
+// the record was read again.
 var restoreLetter = `
 WITH gone AS (
 	DELETE FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2
@@ -44,7 +44,7 @@ WITH gone AS (
 	"g.dedupe_key", `CASE WHEN (SELECT o.id
 	                              FROM dlq.dlq_messages o
 	                             WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
-	"g.dlq_topic_id", "g.dlq_topic_id", // otherwise it would be g.dlq_topic and the rest
+	"g.dlq_topic_id", "g.dlq_topic_id", // otherwise dlq_topic would be replaced within it
 	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset",
 	placeFree("g.dlq_offset"),
 	"g.resolution", "NULL", "g.next_retry_at", "NULL::timestamptz", "g.terminal_at", "NULL::timestamptz",
@@ -54,8 +54,8 @@ WITH gone AS (
 )
 SELECT * FROM back`
 
-// placeFree is a column of a record's place, NULL if another letter has the place: one
-// of the same topic id, or with an unknown one.
+// placeFree returns a column of a record's place, or NULL if another letter has the place. Such a
+// letter has the same topic id or an unknown one.
 func placeFree(column string) string {
 	return `CASE WHEN NOT EXISTS (SELECT FROM dlq.dlq_messages o
 	                               WHERE o.tenant_id = g.tenant_id AND o.dlq_topic = g.dlq_topic
@@ -63,7 +63,7 @@ func placeFree(column string) string {
 		AND (o.dlq_topic_id = g.dlq_topic_id OR ` + unknownLife("o", "g.dlq_topic_id") + `)) THEN ` + column + ` END`
 }
 
-// qualified puts an alias before each name in a list.
+// qualified prefixes each name in a list with an alias.
 func qualified(alias, names string) string {
 	fields := strings.Split(names, ",")
 	for i, f := range fields {
@@ -77,8 +77,8 @@ func (st *Letters) Restore(ctx context.Context, tenant, id uuid.UUID, now time.T
 	by operator.Action) (dlq.Letter, error) {
 	r := restoration{tenant, id, now, by}
 	l, err := postgres.RetryCollision(func() (dlq.Letter, error) { return st.restore(ctx, r) })
-	// A key or a place was taken while the statement ran; the trigger of places reports
-	// no error then. A second try sees it.
+	// If a key or a place was taken while the statement ran, the trigger of places reports no
+	// error. A second try sees the conflict.
 	if postgres.DataError(err) || fault.KindOf(err) == fault.NotFound {
 		l, err = st.restore(ctx, r)
 	}
@@ -91,7 +91,7 @@ type restoration struct {
 	by         operator.Action
 }
 
-// restore runs with the engine's rights: a tenant's role may not delete from archives.
+// restore runs with the engine's rights, because a tenant's role may not delete from archives.
 func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, err error) {
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) { // for column
 		was := dlq.Letter{ID: r.id, TenantID: r.tenant}

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// SealedTables are the tables of dead letters with sealed content.
+// SealedTables lists the tables of dead letters with sealed content.
 func SealedTables() []postgres.SealedTable {
 	content := func(field func(envelope.Field) envelope.Field) (values []postgres.SealedValue) {
 		for i, column := range []string{"message_key", "headers", "payload_raw"} {
@@ -33,8 +33,8 @@ func SealedTables() []postgres.SealedTable {
 	}
 }
 
-// undigested are open letters of ordered topics without a digest of their key. Their
-// index is that of the order.
+// undigested selects open letters of ordered topics that lack a digest of their key. It uses the
+// index for ordering.
 const undigested = `
 SELECT m.id, m.tenant_id, m.original_topic, m.message_key FROM dlq.dlq_messages m
  WHERE m.ordered
@@ -50,9 +50,10 @@ UPDATE dlq.dlq_messages m SET order_key = n.digest
  WHERE m.id = n.id AND m.order_key IS NULL AND m.id IN (
 	SELECT o.id FROM dlq.dlq_messages o WHERE o.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED)`
 
-// DigestKeys gives open letters of ordered topics the digest by which sealed keys are kept in
-// order, if they arrived before encryption was turned on, or on a node of a version without
-// digests. It returns the number of letters updated and skips locked ones.
+// DigestKeys stores a digest of the key for open letters of ordered topics that lack one, because
+// they arrived before encryption was turned on or on a node of a version without digests. The
+// digest is what keeps letters with sealed keys in order. It returns the number of letters updated
+// and skips locked ones.
 func (st *Queue) DigestKeys(ctx context.Context) (int64, error) {
 	var total int64
 	if st.db.Keys == nil {
@@ -70,7 +71,7 @@ func (st *Queue) DigestKeys(ctx context.Context) (int64, error) {
 			continue
 		}
 		err = st.db.InRead(ctx, func(tx *sqlx.Tx) error {
-			// Their updated_at stays (migration 0253).
+			// Their updated_at does not change (migration 0253).
 			if _, err := tx.ExecContext(ctx, `SELECT set_config('skald.resealing', 'on', true)`); err != nil {
 				return err
 			}
@@ -88,8 +89,8 @@ func (st *Queue) DigestKeys(ctx context.Context) (int64, error) {
 	}
 }
 
-// digest returns the digests of the next letters after last, which moves on unless
-// there are no more.
+// digest returns the digests of the next letters after last, and advances last unless there are no
+// more.
 func (st *Queue) digest(ctx context.Context, last *uuid.UUID) (ids []uuid.UUID, digests [][]byte, err error) {
 	rows, err := st.db.QueryRead(ctx, undigested, *last)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// letterRow is a row of dlq.dlq_messages, or of its archive: a letter, and the stored
-// form of what may be sealed or NULL.
+// letterRow is a row of dlq.dlq_messages or of its archive. It consists of a letter, and of the
+// stored form of values that may be sealed or NULL.
 type letterRow struct {
 	*dlq.Letter
 	at        place
@@ -24,10 +24,11 @@ type letterRow struct {
 	view, target          []byte
 	key, headers, payload []byte // sealed
 	stack                 string // sealed
-	order                 []byte // the key's digest, of a letter that is ordered where there is encryption
+	order                 []byte // the digest of the key if the letter is ordered and encryption is on
 }
 
-// place is the position of a record in Kafka; all nil: the letter did not come from Kafka.
+// place is the position of a record in Kafka. All fields are nil if the letter did not come from
+// Kafka.
 type place struct {
 	topic     *string
 	partition *int32
@@ -49,8 +50,8 @@ func (p place) position() *dlq.Position {
 	return &dlq.Position{Topic: *p.topic, Partition: *p.partition, Offset: *p.offset, TopicID: p.topicID}
 }
 
-// messageTable is dlq.dlq_messages. Derived values (payload, terms, order_key) are not read;
-// attempts, which only claims count, is not one of its columns.
+// messageTable describes dlq.dlq_messages. Derived values (payload, terms, order_key) are not read.
+// The column attempts is not included, because only claims count attempts.
 var messageTable = postgres.NewTable(
 	postgres.UUID("id", func(r *letterRow) *uuid.UUID { return &r.ID }),
 	postgres.UUID("tenant_id", func(r *letterRow) *uuid.UUID { return &r.TenantID }).Once(),
@@ -113,14 +114,13 @@ var messageTable = postgres.NewTable(
 	postgres.Bytes("order_key", func(r *letterRow) *[]byte { return &r.order }).Once().WriteOnly(),
 )
 
-// LetterColumns are the columns of dlq_messages and of its archive, alias m, in
-// the order of ScanLetter.
+// LetterColumns are the columns of dlq_messages and of its archive, alias m, in the order that
+// ScanLetter expects.
 var LetterColumns = messageTable.Selected("m")
 
-// ScanLetter reads one row that begins with LetterColumns; more receives the columns
-// after them. Content that cannot be decrypted is envelope.ErrUnreadable, and the
-// letter then has everything but its content: a caller that reads many may skip it
-// (DB.PassOver).
+// ScanLetter reads one row that begins with LetterColumns; more receives the columns after them. If
+// the content cannot be decrypted, it returns envelope.ErrUnreadable and a letter that has
+// everything but its content. A caller that reads many letters may skip it (DB.PassOver).
 func ScanLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter, error) {
 	var l dlq.Letter
 	r := letterRow{Letter: &l}
@@ -139,8 +139,8 @@ func ScanLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter,
 	return l, err
 }
 
-// readLetter sets the fields that are stored in a special form. Damaged content is reported
-// like content that cannot be decrypted.
+// readLetter decodes the fields that are stored in a special form. Damaged content is reported like
+// content that cannot be decrypted.
 func readLetter(db *postgres.DB, r *letterRow) (err error) {
 	sealer := db.Keys.SealerFor(r.TenantID, r.ID)
 	if err := ReadTarget(r.target, &r.Target); err != nil {
@@ -155,8 +155,8 @@ func readLetter(db *postgres.DB, r *letterRow) (err error) {
 	return err
 }
 
-// shown returns nil for the error of a letter that is shown without the content that cannot
-// be read.
+// shown converts the error to nil for letters that are shown without the content that cannot be
+// read.
 func shown(err error) error {
 	if errors.Is(err, envelope.ErrUnreadable) {
 		return nil
@@ -172,18 +172,17 @@ func ReadTarget(stored []byte, t *dlq.Target) error {
 	return nil
 }
 
-// groupRow is a group of a batch of letters, and what the batch adds to it if all its
-// letters are new. The counts are sent separately, and only with the statements that
-// use them.
+// groupRow is a group of letters in a batch, and what the batch adds to it if all its letters are
+// new. The counts are sent separately, and only with the statements that use them.
 type groupRow struct {
 	tenant                                 uuid.UUID
 	fingerprint, topic, errorType, message string
-	// Id of the action that records the regression, in case the group was resolved.
+	// Id of the action that records the regression if the group was resolved.
 	regression uuid.UUID
 
 	received    int64
 	first, last time.Time
-	sample      uuid.UUID // the last letter's
+	sample      uuid.UUID // the last letter's id
 }
 
 var batchGroups = postgres.NewTable(
@@ -202,7 +201,7 @@ var batchTallies = postgres.NewTable(
 	postgres.UUID("sample_id", func(r *groupRow) *uuid.UUID { return &r.sample }),
 )
 
-// arrivalRow is how many letters of a topic arrived in a minute.
+// arrivalRow is the number of letters of a topic that arrived in a minute.
 type arrivalRow struct {
 	arrivalKey
 	minute   time.Time
@@ -231,7 +230,7 @@ var batchSpans = postgres.NewTable(
 	postgres.UUID("topic_id", func(r *spanRow) *uuid.UUID { return &r.topicID }),
 )
 
-// termsStored is the array of a letter's terms.
+// termsStored extracts the array of a letter's terms.
 var termsStored = fmt.Sprintf("(@terms::integer[])[(l.terms >> %[1]d)::integer + 1 : (l.terms >> %[1]d)::integer + (l.terms & %[2]d)::integer]",
 	termBits, 1<<termBits-1)
 
@@ -248,22 +247,22 @@ type partitionKey struct {
 	partition int32
 }
 
-// The terms of a whole batch are sent as one list, and for each letter where its terms
-// begin and how many there are.
-const termBits = 12 // for the number of terms, which is far below 4096
+// The terms of a whole batch are sent as one list. For each letter, the position and the number of
+// its terms in the list are sent.
+const termBits = 12 // bits for the number of terms, which is far below 4096
 
-// LetterTable is a table of letters, as lists read it.
+// LetterTable is a table of letters that lists read from.
 type LetterTable struct {
 	table string
-	// view is the table that searches by terms read: under row-level security their
-	// index serves only roles that bypass the policies (migration 0090).
+	// view is the table that searches by terms read from: under row-level security, their index is
+	// usable only by roles that bypass the policies (migration 0090).
 	view string
-	at   string // the column of the time that lists are ordered by
-	// groups and redrives: whether it has an index for these.
+	at   string // the time column by which lists are ordered
+	// groups and redrives report whether the table has an index for searching by them.
 	groups, redrives bool
 }
 
-// letterWhere gathers conditions on dead letters.
+// letterWhere collects conditions on dead letters.
 type letterWhere struct{ postgres.Where }
 
 func texts[T ~string](values []T) []string {

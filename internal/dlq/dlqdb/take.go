@@ -15,12 +15,11 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// maxBlocking is the greatest number of blocking letters of the same key that an error
-// names.
+// maxBlocking is the maximum number of blocking letters with the same key that an error names.
 const maxBlocking = 10
 
-// Take implements dlq.Queue, with the rights of the letter's tenant. The revision, the
-// claim and the action are stored together.
+// Take implements dlq.Queue with the rights of the letter's tenant. The revision, the claim and the
+// action are stored in one transaction.
 func (st *Queue) Take(ctx context.Context, c dlq.Claim, lease time.Duration) (dlq.Drive, error) {
 	d, err := postgres.RetryCollision(func() (dlq.Drive, error) {
 		var d dlq.Drive
@@ -53,7 +52,7 @@ func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time
 	d.Letter, d.Send, d.To, d.Actor = claimed, claimed.Content, claimed.Destination(c.Target), c.Actor
 	d.ActorName = c.By.ActorName
 	d.Forced, d.Was = l.Status == dlq.Dead, l.Resolution
-	d.RedriveID = uuid.Nil // it belongs to no redrive; the column keeps the last one
+	d.RedriveID = uuid.Nil // the retry belongs to no redrive; the column keeps the last one
 	drives := []dlq.Drive{d}
 	if err := Revise(ctx, st.db, tx, drives); err != nil {
 		return d, err
@@ -61,8 +60,8 @@ func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time
 	return drives[0], auditdb.PutAction(ctx, tx, c.By)
 }
 
-// inOrder is the redrive that sends the letters of a letter's key in their order, if one
-// does at present.
+// inOrder finds the redrive that is currently sending the letters of a letter's key in order, if
+// there is one.
 var inOrder = `
 SELECT d.id FROM dlq.dlq_messages m CROSS JOIN LATERAL (SELECT d.id ` + CollectedBy + `
 	   AND d.key_order = '` + string(dlq.PerKey) + `' AND d.state` + postgres.Among(dlq.Ahead) + ` LIMIT 1) AS d
@@ -77,8 +76,8 @@ func (st *Queue) MayTake(ctx context.Context, c dlq.Claim) error {
 	return postgres.Wrap("judge the claim of a dead letter", err)
 }
 
-// takeable reads the letter of a claim, and returns why it cannot be claimed, if it cannot. lock ends the statement
-// that reads it.
+// takeable reads the letter of a claim, and returns the reason why it cannot be claimed, if there
+// is one. lock is appended to the statement that reads it.
 func (st *Queue) takeable(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lock string) (dlq.Letter, error) {
 	l, err := ScanLetter(st.db, tx.QueryRowContext(ctx, `SELECT `+LetterColumns+`
 	  FROM dlq.dlq_messages m
@@ -95,7 +94,7 @@ func (st *Queue) takeable(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lock s
 	return l, st.refusal(ctx, tx, &l, c)
 }
 
-// refusal returns why a letter cannot be claimed.
+// refusal returns the reason why a letter cannot be claimed.
 func (st *Queue) refusal(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dlq.Claim) error {
 	if err := l.Claimable(c); err != nil {
 		return err
@@ -122,8 +121,8 @@ func (st *Queue) refusal(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dlq
 	return dlq.KeyBlocked(older)
 }
 
-// putRevision stores an edited content under the next number of its letter and returns
-// the number. The letter's row is locked.
+// putRevision stores an edited content under the letter's next revision number and returns that
+// number. The caller has locked the letter's row.
 func putRevision(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, tenant uuid.UUID,
 	r dlq.Revision) (number int, err error) {
 	err = tx.GetContext(ctx, &number, `SELECT coalesce(max(number), 0) + 1

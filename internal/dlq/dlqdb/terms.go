@@ -13,12 +13,12 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// Lists find a letter by its terms where no other index helps: each term is a hash of tenant,
-// kind and value, in one GIN index. Two values may have the same hash, so a search by terms
-// checks the row again.
+// Lists find a letter by its terms where no other index helps. Each term is a hash of the tenant,
+// the kind and the value, stored in a single GIN index. Two values may have the same hash, so a
+// search by terms also checks the row.
 
-// TermKind is the first byte of a term. Terms are stored hashed: changing a kind makes
-// stored letters impossible to find by it.
+// TermKind is the first byte of a term. Terms are stored as hashes, so changing a kind makes stored
+// letters impossible to find by it.
 type TermKind byte
 
 // Kinds of terms.
@@ -37,10 +37,10 @@ const (
 	termKey         TermKind = 'k'
 	termHeader      TermKind = 'h' // name, NUL, value
 	termPayload     TermKind = 'p' // dotted path, NUL, scalar
-	termWord        TermKind = 'w' // of the error's message, in lower case
+	termWord        TermKind = 'w' // a word of the error's message, in lower case
 )
 
-// How much of a letter is indexed by terms. The rest is stored, but cannot be searched.
+// Limits on how much of a letter is indexed by terms. The rest is stored but cannot be searched.
 const (
 	maxHeaderTerms = 40
 	maxWordTerms   = 60
@@ -48,7 +48,7 @@ const (
 	maxPayloadView = 256 << 10
 )
 
-// hash is FNV-1a of 64 bits, written out: a letter has thirty terms.
+// hash is 64-bit FNV-1a, implemented here for speed because a letter has about thirty terms.
 type hash uint64
 
 const (
@@ -64,16 +64,16 @@ func hashed[T string | []byte](h hash, s T) hash {
 }
 
 // term folds a hash to 32 bits.
-func (h hash) term() int32 { return int32(uint32(h ^ h>>32)) } //nolint:gosec // all 32 bits count
+func (h hash) term() int32 { return int32(uint32(h ^ h>>32)) } //nolint:gosec // use all 32 bits
 
 // Term hashes one value.
 func Term(tenant uuid.UUID, k TermKind, value string) int32 {
 	return hashed(hashed(hashed(hashBasis, tenant[:]), []byte{byte(k)}), value).term()
 }
 
-// letterTerms returns a letter's terms, sorted, without duplicates, in the memory of terms,
-// which is empty or nil. Sealed letters have no terms of key, headers and payload, because an
-// unkeyed hash would let anyone test guesses of the value.
+// letterTerms returns a letter's terms, sorted and without duplicates. It reuses the memory of
+// terms, which is empty or nil. Sealed letters have no terms for key, headers and payload, because
+// an unkeyed hash would let anyone test guesses of the value.
 func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	of := hashed(hashBasis, l.TenantID[:])
 	kindOf := func(k TermKind) hash { return (of ^ hash(k)) * hashPrime }
@@ -109,7 +109,7 @@ func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 		}
 		for _, h := range l.Content.Headers[:min(len(l.Content.Headers), maxHeaderTerms)] {
 			if h.Value != nil && len(h.Value) <= maxTermValue && askable(h.Value) {
-				terms = append(terms, hashed(hashed(hashed(kindOf(termHeader), h.Name), "\x00"), h.Value).term()) // of headerTerm
+				terms = append(terms, hashed(hashed(hashed(kindOf(termHeader), h.Name), "\x00"), h.Value).term()) // as headerTerm
 			}
 		}
 		if l.Encoding == dlq.JSON && len(l.Content.Payload) <= maxPayloadView {
@@ -122,14 +122,14 @@ func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	return slices.Compact(terms)
 }
 
-// askable reports whether a filter can contain a header's value. Many values cannot: Spring for
-// Apache Kafka writes offsets and timestamps as big-endian integers, nearly all different, so that
-// each would be a key of its own in the index.
+// askable reports whether a filter can contain a header's value. Many values cannot occur in
+// filters: Spring for Apache Kafka writes offsets and timestamps as big-endian integers, nearly all
+// of them different, so that each would be a separate key in the index.
 func askable(value []byte) bool { return utf8.Valid(value) && bytes.IndexByte(value, 0) < 0 }
 
 func headerTerm(name, value string) string { return name + "\x00" + value }
 
-// words returns the first words of a message, in lower case, without duplicates.
+// words returns the first words of a message, in lower case and without duplicates.
 func words(message string) []string {
 	var out []string
 	for w := range strings.FieldsFuncSeq(message,
@@ -144,8 +144,8 @@ func words(message string) []string {
 	return out
 }
 
-// asked reads the value that a filter compares a payload's member with: a JSON scalar,
-// or else a string. It returns the term's value and the JSON.
+// asked parses the value with which a filter compares a payload member: a JSON scalar or, failing
+// that, a string. It returns the term's value and the JSON.
 func asked(value string) (termValue string, doc []byte) {
 	var v any
 	d := json.NewDecoder(strings.NewReader(value))
@@ -155,6 +155,6 @@ func asked(value string) (termValue string, doc []byte) {
 			return s, []byte(value)
 		}
 	}
-	doc, _ = json.Marshal(value) // a string always encodes
+	doc, _ = json.Marshal(value) // encoding a string cannot fail
 	return `"` + value + `"`, doc
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// How many groups the statistics of a topic contain, and from how many of the groups
-// with most arrivals they are chosen.
+// The number of groups in the statistics of a topic, and the number of groups with most arrivals
+// from which they are chosen.
 const (
 	topGroups      = 5
 	topGroupsAmong = 20
 )
 
-// letterTopics finds the topics after $2 by stepping from each to the next in the index: of those
-// that begin with $4 or, unless $5, are $4.
+// letterTopics finds the topics after $2 by stepping through the index from one topic to the next.
+// It returns topics that begin with $4 or, unless $5 is set, that equal $4.
 const letterTopics = `
 WITH RECURSIVE t (topic) AS (
 	(SELECT m.original_topic
@@ -106,8 +106,9 @@ func (st *Letters) Topic(ctx context.Context, tenant uuid.UUID, topic string) (d
 	return out, postgres.Wrap("read the statistics of a topic", err)
 }
 
-// OldestOpen reads when the oldest open letter m of each status arrived, which is the first one in an index of the
-// columns that of fixes, the status and the time.
+// OldestOpen returns a query for the arrival time of the oldest open letter m in each status. This
+// is the first entry in an index on the columns that of restricts, followed by the status and the
+// time.
 func OldestOpen(of string) string {
 	var each []string
 	for _, s := range dlq.OpenStatuses {
@@ -121,11 +122,11 @@ func OldestOpen(of string) string {
 	return strings.Join(each, " UNION ALL ")
 }
 
-// oldestOpen is OldestOpen of the topic of a row t.
+// oldestOpen applies OldestOpen to the topic of a row t.
 var oldestOpen = OldestOpen("m.tenant_id = $1 AND m.original_topic = t.topic")
 
-// countLetters counts the letters of topics by status. countFewLetters does so up to $3 of each, by an index scan for
-// each topic and status that ends there.
+// countLetters counts the letters of topics by status. countFewLetters counts each status of each
+// topic only up to $3, with an index scan that stops there.
 const countLetters = `
 	SELECT m.original_topic AS topic, m.status, count(*) AS n FROM dlq.dlq_messages m
 	 WHERE m.tenant_id = $1 AND m.original_topic = ANY($2) GROUP BY m.original_topic, m.status`
@@ -137,7 +138,8 @@ var countFewLetters = `
 	       WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND m.status = s.status LIMIT $3) AS m) AS few
 	 WHERE few.n > 0`
 
-// topicStats counts the letters of topics, in their order: of each status up to most; 0: all.
+// topicStats counts the letters of topics, in the order of the topics. Each status is counted up to
+// most; 0 means no limit.
 func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []string, most int64) ([]dlq.TopicStats,
 	error) {
 	out := make([]dlq.TopicStats, len(topics))
@@ -208,8 +210,8 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 	return out, nil
 }
 
-// largestGroups returns the groups of a topic with the most open letters, among those
-// with the most arrivals.
+// largestGroups returns those groups of a topic that have the most open letters, chosen among the
+// groups with the most arrivals.
 func largestGroups(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topic string) ([]dlq.Group, error) {
 	query := selectGroups(`g.tenant_id = $1
 	  AND g.topic = $2`, fmt.Sprintf(" ORDER BY g.received DESC, g.fingerprint LIMIT %d", topGroupsAmong), maxOpenListed)

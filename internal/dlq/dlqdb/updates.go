@@ -15,30 +15,30 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// This file writes the updates that sagas and webhooks report for their letters
-// (dlq.SourceUpdate), in the transaction that changes the source. The letters are locked first,
-// so that the rules decide on current data.
+// This file writes the updates that sagas and webhooks report for their letters (dlq.SourceUpdate)
+// in the transaction that changes the source. The letters are locked first, so that the rules
+// decide on current data.
 
-// LetterUpdate is the report of one source, with its time.
+// LetterUpdate is an update reported by a source, with its time.
 type LetterUpdate struct {
 	*dlq.SourceUpdate
 	Tenant uuid.UUID
 	At     dlq.Moment
 }
 
-// LetterUpdater writes sources' updates of their letters.
+// LetterUpdater writes the updates that sources report for their letters.
 type LetterUpdater struct {
 	db      *postgres.DB
 	retries int
 }
 
-// NewLetterUpdater returns a LetterUpdater on db. retries is how many times a letter may be retried
-// where neither topic nor tenant has a policy.
+// NewLetterUpdater returns a LetterUpdater on db. retries is the number of times that a letter may
+// be retried if neither its topic nor its tenant has a policy.
 func NewLetterUpdater(db *postgres.DB, retries int) *LetterUpdater {
 	return &LetterUpdater{db, retries}
 }
 
-// Or returns t; if t is nil, a LetterUpdater on db with the retries of the common policy.
+// Or returns t or, if t is nil, a LetterUpdater on db with the retries of the common policy.
 func (t *LetterUpdater) Or(db *postgres.DB) *LetterUpdater {
 	if t == nil {
 		return NewLetterUpdater(db, dlq.DefaultPolicy.MaxRetries)
@@ -46,7 +46,7 @@ func (t *LetterUpdater) Or(db *postgres.DB) *LetterUpdater {
 	return t
 }
 
-// lockLetters reads live letters and locks them, in the order of their ids.
+// lockLetters reads live letters and locks them, ordered by id.
 var lockLetters = `
 SELECT ` + LetterColumns + `
   FROM dlq.dlq_messages m
@@ -54,7 +54,7 @@ SELECT ` + LetterColumns + `
  ORDER BY m.id
    FOR NO KEY UPDATE OF m`
 
-// LockForUpdates returns, by id, the live letters that the updates are about, locked.
+// LockForUpdates locks the live letters that the updates refer to, and returns them by id.
 func (t *LetterUpdater) LockForUpdates(ctx context.Context, tx *sqlx.Tx,
 	all []LetterUpdate) (map[uuid.UUID]dlq.Letter, error) {
 	var tenants, ids []uuid.UUID
@@ -78,12 +78,12 @@ func (t *LetterUpdater) LockForUpdates(ctx context.Context, tx *sqlx.Tx,
 	})
 }
 
-// UpdateLetters writes all updates to found, the letters that LockForUpdates returned.
-// tx is of the writers' connections, unless nothing in all is GaveUp.
+// UpdateLetters writes all updates to found, the letters that LockForUpdates returned. tx must be
+// on one of the writers' connections if any update in all is GaveUp.
 func (t *LetterUpdater) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []LetterUpdate,
 	found map[uuid.UUID]dlq.Letter) error {
 	allowed := map[policyKey]int{}         // retries allowed, by policy
-	fresh, n := batchOf(t.db, len(all)), 0 // n: those that cannot conflict with stored ones
+	fresh, n := batchOf(t.db, len(all)), 0 // n counts letters that cannot conflict with stored ones
 	for _, told := range all {
 		before, known := found[told.ID]
 		if told.Outcome == dlq.GaveUp && (!known || !before.ReopensOn(told.SourceUpdate)) {
@@ -146,8 +146,8 @@ func (t *LetterUpdater) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []Le
 	return nil
 }
 
-// letterRetries is how many times letters of a topic may be retried, by the policy of
-// the topic, else of the tenant, else of the configuration.
+// letterRetries returns the number of times that letters of a topic may be retried. It comes from
+// the topic's policy, or else from the tenant's default, or else from the configuration.
 func (t *LetterUpdater) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (int, error) {
 	n := t.retries
 	err := tx.QueryRowContext(ctx, `
@@ -163,9 +163,9 @@ func (t *LetterUpdater) letterRetries(ctx context.Context, tx *sqlx.Tx, of polic
 	return n, err
 }
 
-// putLetter writes the changes of an update to a letter, and the retry that it ended. It omits
-// a retry whose number is already taken (by statements that do not count claims): a saga must
-// not fail because of that.
+// putLetter writes the changes that an update makes to a letter, and the retry that it ended. It
+// omits a retry whose number is already taken by statements that do not count claims, because a
+// saga must not fail for that reason.
 var putLetter = postgres.Named(`
 WITH moved AS (
 	UPDATE dlq.dlq_messages m
@@ -185,7 +185,7 @@ WITH moved AS (
 SELECT id FROM moved`,
 	movedLetter.As("m"), postgres.Single("was", "terms", "token", "lease", "ended"), endedAttempt.As("a"))
 
-// The columns of a letter that an update changes, and of the retry that it ended.
+// The columns changed by an update: those of the letter, and those of the retry that it ended.
 var (
 	movedLetter = messageTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "error_message",
 		"error_type", "error_class", "fingerprint", "last_retry_at", "terminal_at", "updated_at")
@@ -220,7 +220,7 @@ func (t *LetterUpdater) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *
 	return err
 }
 
-// joinGroup counts a letter whose error has changed in the group of the new error.
+// joinGroup counts a letter whose error has changed in the group of its new error.
 var joinGroup = postgres.Named(`
 INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen,
                                  sample_id, updated_at)

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Archive implements dlq.Queue; its statement is a function of migration 0102.
+// Archive implements dlq.Queue. Its statement is a function in migration 0102.
 func (st *Queue) Archive(ctx context.Context, limit int) (n int, err error) {
 	n, moved, err := st.archive(ctx, limit)
 	for tenant, n := range moved {
@@ -23,8 +23,8 @@ func (st *Queue) Archive(ctx context.Context, limit int) (n int, err error) {
 	return n, postgres.Wrap("archive dead letters", err)
 }
 
-// ofThisTransaction counts by tenant the letters that the transaction has archived:
-// among those archived since it began, by the index of their age.
+// ofThisTransaction counts, by tenant, the letters that this transaction has archived. It looks
+// only at letters archived since the transaction began, using the index on their age.
 const ofThisTransaction = `
 SELECT m.tenant_id, count(*) FROM dlq.dlq_messages_archive m
  WHERE m.archived_at >= now() AND m.xmin = pg_current_xact_id()::xid GROUP BY m.tenant_id`
@@ -58,7 +58,7 @@ func (st *Queue) Purge(ctx context.Context, limit int) (n int, err error) {
 	return n, postgres.Wrap("purge dead letters", err)
 }
 
-// purgeLetters is dlq.purge_batch; it also returns the tenants of the letters.
+// purgeLetters does what dlq.purge_batch does, and also returns the tenants of the letters.
 const purgeLetters = `
 WITH doomed AS MATERIALIZED (
 	SELECT m.id FROM dlq.dlq_messages_archive m
@@ -78,8 +78,8 @@ WITH doomed AS MATERIALIZED (
 )
 SELECT g.tenant_id, count(*) FROM gone g GROUP BY g.tenant_id`
 
-// expireArrivals keeps two days: statistics look back one (dlq.TopicStats), the other
-// is for queries across midnight.
+// expireArrivals keeps two days of arrivals: statistics look back one day (dlq.TopicStats), and the
+// other day is for queries across midnight.
 const expireArrivals = `
 WITH gone AS (
 	DELETE FROM dlq.dlq_arrivals WHERE ctid = ANY (ARRAY(
@@ -99,8 +99,8 @@ func (st *Queue) count(ctx context.Context, what, query string, args ...any) (n 
 	return n, postgres.Wrap(what, err)
 }
 
-// leavingLetters counts the letters that dlq.archive_batch will archive within a week without
-// an operator's decision (B8).
+// leavingLetters counts the letters that dlq.archive_batch will archive within a week without an
+// operator's decision (B8).
 const leavingLetters = `
 SELECT count(*) FROM dlq.dlq_messages m
   LEFT JOIN dlq.dlq_policies own ON own.tenant_id = m.tenant_id AND own.topic = m.original_topic
@@ -143,14 +143,14 @@ type knownPolicy struct {
 	read time.Time
 }
 
-// How long a policy is cached, and how many are.
+// How long policies are cached, and how many of them.
 const (
 	policyAge     = time.Second
 	policiesKnown = 10_000
 )
 
-// Forget makes PolicyOf read all policies of a tenant again after one has changed, because its
-// default applies to many topics.
+// Forget makes PolicyOf reread all policies of a tenant after one of them has changed, because the
+// tenant's default applies to many topics.
 func (st *Queue) Forget(tenant uuid.UUID) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -162,8 +162,8 @@ func (st *Queue) Forget(tenant uuid.UUID) {
 	}
 }
 
-// PolicyOf implements dlq.Queue. The result may be a second old, but includes every change made
-// on this node (Letters.Telling).
+// PolicyOf implements dlq.Queue. The result may be up to a second old, but it includes every change
+// made on this node (Letters.Telling).
 func (st *Queue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error) {
 	key := policyKey{tenant, topic}
 	st.mu.Lock()
@@ -198,10 +198,10 @@ func (st *Queue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if len(st.policies) >= policiesKnown { // topics are free text
+	if len(st.policies) >= policiesKnown { // the number of topics is unbounded
 		clear(st.policies)
 	}
-	if st.forgotten == forgotten { // else it may have been read before the change
+	if st.forgotten == forgotten { // otherwise it may have been read before the change
 		st.policies[key] = knownPolicy{p, time.Now()}
 	}
 	return p, nil

@@ -2,7 +2,7 @@ package errortext
 
 import "strings"
 
-// class is a set of characters of ASCII.
+// class is a set of ASCII characters.
 type class uint16
 
 const (
@@ -11,14 +11,14 @@ const (
 	small
 	hex
 	space
-	inLocal  // of the local part of an email address
-	inBase64 // of Base64, also for URLs
-	inToken  // of a JWT
-	inFile   // of the name of a file
-	inPath   // of a path
-	inURL    // of a URL
-	inIPv6   // of an address
-	inHost   // of the name of a host
+	inLocal  // in the local part of an email address
+	inBase64 // in Base64, including the URL-safe alphabet
+	inToken  // in a JWT
+	inFile   // in a file name
+	inPath   // in a path
+	inURL    // in a URL
+	inIPv6   // in an IPv6 address
+	inHost   // in a host name
 	joint    // between the parts of a variable token
 	under    // the underscore
 	mark     // #, which replaces variable tokens
@@ -28,8 +28,8 @@ const (
 	begun  = word | mark // a token after one of these is not recognized as a whole
 )
 
-// The classes of longer tokens include #, so that the rest of a token after # is not mistaken
-// for a complete one. Those of paths and URLs end there.
+// The classes of longer tokens include #, so that the rest of a token after a # is not mistaken for
+// a complete token. Paths and URLs end at a #.
 var classes = func() (all [256]class) {
 	add := func(c class, chars string) {
 		for i := range len(chars) {
@@ -65,10 +65,10 @@ var classes = func() (all [256]class) {
 
 func is(c byte, of class) bool { return classes[c]&of != 0 }
 
-// at reports whether a character of a class is at i.
+// at reports whether the character at i belongs to a class.
 func at(s string, i int, of class) bool { return i < len(s) && classes[s[i]]&of != 0 }
 
-// after reports whether a character of a class is before i.
+// after reports whether the character before i belongs to a class.
 func after(s string, i int, of class) bool { return i > 0 && classes[s[i-1]]&of != 0 }
 
 // span returns the end of the run of characters of a class that begins at i.
@@ -98,7 +98,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// inLower appends s in lower case to a buffer, up to its capacity: no name that is looked up is
+// inLower appends s in lower case to a buffer, up to its capacity; no name that is looked up is
 // longer.
 func inLower(buf []byte, s string) []byte {
 	for i := 0; i < len(s) && len(buf) < cap(buf); i++ {
@@ -107,7 +107,7 @@ func inLower(buf []byte, s string) []byte {
 	return buf
 }
 
-// hasPrefixFold is strings.HasPrefix for ASCII in any case; prefix is in lower case.
+// hasPrefixFold is a case-insensitive strings.HasPrefix for ASCII; prefix must be in lower case.
 func hasPrefixFold(s, prefix string) bool {
 	if len(s) < len(prefix) {
 		return false

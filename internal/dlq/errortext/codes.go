@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// codeWords are the words after which a number is a code, not a count, with the maximum number
-// of its digits. counted means that it is a count if a noun follows, as in "error 3 times".
+// codeWords are the words after which a number is a code and not a count, with the maximum number
+// of digits. counted means that the number is a count if a noun follows, as in "error 3 times".
 var codeWords = func() map[string]codeWord {
 	all := map[string]codeWord{}
 	for of, words := range map[codeWord]string{
@@ -32,32 +32,33 @@ type codeWord struct {
 	counted bool
 }
 
-// asCodes are the words that end a phrase like codeWords in languages without spaces.
+// asCodes are words with the role of codeWords at the end of a phrase, for languages without
+// spaces.
 var asCodes = []string{
 	"状态码", "状态", "狀態碼", "错误码", "错误代码", "代码", "錯誤碼", "错误",
 	"コード", "ステータス", "エラー", "상태", "코드", "오류",
 }
 
-// otherCodes are the words before "code" that make it something other than an error code.
+// otherCodes are words that, before "code", show that it is not an error code.
 var otherCodes = set(`
 	zip postal post product promo promotion country area verification security discount coupon voucher
 	bar qr sms currency item customer order access auth confirmation pin tracking bank sort swift tax
 	booking reservation`)
 
-// afterStatus are the words that may follow a status of HTTP. After any other word in lower
-// case it is a count: "returned 200 rows".
+// afterStatus are the words that may follow an HTTP status. After any other lower-case word, the
+// number is a count: "returned 200 rows".
 var afterStatus = set(`
 	from for on after at while to in instead and when but with because by of or not is was status error
 	response code during via as without`)
 
-// reasons are the first words of the reason phrases of HTTP.
+// reasons are the first words of HTTP reason phrases.
 var reasons = set(`
 	Bad Unauthorized Payment Forbidden Not Method Proxy Request Conflict Gone Length Precondition
 	Payload Content URI Unsupported Range Expectation Misdirected Unprocessable Locked Failed Too
 	Upgrade Unavailable Internal Service Gateway HTTP Insufficient Loop Network Server Client`)
 
-// isCode reports whether digits are a code, by the words around them: those already written, and
-// the rest of the message.
+// isCode reports whether digits are a code, judging by the surrounding words: those already
+// written, and the rest of the message.
 func (s *scan) isCode(digits string, end int) bool {
 	if len(digits) > 6 || end < len(s.in) && (s.in[end] == '.' || s.in[end] == ',') && at(s.in, end+1, digit) {
 		return false
@@ -83,7 +84,7 @@ func (s *scan) isCode(digits string, end int) bool {
 	word = strings.ToLower(word)
 	switch word {
 	case "with", "mit", "avec", "con", "by":
-		word = strings.ToLower(lastWord(rest)) // responded with 503
+		word = strings.ToLower(lastWord(rest)) // "responded with 503"
 		if word == "failed" || word == "rejected" || word == "refused" || word == "ended" || word == "closed" {
 			word = "answered"
 		}
@@ -114,8 +115,8 @@ func trimmed(text []byte) string {
 	}
 }
 
-// isPrefixed reports whether digits are those of a code such as ORA-00942 or SHA-256, or of one
-// with which a message begins: "PAY-4042: declined", "[PAY-4042] declined".
+// isPrefixed reports whether digits belong to a code such as ORA-00942 or SHA-256, or to one at the
+// beginning of a message: "PAY-4042: declined", "[PAY-4042] declined".
 func (s *scan) isPrefixed(digits string, end int) bool {
 	out := s.out
 	n := len(out)
@@ -149,12 +150,12 @@ func (s *scan) isPrefixed(digits string, end int) bool {
 	return false
 }
 
-// prefixes stand in front of codes, with a hyphen.
+// prefixes precede codes, separated by a hyphen.
 var prefixes = set(`
 	ORA TNS PLS SQL SQLCODE SQLSTATE ERR ERROR E EC EX CODE HTTP STATUS RC AMQ CWE KB MSB TS CS LNK JMS
 	LDAP FATAL MY DB GRPC SP`)
 
-// standards are named by a number, in any case.
+// standards are names that include a number, in any case.
 var standards = set(`
 	utf ucs sha aes iso rfc crc http`)
 
@@ -167,7 +168,7 @@ func lastWord(s string) string {
 	return s[i:]
 }
 
-// reasonAt reports whether a reason phrase of HTTP follows a number: "404 Not Found".
+// reasonAt reports whether a number is followed by an HTTP reason phrase: "404 Not Found".
 func reasonAt(s string, i int) bool {
 	for n := 0; i < len(s) && n < 3 && (s[i] == ' ' || s[i] == ':' || s[i] == '-'); n++ {
 		i++
@@ -176,8 +177,8 @@ func reasonAt(s string, i int) bool {
 	return reasons[s[i:end]] && (end == len(s) || strings.IndexByte(" ,;:)\n", s[end]) >= 0)
 }
 
-// countsAt reports whether a number is followed by what it counts. It skips characters that
-// become a space or nothing.
+// countsAt reports whether a number is followed by the thing that it counts. It skips characters
+// that are replaced by a space or dropped.
 func countsAt(s string, i int) bool {
 	for i < len(s) {
 		r, n := utf8.DecodeRuneInString(s[i:])

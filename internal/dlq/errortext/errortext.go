@@ -1,14 +1,14 @@
-// Package errortext groups errors by kind: it replaces the parts of an error message that vary
-// from one error to the next, and keeps the words. It is pure.
+// Package errortext groups errors by kind. It replaces the parts of an error message that vary from
+// one error to the next, and keeps the words. It is pure.
 //
-// A message is read once, token by token. Quoted texts, identifiers, addresses, times,
-// durations, numbers, encoded data and temporary files become #; parts that identify the kind
-// of error stay: words, class names, error codes, HTTP statuses. In doubt a token stays,
-// because one kind split into two groups is visible, while two kinds in one group would be
-// retried or discarded together.
+// A message is read once, token by token. Quoted text, identifiers, addresses, times, durations,
+// numbers, encoded data and temporary files become #. Parts that identify the kind of error are
+// kept: words, class names, error codes, HTTP statuses. Doubtful tokens are kept, because it is
+// visible when one kind is split into two groups, whereas two kinds in one group would be retried
+// or discarded together.
 //
-// Files, each on top of those before it: chars, scan, quotes, numbers, codes, names, places,
-// times, errortext.
+// Files, each on top of those before it: chars, scan, quotes, numbers, codes, names, places, times,
+// errortext.
 package errortext
 
 import (
@@ -17,8 +17,9 @@ import (
 	"unicode/utf8"
 )
 
-// Normalised returns a message with variable parts replaced by #, on one line, at most 500
-// bytes, never empty. The function is idempotent. It is called for every letter that arrives.
+// Normalised returns a message with its variable parts replaced by #. The result is a single line
+// of at most 500 bytes and never empty. The function is idempotent. It is called for every letter
+// that arrives.
 func Normalised(message string) string {
 	text, whole := normalised(message)
 	for n := 0; !whole && n < 4; n++ { // the omitted part may have determined the meaning of the rest
@@ -27,7 +28,7 @@ func Normalised(message string) string {
 	return text
 }
 
-// normalised returns a message with variable parts replaced by #, and whether all of it
+// normalised returns a message with its variable parts replaced by #, and reports whether all of it
 // fitted.
 func normalised(message string) (text string, whole bool) {
 	var room [maxOut]byte
@@ -47,7 +48,7 @@ func normalised(message string) (text string, whole bool) {
 	return string(s.out), !s.full
 }
 
-// wholeWords returns the length of s without a last word that may have been cut.
+// wholeWords returns the length of s without its last word if that may have been cut.
 func wholeWords(s string) int {
 	for n := len(s); n > len(s)-200; n-- {
 		if is(s[n-1], space) {
@@ -57,7 +58,7 @@ func wholeWords(s string) int {
 	return len(s)
 }
 
-// next reads the token that begins at i, and returns its end.
+// next reads the token that begins at i and returns its end.
 func (s *scan) next(i int) int {
 	c := s.in[i]
 	switch {
@@ -86,7 +87,7 @@ func (s *scan) next(i int) int {
 	return i + 1
 }
 
-// foreign reads a character that is not ASCII.
+// foreign reads a non-ASCII character.
 func (s *scan) foreign(i int) int {
 	r, n := utf8.DecodeRuneInString(s.in[i:])
 	switch {
@@ -106,7 +107,7 @@ func (s *scan) foreign(i int) int {
 	return i + n
 }
 
-// word reads a word: letters, digits and underscores.
+// word reads a word, which consists of letters, digits and underscores.
 func (s *scan) word(i int) int {
 	if end := s.longAt(i); end > 0 {
 		s.hash()
@@ -162,7 +163,7 @@ func (s *scan) word(i int) int {
 	return end
 }
 
-// number writes a number: only codes stay.
+// number writes a number. Only codes are kept.
 func (s *scan) number(text string, end int) {
 	if all(text, digit) && s.isCode(text, end) {
 		s.put(text)
@@ -171,7 +172,7 @@ func (s *scan) number(text string, end int) {
 	s.hash()
 }
 
-// part writes a part of a word, which is between underscores.
+// part writes a part of a word, as delimited by underscores.
 func (s *scan) part(p string, end int) {
 	if all(p, digit) {
 		s.number(p, end)
@@ -192,8 +193,8 @@ func (s *scan) part(p string, end int) {
 	}
 }
 
-// urlAt reads the scheme of a URL and drops user names and passwords. The rest, up to the
-// query, is read like other text.
+// urlAt reads the scheme of a URL and drops the user name and password. The rest, up to the query,
+// is read like other text.
 func (s *scan) urlAt(i, end int) int {
 	s.put(s.in[i:end])
 	s.put("://")

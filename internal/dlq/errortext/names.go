@@ -1,13 +1,13 @@
 package errortext
 
-// numbered are words whose final number belongs to the name, in lower case.
+// numbered are words, in lower case, whose final number belongs to the name.
 var numbered = set(`
 	int uint float utf ucs sha md crc ipv http h v tls tlsv ssl sslv oauth base x s p k log ec rs hs es
 	ps aes rc latin cp windows win java jdk python py ed secp bcrypt argon mp web amd arm iso ntlmv
 	mqttv snmpv smbv`)
 
-// part reads a part of a word, between underscores: letters and digits. It returns how much
-// of the part is kept, and whether the rest varies.
+// part reads a part of a word (letters and digits), as delimited by underscores. It returns how
+// much of the part is kept, and whether the rest varies.
 func part(p string) (keep int, varies bool) {
 	letters, digits, runs, uppers, humps, onlyHex := 0, 0, 0, 0, 0, true
 	for i := range len(p) {
@@ -37,7 +37,7 @@ func part(p string) (keep int, varies bool) {
 		return none, true
 	}
 	first := span(p, 0, letter)
-	if first > 0 && first+digits == n { // letters, then digits
+	if first > 0 && first+digits == n { // letters followed by digits
 		return lettersDigits(p, first, uppers, humps, onlyHex)
 	}
 	capitals := uppers == letters
@@ -60,7 +60,7 @@ func part(p string) (keep int, varies bool) {
 	return none, true
 }
 
-// wordLike reports whether letters around a number look like words: in lower case and not long, or
+// wordLike reports whether the letters around a number look like words: short and in lower case, or
 // in CamelCase.
 func wordLike(n, uppers, humps int) bool {
 	if uppers == 0 {
@@ -69,15 +69,15 @@ func wordLike(n, uppers, humps int) bool {
 	return humps > 0 && 5*humps <= n
 }
 
-// numberedAt reports whether a word begins with one of numbered and its number, as log4j2 and
-// utf8mb4 do.
+// numberedAt reports whether a word begins with one of numbered and its number, as in log4j2 and
+// utf8mb4.
 func numberedAt(p string, first, n int) bool {
 	var buf [8]byte
 	return first > 1 && first < cap(buf) && n <= 9 && numbered[string(inLower(buf[:0], p[:first]))]
 }
 
-// lettersDigits reads letters that digits follow: the digits are left out unless they name
-// the thing, as in sha256, or are a code, as in E1001.
+// lettersDigits reads letters followed by digits. The digits are dropped unless they belong to a
+// name, as in sha256, or to a code, as in E1001.
 func lettersDigits(p string, first, uppers, humps int, onlyHex bool) (keep int, varies bool) {
 	n, digits := len(p), len(p)-first
 	var buf [8]byte
@@ -99,7 +99,7 @@ func lettersDigits(p string, first, uppers, humps int, onlyHex bool) (keep int, 
 	return first, true
 }
 
-// random reports whether mixed-case letters are not words, because the case changes too often.
+// random reports whether mixed-case letters are not words because the case changes too often.
 func random(p string) bool {
 	humps := 0
 	for i := 1; i < len(p); i++ {

@@ -2,7 +2,7 @@ package errortext
 
 import "strings"
 
-// units may follow a number without a space: the number and its unit are one token.
+// units may follow a number without a space; the number and its unit are then a single token.
 var units = set(`
 	ns us ms s sec secs m min mins h hr hrs d w y b e k kb kib mb mib g gb gib t tb tib hz khz mhz ghz x
 	px pt st nd rd th`)
@@ -33,8 +33,8 @@ func microEnd(s string, i int) int {
 	return i
 }
 
-// unitEnd returns the end of the unit that begins at i; 0: there is none. The e of an exponent
-// counts as a unit: its sign is a joint, followed by another number.
+// unitEnd returns the end of the unit that begins at i, or 0 if there is none. The e of an exponent
+// counts as a unit, because its sign is a joint that is followed by another number.
 func unitEnd(s string, i int) int {
 	end := span(s, i, letter)
 	if end == i || end-i > 4 {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// A recognizer of a token longer than a word applies only at the beginning of the token, so
-// that the rest of a token after # is not mistaken for a complete one.
+// A recognizer for a token longer than a word applies only at the beginning of the token, so that
+// the rest of a token after # is not mistaken for a complete token.
 
-// placeAt returns the end of a variable token that begins at i without a word; 0: there is
-// none.
+// placeAt returns the end of a variable token at i that does not begin with a word, or 0 if there
+// is none.
 func (s *scan) placeAt(i int) int {
 	switch s.in[i] {
 	case '@':
@@ -24,8 +24,8 @@ func (s *scan) placeAt(i int) int {
 	return 0
 }
 
-// longAt returns the end of a variable token that begins with the word at i and is longer than
-// it; 0: there is none.
+// longAt returns the end of a variable token that begins with the word at i and is longer than that
+// word, or 0 if there is none.
 func (s *scan) longAt(i int) int {
 	in := s.in
 	if !after(in, i, inLocal) {
@@ -74,7 +74,7 @@ func emailAt(s string, i int) int {
 	return end
 }
 
-// encodedAt reads Base64, also for URLs, and JWTs.
+// encodedAt reads Base64, including the URL-safe alphabet, and JWTs.
 func encodedAt(s string, i int) int {
 	if strings.HasPrefix(s[i:], "eyJ") {
 		if end := span(s, i, inToken); end-i >= 20 && strings.IndexByte(s[i:end], '#') < 0 {
@@ -83,7 +83,7 @@ func encodedAt(s string, i int) int {
 	}
 	end := span(s, i, inBase64)
 	token := s[i:end]
-	if cut := strings.IndexByte(token, '='); cut > 0 { // padding ends it
+	if cut := strings.IndexByte(token, '='); cut > 0 { // padding ends the token
 		token = token[:cut+len(token[cut:])-len(strings.TrimLeft(token[cut:], "="))]
 		end = i + len(token)
 	}
@@ -135,7 +135,7 @@ func temporaryFileAt(s string, i int) int {
 	return 0
 }
 
-// temporary are the prefixes of paths of temporary files.
+// temporary lists the path prefixes of temporary files.
 var temporary = [...]string{
 	"/tmp/", "/var/tmp/", "/private/tmp/", "/var/folders/", "/private/var/folders/", "/dev/shm/", "/run/user/",
 }
@@ -152,7 +152,7 @@ func temporaryAt(s string, i int) int {
 	return 0
 }
 
-// windowsTemporaryAt reads a path in a directory for temporary files of Windows.
+// windowsTemporaryAt reads a path in a Windows directory for temporary files.
 func windowsTemporaryAt(s string, i int) int {
 	if i+3 >= len(s) || s[i+1] != ':' || s[i+2] != '\\' && s[i+2] != '/' || !is(s[i], letter) || after(s, i, begun) {
 		return 0
@@ -175,7 +175,7 @@ func pathEnd(s string, i int) int {
 	return i
 }
 
-// objectAt reads the identity of an object, as Java prints it: Order@1b2c3d.
+// objectAt reads the identity of an object in Java's format: Order@1b2c3d.
 func objectAt(s string, i int) int {
 	end := span(s, i+1, hex)
 	if end < i+5 || end < len(s) && is(s[end], begun) {
@@ -203,7 +203,7 @@ func macAt(s string, i int) int {
 	return i + 17
 }
 
-// ipv6At reads an address without brackets, and its zone.
+// ipv6At reads an IPv6 address without brackets, including its zone.
 func ipv6At(s string, i int) int {
 	if i > 0 && (is(s[i-1], begun) || is(s[i-1], inIPv6)) {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// quotes are the opening quotes, each with those that close it. An apostrophe is a quote
-// too, but not after a letter.
+// quotes maps opening quotes to the quotes that close them. An apostrophe is also a quote, unless
+// it follows a letter.
 var quotes = [kindsOfQuotes]struct {
 	open       rune
 	close      string
@@ -27,8 +27,8 @@ func isQuote(r rune) bool {
 	return false
 }
 
-// quote reads a quoted text, or an apostrophe. It drops an unclosed quote, and the text after
-// it is read normally.
+// quote reads quoted text or an apostrophe. It drops an unclosed quote, and the text after it is
+// read normally.
 func (s *scan) quote(i int, r rune, size int) int {
 	for k := range quotes {
 		q := &quotes[k]
@@ -48,14 +48,14 @@ func (s *scan) quote(i int, r rune, size int) int {
 	return i + size
 }
 
-// quoted returns the end of the quoted text whose opening quote ends at i; 0: it is not closed
-// on its line.
+// quoted returns the end of the quoted text whose opening quote ends at i, or 0 if the quote is not
+// closed on its line.
 func (s *scan) quoted(k, i int) int {
 	if i < s.unclosed[k] {
 		return 0
 	}
 	q := &quotes[k]
-	escaped := 0 // its end if a backslash is not an escape
+	escaped := 0 // the end if backslashes are not escapes
 	for j := i; j < len(s.in); {
 		c := s.in[j]
 		if c == '\n' {
@@ -79,7 +79,7 @@ func (s *scan) quoted(k, i int) int {
 		j += n
 	}
 	if escaped == 0 && s.cut && !q.apostrophe {
-		return len(s.in) // it is closed beyond what is read
+		return len(s.in) // closed beyond the part that is read
 	}
 	if escaped == 0 {
 		s.unclosed[k] = len(s.in)
@@ -87,7 +87,7 @@ func (s *scan) quoted(k, i int) int {
 	return escaped
 }
 
-// afterLetter reports whether a letter, a digit or a # that replaces them precedes i, in a
+// afterLetter reports whether i is preceded by a letter, a digit or a # that replaces them, in a
 // language that has apostrophes.
 func afterLetter(s string, i int) bool {
 	r, _ := utf8.DecodeLastRuneInString(s[:i])

@@ -2,8 +2,8 @@ package errortext
 
 import "strings"
 
-// timeAt returns the end of a time that begins with the digits at i and consists of more than
-// digits and separators; 0: there is none.
+// timeAt returns the end of a time that begins with the digits at i and does not consist only of
+// digits and separators, or 0 if there is none.
 func timeAt(s string, i int) int {
 	end := span(s, i, digit)
 	if end-i > 4 || end+1 >= len(s) {
@@ -30,7 +30,8 @@ func timeAt(s string, i int) int {
 	return 0
 }
 
-// formed reports whether s has digits where form has 0 and otherwise equals it; T may be a t.
+// formed reports whether s has digits where form has 0, and otherwise equals form; T may be lower
+// case in s.
 func formed(s string, i int, form string) bool {
 	if len(s)-i < len(form) {
 		return false
@@ -54,7 +55,7 @@ func formed(s string, i int, form string) bool {
 	return true
 }
 
-// clockAt reads 05:06, 05:06:07 and 05:06:07.089; it returns i when there is no time.
+// clockAt reads 05:06, 05:06:07 and 05:06:07.089. It returns i if there is no time.
 func clockAt(s string, i int) int {
 	switch {
 	case formed(s, i, "00:00"):
@@ -81,7 +82,7 @@ func zoneAt(s string, i int) int {
 	case i < len(s) && (s[i] == '+' || s[i] == '-') && formed(s, i+1, "0000"):
 		i += 5
 	}
-	if i < len(s) && s[i] == '[' { // of Java: 2026-03-04T05:06:07+01:00[Europe/Paris]
+	if i < len(s) && s[i] == '[' { // Java's format: 2026-03-04T05:06:07+01:00[Europe/Paris]
 		if end := strings.IndexByte(s[i:min(len(s), i+40)], ']'); end > 0 {
 			i += end + 1
 		}
@@ -99,7 +100,7 @@ var (
 		"October", "November", "December", "Jan", "Feb", "Mar", "Apr", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}
 )
 
-// named returns the end of the one of names that begins at i; 0: there is none.
+// named returns the end of the name from names that begins at i, or 0 if there is none.
 func named(s string, i int, names []string) int {
 	for _, name := range names {
 		if strings.HasPrefix(s[min(i, len(s)):], name) && !at(s, i+len(name), word) {
@@ -109,8 +110,8 @@ func named(s string, i int, names []string) int {
 	return 0
 }
 
-// calendarAt reads times with the names of months: Wed, 04 Mar 2026 05:06:07 GMT; Wed Mar 4
-// 05:06:07 UTC 2026; Mar 4, 2026; 04-Mar-2026.
+// calendarAt reads times with month names: Wed, 04 Mar 2026 05:06:07 GMT; Wed Mar 4 05:06:07 UTC
+// 2026; Mar 4, 2026; 04-Mar-2026.
 func calendarAt(s string, i int) int {
 	if end := named(s, i, days[:]); end > 0 {
 		if end < len(s) && s[end] == ',' {

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// automatic drives the due letters of one kind of target. Each kind has its own loop:
-// dead endpoints must not hold up a broker.
+// automatic drives the due letters for one kind of target. Each kind has its own loop, so that dead
+// endpoints do not delay letters for a broker.
 func (r *Redriver) automatic(ctx, drives context.Context, kind dlq.TargetKind) {
 	for ctx.Err() == nil {
 		if !r.due(ctx, drives, kind) {
@@ -19,10 +19,10 @@ func (r *Redriver) automatic(ctx, drives context.Context, kind dlq.TargetKind) {
 	}
 }
 
-// due drives one batch; more means that there may be another one.
+// due drives one batch; more means that there may be another batch.
 func (r *Redriver) due(ctx, drives context.Context, kind dlq.TargetKind) (more bool) {
-	// A claim is not canceled when the node stops: letters that were claimed and then
-	// not sent would wait for their lease to expire, and that would count as a retry.
+	// A claim is not canceled when the node stops. Otherwise, letters that were claimed but not
+	// sent would wait for their lease to expire, and that would count as a retry.
 	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	batch, err := r.cfg.Queue.Due(call, []dlq.TargetKind{kind}, r.cfg.Lease, r.atOnce(kind))

@@ -16,18 +16,17 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Bounds of the work on redrives. Redrives beyond bulkAtOnce wait for their turn.
+// Limits on the work on redrives. Redrives beyond bulkAtOnce wait for their turn.
 const (
 	bulkPlaces = 8
-	bulkSeen   = 200 // at one look
-	bulkRounds = 64  // of claiming before other redrives get a turn
-	// bulkPoll is how often letters of an active redrive are claimed. A bucket that
-	// holds one second's worth must be emptied several times a second, or tokens that
-	// overflow are lost.
+	bulkSeen   = 200 // redrives read at once
+	bulkRounds = 64  // rounds of claiming before other redrives get a turn
+	// bulkPoll is the interval of claiming letters of an active redrive. A token bucket that holds
+	// the tokens of one second must be emptied several times per second, or tokens are lost.
 	bulkPoll = 100 * time.Millisecond
 )
 
-// begin marks a redrive as busy; false: it was already busy.
+// begin marks a redrive as busy. It returns false if it was already busy.
 func (t *turns) begin(id uuid.UUID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,13 +46,13 @@ func (t *turns) end(id uuid.UUID) {
 	delete(t.busy, id)
 }
 
-// mustJudge reports whether a redrive is due to be judged: always after progress, else once per
-// interval.
+// mustJudge reports whether a redrive is due to be judged. It is due after any progress, and
+// otherwise once per interval.
 func (t *turns) mustJudge(id uuid.UUID, progress bool, every time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	for other, at := range t.judged { // forget those that have ended
+	for other, at := range t.judged { // forget redrives that have ended
 		if now.Sub(at) > time.Minute+every {
 			delete(t.judged, other)
 		}
@@ -65,9 +64,9 @@ func (t *turns) mustJudge(id uuid.UUID, progress bool, every time.Duration) bool
 	return true
 }
 
-// bulk works on all active redrives until ctx ends. Each has its turn before any has another,
-// however many cannot continue: a round begins with the oldest and goes on where the last look at
-// the database had no place left.
+// bulk works on all active redrives until ctx ends. Each redrive has its turn before any gets
+// another one, no matter how many of them cannot continue. A round begins with the oldest redrive,
+// and each read continues where the previous one ran out of places.
 func (r *Redriver) bulk(ctx, drives context.Context) {
 	places := make(chan struct{}, bulkPlaces)
 	var working sync.WaitGroup
@@ -109,10 +108,10 @@ func (r *Redriver) bulk(ctx, drives context.Context) {
 	}
 }
 
-// work continues one redrive as long as there is something to do; unfinished means that
-// there still is, once other redrives had their turn.
+// work continues one redrive as long as there is something to do. unfinished means that there is
+// more to do once other redrives have had their turn.
 //
-// While one batch is in flight, and its ends are stored, the next is claimed.
+// While one batch is in flight and its results are being stored, the next batch is claimed.
 func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished bool) {
 	p := r.startingPace()
 	var under, next *flight
@@ -130,8 +129,8 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 		}
 		if under != nil {
 			err = errors.Join(err, <-stored)
-			// In key order the next letters wait for these. And counting ends locks
-			// the redrive, so that a claim gets nothing in the meantime.
+			// In key order, the next letters depend on these. In addition, counting results locks
+			// the redrive, so that a claim would get nothing in the meantime.
 			progress, more = true, more || a.Order == dlq.PerKey || tried && next == nil
 		}
 		under = next
@@ -163,9 +162,9 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 	return unfinished
 }
 
-// step gathers letters, or processes one batch. progress means that something was done,
-// again that more can be done at once. A batch in flight, sent after the batch before,
-// is returned, and the caller stores its ends.
+// step gathers letters or processes one batch. progress means that something was done, and again
+// that more can be done immediately. If a batch sent after the previous one is in flight, step
+// returns it, and the caller stores its results.
 func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	before *flight) (under *flight, progress, again bool, err error) {
 	if a.State == dlq.RedrivePending || !a.Gathered {
@@ -186,17 +185,17 @@ func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	return under, progress || n > 0, again || full || n > 0 && a.Order == dlq.PerKey, err
 }
 
-// pace is how many letters of a redrive are claimed at once. Letters that were handed
-// over are driven to their end even if the redrive is then paused, so pace starts low,
-// and grows while none of them goes to a target that may be slow.
+// pace is the number of letters of a redrive that are claimed at once. Letters that were handed
+// over are driven to completion even if the redrive is then paused, so pace starts low and grows
+// while none of them goes to a target that may be slow.
 type pace struct{ limit int }
 
-// bulkMixed is how many letters are claimed when some targets may be slow.
+// bulkMixed is the number of letters that are claimed if some targets may be slow.
 const bulkMixed = 64
 
 func (r *Redriver) startingPace() *pace { return &pace{min(bulkMixed, r.cfg.Batch)} }
 
-// next adjusts the pace to a batch; fast means that the batch takes only a moment.
+// next adjusts the pace after a batch; fast means that the batch takes only a moment.
 func (r *Redriver) next(p *pace, batch []dlq.Drive) (fast bool) {
 	p.limit = min(2*p.limit, r.cfg.Batch)
 	size := 0
@@ -210,8 +209,8 @@ func (r *Redriver) next(p *pace, batch []dlq.Drive) (fast bool) {
 	return size <= flightBytes
 }
 
-// flightBytes limits the size of payloads in flight while the next batch is claimed: two
-// batches of large letters would not fit into a node's memory.
+// flightBytes limits the size of the payloads in flight while the next batch is claimed, because
+// two batches of large letters would not fit into a node's memory.
 const flightBytes = 8 << 20
 
 // flight is a batch in flight.
@@ -221,9 +220,9 @@ type flight struct {
 	ends []dlq.Finish  // the ends to store; read after told is closed
 }
 
-// take claims one batch of a redrive's letters and sends it, after the previous batch if
-// order matters; full means that the batch was as large as allowed. When a batch may
-// take long, take waits for it and under is nil.
+// take claims one batch of a redrive's letters and sends it, after the previous batch if order
+// matters. full means that the batch was as large as allowed. If a batch may take long, take waits
+// for it and returns a nil under.
 func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	before *flight) (under *flight, full bool, n int, err error) {
 	claimed := time.Now()
@@ -264,7 +263,8 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	return f, full, len(batch), nil
 }
 
-// routes returns the targets that this node can reach, and remembers in held which participant keeps letters.
+// routes returns the targets that this node can reach, and records in held which participant is
+// holding back letters.
 func (r *Redriver) routes(held *string) dlq.Routes {
 	routes := r.Routes()
 	if r.cfg.Gate != nil {
@@ -280,7 +280,7 @@ func (r *Redriver) routes(held *string) dlq.Routes {
 	return routes
 }
 
-// storeEnds waits for a batch in flight, and stores its ends.
+// storeEnds waits for a batch in flight and stores its results.
 func (r *Redriver) storeEnds(drives context.Context, redrive uuid.UUID, under *flight) error {
 	<-under.done
 	<-under.told
@@ -290,8 +290,8 @@ func (r *Redriver) storeEnds(drives context.Context, redrive uuid.UUID, under *f
 	return r.store(drives, func(ctx context.Context) error { return r.cfg.Redrives.FinishItems(ctx, redrive, under.ends) })
 }
 
-// transformed returns the function that applies the redrive's transform to payloads,
-// nil if it has none.
+// transformed returns the function that applies the redrive's transform to payloads, or nil if it
+// has none.
 func transformed(a dlq.Redrive) func(*dlq.Drive) error {
 	if a.Transform == nil {
 		return nil

@@ -19,20 +19,20 @@ import (
 
 // driveOptions are a redrive's settings for driving its letters.
 type driveOptions struct {
-	// prepare changes what is sent of a letter; its error fails the letter. nil: no
-	// change.
+	// prepare changes what is sent for a letter. If it returns an error, the letter fails. nil
+	// means no change.
 	prepare    func(*dlq.Drive) error
-	httpAtOnce int // concurrent requests; 0: as many as the driver makes
-	// after is closed when the previous batch has been sent; nil: there is none.
+	httpAtOnce int // maximum number of concurrent requests; 0: the driver's limit
+	// after is closed when the previous batch has been sent; nil means that there is none.
 	after    <-chan struct{}
-	claimed  time.Time // the time before the claim was sent
-	redrive  uuid.UUID // the redrive of the letters; zero: none
-	byHand   bool      // a person waits for the answer
+	claimed  time.Time // time before the claim was sent
+	redrive  uuid.UUID // the redrive that the letters belong to; zero: none
+	byHand   bool      // a person is waiting for the response
 	progress *progress // counts results as they arrive; nil: not counted
 }
 
-// drive sends claimed letters and returns, in order, the result to store for each. ok is
-// false when a failpoint has lost the outcome.
+// drive sends claimed letters and returns the result to store for each, in order. ok is false if a
+// failpoint has lost the outcome.
 func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions) (ends []dlq.Finish, ok bool) {
 	policies := r.policies(ctx, batch)
 	held := r.hold(ctx, batch, as.claimed)
@@ -65,9 +65,8 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions
 	return ends, failpoint.Hit(failpoint.LetterBeforeFinish) == nil
 }
 
-// policies returns the policy of each letter, and notes what it keeps of headers; if the database fails, the built-in
-// one,
-// which allows any topic.
+// policies returns the policy of each letter and sets the headers that it keeps. If the database
+// fails, it uses the built-in policy, which allows any topic.
 func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy {
 	out := make([]dlq.Policy, len(batch))
 	for i := range batch {
@@ -82,7 +81,7 @@ func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy
 	return out
 }
 
-// send hands each letter to the driver of its target's kind.
+// send passes each letter to the driver for its kind of target.
 func (r *Redriver) send(ctx context.Context, at *handoverBatch, policies []dlq.Policy, as driveOptions) []dlq.Result {
 	batch := at.batch
 	results := make([]dlq.Result, len(batch))
@@ -123,7 +122,7 @@ func (r *Redriver) send(ctx context.Context, at *handoverBatch, policies []dlq.P
 	return results
 }
 
-// sendTogether hands letters over and sends them, all at once.
+// sendTogether hands over and sends all letters at once.
 func (r *Redriver) sendTogether(ctx context.Context, at *handoverBatch, kind dlq.TargetKind, members []int,
 	results []dlq.Result) {
 	allowed, why := at.handOver(ctx, members)
@@ -140,9 +139,9 @@ func (r *Redriver) sendTogether(ctx context.Context, at *handoverBatch, kind dlq
 	}
 }
 
-// sendInTurn hands over and sends letters, atOnce at a time: letters that have not been
-// handed over when the node dies, or the redrive is stopped, are not sent. Letters that
-// wait at the same time are handed over together.
+// sendInTurn hands over and sends letters, at most atOnce at a time. If the node dies or the
+// redrive is stopped, letters that have not been handed over are not sent. Letters that are waiting
+// at the same time are handed over together.
 func (r *Redriver) sendInTurn(ctx context.Context, at *handoverBatch, kind dlq.TargetKind, members []int, atOnce int,
 	results []dlq.Result) {
 	handovers := groupcommit.New(groupcommit.Config[int, string]{
@@ -195,7 +194,7 @@ func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *handover
 		at.progress.add(results)
 		return results
 	}
-	// Reached only if a kind was claimed that this node has no driver for.
+	// This is reached only if a kind was claimed for which this node has no driver.
 	out := make([]dlq.Result, len(members))
 	for i := range out {
 		out[i] = r.withdrawn("target kind not configured: " + string(kind))
@@ -203,7 +202,8 @@ func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *handover
 	return out
 }
 
-// turn asks the gate of a letter's target for its call; result is not nil if it must not be made.
+// turn asks the gate of a letter's target whether the call may be made; result is not nil if it
+// must not.
 func (r *Redriver) turn(ctx context.Context, at *handoverBatch, i int) (t registry.Turn, result *dlq.Result) {
 	d := &at.batch[i]
 	if r.cfg.Gate == nil || d.To.Kind != dlq.ToHTTP {
@@ -251,11 +251,10 @@ func (r *Redriver) refused(why string) dlq.Result {
 	return dlq.Result{Outcome: dlq.FailedDrive, Error: why, StartedAt: now, EndedAt: now}
 }
 
-// storeRetryWaits are the waits between attempts to store results, which cannot be obtained
-// again.
+// storeRetryWaits are the waits between attempts to store results, which cannot be obtained again.
 var storeRetryWaits = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 
-// store calls f until it succeeds, a few times. If it does not, the leases expire and
+// store calls f until it succeeds, at most a few times. If it keeps failing, the leases expire and
 // the letters are driven once more.
 func (r *Redriver) store(ctx context.Context, f func(context.Context) error) error {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
@@ -269,7 +268,7 @@ func (r *Redriver) store(ctx context.Context, f func(context.Context) error) err
 	}
 }
 
-// settled returns the ends to be stored: all but those whose target reports later.
+// settled returns the results to store, which are all except those of targets that report later.
 func settled(ends []dlq.Finish) []dlq.Finish {
 	out := ends[:0:0]
 	for i := range ends {

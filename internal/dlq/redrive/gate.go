@@ -10,15 +10,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// busyFor is how long a letter waits here while too many calls of its participant are in flight.
+// busyFor is how long a letter waits here while too many calls to its participant are in flight.
 const busyFor = 20 * time.Second
 
-// farLook is after how long a letter at a gate is tried again although nothing has let it through.
+// farLook is the time after which a letter at a gate is tried again even though nothing has let it
+// through.
 func farLook(chance float64) time.Duration {
 	return 30*time.Minute + time.Duration(chance*float64(30*time.Minute))
 }
 
-// heardOf is what a result says about the participant of its target; nil: nothing, because it was not sent.
+// heardOf returns what a result says about the participant of its target, or nil if the call was
+// not made.
 func heardOf(r *dlq.Result) *registry.Heard {
 	if r.Outcome == dlq.Withdrawn {
 		return nil
@@ -30,7 +32,7 @@ func heardOf(r *dlq.Result) *registry.Heard {
 	}
 }
 
-// reports remembers when redrives that wait at a gate have reported that.
+// reports records when redrives that are waiting at a gate last reported that.
 type reports struct {
 	mu sync.Mutex
 	at map[uuid.UUID]time.Time // guarded by mu
