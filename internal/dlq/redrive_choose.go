@@ -11,10 +11,10 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// Allowance returns how many letters a redrive's rate allows now: a token bucket that
-// fills at the rate (letters per second), holds one second's worth, at least one
-// letter, and starts with one. left is its content at since; nil: no letter was taken
-// yet.
+// Allowance returns how many letters a redrive's rate allows now. It is a token bucket that fills
+// at the rate (letters per second), holds the tokens of one second but at least one token, and
+// starts with one token. left is its content at since; a nil since means that no letter has been
+// taken yet.
 func (r *Redrive) Allowance(left float64, since *time.Time, now time.Time) float64 {
 	if since == nil {
 		return 1
@@ -25,8 +25,8 @@ func (r *Redrive) Allowance(left float64, since *time.Time, now time.Time) float
 // Bounded reports whether Grant depends on how many letters are in flight.
 func (r *Redrive) Bounded() bool { return r.watched() != nil || r.StopOn != (StopOn{}) }
 
-// Grant returns how many letters may be taken now, at most limit, while busy ones are
-// in flight: what the allowance, the canary and the stop condition permit.
+// Grant returns how many letters, at most limit, may be taken now while busy letters are in flight.
+// The allowance, the canary and the stop condition limit this number.
 func (r *Redrive) Grant(limit int, allowance float64, busy int64) int {
 	n := min(limit, int(allowance))
 	if !r.Bounded() {
@@ -41,40 +41,39 @@ func (r *Redrive) Grant(limit int, allowance float64, busy int64) int {
 
 // Candidate is a waiting letter of a redrive, with the facts that decide whether it is taken.
 type Candidate struct {
-	Seq      int64 // of its item
+	Seq      int64 // sequence number of its item
 	LetterID uuid.UUID
-	Status   Status // "": it is archived or deleted
+	Status   Status // "": archived or deleted
 	Topic    string
 	Key      []byte // nil: none
 	To       Target
-	// Behind is set for an Ordered letter that waits for an older one of its key: the
-	// state of that letter in this redrive, or Elsewhere when it does not belong to it;
-	// "": the letter does not wait.
+	// Behind is set for an Ordered letter that waits for an older letter with the same key. It is
+	// the state of the older letter in this redrive, or Elsewhere if that letter does not belong to
+	// this redrive. "" means that the letter does not wait.
 	Behind ItemState
-	// Paused: its target has asked not to be called until later.
+	// Paused means that the target has asked not to be called until later.
 	Paused bool
-	// Other is the redrive that began earlier and holds the letter (Ahead, Holding);
-	// zero: none.
+	// Other is an earlier redrive that holds the letter (Ahead, Holding); zero means none.
 	Other uuid.UUID
 }
 
-// Elsewhere is the value of Candidate.Behind if the older letter belongs to no redrive, or to
-// another one.
+// Elsewhere is the value of Candidate.Behind if the older letter belongs to no redrive or to a
+// different one.
 const Elsewhere ItemState = "-"
 
 // Key is shared by letters that are sent one after the other.
 type Key struct{ topic, key string }
 
-// KeyOf returns the key of a letter; false: it has none.
+// KeyOf returns the key of a letter, and false if it has none.
 func KeyOf(topic string, key []byte) (Key, bool) { return Key{topic, string(key)}, key != nil }
 
-// Keys is the state of keys in a redrive whose order is per_key.
+// Keys holds the states of keys in a redrive whose order is per_key.
 type Keys map[Key]ItemState
 
-// Noted lists the states of items that decide about younger letters of their key.
+// Noted lists the item states that affect younger letters with the same key.
 var Noted = []ItemState{ItemTaken, ItemFailed}
 
-// Note records that a letter of a key is in one of the states Noted. A failure is never
+// Note records that a letter with a key is in one of the states Noted. A failure is never
 // overwritten.
 func (k Keys) Note(of Key, is ItemState) {
 	if k[of] != ItemFailed {
@@ -82,7 +81,7 @@ func (k Keys) Note(of Key, is ItemState) {
 	}
 }
 
-// behind returns what a candidate waits for.
+// behind returns what a candidate is waiting for.
 func (r *Redrive) behind(c *Candidate, keys Keys) ItemState {
 	if key, has := KeyOf(c.Topic, c.Key); c.Behind == "" && r.Order == PerKey && has {
 		return keys[key]
@@ -90,15 +89,15 @@ func (r *Redrive) behind(c *Candidate, keys Keys) ItemState {
 	return c.Behind
 }
 
-// Choice is the decision about candidates; those in neither list keep waiting.
+// Choice is the decision about candidates. Candidates in neither list keep waiting.
 type Choice struct {
 	Taken   []Candidate
 	Skipped []Item // with their state and the reason
 }
 
-// Choose decides which n of the candidates, in their order, are taken and which are
-// skipped: of an Ordered key, and with the order per_key of any key, only the first
-// unfinished letter is taken.
+// Choose decides which of the candidates, at most n and in their order, are taken and which are
+// skipped. Only the first unfinished letter of a key is taken if the letters are Ordered or if the
+// redrive's order is per_key.
 func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out Choice) {
 	busy := map[Key]bool{}
 	skip := func(c *Candidate, why string) {
@@ -139,29 +138,28 @@ func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out 
 	return out
 }
 
-// claims reports whether a redrive retries letters of a status.
+// claims reports whether a redrive retries letters with a given status.
 func (r *Redrive) claims(s Status) bool {
 	return CanMove(s, Claimed) || r.Force && CanMove(s, ForcedClaim)
 }
 
-// Yields reports whether r skips the letters that another redrive has collected. One that has not begun, because it is
-// scheduled or awaits approval, holds none.
+// Yields reports whether r skips the letters that another redrive has collected. A redrive that has
+// not begun, because it is scheduled or awaits approval, holds no letters.
 func (r *Redrive) Yields(other *Redrive) bool {
 	return r.Action == BulkRetry && other.StartedAt != nil && slices.Contains(Ahead, other.State)
 }
 
 const whyGone = "it is archived or deleted"
 
-// Verdict is how an action of a redrive changes a letter.
+// Verdict describes how an action of a redrive changes a letter.
 type Verdict struct {
 	Item
-	After   Letter // when it is DONE, unless Deleted
+	After   Letter // the letter once the item is DONE, unless Deleted
 	Deleted bool
 }
 
-// Act applies the action of a redrive, other than BulkRetry, to one of its letters. A
-// letter with the status "" is gone. p is the policy of the letter's topic, needed by
-// BulkRequeue only.
+// Act applies the action of a redrive, other than BulkRetry, to one of its letters. A letter with
+// the status "" no longer exists. p is the policy of the letter's topic; only BulkRequeue needs it.
 func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 	v := Verdict{Item: Item{Seq: seq, LetterID: l.ID, State: ItemWaiting, UpdatedAt: m.Now}}
 	skipped := func(why string) Verdict {
@@ -208,12 +206,13 @@ func (r *Redrive) AuditLetter(v *Verdict, before *Letter, id uuid.UUID) operator
 	return by.Did(id, before.TenantID, v.UpdatedAt, operator.DeadLetter, before.ID.String(), r.Action.Verb(), detail)
 }
 
-// Verb returns the name of a redrive's action in the audit trail, which is that of the action on a single letter.
+// Verb returns the name of a redrive's action in the audit trail, which is the same as for the
+// action on a single letter.
 func (a RedriveAction) Verb() string { return string(a) }
 
-// Room returns how many more letters may be in flight while busy ones are. Letters in
-// flight when StopOn halts the redrive are sent anyway, so their number never exceeds
-// the failures still allowed, or the number of parallel requests.
+// Room returns how many more letters may be in flight while busy letters are in flight. When StopOn
+// halts the redrive, letters in flight are sent anyway, so their number never exceeds the number of
+// failures still allowed or the number of parallel requests.
 func (r *Redrive) Room(busy int64) int64 {
 	if r.StopOn == (StopOn{}) {
 		return math.MaxInt64

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
-// A redrive covers the letters that exist when it is requested, as every bulk operation does
-// (package bulk), whether it starts at once, at a given time, or when it is approved. With
-// IncludeLater it covers those that exist when it starts.
+// A redrive covers the letters that exist when it is requested, like every bulk operation (package
+// bulk), whether it starts immediately, at a given time, or when it is approved. With IncludeLater
+// it covers the letters that exist when it starts.
 
 // Requested completes a new redrive with what its store found.
 func (r Redrive) Requested(s bulk.Seen) Redrive {
@@ -22,7 +22,8 @@ func (r Redrive) Requested(s bulk.Seen) Redrive {
 	return r
 }
 
-// Changes returns what its action itself would change in letters, by their status: nothing in those that it would skip.
+// Changes returns how many letters the action itself would change, by status. Letters that it would
+// skip are not counted.
 func (r *Redrive) Changes(letters map[Status]int64) dryrun.List {
 	all := dryrun.Many{Of: "dead_letter"}
 	for from, n := range letters {
@@ -40,8 +41,8 @@ func (r *Redrive) Changes(letters map[Status]int64) dryrun.List {
 	return all.List()
 }
 
-// CoveredBefore is the upper bound of the times of the letters that it covers. Without a
-// Snapshot (it was requested on an earlier version) this bound alone decides.
+// CoveredBefore is the upper bound on the times of the letters that the redrive covers. If there is
+// no Snapshot, because an earlier version requested the redrive, only this bound decides.
 func (r *Redrive) CoveredBefore() time.Time {
 	at := r.CreatedAt
 	if r.IncludeLater && r.StartedAt != nil && r.Snapshot != "" {
@@ -50,9 +51,9 @@ func (r *Redrive) CoveredBefore() time.Time {
 	return bulk.Before(r.Snapshot, at)
 }
 
-// Collected returns a redrive with one more page of its letters, some of which are new; last:
-// it has all of them now. If there are too many letters it halts before any of them is
-// touched.
+// Collected returns a redrive with one more page of its letters, some of which are new; last means
+// that it now has all of them. If there are too many letters, it halts before any of them is
+// changed.
 func (r Redrive) Collected(stored int64, last bool, now time.Time) (after Redrive, halted bool) {
 	r.Matched += stored
 	r.Gathered = last

@@ -21,11 +21,11 @@ const (
 	ItemBounced ItemState = "BOUNCED"
 )
 
-// ItemStates is every state.
+// ItemStates lists all states.
 var ItemStates = []ItemState{ItemWaiting, ItemTaken, ItemDone, ItemFailed, ItemSkipped, ItemBounced}
 
-// Holding lists the states of items whose letters their redrive holds from its start to its
-// end, even while it is halted: they are not retried automatically. Only the redrive sends
+// Holding lists the states of items whose letters are held by their redrive from its start to its
+// end, even while it is halted. Such letters are not retried automatically: only the redrive sends
 // them, at its rate, in its order and up to its stop condition. A letter that is done may be
 // PENDING again as a result of the action, and is then no longer held.
 var Holding = []ItemState{ItemWaiting, ItemTaken, ItemFailed, ItemSkipped}
@@ -33,7 +33,7 @@ var Holding = []ItemState{ItemWaiting, ItemTaken, ItemFailed, ItemSkipped}
 // Ended reports whether this state is final.
 func (s ItemState) Ended() bool { return s == ItemDone || s == ItemFailed || s == ItemBounced }
 
-// ItemTrigger is what moves an item.
+// ItemTrigger is what causes a transition of an item.
 type ItemTrigger string
 
 // Triggers of items.
@@ -67,12 +67,12 @@ var ItemEdges = []ItemEdge{
 	{ItemTaken, ItemFailed, ItemSettled},
 	{ItemTaken, ItemBounced, ItemSettled},
 	{ItemTaken, ItemWaiting, ItemSettled},
-	{ItemTaken, ItemTaken, ItemSettled}, // it is still on its way
+	{ItemTaken, ItemTaken, ItemSettled}, // it is still in progress
 	{ItemDone, ItemBounced, ItemBack},
 }
 
-// ItemsFrom lists the states that have a transition on any of these triggers. Stores derive
-// their conditions from it.
+// ItemsFrom lists the states that have a transition on any of these triggers. Stores derive their
+// conditions from it.
 func ItemsFrom(on ...ItemTrigger) (from []ItemState) {
 	for _, s := range ItemStates {
 		if slices.ContainsFunc(ItemEdges, func(e ItemEdge) bool { return e.From == s && slices.Contains(on, e.On) }) {
@@ -82,8 +82,8 @@ func ItemsFrom(on ...ItemTrigger) (from []ItemState) {
 	return from
 }
 
-// to moves i over one edge. A transition that is not in the table is a bug in the rules,
-// which their tests find; it must never reach a store.
+// to moves i along one edge. A transition that is not in the table is a bug in the rules. Their
+// tests find such bugs, because the transition must never reach a store.
 func (i *Item) to(s ItemState, on ItemTrigger) {
 	if !slices.Contains(ItemEdges, ItemEdge{i.State, s, on}) {
 		panic(fmt.Sprintf("dlq: an item that is %s does not become %s because %s", i.State, s, on))
@@ -96,21 +96,21 @@ type Item struct {
 	Seq       int64
 	LetterID  uuid.UUID
 	State     ItemState
-	Detail    string // why it failed or was skipped
+	Detail    string // the reason why it failed or was skipped
 	UpdatedAt time.Time
 }
 
-// Reach is how far a letter got to its target in a drive.
+// Reach describes how far a letter got toward its target in a drive.
 type Reach string
 
 // Reaches.
 const (
-	Answered     Reach = "answered" // it has answered
+	Answered     Reach = "answered" // the target has responded
 	MaybeReached Reach = "unknown"
 	NotReached   Reach = "nothing"
 )
 
-// Reach returns how far the letter got to its target in an attempt.
+// Reach returns how far the letter got toward its target in an attempt.
 func (a *Attempt) Reach() Reach {
 	switch {
 	case a.Outcome == Acknowledged, a.StatusCode != 0:
@@ -121,9 +121,9 @@ func (a *Attempt) Reach() Reach {
 	return NotReached
 }
 
-// Item returns the item's state after a drive has ended. stored is the letter's
-// resolution then; it may have come back already. An Accepted letter stays TAKEN and is
-// counted when its target has reported.
+// Item returns the item's state after a drive has ended. stored is the letter's resolution at that
+// time; the letter may already have come back. An Accepted letter stays TAKEN and is counted when
+// its target has reported.
 func (f *Finish) Item(stored Resolution) (Item, Reach) {
 	i := Item{LetterID: f.LetterID, State: ItemTaken, UpdatedAt: f.At}
 	switch {
@@ -131,7 +131,7 @@ func (f *Finish) Item(stored Resolution) (Item, Reach) {
 		i.to(ItemTaken, ItemDriven)
 		return i, NotReached
 	case f.Attempt.Outcome == Withdrawn && f.Fault != nil:
-		// The cause, such as a disabled webhook, lasts until a person removes it: the
+		// The cause, such as a disabled webhook, persists until a person removes it. Otherwise, the
 		// redrive would take the letter again and again and never end.
 		i.to(ItemSkipped, ItemDriven)
 		i.Detail = f.Fault.Detail
@@ -148,15 +148,14 @@ func (f *Finish) Item(stored Resolution) (Item, Reach) {
 	return i, f.Attempt.Reach()
 }
 
-// Progress is the change of a redrive's counts by some of its letters.
+// Progress is the change in a redrive's counts caused by some of its letters.
 type Progress struct {
 	Done, Failed, Skipped, Bounced int64
 	Sent, MaybeSent, Repeated      int64
 }
 
-// Count adds a letter whose item has reached a state, with how often it was handed over
-// before and after. Hand-overs without an answer, and earlier ones of nodes that died,
-// count as unknown.
+// Count adds a letter whose item has reached a state; the hand-over counts are those before and
+// after. Hand-overs without a response, and earlier ones by nodes that died, count as unknown.
 func (p *Progress) Count(s ItemState, answered bool, before, after int) {
 	switch s {
 	case ItemDone:
@@ -183,25 +182,25 @@ func (p *Progress) Count(s ItemState, answered bool, before, after int) {
 	}
 }
 
-// Lost is a letter of a redrive whose lease has expired, with its current state: its
-// target has reported, or its retry was reclaimed.
+// Lost is a letter of a redrive whose lease has expired, in its current state: either its target
+// has reported, or its retry was reclaimed.
 type Lost struct {
 	Seq        int64
-	Status     Status     // "": it is archived or deleted
-	Resolution Resolution // of the letter
-	// Ours: its last attempt was made by this redrive, with this outcome.
+	Status     Status     // "": archived or deleted
+	Resolution Resolution // the letter's resolution
+	// Ours means that the letter's last attempt was made by this redrive, with this outcome.
 	Ours    bool
 	Outcome AttemptOutcome
 	Error   string
-	// Hands is the counted number of hand-overs; Gone is how many attempts of this
-	// redrive were lost with their node. The letter may have been claimed by another
-	// retry since.
+	// Hands is the number of hand-overs counted so far, and Gone is the number of attempts by this
+	// redrive that were lost with their node. The letter may have been claimed by another retry
+	// since then.
 	Hands int
 	Gone  int
 }
 
-// Settled returns the state of a lost letter and how often it was handed over. One
-// still in flight stays TAKEN; one whose attempt never finished waits again.
+// Settled returns the state of a lost letter and the number of times it was handed over. A letter
+// still in flight stays TAKEN; a letter whose attempt never finished waits again.
 func (l *Lost) Settled() (i Item, hands int) {
 	i = Item{Seq: l.Seq, State: ItemTaken}
 	switch {

@@ -11,27 +11,26 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// ratioFrom is how many letters must have been tried for their failure ratio to be
+// ratioFrom is the number of letters that must have been tried for their failure ratio to be
 // meaningful.
 const ratioFrom = 20
 
-// Counted returns the numbers that StopOn applies to: the letters tried and failed since
-// the redrive was last resumed after a halt.
+// Counted returns the numbers to which StopOn applies: the letters tried, and those that failed,
+// since the redrive was last resumed after a halt.
 func (r *Redrive) Counted() (tried, failed int64) {
 	failed = r.Failed - r.FailedBefore
 	return r.Done - r.DoneBefore + failed, failed
 }
 
-// stallAfter is how long a redrive may make no progress before it counts as stalled.
+// stallAfter is the time without progress after which a redrive counts as stalled.
 const stallAfter = 5 * time.Second
 
-// WaitingForLease is what a redrive waits for when no node reports on the letters in
-// flight.
+// WaitingForLease is what a redrive waits for if no node reports on the letters in flight.
 const WaitingForLease = "the leases of letters whose node does not report"
 
-// Stalled returns since when a running redrive has finished no letter although its rate
-// allowed some, and what it waits for; nil: not stalled. A canary under observation is
-// not a stall.
+// Stalled returns the time since which a running redrive has finished no letters although its rate
+// allowed some, and what it is waiting for. nil means that it is not stalled. A canary under
+// observation is not a stall.
 func (r *Redrive) Stalled(now time.Time) (since *time.Time, waitingFor string) {
 	watching := r.WatchedAt != nil && !r.CanaryOK
 	if r.State != RedriveRunning || !r.Gathered || watching || r.Left() == 0 || r.ProgressAt == nil || r.Rate <= 0 {
@@ -49,9 +48,9 @@ func (r *Redrive) Stalled(now time.Time) (since *time.Time, waitingFor string) {
 	return r.ProgressAt, r.WaitingFor
 }
 
-// Judge decides what follows from the numbers of a running redrive: it may halt, its
-// canary may start being observed or pass, it may be complete. busy is how many letters
-// are in flight. changed is false when it simply continues.
+// Judge decides what follows from the numbers of a running redrive: it may halt, its canary may
+// start to be observed or pass, or the redrive may be complete. busy is the number of letters in
+// flight. changed is false if the redrive simply continues.
 func (r Redrive) Judge(busy int64, now time.Time) (after Redrive, changed bool) {
 	if r.State != RedriveRunning {
 		return r, false
@@ -79,7 +78,7 @@ func (r Redrive) Judge(busy int64, now time.Time) (after Redrive, changed bool) 
 	return r.judged(now), true
 }
 
-// halted returns a running redrive that halts automatically.
+// halted returns a running redrive after it has halted automatically.
 func (r Redrive) halted(why string, now time.Time) Redrive {
 	r.to(HaltRedrive, now)
 	r.HaltReason = why
@@ -94,7 +93,7 @@ func (r Redrive) judged(now time.Time) Redrive {
 	return r
 }
 
-// halts returns why a redrive must halt, "" when it need not.
+// halts returns the reason why a redrive must halt, or "" if it need not.
 func (r *Redrive) halts() string {
 	tried, failed := r.Counted()
 	c := r.watched()
@@ -111,8 +110,8 @@ func (r *Redrive) halts() string {
 	return ""
 }
 
-// AuditHalt returns the audit entry of a redrive that halted automatically; id is the entry's
-// id. A redrive that found too many letters has touched none.
+// AuditHalt returns the audit entry for a redrive that halted automatically; id is the entry's id.
+// A redrive that found too many letters has changed none.
 func (r *Redrive) AuditHalt(id uuid.UUID) operator.Action {
 	tried, failed := r.Counted()
 	detail := fmt.Appendf(nil, `{"bounced":%d,"failed":%d,"halt_reason":%q,"left":%d,"tried":%d}`, r.Bounced, failed, r.HaltReason, r.Left(), tried)
@@ -122,8 +121,8 @@ func (r *Redrive) AuditHalt(id uuid.UUID) operator.Action {
 	return operator.By{}.Did(id, r.TenantID, r.UpdatedAt, operator.Redrive, r.ID.String(), VerbHalt, detail)
 }
 
-// ETA is when it will be finished at its rate, after its canary has been observed if nothing halts
-// it; nil when that is unknown.
+// ETA is the time when the redrive will be finished at its rate, including the observation of its
+// canary, if nothing halts it. It is nil if that time is unknown.
 func (r *Redrive) ETA(now time.Time) *time.Time {
 	if since, _ := r.Stalled(now); since != nil || r.State != RedriveRunning || !r.Gathered || r.Rate <= 0 {
 		return nil

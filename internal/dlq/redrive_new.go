@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Bounds of redrives.
+// Limits of redrives.
 const (
-	MinRate            = 0.01 // letters per second: one in 100 seconds
+	MinRate            = 0.01 // letters per second, that is, one in 100 seconds
 	DefaultConcurrency = 8
 	MaxConcurrency     = 64
 	maxWatchSeconds    = 24 * 60 * 60
@@ -25,25 +25,25 @@ const (
 
 // RedriveLimits is the configuration of redrives.
 type RedriveLimits struct {
-	DefaultRate float64 // letters per second, if the request has no rate; more than 0
+	DefaultRate float64 // letters per second if the request specifies no rate; positive
 	MaxRate     float64 // at least DefaultRate
-	// Bulk is how many letters an operator may change in one redrive; more, or no
-	// limit, requires an administrator.
+	// Bulk is the number of letters that an operator may change in one redrive. A larger redrive,
+	// or one without a limit, requires an administrator.
 	Bulk int64
 }
 
 // RedriveRequest is a client's request for a redrive.
 type RedriveRequest struct {
-	// All confirms that every letter is meant. Without it, a filter that restricts nothing
-	// is refused (trap X31).
+	// All confirms that every letter is meant. Without it, a filter that restricts nothing is
+	// rejected (trap X31).
 	All bool
-	// Unexplained: it needs no reason, because it only counts, or because the
-	// route has worked without one from the beginning.
+	// Unexplained means that the request needs no reason, because it only counts letters, or
+	// because its route has always worked without a reason.
 	Unexplained bool
 }
 
-// NewRedrive completes a requested redrive: omitted fields get their defaults, and a
-// filter without statuses gets those that the action applies to. It starts PENDING or
+// NewRedrive completes a requested redrive. Omitted fields get their defaults, and a filter without
+// statuses gets those to which the action applies. The redrive starts as PENDING or
 // AWAITING_APPROVAL. Fault: Invalid, with a field for each mistake.
 func NewRedrive(r Redrive, asked RedriveRequest, id uuid.UUID, limits RedriveLimits, now time.Time) (Redrive, error) {
 	r.ID, r.Version, r.CreatedAt, r.UpdatedAt = id, 1, now, now
@@ -88,8 +88,8 @@ func NewRedrive(r Redrive, asked RedriveRequest, id uuid.UUID, limits RedriveLim
 	return r, wrong.fault()
 }
 
-// NeedsAdmin reports whether a redrive requires an administrator: operators may change up to limit
-// letters, and neither delete nor requeue them.
+// NeedsAdmin reports whether a redrive requires an administrator. Operators may change up to limit
+// letters, but may not delete or requeue them.
 func (r *Redrive) NeedsAdmin(limit int64) bool {
 	bound := r.Max
 	if n := int64(len(r.IDs)); n > 0 && (bound == 0 || n < bound) {
@@ -98,14 +98,14 @@ func (r *Redrive) NeedsAdmin(limit int64) bool {
 	return r.Action == BulkDelete || r.Action == BulkRequeue || bound == 0 || bound > limit
 }
 
-// RedriveEdit changes a redrive that is not over; nil members stay as they are.
+// RedriveEdit changes a redrive that is not over. Nil members change nothing.
 type RedriveEdit struct {
 	Rate        *float64
 	Concurrency *int
 	StopOn      *StopOn
 }
 
-// Edited applies an edit. Faults: Conflict when the redrive is over; Invalid.
+// Edited applies an edit. Faults: Conflict if the redrive is over; Invalid.
 func (r Redrive) Edited(e RedriveEdit, limits RedriveLimits, now time.Time) (Redrive, error) {
 	if r.State.Terminal() {
 		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s and can no longer be changed", r.State).Allowing(r.Actions())
@@ -127,8 +127,8 @@ func (r Redrive) Edited(e RedriveEdit, limits RedriveLimits, now time.Time) (Red
 	return r, wrong.fault()
 }
 
-// Resumed returns a paused or halted redrive that runs again; stop, unless nil, is its
-// new stop condition. Faults: Conflict; Invalid.
+// Resumed resumes a paused or halted redrive. stop is its new stop condition, unless nil. Faults:
+// Conflict; Invalid.
 func (r Redrive) Resumed(stop *StopOn, actor string, now time.Time) (Redrive, error) {
 	r, err := r.Moved(ResumeRedrive, actor, now)
 	if err != nil || stop == nil {
@@ -140,7 +140,7 @@ func (r Redrive) Resumed(stop *StopOn, actor string, now time.Time) (Redrive, er
 	return r, wrong.fault()
 }
 
-// Empty reports whether a filter matches every letter: no field restricts anything (trap X31).
+// Empty reports whether a filter matches every letter because no field restricts it (trap X31).
 func (f *Filter) Empty() bool {
 	bare := *f
 	if bare.Topic == "*" {
@@ -162,15 +162,16 @@ func (f *Filter) Empty() bool {
 	return v.IsZero()
 }
 
-// Exact reports whether a filter names one topic.
+// Exact reports whether a filter names exactly one topic.
 func (f *Filter) Exact() bool { return f.Topic != "" && !strings.HasSuffix(f.Topic, "*") }
 
-// actionTriggers are what moves the letters of an action; BulkDelete moves none. Only a forced retry is ForcedClaim.
+// actionTriggers contains the triggers of each action; BulkDelete has none. Only a forced retry
+// uses ForcedClaim.
 var actionTriggers = map[RedriveAction][]Trigger{
 	BulkRetry: {Claimed, ForcedClaim}, BulkDiscard: {Discard}, BulkResolve: {Resolve}, BulkRequeue: {Requeue},
 }
 
-// workable lists the statuses of letters that an action applies to.
+// workable lists the statuses of letters to which an action applies.
 func (a RedriveAction) workable(force bool) []Status {
 	switch on := actionTriggers[a]; {
 	case a == BulkRetry && !force:
@@ -182,7 +183,7 @@ func (a RedriveAction) workable(force bool) []Status {
 		func(s Status) bool { return (&Letter{Status: s}).Deletable() != nil })
 }
 
-// fault is nil when there are none.
+// fault returns nil if there are no mistakes.
 func (w mistakes) fault() error {
 	if len(w.Mistakes) == 0 {
 		return nil
@@ -264,7 +265,7 @@ func (w *mistakes) reason(r *Redrive, unexplained bool) {
 	}
 }
 
-// retry checks the fields that only a redrive that retries can have.
+// retry checks the fields that only a retrying redrive may have.
 func (w *mistakes) retry(r *Redrive) {
 	if r.Order != Oldest && r.Order != PerKey {
 		w.Add("/order", "enum", "must be %s or %s", Oldest, PerKey)
@@ -300,8 +301,8 @@ func (w *mistakes) onlyForRetries(r *Redrive) {
 	slices.SortStableFunc(w.Mistakes, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
 }
 
-// TargetMistakes returns what is wrong with the target of a retry: only records and
-// HTTP requests can be sent elsewhere. It does not check the policy.
+// TargetMistakes returns what is wrong with the target of a retry; only records and HTTP requests
+// can be sent to a different target. It does not check the policy.
 func TargetMistakes(pointer string, t Target) []fault.Field {
 	var w fault.Mistakes
 	switch t.Kind {

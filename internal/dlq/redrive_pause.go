@@ -10,9 +10,9 @@ import (
 // Hold reports whether a target must not be called now.
 func (p Pauses) Hold(t *Target, now time.Time) bool { return now.Before(p[t.Name()]) }
 
-// After returns the pauses after the ends of drives, without those that are over; changed:
-// a target has asked for more time. No pause is longer than the longest Retry-After that a
-// step honours.
+// After returns the pauses after drives have ended, without expired ones; changed means that a
+// target has asked for more time. No pause is longer than the longest Retry-After that a step
+// honours.
 func (p Pauses) After(ends []Finish, now time.Time) (after Pauses, changed bool) {
 	after = maps.Clone(p)
 	for name, until := range p {

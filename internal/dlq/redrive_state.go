@@ -9,18 +9,19 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// RedriveStates is every state.
+// RedriveStates lists all states.
 var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted,
 	RedriveCompleted, RedriveCanceled}
 
-// Over reports whether waiting for the end of a redrive is pointless: it has ended, or an operator
-// must decide.
+// Over reports whether waiting for the end of a redrive is pointless because it has ended or
+// because an operator must decide.
 func (s RedriveState) Over() bool { return s.Terminal() || s == RedriveHalted }
 
 // Terminal reports whether this state is final.
 func (s RedriveState) Terminal() bool { return s == RedriveCompleted || s == RedriveCanceled }
 
-// RedriveVerb is what moves a redrive: an operator's action, or its own progress.
+// RedriveVerb is what causes a transition of a redrive: an operator's action or the redrive's own
+// progress.
 type RedriveVerb string
 
 // Verbs of operators.
@@ -31,7 +32,7 @@ const (
 	ApproveRedrive RedriveVerb = "approve"
 )
 
-// RedriveVerbs is every verb of operators.
+// RedriveVerbs lists the verbs of operators.
 var RedriveVerbs = []RedriveVerb{PauseRedrive, ResumeRedrive, CancelRedrive, ApproveRedrive}
 
 // Verbs of redrives themselves.
@@ -64,12 +65,13 @@ var RedriveEdges = []RedriveEdge{
 	{AwaitingApproval, RedrivePending, ApproveRedrive},
 }
 
-// Recounting is the transition that restarts the counts of StopOn: the operator who resumes a
-// halted redrive has seen the failures that halted it. The counters grow until the transition
-// is stored, so the store reads them.
+// Recounting is the transition that restarts the counts of StopOn, because the operator who resumes
+// a halted redrive has seen the failures that halted it. The counters grow until the transition is
+// stored, so the store reads them at that point.
 var Recounting = RedriveEdge{RedriveHalted, RedrivePending, ResumeRedrive}
 
-// after returns the state that a verb leads to; false: the table has no such transition.
+// after returns the state to which a verb leads. It returns false if the table contains no such
+// transition.
 func (s RedriveState) after(on RedriveVerb) (RedriveState, bool) {
 	i := slices.IndexFunc(RedriveEdges, func(e RedriveEdge) bool { return e.From == s && e.On == on })
 	if i < 0 {
@@ -89,15 +91,15 @@ func RedrivesFrom(on ...RedriveVerb) (from []RedriveState) {
 	return from
 }
 
-// Ahead lists the states in which a redrive that began earlier keeps its letters from later
-// redrives. A halted one does not, so that an operator can request another redrive.
+// Ahead lists the states in which an earlier redrive withholds its letters from later redrives. A
+// halted redrive does not, so that an operator can request another redrive.
 var Ahead = []RedriveState{RedrivePending, RedriveRunning, RedrivePaused}
 
-// Running lists the states in which letters are driven: those in which a redrive may halt.
+// Running lists the states in which letters are driven, and thus in which a redrive may halt.
 var Running = RedrivesFrom(HaltRedrive)
 
-// to moves r over one edge. A transition that is not in the table is a bug in the rules,
-// which the test of all pairs finds; it must never reach a store.
+// to moves r along one edge. A transition that is not in the table is a bug in the rules. The test
+// of all pairs finds such bugs, because the transition must never reach a store.
 func (r *Redrive) to(on RedriveVerb, now time.Time) {
 	next, ok := r.State.after(on)
 	if !ok {
@@ -108,7 +110,7 @@ func (r *Redrive) to(on RedriveVerb, now time.Time) {
 	}
 }
 
-// Actions lists what can be done to a redrive now; never nil.
+// Actions lists the actions that are currently possible on a redrive. It is never nil.
 func (r *Redrive) Actions() []string {
 	out := []string{}
 	for _, v := range RedriveVerbs {
@@ -122,16 +124,16 @@ func (r *Redrive) Actions() []string {
 	return out
 }
 
-// accepts reports whether a verb is possible now. One that is damaged can only be canceled.
+// accepts reports whether a verb is currently possible. A damaged redrive can only be canceled.
 func (r *Redrive) accepts(v RedriveVerb) bool {
 	_, can := r.State.after(v)
 	return can && (v == CancelRedrive || !r.Unreadable)
 }
 
-// Moved applies a verb of an operator. A resumed redrive is PENDING until a node takes
-// it up, immediately afterwards. Resuming after a canary's halt ends the canary; resuming
-// after a halt for too many letters covers all that were found. The stop condition stays and
-// counts from there. Faults: Conflict; Forbidden when the requester approves.
+// Moved applies an operator's verb. A resumed redrive is PENDING until a node takes it up, which
+// happens immediately. Resuming after a halt by the canary ends the canary. Resuming after a halt
+// because of too many letters covers all letters that were found. The stop condition is kept and
+// counts from there. Faults: Conflict; Forbidden if the requester approves the redrive.
 func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
 	if !r.accepts(verb) || !slices.Contains(RedriveVerbs, verb) {
 		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(r.Actions())
@@ -143,7 +145,7 @@ func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, 
 		r.ApprovedBy = actor
 	}
 	if verb == Recounting.On && r.State == Recounting.From {
-		if r.overrun() { // nothing was sent yet: a canary still comes first
+		if r.overrun() { // nothing was sent yet, so a canary still comes first
 			r.HaltsAbove = new(r.Matched)
 		} else {
 			r.CanaryOK, r.WatchedAt = true, nil
@@ -164,8 +166,8 @@ func (r *Redrive) Active() bool {
 	return (begins || ends) && !r.Unreadable
 }
 
-// Begun returns a redrive that a node takes up, with what the store sees now; begins is
-// false when it is already running, or must not run.
+// Begun returns a redrive that a node takes up, completed with what the store sees now. begins is
+// false if it is already running or must not run.
 func (r Redrive) Begun(snapshot page.Snapshot, now time.Time) (after Redrive, begins bool) {
 	if _, begins = r.State.after(BeginRedrive); !begins {
 		return r, false
@@ -182,8 +184,8 @@ func (r Redrive) Begun(snapshot page.Snapshot, now time.Time) (after Redrive, be
 	return r, true
 }
 
-// PageSize returns how many letters to gather next, at most limit; 0: it already has its
-// maximum. Ids are gathered in one page.
+// PageSize returns the number of letters to gather next, at most limit, or 0 if the redrive already
+// has its maximum. Ids are gathered in a single page.
 func (r *Redrive) PageSize(limit int) int64 {
 	most := int64(limit)
 	if r.Filter == nil {
@@ -195,13 +197,13 @@ func (r *Redrive) PageSize(limit int) int64 {
 	return most
 }
 
-// GatheredBy reports whether a page of PageSize letters was the last: found is how many
-// matched, stored how many of them were new.
+// GatheredBy reports whether a page of PageSize letters was the last one. found is the number of
+// letters that matched, and stored is the number of new ones among them.
 func (r *Redrive) GatheredBy(size, found, stored int64) bool {
 	return found < size || r.Filter == nil || r.Max > 0 && r.Matched+stored >= r.Max
 }
 
-// overrun reports whether it found more letters than it may cover.
+// overrun reports whether the redrive found more letters than it may cover.
 func (r *Redrive) overrun() bool {
 	return r.Gathered && r.HaltsAbove != nil && r.Matched > *r.HaltsAbove
 }

@@ -15,16 +15,17 @@ import (
 // Routes describes the targets that a server can send letters to. Every retry is checked
 // against it.
 type Routes struct {
-	Kinds []TargetKind // of targets that it has drivers for
-	// Forbidden reports whether letters must never be sent to a topic, because what is written there
-	// comes back as a letter (invariant D6); nil: none.
+	Kinds []TargetKind // kinds of targets that it has drivers for
+	// Forbidden reports whether letters must never be sent to a topic because records written there
+	// come back as letters (invariant D6). nil means that no topic is forbidden.
 	Forbidden func(topic string) bool
-	// Gate returns the participant at whose gate letters for a target wait now; "": they need not wait. Nil: there
-	// are no gates.
+	// Gate returns the participant at whose gate letters for a target currently wait, or "" if they
+	// need not wait. A nil Gate means that there are no gates.
 	Gate func(tenant uuid.UUID, to *Target) (participant string)
 }
 
-// GateOf returns the participant at whose gate letters for a target wait now; "": they need not wait.
+// GateOf returns the participant at whose gate letters for a target currently wait, or "" if they
+// need not wait.
 func (w Routes) GateOf(tenant uuid.UUID, to *Target) string {
 	if w.Gate == nil || to.Kind != ToHTTP {
 		return ""
@@ -44,7 +45,7 @@ func (w Routes) Forbids(topic string) bool {
 type Refusal struct {
 	Why RefusalReason
 	To  Target
-	Own bool // it is the letter's own target
+	Own bool // the target is the letter's own
 }
 
 // RefusalReason is the kind of a Refusal.
@@ -53,7 +54,7 @@ type RefusalReason string
 // Reasons.
 const (
 	ForbiddenTopic   RefusalReason = "forbidden topic"
-	DisallowedTarget RefusalReason = "disallowed target" // by the policy of its topic
+	DisallowedTarget RefusalReason = "disallowed target" // disallowed by the policy of its topic
 	UnreachableKind  RefusalReason = "unreachable kind"
 	TruncatedPayload RefusalReason = "truncated payload"
 )
@@ -61,9 +62,9 @@ const (
 // ReadAsDeadLetters is the refusal of a target that is a dead-letter topic.
 const ReadAsDeadLetters = "is a dead-letter topic: messages sent there come back as dead letters"
 
-// Aim returns why a letter must not be sent to a target, nil if it may. to is the target, nil
-// for the letter's own, which every policy allows. p is the policy of the letter's topic; nil:
-// no policy is checked.
+// Aim returns the reason why a letter must not be sent to a target, or nil if it may be sent. A nil
+// to means the letter's own target, which every policy allows. p is the policy of the letter's
+// topic; nil means that no policy is checked.
 func (w Routes) Aim(l *Letter, to *Target, p *Policy) *Refusal {
 	at := l.Destination(to)
 	switch {
@@ -75,8 +76,8 @@ func (w Routes) Aim(l *Letter, to *Target, p *Policy) *Refusal {
 	return nil
 }
 
-// Refuses returns why a claimed letter is not sent, nil if it is. p is the policy of its
-// topic, which could not be checked earlier for a redrive of several topics.
+// Refuses returns the reason why a claimed letter is not sent, or nil if it is sent. p is the
+// policy of its topic, which could not be checked earlier for a redrive of several topics.
 func (w Routes) Refuses(d *Drive, p *Policy) *Refusal {
 	if d.RedriveID == uuid.Nil {
 		p = nil // the target was checked against the policy when it was named
@@ -90,7 +91,7 @@ func (w Routes) Refuses(d *Drive, p *Policy) *Refusal {
 	return nil
 }
 
-// String returns the reason, for the record of a retry.
+// String returns the reason in the form recorded for a retry.
 func (r *Refusal) String() string {
 	switch r.Why {
 	case ForbiddenTopic:
@@ -103,8 +104,8 @@ func (r *Refusal) String() string {
 	return "its payload was truncated: retry it with the whole payload"
 }
 
-// Fault returns the fault for the requester of the retry: Invalid with CodeTarget, or
-// Unavailable with CodeNoKafka.
+// Fault returns the fault for the requester of the retry: Invalid with CodeTarget, or Unavailable
+// with CodeNoKafka.
 func (r *Refusal) Fault() *fault.Error {
 	pointer, why := "/target/topic", ReadAsDeadLetters
 	switch {
@@ -122,8 +123,8 @@ func (r *Refusal) Fault() *fault.Error {
 		Code: "not_allowed", Message: why})
 }
 
-// Claimable returns why a letter cannot be claimed, nil when it can. It does not look
-// at older letters of its key. Faults: Precondition CodeStale; Conflict; Invalid
+// Claimable returns the reason why a letter cannot be claimed, or nil if it can. It does not
+// consider older letters with the same key. Faults: Precondition CodeStale; Conflict; Invalid
 // CodeTarget; Unavailable CodeNoKafka.
 func (l *Letter) Claimable(c *Claim) error {
 	if c.Version != 0 && c.Version != l.Version {
@@ -143,7 +144,7 @@ func (l *Letter) Claimable(c *Claim) error {
 	return nil
 }
 
-// KeyBlocked is the fault of a letter that waits for older open ones of its key.
+// KeyBlocked returns the fault for a letter that waits for older open letters with the same key.
 func KeyBlocked(older []string) *fault.Error {
 	return fault.New(fault.Conflict, CodeKeyBlocked, "older dead letters with the same key are open: %s", strings.Join(older, ", ")).
 		Allowing([]string{VerbDiscard, VerbResolve})
@@ -154,17 +155,18 @@ type Claim struct {
 	TenantID uuid.UUID
 	LetterID uuid.UUID
 	Version  int64     // 0: any
-	Force    bool      // also when it is DEAD
-	Revision *Revision // nil: its current one; otherwise stored with the claim
-	Target   *Target   // nil: its current one
-	// Routes are the targets that this server can reach; a letter for any other is not claimed.
+	Force    bool      // claim the letter even if it is DEAD
+	Revision *Revision // nil: the current revision; otherwise stored with the claim
+	Target   *Target   // nil: the current target
+	// Routes contains the targets that this server can reach. Letters for other targets are not
+	// claimed.
 	Routes Routes
 	Actor  string
 	By     operator.Action
 }
 
-// InOrderOf is the fault of a manual retry of a letter whose redrive sends the letters of
-// its key one after the other.
+// InOrderOf returns the fault for a manual retry of a letter whose redrive sends the letters of
+// each key one after the other.
 func InOrderOf(redrive uuid.UUID) *fault.Error {
 	return fault.New(fault.Conflict, CodeKeyBlocked, "redrive %s sends the letters of this key in their order: cancel it, "+
 		"or wait for its end", redrive).Allowing([]string{VerbDiscard, VerbResolve})

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// Letters of sagas and webhooks are retried by their source, which reports the result
-// in the transaction of its own change. Nothing else ends such a retry, so a letter and
-// its source never disagree.
+// Letters of sagas and webhooks are retried by their source. The source reports the result in the
+// transaction of its own change, and nothing else ends such a retry, so a letter and its source
+// never disagree.
 
 // Outcome is what the source of a letter reports about it.
 type Outcome string
@@ -20,39 +20,39 @@ const (
 	RetryStarted    Outcome = "goes on"   // it is being tried again
 	Succeeded       Outcome = "went well" // the failed work is now done
 	HandledManually Outcome = "by hand"   // handled by a person, or no longer wanted
-	GaveUp          Outcome = "gave up"   // it failed permanently, possibly once more
-	RetryStopped    Outcome = "stopped"   // it is no longer tried, and had no effect
+	GaveUp          Outcome = "gave up"   // it failed permanently, possibly again
+	RetryStopped    Outcome = "stopped"   // it is no longer tried, and the retry had no effect
 )
 
-// SourceUpdate is one report of a source about its letter.
+// SourceUpdate is a report from a source about its letter.
 type SourceUpdate struct {
 	Outcome Outcome
-	// ID names the letter; zero: there is none yet.
+	// ID identifies the letter; zero means that there is none yet.
 	ID uuid.UUID
-	// Letter is set for GaveUp and complete (New). It is stored if the letter of ID is
-	// closed or missing; otherwise only its failure is copied to that letter.
+	// Letter is set for GaveUp and complete (New). It is stored if the letter with ID is closed or
+	// missing; otherwise only its failure is copied to that letter.
 	Letter Letter
-	// Token is set for GoesOn: the token of the retry, unless the letter is being
-	// retried already.
+	// Token is set for GoesOn. It is the token of the retry, unless the letter is already being
+	// retried.
 	Token uuid.UUID
-	// Actor is who requested the retry, "" when unknown.
+	// Actor is the requester of the retry, or "" if unknown.
 	Actor string
-	// Action is an operator action on the letter by way of its source, stored in the
-	// same transaction; nil: none.
+	// Action is an operator's action on the letter through its source, stored in the same
+	// transaction; nil means none.
 	Action *operator.Action
 }
 
-// SourceReported is a report of the letter's saga or delivery about it.
+// SourceReported is a report about a letter from its saga or delivery.
 type SourceReported struct{ *SourceUpdate }
 
 func (SourceReported) event() {}
 
-// Lease is how long a retry made by the letter's source may go without an update before
-// it is checked as lost. The check also asks the source.
+// Lease is the time that a retry made by the letter's source may go without an update before it is
+// checked for being lost. The check also asks the source.
 const Lease = 5 * time.Minute
 
-// ReopensOn reports whether a compensation or a delivery that gives up again keeps this letter: the
-// letter is open, or it belongs to a delivery, which has only one.
+// ReopensOn reports whether this letter is kept when its compensation or delivery gives up again.
+// It is kept if it is open, or if it belongs to a delivery, because a delivery has only one letter.
 func (l *Letter) ReopensOn(n *SourceUpdate) bool {
 	return l.Status != Resolved || n.Outcome == GaveUp && l.Source == FromWebhook
 }
@@ -87,7 +87,7 @@ func (d *decision) sourceReported(n SourceReported) {
 		d.reopen()
 	case GaveUp:
 		l.Failure, l.Fingerprint = n.Letter.Failure, n.Letter.Fingerprint
-		if was.Status == Retrying || was.Status == Resolved { // otherwise its lease has expired, and that retry was counted
+		if was.Status == Retrying || was.Status == Resolved { // otherwise its lease expired, and the retry was counted
 			l.RetryCount = min(l.RetryCount+1, l.MaxRetries)
 		}
 		if was.Status != Dead {
@@ -100,7 +100,7 @@ func (d *decision) sourceReported(n SourceReported) {
 	l.Token, l.LeaseUntil = uuid.Nil, nil
 }
 
-// reopen makes the letter PENDING again, or DEAD when no retry is left.
+// reopen makes the letter PENDING again, or DEAD if no retries are left.
 func (d *decision) reopen() {
 	l := &d.After
 	if l.RetryCount >= l.MaxRetries {
@@ -119,7 +119,7 @@ func (l *Letter) attempted(n *SourceUpdate, m Moment) *Attempt {
 		LetterID: l.ID, Token: l.Token, Revision: l.Revision, Target: l.Target, RedriveID: l.RedriveID, Actor: n.Actor,
 		Outcome: Acknowledged, StartedAt: m.Now, EndedAt: m.Now,
 	}
-	if l.LastRetryAt != nil { // which the database's clock may have said
+	if l.LastRetryAt != nil { // this time may come from the database's clock
 		a.StartedAt = *l.LastRetryAt
 		if a.EndedAt.Before(a.StartedAt) {
 			a.EndedAt = a.StartedAt

@@ -17,12 +17,12 @@ import (
 
 const dialTimeout = 10 * time.Second
 
-// Connection is how clients reach the brokers. Brokers is required.
+// Connection describes how clients reach the brokers. Brokers is required.
 type Connection struct {
-	Brokers  []string // host:port, any brokers of the cluster
+	Brokers  []string // host:port of any brokers of the cluster
 	ClientID string
 	TLS      bool
-	CAFile   string // CA certificates to verify the brokers with; "": the system's
+	CAFile   string // CA certificates for verifying the brokers; "": the system's
 	SASL     string // "", plain, scram-sha-256 or scram-sha-512
 	User     string
 	Password string
@@ -32,7 +32,7 @@ type Connection struct {
 func (c Connection) options() ([]kgo.Opt, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.DialTimeout(dialTimeout),
-		kgo.MetadataMinAge(500 * time.Millisecond), // a retry waits this long; the default of 5 s is too long
+		kgo.MetadataMinAge(500 * time.Millisecond), // the minimum wait of a retry; the default of 5 s is too long
 	}
 	if c.TLS {
 		cfg := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -73,9 +73,9 @@ func (c Connection) mechanism() (sasl.Mechanism, error) {
 	return nil, fmt.Errorf("kafka: unknown SASL mechanism %q", c.SASL)
 }
 
-// Durable returns the options of every producer: idempotent, and acknowledged by every
-// in-sync replica. They are the client's defaults, set explicitly because the
-// guarantees depend on them.
+// Durable returns the options of every producer: it is idempotent, and waits for acknowledgement by
+// every in-sync replica. These are the client's defaults, set explicitly because the guarantees
+// depend on them.
 func Durable() []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0),

@@ -18,22 +18,23 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Arrivals is where ingestion stores records; dlq.Queue is one.
+// Arrivals is where ingestion stores records. dlq.Queue implements it.
 type Arrivals interface {
-	// Arrive is that of dlq.Queue: durable on return, each record stored once, identified by
-	// its place. Fault: Invalid if the content of one is rejected; then none is stored.
+	// Arrive is that of dlq.Queue: the records are durable on return, and each is stored once,
+	// identified by its place. Fault: Invalid if the content of a record is rejected; then none of
+	// them is stored.
 	Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error)
-	// PolicyOf is called for every record, so it must be fast: implementations cache.
+	// PolicyOf is called for every record, so it must be fast; implementations use a cache.
 	PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
 	dlq.Inflows
 }
 
-// Sources turns records into events, which start job runs. A record that is not an event
-// becomes a dead letter with the reason, so that it neither blocks its partition nor is lost.
-// Fields are required unless a comment says otherwise.
+// Sources turns records into events, which start job runs. A record that is not an event becomes a
+// dead letter that states the reason, so that the record does not block its partition and is not
+// lost. Fields are required unless a comment says otherwise.
 type Sources struct {
 	Tenants map[string]uuid.UUID // the tenant of each topic's events
-	// Earliest also turns records that are in a topic when it is first seen into events.
+	// Earliest also turns records into events that are already in a topic when it is first seen.
 	Earliest bool
 	Store    jobrun.RecordEvents
 }
@@ -42,14 +43,15 @@ type Sources struct {
 // required unless a comment says otherwise.
 type IngestConfig struct {
 	Connection
-	Topics  string // regular expression: the dead-letter topics
+	Topics  string // regular expression for the dead-letter topics
 	Exclude string // regular expression for topics to skip; "": none
 	Group   string // consumer group
-	// Member is this node's name in the group, stable over restarts, so that it gets its
-	// partitions back immediately; "": a new member at each start.
+	// Member is this node's name in the group. It must be stable across restarts, so that the node
+	// gets its partitions back immediately. "" means a new member at each start.
 	Member string
-	Latest bool // read a partition that the group has never read from its end, not its beginning
-	// retry letters of records that were in a topic when it was first seen automatically, like all others
+	Latest bool // read partitions that the group has never read from the end, not the beginning
+	// Retry letters automatically, like all others, even if their records were in a topic when it
+	// was first seen.
 	Backlog bool
 	Intake  dlq.Intake
 	Store   Arrivals
@@ -60,7 +62,7 @@ type IngestConfig struct {
 
 	Batch      int           // 1000: maximum number of records in one INSERT
 	BatchBytes int           // 4 MiB: maximum size of one INSERT, except for a single larger record
-	MaxBytes   int32         // 16 MiB: size of one fetch; two fetches and the records being stored are in memory
+	MaxBytes   int32         // 16 MiB: size of one fetch; memory holds two fetches and the records being stored
 	Workers    int           // 2: concurrent INSERTs
 	NewTopics  time.Duration // 30 s: interval of looking for new topics
 
@@ -69,14 +71,14 @@ type IngestConfig struct {
 
 // IngestObserver receives events; nil functions are not called.
 type IngestObserver struct {
-	Stored  func(read, stored int)    // records of a batch, and how many of them were new
+	Stored  func(read, stored int)    // records of a batch, and the number of new ones among them
 	Refused func()                    // PostgreSQL rejected a record as received; it is stored in a reduced form
 	NoEvent func()                    // a record is not an event, and is stored as a letter
 	Failed  func()                    // a batch could not be stored, or a fetch or a commit failed
 	Paused  func(paused bool)         // the database is unavailable
 	Lag     func(records int64)       // unread offsets of this node's partitions
 	Held    func(records int)         // records of a batch that are backlog, whose letters are not retried automatically
-	Topics  func(read, near []string) // topics that are read, and those that differ in case
+	Topics  func(read, near []string) // topics that are read, and topics that would match if case were ignored
 	Round   func()                    // everything read so far is stored and committed
 }
 
@@ -121,7 +123,7 @@ func orElse[T int | int32 | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// options returns the client's options, except those of the connection.
+// options returns the client's options, except those for the connection.
 func (c IngestConfig) options() []kgo.Opt {
 	start := kgo.NewOffset().AtStart()
 	if c.Latest {
@@ -129,18 +131,18 @@ func (c IngestConfig) options() []kgo.Opt {
 	}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeRegex(), kgo.ConsumeTopics(c.Topics),
-		// Records that are already deleted are skipped, the rest is read.
+		// Records that have already been deleted are skipped, and the rest is read.
 		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		// Partitions of a dead node are reassigned after this time.
 		kgo.SessionTimeout(10 * time.Second), kgo.HeartbeatInterval(2 * time.Second),
-		// During a rebalance no node reads. A node that died in the meantime has no session that could
-		// expire: the group waits for it this long, by default a minute.
+		// During a rebalance no node reads. A node that died in the meantime has no session that
+		// could expire, so the group waits this long for it (a minute by default).
 		kgo.RebalanceTimeout(15 * time.Second),
 		kgo.MetadataMaxAge(c.NewTopics),
-		// This bounds memory: at most this many fetches are in flight or waiting to be polled,
-		// regardless of the number of brokers. A record larger than a fetch is fetched alone.
+		// This limits memory: at most this many fetches are in flight or waiting to be polled,
+		// regardless of the number of brokers. A record larger than a fetch is fetched on its own.
 		kgo.MaxDecompressBatchBytes(256 << 20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxBytes(c.MaxBytes),
 		kgo.FetchMaxPartitionBytes(min(c.MaxBytes, 1<<20)),
 	}
@@ -153,7 +155,7 @@ func (c IngestConfig) options() []kgo.Opt {
 	return opts
 }
 
-// Check returns what is wrong with the configuration, without connecting.
+// Check returns what is wrong with the configuration. It does not connect.
 func (c IngestConfig) Check() error {
 	if _, err := NewPattern(c.Topics, c.Exclude); err != nil {
 		return err
@@ -166,15 +168,15 @@ func (c IngestConfig) Check() error {
 	return kgo.ValidateOpts(append(opts, c.options()...)...)
 }
 
-// Ingest reads topics until ctx ends: records are stored, as dead letters or as events, and only then are
-// their offsets committed. Several nodes share the partitions. It returns an error only for an invalid
-// configuration, and retries after all others.
+// Ingest reads topics until ctx ends. Records are stored as dead letters or as events before their
+// offsets are committed. Several nodes share the partitions. It returns an error only for an
+// invalid configuration, and retries after all other errors.
 func Ingest(ctx context.Context, cfg IngestConfig) error {
 	in := &ingest{IngestConfig: cfg.complete()}
 	if err := cfg.Check(); err != nil {
 		return err
 	}
-	in.pattern, _ = NewPattern(cfg.Topics, cfg.Exclude) // Check has already tried it
+	in.pattern, _ = NewPattern(cfg.Topics, cfg.Exclude) // Check has already compiled it
 	for ctx.Err() == nil {
 		err := in.member(ctx)
 		if ctx.Err() != nil {
@@ -198,17 +200,17 @@ type ingest struct {
 	gone    map[topicPartition]bool // partitions revoked since the last poll
 	waiting bool                    // the database is unavailable: partitions are paused
 
-	positions map[topicPartition]position // how far partitions were read
+	positions map[topicPartition]position // the positions up to which partitions were read
 	highs     map[topicPartition]int64    // the offsets after their last records
 	measured  time.Time                   // when these were last requested; used only by member
 
-	committed map[topicPartition]uuid.UUID // topic ids of the offsets that the group has committed
-	assumed   map[string]uuid.UUID         // topic ids under which topics are read
-	recreated map[string]uuid.UUID         // lives that replaced one that was seen; started again until there is a commit
+	committed map[topicPartition]uuid.UUID // topic ids of the offsets committed by the group
+	assumed   map[string]uuid.UUID         // topic ids with which topics are read
+	recreated map[string]uuid.UUID         // replaced a life seen before; restarted until there is a commit
 	ended     map[string]bool              // topics that were deleted or recreated
-	looked    time.Time                    // time of the last listing of topics; used only by member
+	looked    time.Time                    // time when topics were last listed; used only by member
 	inflows   map[source]dlq.Inflow        // first sight of each partition
-	there     map[string]uuid.UUID         // topics at the last look
+	there     map[string]uuid.UUID         // topics found when topics were last listed
 	before    bool                         // the group had already listed topics before that
 	asked     *kgo.Client                  // client for listing topics; set before client, which may call back early
 
@@ -217,14 +219,14 @@ type ingest struct {
 	toldNear []string
 }
 
-// member runs one membership in the group. It returns when ctx ends, or when a
-// failpoint simulates a crash; in that case without committing.
+// member runs one membership in the group. It returns when ctx ends or when a failpoint simulates a
+// crash; in the latter case it does not commit.
 func (in *ingest) member(ctx context.Context) error {
 	in.mu.Lock()
 	in.owned, in.gone, in.waiting = map[topicPartition]bool{}, map[topicPartition]bool{}, false
 	in.positions, in.highs, in.measured = map[topicPartition]position{}, map[topicPartition]int64{}, time.Time{}
 	in.committed, in.ended, in.looked = map[topicPartition]uuid.UUID{}, map[string]bool{}, time.Time{}
-	if in.assumed == nil { // the store recognizes records across members
+	if in.assumed == nil { // the store recognizes records across memberships
 		in.assumed, in.recreated = map[string]uuid.UUID{}, map[string]uuid.UUID{}
 	}
 	in.mu.Unlock()
@@ -246,7 +248,7 @@ func (in *ingest) member(ctx context.Context) error {
 	in.asked = client
 	in.mu.Unlock()
 	defer client.CloseAllowingRebalance()
-	in.lookAround(ctx) // if it fails, the next records repeat it
+	in.lookAround(ctx) // if it fails, the next records trigger another attempt
 	for {
 		records, ends, err := in.poll(ctx)
 		if err != nil || ctx.Err() != nil {
@@ -272,13 +274,13 @@ func (in *ingest) member(ctx context.Context) error {
 // reached.
 const idle = 5 * time.Second
 
-// poll returns the fetched records and where they end; none if a broker confirms that there are
-// none. An error comes from a failpoint.
+// poll returns the fetched records and the positions after them. It returns none if a broker
+// confirms that there are no records. An error comes from a failpoint.
 func (in *ingest) poll(ctx context.Context) ([]read, map[topicPartition]end, error) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, idle)
-		// Everything available, limited by MaxBytes: the first few thousand records alone might
-		// be of one partition, and so for one worker.
+		// Poll everything that is available, limited by MaxBytes: the first few thousand records
+		// alone might belong to one partition, and would then keep only one worker busy.
 		fetches := in.client.PollFetches(wait)
 		cancel()
 		in.mu.Lock()
@@ -348,8 +350,8 @@ func (in *ingest) assigned(c *kgo.Client, m map[string][]int32) {
 	}
 }
 
-// lost records revoked partitions, whose new owner stores the records that were read but not
-// stored yet.
+// lost records revoked partitions. Their new owner stores the records that were read but not stored
+// yet.
 func (in *ingest) lost(m map[string][]int32) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

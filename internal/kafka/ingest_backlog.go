@@ -16,11 +16,11 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// Records that are in a topic when ingestion first looks for topics are backlog. They may be
-// years old, and may have been reprocessed by other means: they become letters, but are not
-// retried automatically. So the topics are listed before anything is stored, and then at the
-// interval for new topics; a topic that did not exist before is new, and so are its records
-// (dlq.Sight).
+// Records that are in a topic when ingestion first looks for topics are backlog. They may be years
+// old and may already have been reprocessed by other means, so they become letters that are not
+// retried automatically. For this reason, topics are listed before anything is stored, and then at
+// the interval for new topics. A topic that did not exist at the first listing is new, and so are
+// its records (dlq.Sight).
 
 // source is a partition of one incarnation of a topic.
 type source struct {
@@ -29,8 +29,8 @@ type source struct {
 	partition int32
 }
 
-// look lists the topics and stores the first sight of each partition. It stops early once
-// enough returns true; nil: never.
+// look lists the topics and stores the first sight of each partition. It stops early once enough
+// returns true; a nil enough never stops it.
 func (in *ingest) look(ctx context.Context, enough func() bool) error {
 	in.looking.Lock()
 	defer in.looking.Unlock()
@@ -71,7 +71,7 @@ func (in *ingest) look(ctx context.Context, enough func() bool) error {
 	if err := in.Store.See(ctx, reader, fresh); err != nil {
 		return err
 	}
-	if len(fresh) > 0 { // another node may have been faster: its stored result is used
+	if len(fresh) > 0 { // another node may have been faster, in which case its stored result is used
 		if _, seen, err = in.Store.Looked(ctx, reader); err != nil {
 			return err
 		}
@@ -84,7 +84,8 @@ func (in *ingest) look(ctx context.Context, enough func() bool) error {
 	return nil
 }
 
-// index returns the first sights by partition, and the topics seen, as their partition 0.
+// index returns the first sights by partition, and the topics seen, each represented by partition
+// 0.
 func (in *ingest) index(seen []dlq.Inflow) (partitions map[source]dlq.Inflow, topics map[source]bool) {
 	partitions, topics = make(map[source]dlq.Inflow, len(seen)), map[source]bool{}
 	for _, s := range seen {
@@ -94,14 +95,14 @@ func (in *ingest) index(seen []dlq.Inflow) (partitions map[source]dlq.Inflow, to
 	return partitions, topics
 }
 
-// firstSight returns the ends of partitions that were never seen, and the number of held
+// firstSight returns the end offsets of partitions that were never seen, and the number of held
 // records by topic.
 func (in *ingest) firstSight(
 	ctx context.Context,
 	unseen map[source]dlq.Sight,
 	counts map[string]int64,
 ) ([]dlq.Inflow, error) {
-	partitions := map[string][]int32{} // those that may have a backlog
+	partitions := map[string][]int32{} // partitions that may have a backlog
 	for s, sight := range unseen {
 		if sight.End = math.MaxInt64; sight.BacklogEnd() > 0 {
 			partitions[s.topic] = append(partitions[s.topic], s.partition)
@@ -139,8 +140,8 @@ func (in *ingest) firstSight(
 	return fresh, nil
 }
 
-// readBefore returns which partitions the group has committed, and under which topic
-// id.
+// readBefore returns the partitions that the group has committed, and the topic ids of those
+// commits.
 func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32) (map[topicPartition]uuid.UUID, error) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Group = in.Group
@@ -167,8 +168,8 @@ func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32)
 	return out, nil
 }
 
-// offsets gets the end (-1) or first (-2) offsets of partitions from their leaders. A partition
-// whose leader does not answer is omitted.
+// offsets requests the end (-1) or first (-2) offsets of partitions from their leaders. Partitions
+// whose leader does not answer are omitted.
 func (in *ingest) offsets(
 	ctx context.Context,
 	partitions map[string][]int32,
@@ -179,7 +180,8 @@ func (in *ingest) offsets(
 	return in.listOffsets(ctx, req, partitions, which)
 }
 
-// stableOffsets gets the offsets of the first records of open transactions, or the ends.
+// stableOffsets requests the offsets of the first records of open transactions, or the end offsets
+// where there are none.
 func (in *ingest) stableOffsets(ctx context.Context, partitions map[string][]int32) (map[topicPartition]int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID, req.IsolationLevel = -1, 1
@@ -218,13 +220,13 @@ func (in *ingest) listOffsets(
 	return out, nil
 }
 
-// isBacklog reports whether a record is backlog; its topic has been listed before. An incarnation
-// that ended before it was ever listed is backlog only if there was no earlier listing: otherwise
-// it was created since.
+// isBacklog reports whether a record is backlog. Its topic must have been listed before. An
+// incarnation that ended before it was ever listed is backlog only if no listing preceded it;
+// otherwise it was created since then.
 func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 	at := source{r.Topic, r.life, r.Partition}
 	if r.life == uuid.Nil {
-		at.life = in.assumedLife(r.Topic) // brokers of 2.8 to 3.0 return it only with metadata
+		at.life = in.assumedLife(r.Topic) // brokers of 2.8 to 3.0 return the id only with metadata
 	}
 	find := func() (f dlq.Inflow, is bool) {
 		in.mu.Lock()
@@ -250,8 +252,8 @@ func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 	return f.Backlog(r.Offset), nil
 }
 
-// tell logs the topics that are read whenever they change, and those that are not read because
-// they differ in case.
+// tell logs the topics that are read whenever they change, and those that are not read because they
+// differ in case.
 func (in *ingest) tell(
 	ctx context.Context,
 	topics []kmsg.MetadataResponseTopic,

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// begin chooses where newly assigned partitions are read from: the group's offset, unless it
-// was committed in another life of the topic. If an earlier life was read, the new one is read
-// from its beginning, regardless of the configuration for topics that were never read.
+// begin chooses the offsets from which newly assigned partitions are read: the group's offset,
+// unless it was committed in another life of the topic. If an earlier life was read, the new life
+// is read from its beginning, whatever the configuration says about topics that were never read.
 func (in *ingest) begin(
 	ctx context.Context,
 	offsets map[string]map[int32]kgo.Offset,
@@ -66,8 +66,9 @@ func (in *ingest) begin(
 	return offsets, nil
 }
 
-// latest returns the ends of partitions that are to be read from their ends, as visible to a
-// reader of committed transactions: the client also determines them, but does not expose them.
+// latest returns the end offsets of partitions that are to be read from their end, as visible to a
+// reader of committed transactions. The client also determines these offsets but does not expose
+// them.
 func (in *ingest) latest(
 	ctx context.Context,
 	offsets map[string]map[int32]kgo.Offset,

@@ -24,8 +24,8 @@ type recordEvent struct {
 // skipsBacklog reports whether records that were in a topic when it was first seen are skipped.
 func (in *ingest) skipsBacklog() bool { return in.Sources != nil && !in.Sources.Earliest }
 
-// backlogEnd returns where to begin in a partition that was never read: after the skipped
-// records; 0: at the beginning. The caller holds mu.
+// backlogEnd returns the offset from which to read a partition that was never read. This is the
+// offset after the skipped records, or 0 to read from the beginning. The caller holds mu.
 func (in *ingest) backlogEnd(s source) int64 {
 	if !in.skipsBacklog() {
 		return 0
@@ -60,7 +60,7 @@ func (in *ingest) putEvents(ctx context.Context, records []read) error {
 		}
 		record := recordOf(r)
 		if record.Place.TopicID == uuid.Nil {
-			record.Place.TopicID = in.assumedLife(r.Topic) // brokers of 2.8 to 3.0 return it only with metadata
+			record.Place.TopicID = in.assumedLife(r.Topic) // brokers of 2.8 to 3.0 return the id only with metadata
 		}
 		if record.Place.TopicID == uuid.Nil {
 			return errors.New("the brokers do not return topic ids, without which a record could become two events: Kafka 2.8 or later is required")
@@ -88,7 +88,7 @@ func (in *ingest) putEvents(ctx context.Context, records []read) error {
 }
 
 // publish stores a batch of events. A rejected batch is split until the record that PostgreSQL
-// does not accept is found; that record becomes a letter.
+// rejects is found; that record becomes a letter.
 func (in *ingest) publish(ctx context.Context, batch []recordEvent) error {
 	if len(batch) == 0 {
 		return nil
@@ -126,8 +126,8 @@ func (in *ingest) noEvent(ctx context.Context, r dlq.Record, why string) error {
 	return in.arrive(ctx, []dlq.Arrival{letter}, form(0))
 }
 
-// tellSources logs the topics whose records become events, those that do not exist, and
-// how many records were there before.
+// tellSources logs the topics whose records become events, those of them that do not exist, and the
+// number of records that were there before.
 func (in *ingest) tellSources(ctx context.Context, there []string, backlog map[string]int64) {
 	for _, topic := range slices.Sorted(maps.Keys(in.Sources.Tenants)) {
 		if !slices.Contains(there, topic) {

@@ -9,11 +9,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// How far a partition has been read is a position in the log, not a number of records: it also
-// passes transaction markers and records of aborted transactions. The client returns markers
-// (KeepControlRecords), and an aborted transaction ends with one, so that the position follows
-// from what is polled. The ends of partitions are requested even if no records arrive, because
-// these may be behind an open transaction.
+// The position up to which a partition has been read is an offset in the log, not a number of
+// records, because it also passes transaction markers and records of aborted transactions. The
+// client returns markers (KeepControlRecords), and an aborted transaction ends with one, so the
+// position follows from what is polled. The end offsets of partitions are requested even when no
+// records arrive, because records may be behind an open transaction.
 
 // end is the next offset of a partition, with the topic's id.
 type end struct {
@@ -21,16 +21,16 @@ type end struct {
 	life uuid.UUID
 }
 
-// position is how far a partition was read and stored.
+// position is the position up to which a partition was read and stored.
 type position struct {
 	end
-	due bool // the group has another offset or none, so it must be committed
+	due bool // the group has a different offset or none, so this must be committed
 }
 
 // unread is an unknown position: the client begins at the first record.
 const unread = -1
 
-// polled returns the records of fetches and the positions after them.
+// polled returns the records in fetches and the positions after them.
 func polled(fetches kgo.Fetches) (records []read, ends map[topicPartition]end) {
 	records, ends = make([]read, 0, fetches.NumRecords()), map[topicPartition]end{}
 	for _, f := range fetches {
@@ -52,7 +52,7 @@ func polled(fetches kgo.Fetches) (records []read, ends map[topicPartition]end) {
 	return records, ends
 }
 
-// beginsAt records where a partition is read from. The caller holds mu.
+// beginsAt records the offset from which a partition is read. The caller holds mu.
 func (in *ingest) beginsAt(at topicPartition, from kgo.Offset, committed bool) {
 	next := from.EpochOffset()
 	if next.Offset < 0 {
@@ -62,7 +62,8 @@ func (in *ingest) beginsAt(at topicPartition, from kgo.Offset, committed bool) {
 	delete(in.highs, at)
 }
 
-// reached records how far partitions were read; the positions are committed if done.
+// reached records the positions up to which partitions were read. The positions are committed if
+// done is set.
 func (in *ingest) reached(ends map[topicPartition]end, done bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -73,7 +74,7 @@ func (in *ingest) reached(ends map[topicPartition]end, done bool) {
 	}
 }
 
-// heard records the ends of partitions that fetches report.
+// heard records the end offsets of partitions that fetches report.
 func (in *ingest) heard(fetches kgo.Fetches) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -84,12 +85,12 @@ func (in *ingest) heard(fetches kgo.Fetches) {
 	})
 }
 
-// measureEvery is how often the ends of partitions are requested.
+// measureEvery is the interval at which the end offsets of partitions are requested.
 const measureEvery = 5 * time.Second
 
-// measure requests the ends of this node's partitions, and commits positions that the group
-// does not have: after a failed commit, and after records that no longer exist. It is called
-// when everything that was polled is stored.
+// measure requests the end offsets of this node's partitions, and commits positions that the group
+// does not have. There are such positions after a failed commit, and after records that no longer
+// exist. It is called when everything polled has been stored.
 func (in *ingest) measure(ctx context.Context, now bool) {
 	if !now && time.Since(in.measured) < measureEvery {
 		return
@@ -142,7 +143,7 @@ func (in *ingest) settle(highs, begins map[topicPartition]int64) map[topicPartit
 			continue
 		}
 		in.highs[at] = high
-		if p.Offset < first { // earlier records no longer exist: the client continues at the first record
+		if p.Offset < first { // earlier records no longer exist, so the client continues at the first record
 			p = position{end{kgo.EpochOffset{Epoch: -1, Offset: first}, uuid.Nil}, p.due || p.Offset > unread}
 			in.positions[at] = p
 		}
@@ -153,8 +154,8 @@ func (in *ingest) settle(highs, begins map[topicPartition]int64) map[topicPartit
 	return due
 }
 
-// lag returns the number of offsets between this node's positions and the ends of its
-// partitions; known reports whether all were measured.
+// lag returns the number of offsets between this node's positions and the ends of its partitions;
+// known reports whether all of them were measured.
 func (in *ingest) lag() (sum int64, known bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

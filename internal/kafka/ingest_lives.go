@@ -17,18 +17,18 @@ import (
 )
 
 // A topic that is deleted and recreated has the same name, but its offsets begin at 0 again.
-// Brokers give each incarnation (here: life) an id (Metadata from 2.8 on, Fetch from 3.1 on).
-// Offsets committed in one life mean nothing in the next, so the id is stored with the commit,
-// as its metadata. The client keeps the first id that it has seen until the topic is purged
-// from it; then it finds the topic again by the expression.
+// Brokers assign an id to each incarnation, called a life here (Metadata from 2.8 on, Fetch from
+// 3.1 on). Offsets committed in one life mean nothing in the next, so the id is stored in the
+// metadata of the commit. The client keeps the first id that it has seen until the topic is purged
+// from it; it then finds the topic again by the expression.
 
-// read is a record with the id of its topic, which is zero if the broker does not return it.
+// read is a record with the id of its topic, or zero if the broker does not return the id.
 type read struct {
 	*kgo.Record
 	life uuid.UUID
 }
 
-// commitNote is the prefix of our commits' metadata, before the topic's id.
+// commitNote is the prefix of the metadata in our commits. It precedes the topic's id.
 const commitNote = "skald topic="
 
 func noteOf(life uuid.UUID) string {
@@ -38,8 +38,8 @@ func noteOf(life uuid.UUID) string {
 	return commitNote + dlq.Position{TopicID: life}.ID()
 }
 
-// lifeOf parses the output of noteOf; zero: anything else, as from older versions and
-// tools that reset offsets. Such offsets are valid.
+// lifeOf parses the output of noteOf. It returns zero for anything else, as written by older
+// versions and by tools that reset offsets; such offsets are valid.
 func lifeOf(note *string) (life uuid.UUID) {
 	if note == nil {
 		return life
@@ -82,7 +82,7 @@ func (in *ingest) lives(ctx context.Context) (map[string]uuid.UUID, error) {
 	return lives, nil
 }
 
-// topics lists all topics of the cluster, and returns its id.
+// topics lists all topics of the cluster and also returns the cluster's id.
 func (in *ingest) topics(ctx context.Context) (cluster string, topics []kmsg.MetadataResponseTopic, err error) {
 	req := kmsg.NewPtrMetadataRequest() // nil topics: all
 	res, err := req.RequestWith(ctx, in.asks())
@@ -105,8 +105,8 @@ func (in *ingest) asks() *kgo.Client {
 }
 
 // over reports whether a life of a topic has ended, so that no other node can read its records
-// again. If no broker answers, it is assumed to have ended: a record stored twice is still one
-// letter.
+// again. If no broker answers, it is assumed to have ended, because a record that is stored twice
+// still yields only one letter.
 func (in *ingest) over(ctx context.Context, topic string, life uuid.UUID) bool {
 	if life == uuid.Nil {
 		return false
@@ -138,8 +138,8 @@ func (in *ingest) suspect(fetches kgo.Fetches) {
 
 const lookTimeout = 10 * time.Second
 
-// lookAround compares the listed topics with those that are read, at the interval for new
-// topics.
+// lookAround compares the topics listed by the brokers with those that are read, at the interval
+// for new topics.
 func (in *ingest) lookAround(ctx context.Context) {
 	if time.Since(in.looked) < in.NewTopics {
 		return
@@ -156,7 +156,7 @@ func (in *ingest) lookAround(ctx context.Context) {
 	defer in.mu.Unlock()
 	lives := in.there
 	for topic, now := range lives {
-		if _, is := in.assumed[topic]; !is { // not begun: a topic recreated until then is read from its beginning
+		if _, is := in.assumed[topic]; !is { // not begun: if recreated before that, read from its beginning
 			in.assumed[topic] = now
 		}
 	}
@@ -164,15 +164,15 @@ func (in *ingest) lookAround(ctx context.Context) {
 		switch now, is := lives[topic]; {
 		case !is || now == uuid.Nil:
 		case assumed == uuid.Nil:
-			in.assumed[topic] = now // it did not exist yet when the ids were read
+			in.assumed[topic] = now // it did not exist when the ids were read
 		case assumed != now:
 			in.ended[topic] = true
 		}
 	}
 }
 
-// leave drops topics whose life has ended; a recreated topic of the same name is found again.
-// It must not block rebalances.
+// leave drops topics whose life has ended. If a topic was recreated under the same name, it is
+// found again. leave must not block rebalances.
 func (in *ingest) leave(ctx context.Context) {
 	in.mu.Lock()
 	var topics []string

@@ -7,17 +7,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// line is the remaining records of a partition, in their order.
+// line contains the remaining records of a partition, in order.
 type line struct{ records []read }
 
-// work divides the records of a round among workers, batch by batch: a free worker takes from
-// the partitions with the most records left. While a worker stores records of a partition, no
-// other worker takes any, so that its letters arrive in order.
+// work divides the records of a round among workers, batch by batch. A free worker takes records
+// from the partitions with the most records left. While a worker stores records of a partition, no
+// other worker takes records from it, so that its letters arrive in order.
 type work struct {
 	batch, bytes int // limits of one batch
 
 	mu    sync.Mutex
-	freed sync.Cond // signals returned lines, and the end
+	freed sync.Cond // signals returned lines and the end of the work
 	idle  []*line   // lines that no worker is storing
 	busy  int       // workers that may return lines
 	ended bool
@@ -38,8 +38,8 @@ func newWork(records []read, batch, bytes int) *work {
 	return w
 }
 
-// take waits for a batch and returns it with its lines, which must be given back; nil: no work
-// is left.
+// take waits for a batch and returns it with its lines, which must be given back. It returns nil if
+// no work is left.
 func (w *work) take() (batch []read, of []*line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,7 +71,7 @@ func (w *work) take() (batch []read, of []*line) {
 	return batch, of
 }
 
-// giveBack returns lines after their batch is stored.
+// giveBack returns lines after their batch has been stored.
 func (w *work) giveBack(of []*line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,9 +20,9 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// round stores the polled records and commits their offsets. A partition's records are stored
-// one batch after the other, so that letters arrive in order. An error comes from a failpoint
-// or from ctx.
+// round stores the polled records and commits their offsets. A partition's records are stored one
+// batch after the other, so that letters arrive in order. An error comes from a failpoint or from
+// ctx.
 func (in *ingest) round(ctx context.Context, records []read, ends map[topicPartition]end) error {
 	todo := newWork(records, in.Batch, in.BatchBytes)
 	clear(records)
@@ -32,7 +32,7 @@ func (in *ingest) round(ctx context.Context, records []read, ends map[topicParti
 		all.Go(func() { errs[i] = in.store(ctx, todo) })
 	}
 	all.Wait()
-	in.resume() // all stored or revoked: newly assigned partitions may have been paused with the others
+	in.resume() // all are stored or revoked; newly assigned partitions may have been paused with the others
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (in *ingest) round(ctx context.Context, records []read, ends map[topicParti
 		return err
 	}
 	for at, e := range ends {
-		// Records of a life other than the assumed one may be from anywhere in it; that life is
+		// Records of a life other than the assumed one may be from anywhere in that life. It is
 		// read from its beginning once the topic is found again.
 		if now := in.assumedLife(at.topic); in.isGone(at) || e.life != uuid.Nil && now != uuid.Nil && e.life != now {
 			delete(ends, at)
@@ -50,13 +50,13 @@ func (in *ingest) round(ctx context.Context, records []read, ends map[topicParti
 	if len(ends) == 0 {
 		return nil
 	}
-	// The records are stored: a stop must not cause them to be read again.
+	// The records are stored, so a stop must not cause them to be read again.
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	err := in.commit(commit, ends)
 	in.reached(ends, err == nil)
 	if err != nil {
-		// The next commit includes these offsets; records that are read again until then are
+		// The next commit includes these offsets. Records that are read again before it are
 		// recognized by their place.
 		in.Observer.Failed()
 		in.Log.WarnContext(ctx, "cannot commit the offsets of stored records", slog.Any("error", err))
@@ -64,8 +64,8 @@ func (in *ingest) round(ctx context.Context, records []read, ends map[topicParti
 	return nil
 }
 
-// commit commits the positions of partitions, with the topic's id in the metadata. It omits
-// partitions of deleted topics.
+// commit commits the positions of partitions, with the topic's id in the metadata. Partitions of
+// deleted topics are omitted.
 func (in *ingest) commit(ctx context.Context, ends map[topicPartition]end) (err error) {
 	offsets := map[string]map[int32]kgo.EpochOffset{}
 	for at, e := range ends {
@@ -112,7 +112,7 @@ func (in *ingest) commit(ctx context.Context, ends map[topicPartition]end) (err 
 
 const commitTimeout = 5 * time.Second
 
-// store stores batches until none is left, however long that takes. Its error is that of ctx.
+// store stores batches until none is left, however long that takes. It returns only ctx's error.
 func (in *ingest) store(ctx context.Context, todo *work) error {
 	for {
 		batch, of := todo.take()
@@ -128,7 +128,7 @@ func (in *ingest) store(ctx context.Context, todo *work) error {
 	}
 }
 
-// storeBatch retries until the batch is stored or no longer ours.
+// storeBatch retries until the batch is stored or its partitions no longer belong to this node.
 func (in *ingest) storeBatch(ctx context.Context, records []read) error {
 	for failures := 0; ; {
 		ours := in.ours(ctx, records)
@@ -171,7 +171,7 @@ const (
 	maxStoreBackoff = 5 * time.Second
 )
 
-// ours returns the records that this node must store: of its partitions, and of deleted
+// ours returns the records that this node must store: those of its partitions, and those of deleted
 // topics, whose partitions have no owner.
 func (in *ingest) ours(ctx context.Context, records []read) []read {
 	over := map[string]bool{}
@@ -226,7 +226,7 @@ func recordOf(r read) dlq.Record {
 	return out
 }
 
-// form is how much of a record is stored: from 0, everything, to a form that PostgreSQL
+// form determines how much of a record is stored, from 0 (everything) to a form that PostgreSQL
 // certainly accepts.
 type form int
 
@@ -236,8 +236,8 @@ const (
 	forms                   // number of forms
 )
 
-// arrive stores a batch. A rejected batch is split until the record that PostgreSQL does not accept
-// is found; that record is stored in a reduced form, because it would otherwise block its partition
+// arrive stores a batch. A rejected batch is split until the record that PostgreSQL rejects is
+// found. That record is stored in a reduced form, because it would otherwise block its partition
 // forever.
 func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error {
 	stored, err := in.Store.Arrive(ctx, batch)
@@ -267,7 +267,7 @@ func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error
 	return in.arrive(ctx, []dlq.Arrival{in.reduce(batch[0], f, err)}, f)
 }
 
-// reduce returns a letter with fewer parts that could be rejected.
+// reduce returns a letter with fewer of the parts that could be rejected.
 func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 	detail := why.Error()
 	if e := fault.As(why); e != nil {
@@ -303,8 +303,8 @@ func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 	return dlq.Arrival{Letter: l}
 }
 
-// hold pauses this node's partitions until the end of the round, because the database is
-// unavailable. The client keeps its membership alive; a rebalance need not wait for the
+// hold pauses this node's partitions until the end of the round because the database is
+// unavailable. The client keeps its membership alive, so a rebalance need not wait for the
 // database.
 func (in *ingest) hold() {
 	in.mu.Lock()
@@ -323,7 +323,7 @@ func (in *ingest) resume() {
 	defer in.mu.Unlock()
 	if in.waiting {
 		in.waiting = false
-		in.client.ResumeFetchPartitions(in.client.PauseFetchPartitions(nil)) // including partitions revoked in the meantime
+		in.client.ResumeFetchPartitions(in.client.PauseFetchPartitions(nil)) // also those revoked in the meantime
 		in.Observer.Paused(false)
 	}
 }

@@ -1,10 +1,9 @@
-// Package kafka is the connection to Kafka brokers: it publishes events, and reads the records
-// of dead-letter topics and of topics whose records start job runs. (Package targets sends dead
-// letters back.)
+// Package kafka provides the connection to Kafka brokers. It publishes events, and reads the
+// records of dead-letter topics and of topics whose records start job runs. (Package targets sends
+// dead letters back.)
 //
-// Files, each on top of those before it: ingest_lives, ingest_backlog, connection,
-// ingest_lag, pattern, ingest, ingest_share, ingest_store, refusals, ingest_begin,
-// ingest_events, kafka.
+// Files, each on top of those before it: ingest_lives, ingest_backlog, connection, ingest_lag,
+// pattern, ingest, ingest_share, ingest_store, refusals, ingest_begin, ingest_events, kafka.
 package kafka
 
 import (
@@ -18,11 +17,11 @@ import (
 	"github.com/skald-saga/skald/internal/event/publication"
 )
 
-// Config of the publication of events.
+// Config configures the publication of events.
 type Config struct {
 	Connection
-	// Topic is the topic of messages that name none; brokers that create topics automatically
-	// create it. "": every message names one.
+	// Topic is the topic for messages that do not name one; brokers with topic auto-creation create
+	// it. "" means that every message names a topic.
 	Topic string
 }
 
@@ -34,7 +33,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 		return nil, err
 	}
 	opts = append(append(opts, Durable()...),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // by key, as Kafka's own clients do
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // by key, like Kafka's own clients
 		kgo.ManualFlushing(), // see produce
 	)
 	if c.Topic != "" {
@@ -43,7 +42,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-// Check returns what is wrong with the configuration, without connecting.
+// Check returns what is wrong with the configuration. It does not connect.
 func (c Config) Check() error {
 	opts, err := c.options()
 	if err != nil {
@@ -68,24 +67,23 @@ func (c Config) Open() (publication.Producer, error) {
 type producer struct {
 	client *kgo.Client
 	topic  string // "": messages name their topics
-	// Used only by Send, one call at a time:
-	reached bool            // a broker has answered once
-	known   map[string]bool // topics whose partitions the client knows, without which it does not buffer by partition
+	// The following fields are used only by Send, one call at a time.
+	reached bool            // whether a broker has ever answered
+	known   map[string]bool // topics whose partitions the client knows; it cannot buffer by partition without them
 	closed  sync.Once
 }
 
 // Close closes the connections and abandons whatever is in flight.
 func (p *producer) Close() { p.closed.Do(p.client.Close) }
 
-// Send implements publication.Producer. The client retries, in order, until ctx ends: an
-// idempotent producer cannot withdraw what it may have sent, so the end of ctx closes the
-// client.
+// Send implements publication.Producer. The client retries, in order, until ctx ends. An idempotent
+// producer cannot withdraw what it may already have sent, so the client is closed when ctx ends.
 //
 // If a message that names its topic is rejected, the messages that were dropped with it are sent
-// again one at a time, to find the one at fault, which is abandoned. Messages without a topic must
+// again one at a time to find the rejected one, which is abandoned. Messages without a topic must
 // keep their order, so nothing is sent after the first error.
 func (p *producer) Send(ctx context.Context, messages []publication.Message) error {
-	// Producing retries silently, so a ping comes first to return the error.
+	// Producing retries silently, so a ping is sent first to obtain the error.
 	if !p.reached {
 		if err := p.client.Ping(ctx); err != nil {
 			return fmt.Errorf("kafka: reach a broker: %w", err)
@@ -150,10 +148,10 @@ func (p *producer) failure(ctx context.Context, err error) error {
 	return fmt.Errorf("kafka: produce%s: %w", of, errors.Join(ctx.Err(), err))
 }
 
-// produce sends the chosen messages and sets the error of each. They are all buffered before the
-// first is sent: if the broker permanently rejects some, the client drops the messages buffered
-// after them for their partition, but would send those added later, and the first copies would be
-// out of order.
+// produce sends the chosen messages and sets the error of each. All of them are buffered before the
+// first is sent. If the broker permanently rejects a message, the client drops the messages
+// buffered after it for the same partition. It would still send messages added later, so that the
+// first copies would be out of order.
 func (p *producer) produce(messages []publication.Message, chosen []int, errs []error) {
 	if len(chosen) == 0 {
 		return
@@ -170,7 +168,7 @@ func (p *producer) produce(messages []publication.Message, chosen []int, errs []
 			done <- struct{}{}
 		})
 	}
-	_ = p.client.Flush(context.Background()) // its context does not end, and each record has its own error
+	_ = p.client.Flush(context.Background()) // this context does not end, and each record has its own error
 	for range chosen {
 		<-done
 	}

@@ -5,11 +5,11 @@ import (
 	"regexp"
 )
 
-// Pattern decides which topics are dead-letter topics. The zero value matches none.
+// Pattern decides which topics are dead-letter topics. The zero value matches no topic.
 type Pattern struct{ topics, exclude *regexp.Regexp }
 
-// NewPattern compiles the expressions of an IngestConfig. An empty expression for
-// topics matches none.
+// NewPattern compiles the expressions of an IngestConfig. An empty expression for topics matches no
+// topic.
 func NewPattern(topics, exclude string) (Pattern, error) {
 	var p Pattern
 	var err error
@@ -27,8 +27,8 @@ func NewPattern(topics, exclude string) (Pattern, error) {
 	return p, nil
 }
 
-// Forbidden reports whether ingestion reads a topic, so that letters must not be sent there: they
-// would come back immediately (invariant D6).
+// Forbidden reports whether ingestion reads a topic, so that letters must not be sent there because
+// they would come back immediately (invariant D6).
 func (p Pattern) Forbidden(topic string) bool {
 	return p.topics != nil && p.topics.MatchString(topic) && (p.exclude == nil || !p.exclude.MatchString(topic))
 }

@@ -21,13 +21,13 @@ func TooLarge(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
 }
 
-// batchHeader is the size of a batch without its records.
+// batchHeader is the size in bytes of a batch without records.
 const batchHeader = 61
 
 var compressedBytes = regexp.MustCompile(`compressed_bytes=([0-9]+)\)`)
 
-// RefusedSize returns the size in bytes, as sent and compressed, of a batch that was TooLarge:
-// brokers compare this with their limit. 0: unknown.
+// RefusedSize returns the size in bytes, as sent and compressed, of a batch that was TooLarge.
+// Brokers compare this size with their limit. 0 means unknown.
 func RefusedSize(err error) int {
 	if err == nil {
 		return 0
@@ -40,7 +40,7 @@ func RefusedSize(err error) int {
 	return 0
 }
 
-// missingTopic are errors that mean that the topic does not exist.
+// missingTopic contains the errors that mean that the topic does not exist.
 var missingTopic = []error{kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException}
 
 // MissingTopic reports whether a record was rejected because its topic does not exist.
@@ -48,7 +48,7 @@ func MissingTopic(err error) bool {
 	return slices.ContainsFunc(missingTopic, func(e error) bool { return errors.Is(err, e) })
 }
 
-// certainRefusals are errors after which a record is certainly not in the topic.
+// certainRefusals contains the errors after which a record is certainly not in the topic.
 var certainRefusals = []error{
 	kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 	kerr.PolicyViolation, kerr.UnsupportedForMessageFormat, kerr.InvalidRequiredAcks,

@@ -26,9 +26,9 @@ type holding struct {
 	stop  func()
 }
 
-// hold extends the leases of a batch until release is called, which waits until the
-// renewals have stopped. claimed is this node's time before the claim was sent: the
-// leases do not expire before a full lease after it.
+// hold extends the leases of a batch until release is called, which waits until the renewals have
+// stopped. claimed is the time on this node before the claim was sent; the leases last for at least
+// one full lease from then on.
 func (r *Redriver) hold(ctx context.Context, batch []dlq.Drive, claimed time.Time) *holding {
 	h := &holding{r: r, held: make([]uuid.UUID, len(batch)), until: claimed.Add(r.cfg.Lease)}
 	for i := range batch {
@@ -69,9 +69,9 @@ func (h *holding) prolong(ctx context.Context) {
 	}
 }
 
-// has returns the letters of a batch that are held at least until the next renewal.
+// has reports which letters of a batch are held at least until the next renewal.
 func (h *holding) has(ctx context.Context, batch []dlq.Drive, members []int) []int {
-	if h.left() < lease.Interval(h.r.cfg.Lease) { // the node was suspended, or waited long for a slot
+	if h.left() < lease.Interval(h.r.cfg.Lease) { // the node was suspended, or waited a long time for a slot
 		h.prolong(ctx)
 	}
 	if h.left() < lease.Interval(h.r.cfg.Lease) {
@@ -91,7 +91,7 @@ func (h *holding) left() time.Duration {
 	return time.Until(h.until)
 }
 
-// Why letters of a claimed batch are not sent.
+// Reasons why letters of a claimed batch are not sent.
 const (
 	notHeld    = "its lease expired before it was sent"
 	notNoted   = "the intent to send it could not be recorded"
@@ -99,30 +99,31 @@ const (
 	notYet     = "its target asked not to be called for a while"
 )
 
-// handoverBatch hands over the letters of a batch: it stores a note that they are about
-// to be sent before they are. A letter that it does not pass is certainly not sent.
+// handoverBatch hands over the letters of a batch: before they are sent, it stores a note that they
+// are about to be sent. A letter that it does not pass is certainly not sent.
 type handoverBatch struct {
 	r        *Redriver
 	batch    []dlq.Drive
 	held     *holding
 	redrive  uuid.UUID // zero: no redrive
-	byHand   bool      // a person waits for the answer
+	byHand   bool      // a person is waiting for the response
 	progress *progress // nil: not counted
 
 	mu     sync.Mutex
-	passed []uuid.UUID // hand-over id of each letter, zero before; guarded by mu
-	pauses dlq.Pauses  // of a redrive: targets that have asked to wait since the claim; guarded by mu
+	passed []uuid.UUID // hand-over id of each letter, zero until it is handed over; guarded by mu
+	pauses dlq.Pauses  // for a redrive, the targets that have asked for a pause since the claim; guarded by mu
 }
 
 // paused reports whether the target of a redrive's letter has asked not to be called since the
-// batch was claimed. An automatic retry is of a single letter, and waits on its own.
+// batch was claimed. Automatic retries are not affected: each concerns a single letter, and waits
+// separately.
 func (d *handoverBatch) paused(i int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pauses.Hold(&d.batch[i].To, d.r.cfg.Now())
 }
 
-// heard records the wait that the target of a redrive's letter has asked for.
+// heard records the pause that the target of a redrive's letter has asked for.
 func (d *handoverBatch) heard(i int, r *dlq.Result) {
 	if d.redrive == uuid.Nil || r.RetryAfter <= 0 {
 		return
@@ -133,8 +134,8 @@ func (d *handoverBatch) heard(i int, r *dlq.Result) {
 	d.pauses, _ = d.pauses.After([]dlq.Finish{end}, d.r.cfg.Now())
 }
 
-// pass hands letters over, and returns for each why it must not be sent, "" if it may
-// be.
+// pass hands letters over, and returns for each the reason why it must not be sent, or "" if it may
+// be sent.
 func (d *handoverBatch) pass(ctx context.Context, members []int) []string {
 	allowed, why := d.handOver(ctx, members)
 	reasons := make([]string, len(members))
@@ -146,8 +147,8 @@ func (d *handoverBatch) pass(ctx context.Context, members []int) []string {
 	return reasons
 }
 
-// handOver notes that letters are about to be sent, and returns those that may be; why
-// is the reason for the others.
+// handOver records that letters are about to be sent, and returns those that may be sent; why is
+// the reason for the others.
 func (d *handoverBatch) handOver(ctx context.Context, members []int) (allowed []int, why string) {
 	held := d.held.has(ctx, d.batch, members)
 	if len(held) == 0 {
@@ -180,8 +181,8 @@ func (d *handoverBatch) handOver(ctx context.Context, members []int) (allowed []
 	return held, notHeld
 }
 
-// settle records in ends which notes can be deleted: not those of letters whose target
-// reports later, which they share with others of their tenant.
+// settle records in ends which notes can be deleted. Notes of letters whose target reports later
+// are kept, because they are shared with other letters of the same tenant.
 func (d *handoverBatch) settle(ends []dlq.Finish) {
 	needed := map[uuid.UUID]bool{}
 	for i := range ends {
@@ -196,10 +197,10 @@ func (d *handoverBatch) settle(ends []dlq.Finish) {
 	}
 }
 
-// progress counts the results of a redrive's batch before its ends are stored.
+// progress counts the results of a redrive's batch before they are stored.
 type progress struct{ handled atomic.Int64 }
 
-// add counts results for which the target has responded.
+// add counts results of targets that have responded.
 func (n *progress) add(results []dlq.Result) {
 	if n == nil {
 		return
@@ -212,11 +213,11 @@ func (n *progress) add(results []dlq.Result) {
 	}
 }
 
-// reportEvery is how often a node reports what a redrive waits for.
+// reportEvery is the interval at which a node reports what a redrive is waiting for.
 const reportEvery = 2 * time.Second
 
-// report records, until done is closed, whether letters of a batch get through, and
-// what the redrive waits for when none does.
+// report records, until done is closed, whether letters of a batch get through and, if none does,
+// what the redrive is waiting for.
 func (r *Redriver) report(ctx context.Context, a *dlq.Redrive, waits string, n *progress, done <-chan struct{}) {
 	t := time.NewTicker(reportEvery)
 	defer t.Stop()
@@ -224,7 +225,7 @@ func (r *Redriver) report(ctx context.Context, a *dlq.Redrive, waits string, n *
 		select {
 		case <-done:
 			if over = true; n.handled.Load() > 0 {
-				return // the stored ends are the report
+				return // the stored results are the report
 			}
 		case <-t.C:
 		}

@@ -10,16 +10,15 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Now retries one letter at once for an operator, and returns how that ended, which is stored. A
-// failed drive is not an error: the letter is then PENDING or DEAD, and Finish.Attempt says why.
-// RETRYING means that the target has accepted it and reports the result later. Claim.Routes is
-// filled in.
+// Now immediately retries one letter for an operator, stores the result, and returns it. A failed
+// drive is not an error: the letter is then PENDING or DEAD, and Finish.Attempt states the reason.
+// RETRYING means that the target has accepted the letter and reports the result later. Claim.Routes
+// is filled in.
 //
-// It does not end early when ctx does: a retry once begun is ended and stored. Faults:
-// those of Queue.Take; Unavailable CodeNoKafka when this node cannot reach the target
-// (nothing was claimed or counted); Invalid CodeTarget when the claim names a topic
-// that ingestion reads; Conflict when the lease was lost during the drive, and only the
-// attempt is stored.
+// It does not stop early when ctx ends, because a retry that has begun must be completed and
+// stored. Faults: those of Queue.Take; Unavailable CodeNoKafka if this node cannot reach the target
+// (nothing was claimed or counted); Invalid CodeTarget if the claim names a topic that ingestion
+// reads; Conflict if the lease was lost during the drive, in which case only the attempt is stored.
 func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 	c.Routes = r.Routes()
 	asked := time.Now()
@@ -55,7 +54,8 @@ func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 	return end, nil
 }
 
-// MayDrive returns the fault with which Now would refuse a claim at present, and claims nothing.
+// MayDrive returns the fault with which Now would currently reject a claim, without claiming
+// anything.
 func (r *Redriver) MayDrive(ctx context.Context, c dlq.Claim) error {
 	c.Routes = r.Routes()
 	return r.cfg.Queue.MayTake(ctx, c)

@@ -1,14 +1,14 @@
-// Package redrive drives dead letters again: those that are due, those that an operator
-// retries, and those of a bulk redrive at its rate. It ends retries whose node has
-// died, and moves letters past their retention to the archive. The rules are in package
-// dlq; a Driver (package targets) carries a letter to its target.
+// Package redrive drives dead letters again: letters that are due, letters that an operator
+// retries, and the letters of a bulk redrive at its rate. It ends retries whose node has died, and
+// archives letters past their retention. The rules are in package dlq, and a Driver (package
+// targets) carries a letter to its target.
 //
-// Any number of nodes may do this at once. A letter is claimed under a token before it
-// is sent, and the end of the retry is stored only while that token holds the letter. A
-// hand-over note is stored before the letter is sent (handoverBatch). A node that dies
-// in between leaves a lease behind; when it expires, a retry that was handed over
-// counts as failed, one that was not does not count, and the letter is sent again: at
-// least once, with the same id of its lineage.
+// Any number of nodes may do this concurrently. A letter is claimed under a token before it is
+// sent, and the result of the retry is stored only while that token holds the letter. A hand-over
+// note is stored before the letter is sent (handoverBatch). A node that dies in between leaves a
+// lease behind. When that lease expires, a retry that was handed over counts as failed, and one
+// that was not does not count. The letter is then sent again, so it is sent at least once, always
+// with the same lineage id.
 package redrive
 
 import (
@@ -28,60 +28,61 @@ import (
 
 // Driver carries letters to targets of one kind. It is safe for concurrent use.
 type Driver interface {
-	// Drive sends each letter once and returns one result per drive, in order. It
-	// returns soon after ctx ends, and then reports for each letter whether it was not
-	// sent (Withdrawn) or may have been (Uncertain). Acknowledged is reported only for
-	// what the target has stored durably.
+	// Drive sends each letter once and returns one result per drive, in order. It returns soon
+	// after ctx ends, and then reports for each letter whether it was not sent (Withdrawn) or may
+	// have been sent (Uncertain). Acknowledged is reported only if the target has stored the letter
+	// durably.
 	Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result
 }
 
-// Config of a Redriver. Queue, Redrives, Drivers, Now and Log are required; for other
-// fields the comments give the meaning or default of zero.
+// Config configures a Redriver. Queue, Redrives, Drivers, Now and Log are required. For the other
+// fields, the comments state what zero means.
 type Config struct {
 	Queue    dlq.Queue
 	Redrives dlq.Redrives
-	// Drivers are the kinds of targets that this node can reach; letters for others are
+	// Drivers contains the kinds of targets that this node can reach. Letters for other kinds are
 	// not claimed.
 	Drivers map[dlq.TargetKind]Driver
-	// Forbidden reports whether a topic is never driven to, because ingestion reads it and
-	// the record would come back as a letter (invariant D6); nil: none is.
+	// Forbidden reports whether letters must never be driven to a topic because ingestion reads it,
+	// so that the record would come back as a letter (invariant D6). nil means that no topic is
+	// forbidden.
 	Forbidden func(topic string) bool
-	Gate      registry.Turns // in front of the participants that HTTP targets belong to; nil: there is none
+	Gate      registry.Turns // gates of the participants that HTTP targets belong to; nil: there are none
 	Now       func() time.Time
 	Jitter    func() float64   // in [0,1); loop.Chance
 	NewID     func() uuid.UUID // UUIDv7
 	Log       *slog.Logger
 
-	Poll  time.Duration // 1 s: the interval of polling the database when there is no work
+	Poll  time.Duration // 1 s: interval of polling the database when there is no work
 	Lease time.Duration // 1 min, at least 3 s: how long a letter is held; extended while it is being driven
 	Batch int           // 500: letters claimed at once
-	// AtOnce bounds the letters of a kind that are claimed at once, for slow drivers; a
-	// kind not in it uses Batch.
+	// AtOnce limits how many letters of a kind are claimed at once, for slow drivers. Kinds that
+	// are not in it use Batch.
 	AtOnce map[dlq.TargetKind]int
-	Drain  time.Duration // 5 s: how long drives under way may take when the node stops
-	// Upkeep is how often letters are archived and purged, 10 min; negative: never,
-	// because another component calls Archive and Purge.
+	Drain  time.Duration // 5 s: how long drives in progress may take when the node stops
+	// Upkeep is the interval at which letters are archived and purged; 0 means 10 min. A negative
+	// value means never, because another component calls Archive and Purge.
 	Upkeep time.Duration
-	// Round runs a round of upkeep by calling do, and records what it did; nil: do is
+	// Round runs a round of upkeep by calling do, and records what it did. If it is nil, do is
 	// called directly.
 	Round func(ctx context.Context, do func(context.Context))
 
-	// Ended is called for every redrive that has completed or halted on this node, after the commit;
-	// may be nil.
+	// Ended is called for every redrive that has completed or halted on this node, after the
+	// commit. It may be nil.
 	Ended func(dlq.Redrive)
 
 	Observer Observer
 }
 
-// Observer receives events; nil functions are not called.
+// Observer receives events. Nil functions are not called.
 type Observer struct {
-	Drove func(kind dlq.TargetKind, outcome dlq.AttemptOutcome) // of each letter; Accepted ones are "ACCEPTED"
-	// A loop has completed a round: automatic, bulk, reclaim, upkeep.
+	Drove func(kind dlq.TargetKind, outcome dlq.AttemptOutcome) // for each letter; "ACCEPTED" if Accepted
+	// Loop is called when a loop (automatic, bulk, reclaim or upkeep) has completed a round.
 	Loop      func(name string)
 	Reclaimed func(letters int)
 	Archived  func(letters int)
 	Purged    func(letters int)
-	Backlog   func(dlq.Backlog) // every 15 s; less often when counting takes longer than 0.15 s
+	Backlog   func(dlq.Backlog) // every 15 s; less often if counting takes longer than 0.15 s
 }
 
 // Accepted is the outcome given to Observer.Drove for a letter whose target reports
@@ -96,21 +97,21 @@ const (
 	LoopUpkeep    = "upkeep"
 )
 
-// storing is the time limit of a write that must not be canceled because the node
-// stops or a client has disconnected.
+// storing is the time limit for a write that must not be canceled just because the node stops or a
+// client has disconnected.
 const storing = 10 * time.Second
 
 // Redriver runs the loops. It is safe for concurrent use.
 type Redriver struct {
 	cfg   Config
 	kinds []dlq.TargetKind
-	wakes map[string]chan struct{} // by loop that looks for work
+	wakes map[string]chan struct{} // by name of the loop that looks for work
 	turns turns
 	told  loop.Complaints
-	waits reports // of redrives that wait at a gate
+	waits reports // reports of redrives that are waiting at a gate
 }
 
-// New returns a Redriver that does nothing automatically until Run.
+// New returns a Redriver that does nothing automatically until Run is called.
 func New(cfg Config) *Redriver {
 	r := &Redriver{cfg: cfg.complete(), wakes: map[string]chan struct{}{LoopBulk: make(chan struct{}, 1)}}
 	for kind := range r.cfg.Drivers {
@@ -170,10 +171,10 @@ func (c Config) complete() Config {
 // Routes returns the targets that this node can reach.
 func (r *Redriver) Routes() dlq.Routes { return dlq.Routes{Kinds: r.kinds, Forbidden: r.cfg.Forbidden} }
 
-// chance provides the randomness of the rules that stores call.
+// chance provides randomness for rules that stores apply.
 func (r *Redriver) chance() dlq.Chance { return dlq.Chance{Jitter: r.cfg.Jitter, NewID: r.cfg.NewID} }
 
-// Wake makes the loops look for work at once instead of at their next poll.
+// Wake makes the loops look for work immediately instead of at their next poll.
 func (r *Redriver) Wake() {
 	for name := range r.wakes {
 		r.wake(name)
@@ -187,10 +188,10 @@ func (r *Redriver) wake(name string) {
 	}
 }
 
-// Run works until ctx ends, and returns when every drive under way has ended and its
-// end is stored, or Drain has passed.
+// Run works until ctx ends. It returns when every drive in progress has ended and its result is
+// stored, or when Drain has passed.
 func (r *Redriver) Run(ctx context.Context) {
-	// Drives continue after ctx for Drain, and the storing of their ends continues after
+	// After ctx ends, drives may continue for Drain, and their results may still be stored after
 	// that.
 	drives, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -209,7 +210,7 @@ func (r *Redriver) Run(ctx context.Context) {
 	loops.Go(func() { r.counts(ctx) })
 }
 
-// every calls f at once and then every d.
+// every calls f immediately and then every d.
 func (r *Redriver) every(ctx context.Context, d time.Duration, f func(context.Context)) {
 	for ctx.Err() == nil {
 		f(ctx)
@@ -232,18 +233,18 @@ func (r *Redriver) warn(ctx context.Context, message string, err error, attrs ..
 	}
 }
 
-// complain logs why one redrive cannot continue, at growing intervals: until the cause is fixed
-// it fails in every round, while the others continue.
+// complain logs why one redrive cannot continue, at growing intervals: the redrive fails in every
+// round until the cause is fixed, while the others continue.
 func (r *Redriver) complain(ctx context.Context, message string, redrive uuid.UUID, err error) {
 	if ctx.Err() == nil && r.told.Due(message+redrive.String(), time.Now()) {
 		r.warn(ctx, message, err, slog.String("redrive_id", redrive.String()))
 	}
 }
 
-// turns tracks which redrives are being worked on here, and when each was judged.
+// turns tracks which redrives are being worked on here, and when each was last judged.
 type turns struct {
 	mu     sync.Mutex
 	busy   map[uuid.UUID]bool      // guarded by mu
 	judged map[uuid.UUID]time.Time // guarded by mu
-	after  page.TimeID             // owned by the bulk loop: the last redrive of this round that had its turn
+	after  page.TimeID             // owned by the bulk loop: the last redrive that had its turn in this round
 }

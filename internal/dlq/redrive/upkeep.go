@@ -17,7 +17,7 @@ func (r *Redriver) reclaim(ctx context.Context) {
 	}
 }
 
-// upkeep archives, purges, and deletes old counts.
+// upkeep archives and purges letters, and deletes old counts.
 func (r *Redriver) upkeep(ctx context.Context) {
 	r.cfg.Round(ctx, func(ctx context.Context) {
 		_, archived := r.Archive(ctx)
@@ -27,8 +27,8 @@ func (r *Redriver) upkeep(ctx context.Context) {
 	})
 }
 
-// Archive moves letters past their retention to the archive, and returns how many; ok
-// is false when an error stopped it.
+// Archive moves letters past their retention to the archive and returns their number. ok is false
+// if an error stopped it.
 func (r *Redriver) Archive(ctx context.Context) (archived int, ok bool) {
 	ok = r.batches(ctx, "cannot archive dead letters", func(ctx context.Context, limit int) (int, error) {
 		n, err := r.cfg.Queue.Archive(ctx, limit)
@@ -43,8 +43,8 @@ func (r *Redriver) Archive(ctx context.Context) (archived int, ok bool) {
 	return archived, ok
 }
 
-// Purge deletes archived letters past their retention, and old counts of arrivals, and
-// returns how many letters; ok is false when an error stopped it.
+// Purge deletes archived letters past their retention and old counts of arrivals, and returns the
+// number of letters. ok is false if an error stopped it.
 func (r *Redriver) Purge(ctx context.Context) (purged int, ok bool) {
 	ok = r.batches(ctx, "cannot purge archived dead letters", r.cfg.Queue.Purge, func(n int) { purged += n; r.cfg.Observer.Purged(n) })
 	return purged, r.batches(ctx, "cannot expire counts of dead letters", r.cfg.Queue.Expire, func(int) {}) && ok
@@ -56,7 +56,7 @@ func (r *Redriver) withChance(f func(context.Context, int, dlq.Chance) (int,
 	return func(ctx context.Context, limit int) (int, error) { return f(ctx, limit, r.chance()) }
 }
 
-// batches calls f until it finds nothing more; false after an error.
+// batches calls f until it finds nothing more. It returns false after an error.
 func (r *Redriver) batches(ctx context.Context, message string, f func(context.Context, int) (int, error),
 	found func(int)) bool {
 	for ctx.Err() == nil {
@@ -75,8 +75,8 @@ func (r *Redriver) batches(ctx context.Context, message string, f func(context.C
 	return false
 }
 
-// releases repeatedly releases letters that no policy holds any more. Where many topics
-// have held letters it looks less often.
+// releases periodically releases letters that are no longer held by any policy. If many topics have
+// held letters, it looks less often.
 func (r *Redriver) releases(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -89,15 +89,15 @@ func (r *Redriver) releases(ctx context.Context) {
 	}
 }
 
-// Counting waiting letters reads all of them, a million in some seconds. So it may use at
-// most a hundredth of the time, but runs at least once per longest interval.
+// Counting waiting letters reads all of them, which takes some seconds for a million. It may
+// therefore use at most a hundredth of the time, but runs at least once per longest interval.
 const (
 	countEvery   = 15 * time.Second
 	countShare   = 100
 	countAtLeast = 5 * time.Minute
 )
 
-// counts repeatedly reports to the Observer how many letters wait.
+// counts periodically reports to the Observer how many letters are waiting.
 func (r *Redriver) counts(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()

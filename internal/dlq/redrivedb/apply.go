@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Apply implements dlq.Redrives. Letters, actions, items and progress are stored
-// together: a batch is applied whole or not at all if the node dies.
+// Apply implements dlq.Redrives. Letters, actions, items and progress are stored in one
+// transaction, so that a batch is applied completely or not at all if the node dies.
 func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int, chance dlq.Chance) (int, error) {
 	n, err := postgres.RetryCollision(func() (n int, err error) {
 		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
@@ -36,7 +36,7 @@ func (st *Redrives) Apply(ctx context.Context, r dlq.Redrive, limit int, chance 
 	return n, postgres.Wrap("apply redrive", err)
 }
 
-// applying is one call of Apply. The redrive's row and the letters are locked.
+// applying is the state of one call of Apply. The redrive's row and the letters are locked.
 type applying struct {
 	st     *Redrives
 	tx     *sqlx.Tx
@@ -61,8 +61,8 @@ func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err err
 	return a.load(ctx, limit)
 }
 
-// waitingLetters selects the next letters of a redrive, and which of them are gone. Letters
-// that another transaction is changing are left for the next call.
+// waitingLetters selects the next letters of a redrive, and reports which of them no longer exist.
+// Letters that another transaction is changing are left for the next call.
 var waitingLetters = `
 WITH waiting AS MATERIALIZED (
 	SELECT i.seq, i.message_id FROM dlq.dlq_redrive_items i
@@ -137,7 +137,7 @@ UPDATE dlq.dlq_redrives d
        progress_at = clock_timestamp()
   FROM n WHERE d.tenant_id = @tenant AND d.id = @redrive`, postgres.Single("tenant", "redrive"), judgedItems.As("s"))
 
-// one applies the rules to one letter, and collects what is to be stored.
+// one applies the rules to one letter, and collects what must be stored.
 func (a *applying) one(ctx context.Context, it *item) (v dlq.Verdict, err error) {
 	var p dlq.Policy
 	if a.r.Action == dlq.BulkRequeue {
@@ -199,7 +199,7 @@ func (a *applying) storeLetters(ctx context.Context) error {
 	return auditdb.PutActions(ctx, a.tx, a.changed.actions)
 }
 
-// mustChange runs a statement that must change n letters, all of them locked.
+// mustChange runs a statement that must change n letters, all of which are locked.
 func (a *applying) mustChange(ctx context.Context, n int, query string, args ...any) error {
 	res, err := a.tx.ExecContext(ctx, query, args...)
 	if err != nil {

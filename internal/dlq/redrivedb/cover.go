@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// selection is a query of at, id and seq for the letters of a redrive.
+// selection is a query that returns at, id and seq of a redrive's letters.
 type selection struct {
 	query string
 	args  []any
@@ -30,8 +30,8 @@ func (s *selection) arg(v any) string {
 
 const selectedColumns = "m.created_at AS at, m.id, m.seq"
 
-// selected returns the letters that a redrive covers after a cursor, the oldest limit of
-// them; 0: all.
+// selected returns the letters that a redrive covers after a cursor, at most limit of them, oldest
+// first; 0 means all.
 func selected(r *dlq.Redrive, after *page.TimeID, limit int64) selection {
 	var s selection
 	order := " ORDER BY m.created_at, m.id"
@@ -62,14 +62,14 @@ func selected(r *dlq.Redrive, after *page.TimeID, limit int64) selection {
 	return s
 }
 
-// asIfRequested returns a redrive that is not stored yet as it would be if it were
-// requested at that time, to count its letters in one look.
+// asIfRequested returns a redrive that is not stored yet as if it had been requested at the time of
+// the query, so that a single query can count its letters.
 func asIfRequested(r dlq.Redrive, at time.Time) dlq.Redrive {
 	r.CreatedAt, r.Snapshot = at.Add(bulk.Slack), ""
 	return r
 }
 
-// look counts the letters of a redrive that is being requested. It is one statement, so that
+// look counts the letters of a redrive that is being requested. It uses a single statement, so that
 // the count and the snapshot agree.
 func look(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive) (seen bulk.Seen, err error) {
 	if err := tx.GetContext(ctx, &seen.At, `SELECT clock_timestamp()`); err != nil {

@@ -18,17 +18,15 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// finishItems stores the results of letters that were taken, and counts them. An item that is no
-// longer TAKEN is already counted, or waits again.
+// finishItems stores the results for letters that were taken, and counts them. An item that is no
+// longer TAKEN is already counted, or is waiting again.
 //
-// Items are looked up one by one, and updated by ctid: the planner has no statistics
-// yet of a redrive that was just gathered, and would compare each of its items with
-// each of the batch.
+// Items are looked up one by one and updated by ctid. The planner has no statistics yet for a
+// redrive that was just gathered, and would compare each of its items with each item of the batch.
 //
-// It counts as dlq.Progress.Count does, in SQL: the rule needs how many times each
-// letter was handed over before, and reading that first would cost every batch a round
-// trip and hold the lock for longer. TestFinishedItemsAreCountedAsTheRuleSays compares
-// both.
+// It counts in SQL, in the same way as dlq.Progress.Count. The rule needs the number of times that
+// each letter was handed over before, and reading that first would cost every batch a round trip
+// and hold the lock longer. TestFinishedItemsAreCountedAsTheRuleSays compares both implementations.
 var finishItems = postgres.Named(`
 WITH f AS MATERIALIZED (
 	SELECT f.state, f.detail, f.reach, x.place
@@ -67,9 +65,9 @@ UPDATE dlq.dlq_redrives d
   FROM n WHERE d.tenant_id = @tenant AND d.id = @redrive`,
 	postgres.Single("tenant", "redrive"), endedItems.As("f"), reachTable.As("f"), postgres.Single("problem"))
 
-// FinishItems implements dlq.Redrives. The letters are of one tenant. A letter whose lease
-// was lost is left to Judge, and so is one that its target has accepted: Judge looks at it
-// soon, not only when its lease expires.
+// FinishItems implements dlq.Redrives. The letters belong to one tenant. A letter whose lease was
+// lost is left to Judge, as is one that its target has accepted. Judge checks the latter soon, and
+// not only when its lease expires.
 func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Finish) error {
 	if len(batch) == 0 {
 		return nil
@@ -89,7 +87,7 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 				return err
 			}
 			items, reaches := endedItems.Batch(len(batch)), reachTable.Batch(len(batch))
-			var problem string // the last one
+			var problem string // the last error
 			add := func(f *dlq.Finish, stored dlq.Resolution) {
 				item, reach := f.Item(stored)
 				items.Add(&item)
@@ -118,8 +116,8 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 	return postgres.Wrap("finish letters of a redrive", err)
 }
 
-// pause stores until when targets have asked not to be called, if any has. The redrive is
-// locked: its progress was stored just now.
+// pause stores the times until which targets have asked not to be called, if any. The redrive is
+// locked, because its progress was just stored.
 func pause(ctx context.Context, tx *sqlx.Tx, tenant, redrive uuid.UUID, ends []dlq.Finish) error {
 	if !slices.ContainsFunc(ends, func(f dlq.Finish) bool { return f.RetryAfter > 0 }) {
 		return nil
@@ -169,8 +167,8 @@ SELECT l.seq, l.hands, g.hands AS gone, coalesce(m.status, '') AS status, coales
  CROSS JOIN LATERAL (SELECT count(*)::integer AS hands FROM dlq.dlq_attempts a
         WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.redrive_id = $2 AND a.outcome = 'ABANDONED') AS g`
 
-// settleLost stores the results of lost letters, and counts them. Those still under way
-// are looked at again soon.
+// settleLost stores the results for lost letters and counts them. Letters that are still in
+// progress are checked again soon.
 var settleLost = postgres.Named(`
 WITH moved AS (
 	UPDATE dlq.dlq_redrive_items i
@@ -194,7 +192,7 @@ UPDATE dlq.dlq_redrives d
 	postgres.Single("tenant", "redrive", "seqs", "states", "details", "hands"),
 	postgres.Single("done", "failed", "bounced", "sent", "maybe", "repeated"))
 
-// settle settles the lost letters of a redrive, whose row is locked.
+// settle settles the lost letters of a redrive, whose row must be locked.
 func settle(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) error {
 	var lost []dlq.Lost
 	if err := tx.SelectContext(ctx, &lost, lockLost, tenant, id); err != nil || lost == nil {
@@ -222,15 +220,14 @@ SELECT ` + redriveColumns + `, clock_timestamp(),
          WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND ` + taken("i.state") + `)
   FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2`
 
-// judgedRedrive are the columns that a verdict changes.
+// judgedRedrive contains the columns that a verdict changes.
 var judgedRedrive = redriveTable.Only("tenant_id", "id", "version", "state", "halt_reason", "watched_at", "canary_ok",
 	"ended_at", "updated_at", "halts", "last_halt_reason", "last_halted_at")
 
 var storeJudged = postgres.Named(`UPDATE dlq.dlq_redrives SET `+judgedRedrive.Set("r", "tenant_id", "id")+`
  WHERE tenant_id = @r.tenant_id AND id = @r.id`, judgedRedrive.As("r"))
 
-// Judge implements dlq.Redrives. Only running redrives are judged; others are returned
-// as they are.
+// Judge implements dlq.Redrives. Only running redrives are judged; others are returned unchanged.
 func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID, chance dlq.Chance) (dlq.Redrive, error) {
 	r, err := postgres.RetryCollision(func() (r dlq.Redrive, err error) {
 		err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
@@ -243,8 +240,8 @@ func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID, chance dlq.
 }
 
 func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Chance) (r dlq.Redrive, err error) {
-	// First the lock, then a separate statement to count: a statement that waits for the
-	// lock would count from a snapshot older than the row.
+	// The row is locked first, and a separate statement counts: a statement that waits for the lock
+	// would count from a snapshot older than the row.
 	var state dlq.RedriveState
 	err = tx.GetContext(ctx, &state, `SELECT d.state
 	  FROM dlq.dlq_redrives d
@@ -271,8 +268,8 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Ch
 	return after, storeVerdict(ctx, tx, &after, chance.NewID)
 }
 
-// storeVerdict stores the rules' verdict on a redrive; newID makes the id of the action
-// record of a halt.
+// storeVerdict stores the verdict of the rules on a redrive; newID generates the id of the action
+// that records a halt.
 func storeVerdict(ctx context.Context, tx *sqlx.Tx, after *dlq.Redrive, newID func() uuid.UUID) error {
 	_, err := tx.ExecContext(ctx, storeJudged.Text, storeJudged.Args(judgedRedrive.Row(after))...)
 	if err != nil || after.State != dlq.RedriveHalted {

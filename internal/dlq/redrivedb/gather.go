@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Gather implements dlq.Redrives, with the rights of the redrive's tenant. The gathered
-// items and the cursor are stored together, under the lock of the redrive.
+// Gather implements dlq.Redrives with the rights of the redrive's tenant. The gathered items and
+// the cursor are stored in one transaction, under the lock of the redrive.
 func (st *Redrives) Gather(ctx context.Context, r dlq.Redrive, limit int) (done bool, err error) {
 	done, err = postgres.RetryCollision(func() (done bool, err error) {
 		err = st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
@@ -32,7 +32,7 @@ func (st *Redrives) gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUI
 	var now time.Time
 	var at sql.NullTime
 	var last uuid.NullUUID
-	var seq int64 // of the last item; nodes of the version before only count the matches
+	var seq int64 // of the last item; nodes of the previous version only count the matches
 	var snapshot page.Snapshot
 	r, err := redriveTable.One(tx.QueryRowContext(ctx, `
 		SELECT `+redriveColumns+`,
@@ -65,7 +65,7 @@ func (st *Redrives) gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUI
 	return st.gatherMore(ctx, tx, &r, after, seq, now, limit)
 }
 
-// begunRedrive are the columns that the start of a redrive changes.
+// begunRedrive contains the columns that the start of a redrive changes.
 var begunRedrive = redriveTable.Only("tenant_id", "id", "state", "started_at", "covers", "version",
 	"updated_at", "progress_at")
 

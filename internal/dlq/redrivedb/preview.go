@@ -24,8 +24,7 @@ const (
 	previewOthers = 10
 )
 
-// blockedKeys counts keys by their oldest open letter, with the condition that
-// TakeItems uses.
+// blockedKeys counts keys by their oldest open letter, using the same condition as TakeItems.
 var blockedKeys = `
 SELECT count(*) FROM (
 	SELECT m.tenant_id,
@@ -86,8 +85,8 @@ func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive
 	return p, postgres.Wrap("preview redrive", err)
 }
 
-// countPreview adds a row of topic, status, fingerprint and count. Rows come with the
-// largest counts first.
+// countPreview adds a row with a topic, status, fingerprint and count. Rows with the largest counts
+// come first.
 func countPreview(p *dlq.Preview, row postgres.Scanner) error {
 	var topic, group string
 	var status dlq.Status
@@ -116,7 +115,8 @@ var held = `SELECT %d, count(*)
   JOIN dlq.dlq_redrive_items i ON i.redrive_id = %s AND i.message_id = p.id
  WHERE i.state` + postgres.Among(dlq.Holding)
 
-// overlaps counts the letters of a page that other redrives hold, or would collect if they began at that time.
+// overlaps counts the letters of a page that other redrives hold, or would collect if they began at
+// that time.
 func overlaps(ctx context.Context, tx *sqlx.Tx, with string, args []any, tenant uuid.UUID,
 	at time.Time) (all []dlq.Overlap, err error) {
 	rows, err := tx.QueryContext(ctx, unfinished, tenant)
@@ -163,7 +163,8 @@ func overlaps(ctx context.Context, tx *sqlx.Tx, with string, args []any, tenant 
 
 var placeholder = regexp.MustCompile(`\$\d+`)
 
-// within adds the arguments of another selection, and returns its query as a part of one with the arguments of s.
+// within adds the arguments of another selection, and returns its query for use within a query that
+// has the arguments of s.
 func (s *selection) within(other selection) string {
 	before := len(s.args)
 	s.args = append(s.args, other.args...)

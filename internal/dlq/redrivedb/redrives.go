@@ -1,8 +1,7 @@
-// Package redrivedb stores redrives in PostgreSQL: their rows (tables.go), which
-// letters they cover (cover.go), creating, reading and changing them (redrives.go),
-// previewing them (preview.go), gathering their letters (gather.go), taking
-// the next ones to send (take.go), storing how those ended (finish.go), and redrives
-// that only change letters (apply.go).
+// Package redrivedb stores redrives in PostgreSQL: their rows (tables.go), the letters that they
+// cover (cover.go), creating, reading and changing them (redrives.go), previewing them
+// (preview.go), gathering their letters (gather.go), taking the next letters to send (take.go),
+// storing the results (finish.go), and redrives that only change letters (apply.go).
 package redrivedb
 
 import (
@@ -23,8 +22,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Redrives is dlq.Redrives on PostgreSQL. Its loops lock rows in one order: letters (a
-// holder of a redrive's lock never waits for them); items; the redrive.
+// Redrives implements dlq.Redrives on PostgreSQL. Its loops lock rows in a fixed order: first
+// letters, then items, then the redrive. A transaction that holds a redrive's lock never waits for
+// letters.
 type Redrives struct {
 	db    *postgres.DB
 	queue *dlqdb.Queue
@@ -37,8 +37,7 @@ var createRedrive = postgres.Named(`
 INSERT INTO dlq.dlq_redrives (`+redriveTable.Inserted()+`) VALUES (`+redriveTable.Values("r")+`)
 ON CONFLICT (id) DO NOTHING`, redriveTable.As("r"))
 
-// Create implements dlq.Redrives. A second request is found before the letters are
-// counted again.
+// Create implements dlq.Redrives. A repeated request is found before the letters are counted again.
 func (st *Redrives) Create(ctx context.Context, r dlq.Redrive, by operator.Action) (dlq.Redrive, error) {
 	exists := fault.New(fault.Conflict, dlq.CodeRedriveExists, "redrive %s already exists", r.ID)
 	err := st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
@@ -87,7 +86,7 @@ func (st *Redrives) Get(ctx context.Context, tenant, id uuid.UUID) (r dlq.Redriv
 	return r, postgres.Wrap("get redrive", err)
 }
 
-// List implements dlq.Redrives. Redrives are few: the total is always exact.
+// List implements dlq.Redrives. There are few redrives, so the total is always exact.
 func (st *Redrives) List(ctx context.Context, tenant uuid.UUID, states []dlq.RedriveState,
 	p page.ByTime) (found page.Of[dlq.Redrive], err error) {
 	var w postgres.Where
@@ -139,8 +138,8 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 	return page.Cut(p, items), postgres.Wrap("list letters of a redrive", err)
 }
 
-// changeRedrive stores the fields that operators change. The loops' counters and cursors stay
-// unchanged. A halted redrive that is resumed counts new failures from its current counters.
+// changeRedrive stores the fields that operators may change. The loops' counters and cursors stay
+// unchanged. When a halted redrive is resumed, new failures are counted from its current counters.
 var changeRedrive = postgres.Named(`
 UPDATE dlq.dlq_redrives
    SET `+changedRedrive.Set("r", "tenant_id", "id")+`,

@@ -11,8 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// redriveTable is dlq.dlq_redrives without the cursor of gathering and the token
-// bucket.
+// redriveTable describes dlq.dlq_redrives without the cursor of gathering and the token bucket.
 var redriveTable = postgres.NewTable(
 	postgres.UUID("id", func(r *dlq.Redrive) *uuid.UUID { return &r.ID }),
 	postgres.UUID("tenant_id", func(r *dlq.Redrive) *uuid.UUID { return &r.TenantID }),
@@ -80,8 +79,8 @@ func rawJSON[T any](name string, at func(*T) *json.RawMessage) postgres.Column[T
 	return postgres.JSON(name, func(r *T) *[]byte { return (*[]byte)(at(r)) })
 }
 
-// itemTable is dlq.dlq_redrive_items without the columns copied from its redrive and
-// the number of hand-overs.
+// itemTable describes dlq.dlq_redrive_items without the columns copied from its redrive and the
+// number of hand-overs.
 var itemTable = postgres.NewTable(
 	postgres.Int("seq", func(i *dlq.Item) *int64 { return &i.Seq }),
 	postgres.UUID("message_id", func(i *dlq.Item) *uuid.UUID { return &i.LetterID }),
@@ -90,17 +89,17 @@ var itemTable = postgres.NewTable(
 	postgres.Time("updated_at", func(i *dlq.Item) *time.Time { return &i.UpdatedAt }),
 )
 
-// endedItems are items found by their letters, and reachTable holds how far each letter got
-// to its target.
+// endedItems describes items found by their letters, and reachTable describes how far each letter
+// got toward its target.
 var (
 	endedItems = itemTable.Only("message_id", "state", "detail")
 	reachTable = postgres.NewTable(postgres.Text("reach", func(r *dlq.Reach) *dlq.Reach { return r }))
-	// judgedItems are items found by their position in the redrive.
+	// judgedItems describes items found by their position in the redrive.
 	judgedItems = itemTable.Only("seq", "state", "detail")
 )
 
-// waitingTable holds the facts that the rules need about a letter; all NULL when the letter
-// is gone.
+// waitingTable contains the facts that the rules need about a letter. All are NULL if the letter no
+// longer exists.
 var waitingTable = postgres.NewTable(
 	postgres.IntOr(0, "version", func(i *item) *int64 { return &i.letter.Version }),
 	postgres.TextOrEmpty("source", func(i *item) *dlq.Source { return &i.letter.Source }),
@@ -119,7 +118,7 @@ var waitingTable = postgres.NewTable(
 	postgres.UUIDOrZero("root_id", func(i *item) *uuid.UUID { return &i.letter.RootID }),
 )
 
-// appliedRow is a letter that a redrive has changed, and the version it had before.
+// appliedRow is a letter that a redrive has changed, and its previous version.
 type appliedRow struct {
 	*dlq.Letter
 	was int64
@@ -140,7 +139,7 @@ var appliedTable = postgres.NewTable(
 // item is a waiting letter of a redrive, with the facts that the rules need.
 type item struct {
 	seq    int64
-	letter dlq.Letter // without content; the status is "" when the letter is gone
+	letter dlq.Letter // without content; the status is "" if the letter no longer exists
 
-	createdAt *time.Time // the letter's
+	createdAt *time.Time // creation time of the letter
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// takeWindow is how many more waiting letters are examined when some of the first ones
-// wait for another letter of their key.
+// takeWindow is the number of additional waiting letters that are checked if some of the first ones
+// wait for another letter with the same key.
 const takeWindow = 500
 
-// lockRunning locks a running redrive and returns its bucket as it was when letters
-// were last taken (dlq.Redrive.Allowance), and the time. A node that finds it locked
-// gets no row, and tries again later.
+// lockRunning locks a running redrive. It returns the redrive's bucket as of when letters were last
+// taken (dlq.Redrive.Allowance), and the time. If another node has locked the redrive, it returns
+// no row, and the caller tries again later.
 //
-// For the rest of the transaction bitmap scans are disabled: the next items of a
-// redrive, for which there are no statistics yet, must be read in index order, instead of
-// reading and sorting all of them. Only nested loops are left enabled, too: there are no
-// statistics for letters that have just arrived, and the planner would rather read all of
-// them than look up a few hundred by ctid.
+// Bitmap scans are disabled for the rest of the transaction. The next items of a redrive must be
+// read in index order, instead of all items being read and sorted, and there are no statistics for
+// them yet. Only nested loops are left enabled as well: there are no statistics for letters that
+// have just arrived, and the planner would rather read all of them than look up a few hundred by
+// ctid.
 var lockRunning = `
 SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
        set_config('enable_bitmapscan', 'off', true) || set_config('enable_hashjoin', 'off',
@@ -37,8 +37,7 @@ SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
  WHERE d.tenant_id = $1 AND d.id = $2 AND ` + running + `
    FOR NO KEY UPDATE OF d SKIP LOCKED`
 
-// errNotRunning means that the redrive is not running, or that another node has it
-// locked.
+// errNotRunning means that the redrive is not running, or that another node has locked it.
 var errNotRunning = errors.New("the redrive is not running, or another node is working on it")
 
 // TakeItems implements dlq.Redrives.
@@ -68,7 +67,7 @@ func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, routes dlq.Rou
 	return drives, postgres.Wrap("take letters of a redrive", err)
 }
 
-// taking is one call of TakeItems. The redrive's row is locked.
+// taking is the state of one call of TakeItems. The redrive's row is locked.
 type taking struct {
 	st        *Redrives
 	tx        *sqlx.Tx
@@ -79,10 +78,10 @@ type taking struct {
 	allowance float64
 	n         int // how many letters may be taken
 	choice    dlq.Choice
-	parked    map[string][]string // letters that are to wait at gates, by participant
+	parked    map[string][]string // letters that must wait at gates, by participant
 }
 
-// scanRunning reads the row of lockRunning.
+// scanRunning reads the row that lockRunning returns.
 func scanRunning(row postgres.Scanner) (r dlq.Redrive, at time.Time, allowance float64, err error) {
 	var since *time.Time
 	var left float64
@@ -114,12 +113,12 @@ func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error
 	return nil
 }
 
-// look finds the letters to take: first among as many as may be taken, then, only if too
-// few of those are free, among more.
+// look finds the letters to take. It first looks among as many letters as may be taken, and looks
+// among more only if too few of those are free.
 func (t *taking) look(ctx context.Context) error {
 	limits := []int{t.n, t.n + takeWindow}
 	if t.r.Order == dlq.PerKey {
-		limits = limits[1:] // in key order some nearly always wait
+		limits = limits[1:] // in key order, some nearly always wait
 	}
 	keys, err := t.keys(ctx)
 	if err != nil {
@@ -138,9 +137,8 @@ func (t *taking) look(ctx context.Context) error {
 	return nil
 }
 
-// waitingItems selects the next letters of a redrive, with what prevents taking them: the
-// oldest open letter of their key, and whether this redrive will reach that one
-// earlier.
+// waitingItems selects the next letters of a redrive, together with what prevents taking them: the
+// oldest open letter with the same key, and whether this redrive will reach that letter earlier.
 var waitingItems = `
 SELECT i.seq,
        i.message_id,
@@ -172,7 +170,7 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 		var c dlq.Candidate
 		var target []byte
 		var behind sql.NullString
-		var let sql.NullBool // it waits at a gate, and whether it was let through
+		var let sql.NullBool // whether it was let through; NULL if it does not wait at a gate
 		err := rows.Scan(&c.Seq, &c.LetterID, &c.Status, &c.Topic, &c.Key, &target, &behind,
 			postgres.ScanOr(&c.Other, uuid.Nil), &let)
 		if err != nil {
@@ -207,7 +205,7 @@ func (t *taking) park(participant string, letter uuid.UUID) {
 	t.parked[participant] = append(t.parked[participant], letter.String())
 }
 
-// standItems gives letters of a redrive their places at a gate, in the order of the redrive.
+// standItems assigns places at a gate to letters of a redrive, in the order of the redrive.
 const standItems = `
 INSERT INTO saga.gate_waits AS w (tenant_id, kind, id, redrive_id, participant, parked_at)
 SELECT $1, 'item', l.id, $2, $3, clock_timestamp() + l.place * interval '1 microsecond'
@@ -216,7 +214,7 @@ ON CONFLICT (tenant_id, kind, id) DO UPDATE
    SET redrive_id = excluded.redrive_id, participant = excluded.participant, parked_at = excluded.parked_at,
        granted_at = NULL`
 
-// stand stores which letters wait at gates from now on.
+// stand stores which letters now wait at gates.
 func (t *taking) stand(ctx context.Context) error {
 	for participant, letters := range t.parked {
 		if _, err := t.tx.ExecContext(ctx, standItems, t.r.TenantID, t.r.ID, participant, pq.Array(letters)); err != nil {
@@ -226,7 +224,7 @@ func (t *taking) stand(ctx context.Context) error {
 	return nil
 }
 
-// keys returns which keys have a letter in flight or a failed one, for the order per_key.
+// keys returns the keys that have a letter in flight or a failed letter, for the order per_key.
 func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
 	if t.r.Order != dlq.PerKey {
 		return nil, nil //nolint:nilnil // not needed for other orders
@@ -264,12 +262,12 @@ func (t *taking) open(letter uuid.UUID, key []byte) ([]byte, error) {
 	return sealer.OpenBytes(dlqdb.FieldLetterKey, key)
 }
 
-// claimChosen skips letters that are locked by another transaction or were changed
-// since the redrive's transaction began: they wait for the next call.
+// claimChosen skips letters that are locked by another transaction or that were changed since the
+// redrive's transaction began; they wait for the next call.
 //
-// Letters are looked up by id alone, and then updated by ctid, which the lock keeps
-// valid. The tenant is compared afterwards: without statistics the planner considers an
-// index of all letters of a tenant just as good.
+// Letters are looked up by id alone, and then updated by ctid, which the lock keeps valid. The
+// tenant is compared afterwards, because without statistics the planner considers an index on all
+// letters of a tenant just as good.
 var claimChosen = `
 WITH locked AS MATERIALIZED (
 	SELECT x.tenant_id, x.place, x.seq, x.resolution, x.size
@@ -330,8 +328,8 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 	return drives, dlqdb.Revise(ctx, t.st.db, t.tx, drives)
 }
 
-// storeTaken stores which letters were claimed and which were skipped, and takes the
-// claimed ones from the bucket. It finds items in the same way as finishItems.
+// storeTaken records which letters were claimed and which were skipped, and subtracts the claimed
+// ones from the bucket. It finds items in the same way as finishItems.
 var storeTaken = postgres.Named(`
 WITH chosen AS MATERIALIZED (
 	SELECT x.place FROM unnest(@taken::bigint[]) AS s (seq)

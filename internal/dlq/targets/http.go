@@ -21,9 +21,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Headers of a request that drives a letter, besides Idempotency-Key
-// (dlq.Drive.IdempotencyKey) and those carried over from the record
-// (dlq.CarryOverHTTP).
+// Headers of a request that drives a letter, in addition to Idempotency-Key
+// (dlq.Drive.IdempotencyKey) and the headers carried over from the record (dlq.CarryOverHTTP).
 const (
 	HeaderMessageID     = "X-Dlq-Message-Id" // root of the lineage
 	HeaderRedriveID     = "X-Dlq-Redrive-Id" // only for a bulk redrive
@@ -35,32 +34,32 @@ const (
 )
 
 const (
-	maxAnswer = 16 << 10 // bytes read of a response, only so that the connection can be reused
-	maxShown  = 512      // bytes of it kept with a failure
+	maxAnswer = 16 << 10 // bytes of a response that are read, only so that the connection can be reused
+	maxShown  = 512      // bytes of a response that are kept with a failure
 )
 
-// HTTPConfig is what an HTTP driver needs. Policy, Now and Log are required.
+// HTTPConfig configures an HTTP driver. Policy, Now and Log are required.
 type HTTPConfig struct {
 	Policy      *egress.Policy     // checked for every connection, on the resolved address
 	TLS         func() *tls.Config // for egress.Policy.NewClient; nil: the system's authorities
-	Timeout     time.Duration      // of one request including the response; 0: 10 s
-	Concurrency int                // concurrent requests, over all batches; 0: 8
+	Timeout     time.Duration      // for one request including the response; 0: 10 s
+	Concurrency int                // maximum number of concurrent requests over all batches; 0: 8
 	Version     string             // shown in the User-Agent
 	Now         func() time.Time
 	Log         *slog.Logger
 }
 
-// HTTP drives letters to HTTP targets: the payload as body, key and headers as
-// dlq.CarryOverHTTP defines. 2xx acknowledges; 4xx, 503 and errors before anything was
-// sent are failures; everything else, above all timeouts, is uncertain, and so is a request
-// that was sent twice because a reused connection broke (egress.Client.Send).
+// HTTP drives letters to HTTP targets, with the payload as the body, and the key and headers as
+// defined by dlq.CarryOverHTTP. A 2xx status acknowledges the letter. 4xx, 503 and errors before
+// anything was sent are failures. Everything else, in particular a timeout, is uncertain. This
+// includes a request that was sent twice because a reused connection broke (egress.Client.Send).
 type HTTP struct {
 	client *egress.Client
 	places chan struct{}
 	cfg    HTTPConfig
 }
 
-// NewHTTP returns a driver. Close it to close its connections.
+// NewHTTP returns a driver. Call Close to close its connections.
 func NewHTTP(cfg HTTPConfig) *HTTP {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
@@ -77,7 +76,7 @@ func NewHTTP(cfg HTTPConfig) *HTTP {
 // Close closes idle connections.
 func (h *HTTP) Close() { h.client.Close() }
 
-// AtOnce is the number of concurrent requests.
+// AtOnce is the maximum number of concurrent requests.
 func (h *HTTP) AtOnce() int { return h.cfg.Concurrency }
 
 // Drive implements Driver.
@@ -148,7 +147,7 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOv
 		return
 	}
 	defer res.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // the status alone decides
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // only the status matters
 	r.StatusCode = res.StatusCode
 	switch code := res.StatusCode; {
 	case code/100 == 2:
@@ -169,9 +168,9 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOv
 	r.Error = problem
 }
 
-// failed describes an error for the tenant, without addresses: those are for the
-// operator and go to the log. If it failed before the request was written, the letter
-// has certainly not arrived.
+// failed describes an error for the tenant without addresses, which only operators should see and
+// which are logged instead. If the error occurred before the request was written, the letter has
+// certainly not arrived.
 func (h *HTTP) failed(
 	ctx context.Context, d *dlq.Drive, err error,
 ) (outcome dlq.AttemptOutcome, words string, unreached bool) {

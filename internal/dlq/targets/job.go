@@ -7,8 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// Job repeats exhausted job runs: the end of the new run is the end of the retry. All
-// fields are required.
+// Job repeats exhausted job runs. When the new run ends, the retry ends. All fields are required.
 type Job struct {
 	Runs Runs
 	Now  func() time.Time

@@ -14,29 +14,30 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// KafkaConfig of the driver of dead letters to Kafka.
+// KafkaConfig configures the driver that sends dead letters to Kafka.
 type KafkaConfig struct {
 	kafka.Connection
-	// Forbidden reports whether ingestion reads a topic. Nothing is ever driven there, regardless of
-	// who requests it (invariant D6). nil: there is no ingestion.
+	// Forbidden reports whether ingestion reads a topic. Letters are never driven to such a topic,
+	// regardless of the requester (invariant D6). nil means that there is no ingestion.
 	Forbidden func(topic string) bool
 	// CreateTopics lets a broker with topic auto-creation create a missing topic.
 	CreateTopics bool
-	Timeout      time.Duration // 20 s: records that are not acknowledged by then are uncertain
+	Timeout      time.Duration // 20 s: records not acknowledged by then are uncertain
 	Now          func() time.Time
 }
 
 // Kafka writes dead letters to Kafka. It is safe for concurrent use.
 type Kafka struct {
 	cfg KafkaConfig
-	// most sends records that fit into a batch with others; single sends records one at a
-	// time, each in its own batch: large records, and those refused along with others.
+	// most sends records that fit into a batch with others. single sends records one at a time,
+	// each in its own batch; it is used for large records, and for records rejected together with
+	// others.
 	most, single *kgo.Client
-	written      *atomic.Int64 // produce requests of which any byte was written to a broker
+	written      *atomic.Int64 // number of produce requests of which any byte was written to a broker
 }
 
 const (
-	largeRecord  = 900_000 // bytes; brokers accept batches of about a megabyte by default
+	largeRecord  = 900_000 // bytes; by default, brokers accept batches of about a megabyte
 	maxOneRecord = 64 << 20
 )
 
@@ -73,8 +74,8 @@ func (r *Kafka) Close() {
 	r.single.Close()
 }
 
-// Drive produces letters and returns the result of each, in their order. It returns
-// about Timeout after it began at the latest, and soon after ctx ends.
+// Drive produces letters and returns the result of each, in order. It returns at the latest about
+// Timeout after it began, and soon after ctx ends.
 func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	results, records := make([]dlq.Result, len(batch)), make([]*kgo.Record, len(batch))
 	started := r.cfg.Now()
@@ -98,7 +99,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	produce(ctx, r.most, together, records, errs)
 	if len(together) > 1 {
 		for _, i := range together {
-			if kafka.BatchRefused(errs[i]) { // sending each separately shows which record caused it
+			if kafka.BatchRefused(errs[i]) { // sending each record separately shows which one was the cause
 				records[i], errs[i] = recordFor(ctx, &batch[i], dlq.RedriveHeaders), nil
 				alone = append(alone, i)
 			}
@@ -108,7 +109,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 		produce(ctx, r.single, []int{i}, records, errs)
 	}
 	for i := range records {
-		if kafka.TooLarge(errs[i]) { // headers that only inform are no reason to keep a letter
+		if kafka.TooLarge(errs[i]) { // informative headers are no reason to keep a letter back
 			records[i], errs[i] = recordFor(ctx, &batch[i], dlq.FewRedriveHeaders), nil
 			produce(ctx, r.single, []int{i}, records, errs)
 		}
@@ -127,7 +128,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	return results
 }
 
-// refuse returns why a letter must not be driven, "" if it may be.
+// refuse returns the reason why a letter must not be driven, or "" if it may be driven.
 func (r *Kafka) refuse(d *dlq.Drive) string {
 	switch topic := topicOf(d); {
 	case r.cfg.Forbidden != nil && r.cfg.Forbidden(topic):
@@ -157,7 +158,7 @@ func recordFor(ctx context.Context, d *dlq.Drive, headers func(*dlq.Drive) []dlq
 	return r
 }
 
-// produce sends the chosen records and waits until each has its outcome.
+// produce sends the chosen records and waits for the outcome of each.
 func produce(ctx context.Context, client *kgo.Client, chosen []int, records []*kgo.Record, errs []error) {
 	done := make(chan struct{}, len(chosen))
 	for _, i := range chosen {
@@ -171,8 +172,8 @@ func produce(ctx context.Context, client *kgo.Client, chosen []int, records []*k
 	}
 }
 
-// resultOf translates an error of the client. silent: nothing has been written to a
-// broker since the drive began.
+// resultOf converts an error of the client to a result. silent means that nothing has been written
+// to a broker since the drive began.
 func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	switch {
 	case err == nil:
@@ -190,11 +191,11 @@ func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	return dlq.Result{Outcome: dlq.Uncertain, Error: "Kafka: a broker received the record but did not answer, so it may have been written; then: " + err.Error()}
 }
 
-// byKey stands for the partition chosen by the record's key.
+// byKey means that the partition is chosen by the record's key.
 const byKey = -1
 
-// missing is the context key of a flag, set for a record that requests a partition
-// which its topic does not have.
+// missing is the context key of a flag that is set for a record requesting a partition that its
+// topic does not have.
 type missing struct{}
 
 func lacksPartition(r *kgo.Record) bool {
@@ -202,8 +203,8 @@ func lacksPartition(r *kgo.Record) bool {
 	return ok && *flag
 }
 
-// partitioner honours a requested partition; otherwise the key decides, as in Kafka's
-// own clients.
+// partitioner uses the requested partition, if any; otherwise the key decides, as in Kafka's own
+// clients.
 type partitioner struct{ byKey kgo.Partitioner }
 
 func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
@@ -222,22 +223,22 @@ func (p topicPartitioner) Partition(r *kgo.Record, n int) int {
 		if flag, ok := r.Context.Value(missing{}).(*bool); ok {
 			*flag = true
 		}
-		return -1 // which the client rejects
+		return -1 // the client rejects this value
 	case r.Partition >= 0:
 		return int(r.Partition)
 	}
 	return p.byKey.Partition(r, n)
 }
 
-// OnNewBatch implements kgo.TopicPartitionerOnNewBatch: records without a key
-// stay together until a batch is full.
+// OnNewBatch implements kgo.TopicPartitionerOnNewBatch. Records without a key stay together until a
+// batch is full.
 func (p topicPartitioner) OnNewBatch() {
 	if sticky, ok := p.byKey.(kgo.TopicPartitionerOnNewBatch); ok {
 		sticky.OnNewBatch()
 	}
 }
 
-// writes counts produce requests of which a broker may have received something.
+// writes counts the produce requests of which a broker may have received some part.
 type writes struct{ n *atomic.Int64 }
 
 // OnBrokerWrite implements kgo.HookBrokerWrite.

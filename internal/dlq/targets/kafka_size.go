@@ -14,10 +14,10 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-const limitWait = 5 * time.Second // for the brokers to report a topic's limit
+const limitWait = 5 * time.Second // time limit for the brokers to report a topic's limit
 
-// tooLarge describes by how many bytes a record exceeds its topic's limit, and how its size
-// is made up.
+// tooLarge describes by how many bytes a record exceeds its topic's limit, and how its size is made
+// up.
 func (r *Kafka) tooLarge(ctx context.Context, rec *kgo.Record, refused error) string {
 	var b strings.Builder
 	size := kafka.RefusedSize(refused)
@@ -43,7 +43,7 @@ func (r *Kafka) tooLarge(ctx context.Context, rec *kgo.Record, refused error) st
 	return b.String()
 }
 
-// limitOf returns a topic's max.message.bytes, 0 if the brokers do not report it: reading it
+// limitOf returns a topic's max.message.bytes, or 0 if the brokers do not report it; reading it
 // requires DESCRIBE_CONFIGS.
 func (r *Kafka) limitOf(ctx context.Context, topic string) int {
 	ctx, cancel := context.WithTimeout(ctx, limitWait)

@@ -1,6 +1,6 @@
-// Package targets carries dead letters to their targets: each file is the driver of one
-// kind of target (dlq.TargetKind, redrive.Driver). A new kind is a new file here, its
-// entry in app, and its member in the contract.
+// Package targets carries dead letters to their targets. Each file is the driver for one kind of
+// target (dlq.TargetKind, redrive.Driver). A new kind requires a new file here, an entry in app,
+// and a member in the contract.
 package targets
 
 import (
@@ -19,31 +19,31 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Saga carries dead letters back to the sagas that wait for them. It is a
-// redrive.Driver: the saga compensates again, and its own transitions report the result
-// of the letter in the end. All fields are required.
+// Saga carries dead letters back to the sagas that are waiting for them. It is a redrive.Driver:
+// the saga compensates again, and its own transitions eventually report the result for the letter.
+// All fields are required.
 type Saga struct {
 	Sagas      saga.Store
 	Letters    Letters
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
-	Commit     func(context.Context, saga.Change) error // commits one change, as engine.Config.Commit
+	Commit     func(context.Context, saga.Change) error // commits one change, like engine.Config.Commit
 	Wake       func(saga.Ref)                           // wakes the engine for a saga that is due
 	Now        func() time.Time
 	NewID      func() uuid.UUID
-	// CompensationTimeout and Budget are those of engine.Config.
+	// CompensationTimeout and Budget have the same meaning as in engine.Config.
 	CompensationTimeout time.Duration
 	Budget              saga.Budget
 }
 
-// Letters is the part of dlq.Letters that resolves one.
+// Letters is the part of dlq.Letters that resolves a letter.
 type Letters interface {
 	Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, error)
 	Change(ctx context.Context, l dlq.Letter, by operator.Action) error
 }
 
 const (
-	sagasAtOnce = 64 // letters of a batch; their commits are grouped
-	sagaTries   = 20 // attempts for a saga that keeps changing
+	sagasAtOnce = 64 // maximum number of letters in a batch; their commits are grouped
+	sagaTries   = 20 // maximum number of attempts for a saga that keeps changing
 )
 
 // Drive implements redrive.Driver.
@@ -85,18 +85,17 @@ func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	case f != nil:
 		r.Accepted, r.Outcome, r.Error = false, dlq.FailedDrive, f.Detail
 	default:
-		// It is unknown whether the saga compensates again. If it does not, the lease of
-		// the letter expires, and the retry counts as lost.
+		// It is unknown whether the saga compensates again. If it does not, the lease of the letter
+		// expires, and the retry counts as lost.
 		r.Error = "the commit that continues the saga has an unknown outcome"
 	}
 	return r
 }
 
-// UndoneByHand records that a letter's step was compensated outside of Skald. The saga
-// that waits for the letter continues, and its transition resolves the letter; a letter
-// that no saga waits for is resolved alone. It returns the resulting letter. Faults:
-// Conflict when the letter is being retried, or its saga is archived; NotFound;
-// dlq.CodeStale when it keeps changing.
+// UndoneByHand records that a letter's step was compensated outside of Skald. If a saga is waiting
+// for the letter, it continues, and its transition resolves the letter; otherwise only the letter
+// is resolved. It returns the resulting letter. Faults: Conflict if the letter is being retried or
+// its saga is archived; NotFound; dlq.CodeStale if the letter keeps changing.
 func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
 	action := by.Did(d.NewID(), l.TenantID, d.Now(), operator.DeadLetter, l.ID.String(), dlq.VerbResolve, nil)
 	err := d.apply(ctx, &l, by, &action, func(run *saga.Instance) (saga.Event, error) {
@@ -119,7 +118,7 @@ func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (
 	return d.Letters.Get(ctx, l.TenantID, l.ID)
 }
 
-// codeNotWaiting is the fault of a letter that no saga waits for.
+// codeNotWaiting is the code of the fault for a letter that no saga is waiting for.
 const codeNotWaiting = "DLQ_NO_SAGA_WAITS"
 
 var (
@@ -127,10 +126,10 @@ var (
 	errNotRead  = errors.New("the saga cannot be read")
 )
 
-// apply applies event to the saga of a letter, and stores the result unless that is an
-// error. action is stored with it, unless nil. Faults: Conflict, possibly with
-// codeNotWaiting; dlq.CodeStale. After errNotRead nothing was written; after another error
-// the outcome is unknown.
+// apply applies event to the saga of a letter, and stores the result unless event returns an error.
+// action is stored with it, unless nil. Faults: Conflict, possibly with codeNotWaiting;
+// dlq.CodeStale. After errNotRead, nothing was written; after an error that is not a fault, the
+// outcome is unknown.
 func (d *Saga) apply(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action,
 	event func(*saga.Instance) (saga.Event, error)) error {
 	for range sagaTries {
@@ -161,7 +160,7 @@ func (d *Saga) apply(ctx context.Context, l *dlq.Letter, by operator.By, action 
 	return fault.New(fault.Precondition, dlq.CodeStale, "the saga %s keeps changing", l.Link.SagaID)
 }
 
-// waiting reads the saga that waits for l, or is already compensating again.
+// waiting reads the saga that is waiting for l, or is already compensating again.
 func (d *Saga) waiting(ctx context.Context, l *dlq.Letter) (saga.Instance, error) {
 	loaded, err := d.Sagas.Load(ctx, []saga.Ref{{Tenant: l.TenantID, ID: l.Link.SagaID}})
 	if err != nil {

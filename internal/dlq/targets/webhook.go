@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Webhook repeats deliveries that were given up. It is a redrive.Driver: the result of the
-// delivery is the end of the letter. All fields are required.
+// Webhook repeats deliveries that were abandoned. It is a redrive.Driver: the result of the
+// delivery is the result for the letter. All fields are required.
 type Webhook struct {
 	Webhooks   webhook.Store
 	Deliveries webhook.Log
@@ -34,13 +34,13 @@ func (d *Webhook) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	hook, err := d.Webhooks.Get(ctx, l.TenantID, l.Link.WebhookID)
 	switch {
 	case err == nil && !hook.Enabled:
-		// It would wait indefinitely, through no fault of the letter.
+		// The delivery would wait indefinitely, through no fault of the letter.
 		r.Fault = fault.New(fault.Conflict, webhook.CodeDisabled, "the webhook %s is disabled (%s): enable it first", hook.ID, hook.DisabledReason)
 		r.Outcome, r.Error = dlq.Withdrawn, r.Fault.Detail
 	case err == nil:
 		_, err = d.Deliveries.Redeliver(ctx, l.TenantID, l.Link.WebhookID, l.Link.DeliveryID,
 			webhook.Moment{Now: d.Now(), NewID: d.NewID})
-		r.Accepted, r.Outcome = true, dlq.Uncertain // also when the outcome is unknown: the letter's lease decides then
+		r.Accepted, r.Outcome = true, dlq.Uncertain // even if the outcome is unknown: the lease then decides
 	case fault.As(err) == nil:
 		r.Outcome, r.Error = dlq.Withdrawn, "the webhook cannot be read"
 	}
