@@ -4,7 +4,7 @@
 //
 // Files, each on top of those before it: memory, copy, gates, sagas, webhooks, answers, keys, notes, list,
 // participants, publications, sessions, trail, workflows, archive, callbacks, chain, errors, memstore, ownership,
-// statistics, reports, webhook_deliveries.
+// statistics, series, webhook_deliveries.
 package memstore
 
 import (
