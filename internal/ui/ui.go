@@ -1,5 +1,5 @@
-// Package ui serves the pages for people under /ui/, and the manual under /docs/. Each subject registers its pages
-// with the kit; pages show only what the API returns to the visitor.
+// Package ui serves the pages for people under /ui/ and the manual under /docs/. Each subject
+// registers its pages with the kit. The pages show only what the API returns to the visitor.
 package ui
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/skald-saga/skald/internal/ui/workflowpages"
 )
 
-// Config of the pages.
+// Config configures the pages.
 type Config = web.Config
 
-// Link is a template of a link to another tool.
+// Link is a template for a link to another tool.
 type Link = web.Link
 
-// SingleSignOn is how visitors sign in at an identity provider.
+// SingleSignOn describes how visitors sign in with an identity provider.
 type SingleSignOn = web.SingleSignOn
 
-// Refusal is why a page cannot be shown.
+// Refusal is the reason why a page cannot be shown.
 type Refusal = web.Refusal
 
 // New returns the handler of the pages.

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// auditTabs are the parts of the audit trail.
+// auditTabs lists the tabs of the audit trail.
 func auditTabs(current string) []web.Tab {
 	return web.Parts(current, web.Link{Name: "What people did", URL: "audit"},
 		web.Link{Name: "Events of sagas", URL: "audit/events"}, web.Link{Name: "Verify", URL: "audit/verify"})
@@ -31,15 +31,16 @@ type actionList struct {
 // action is a recorded action with its changes.
 type action struct {
 	client.Action
-	What         string         // the operation's title in the contract, or its kind and verb
-	ByRequest    string         // the URL of the list of what the same request did
-	Page, Called string         // of the subject; no page: empty
-	Changes      []change       // from before to after, where both were recorded
-	Facts        map[string]any // other members of its detail
+	What         string         // title of the operation in the contract, or kind and verb of the action
+	ByRequest    string         // URL of the list of actions of the same request
+	Page, Called string         // page and name of the subject; empty without a page
+	Changes      []change       // from before to after, if both were recorded
+	Facts        map[string]any // other members of the action's detail
 }
 
-// titleOf is what an action's operation does, in the words of the contract; "": no request did it. One of a bulk has
-// the title of the operation on one.
+// titleOf returns the contract's title for the operation of an action, or "" if no request
+// performed it. An action that is part of a bulk operation has the title of the operation on a
+// single item.
 func titleOf(titles map[string]string, a *client.Action) string {
 	if a.Operation != nil {
 		return titles[*a.Operation]
@@ -50,10 +51,10 @@ func titleOf(titles map[string]string, a *client.Action) string {
 	return ""
 }
 
-// change is a member that differs.
+// change is a member whose value differs.
 type change struct{ Name, Before, After string }
 
-// told parses the detail of an action: settings have before and after, policies before and
+// told parses the detail of an action. Settings have before and after; policies have before and
 // policy.
 func told(a client.Action) action {
 	out := action{Action: a, Facts: map[string]any{}}
@@ -83,7 +84,7 @@ func told(a client.Action) action {
 	return out
 }
 
-// subjectPages are the pages of subjects, by kind; %s is the subject.
+// subjectPages contains the paths of the pages of subjects, by kind; %s is replaced by the subject.
 var subjectPages = map[client.ActionKind]string{
 	client.ActionKindSaga:            "sagas/%s",
 	client.ActionKindSagaBulk:        "sagas/bulk/%s",
@@ -102,7 +103,8 @@ var subjectPages = map[client.ActionKind]string{
 	client.ActionKindParticipant:     "participants/%s",
 }
 
-// subjectOf is the page of an action's subject, and its name: with an id that identifies it among others.
+// subjectOf returns the path of the page of an action's subject, and its name with an id that
+// distinguishes it from others.
 func subjectOf(a *client.Action) (page, called string) {
 	called = web.Short(a.Subject)
 	if _, err := uuid.Parse(a.Subject); err != nil {
@@ -120,7 +122,7 @@ func subjectOf(a *client.Action) (page, called string) {
 // notContent lists the members of a policy that differ in every version.
 var notContent = []string{"updated_at", "updated_by", "version"}
 
-// shown returns a value as text.
+// shown formats a value as text.
 func shown(v any) string {
 	if v == nil {
 		return "default"
@@ -173,11 +175,12 @@ type eventList struct {
 	*web.List
 	*client.AuditEventList
 	Parts  []web.Tab
-	Live   string // the stream of further events, if the page is at the end; otherwise empty
-	Recent string // the URL of the end
+	Live   string // URL of the stream of further events if this is the last page; otherwise empty
+	Recent string // URL of the last page
 }
 
-// Participant is the name of the participant that an event is about; "": it is about a saga.
+// Participant returns the name of the participant that an event is about, or "" if it is about a
+// saga.
 func (eventList) Participant(e client.AuditEvent) string {
 	var of struct {
 		Participant string `json:"participant"`

@@ -14,7 +14,7 @@ import (
 
 const accessAdmin = "access:admin"
 
-// tabs are the parts of the page about access.
+// tabs lists the tabs of the page about access.
 func tabs(current string) []web.Tab {
 	return web.Parts(current, web.Link{Name: "API keys", URL: "access"},
 		web.Link{Name: "Sessions", URL: "access/sessions"}, web.Link{Name: "What you may do", URL: "access/permissions"})
@@ -37,7 +37,7 @@ var (
 )
 
 func (p *pages) keys(v *web.Visit) (*web.Page, error) {
-	if !v.May(accessAdmin) { // a user who may not see keys gets their own permissions
+	if !v.May(accessAdmin) { // users who may not see keys are shown their own permissions
 		return &web.Page{Data: web.Redirect("/ui/access/permissions")}, nil
 	}
 	l, list, err := web.ListPage[client.APIKeyList](v, keyViews, keyFilters, p.kit.Client.ListAPIKeys)

@@ -1,7 +1,8 @@
-// Package accesspages has the pages about access and the system: sign-in, sessions, API keys, the audit trail,
-// settings and storage.
+// Package accesspages contains the pages about access and the system: sign-in, sessions, API keys,
+// the audit trail, settings and storage.
 //
-// Files, each on top of those before it: signin, signon, keys, sessions, tenants, audit, verify, system, pages.
+// Files, each on top of those before it: signin, signon, keys, sessions, tenants, audit, verify,
+// system, pages.
 package accesspages
 
 import (
@@ -19,8 +20,8 @@ type pages struct {
 	verifiedUpTo progress
 
 	mu           sync.Mutex
-	byPermission map[string][]operation // guarded by mu; nil: not yet read
-	titles       map[string]string      // of operations, by operationId; guarded by mu, read with them
+	byPermission map[string][]operation // guarded by mu; nil: not read yet
+	titles       map[string]string      // of operations by operationId; guarded by mu, read with byPermission
 }
 
 // Register adds the pages to k.

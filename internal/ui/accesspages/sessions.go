@@ -54,7 +54,8 @@ func (p *pages) endSession(v *web.Visit) (*web.Action, error) {
 	}, nil
 }
 
-// ownSession is the session that the visitor's browser uses; the zero UUID: none.
+// ownSession returns the id of the session that the visitor's browser uses, or the zero UUID if
+// there is none.
 func (p *pages) ownSession(v *web.Visit) (uuid.UUID, error) {
 	res, err := p.kit.Client.GetCurrentSessionWithResponse(v.Context())
 	if err != nil || res.JSON200 == nil { // a visitor without a session has none to end here
@@ -63,10 +64,9 @@ func (p *pages) ownSession(v *web.Visit) (uuid.UUID, error) {
 	return res.JSON200.ID, nil
 }
 
-// permission is a permission with the operations that require it, and whether the visitor has
-// it.
+// permission is a permission, the operations that require it, and whether the visitor has it.
 type permission struct {
-	Name       string // empty: a valid credential is enough
+	Name       string // empty: any valid credential suffices
 	Held       bool
 	Operations []operation
 }
@@ -93,8 +93,9 @@ func (p *pages) permissions(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "permissions", Title: "Access", Nav: "Access", Data: d}, nil
 }
 
-// operations returns the operations of the contract by required permission, so that the table is always current, and
-// what each does, by its operationId. They are read once: the contract does not change while the process runs.
+// operations returns the contract's operations by required permission, so that the table is always
+// current, and their titles by operationId. It reads them only once, because the contract does not
+// change while the process runs.
 func (p *pages) operations(v *web.Visit) (byPermission map[string][]operation, titles map[string]string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

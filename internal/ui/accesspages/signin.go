@@ -15,7 +15,7 @@ import (
 
 // signInForm asks for a credential.
 type signInForm struct {
-	Next     string // where the visitor goes next, below the base
+	Next     string // page to go to after signing in, below the base
 	Problem  *client.Problem
 	Insecure bool   // the browser would not store the cookie
 	Provider string // name of the identity provider; empty: none
@@ -23,21 +23,23 @@ type signInForm struct {
 	Unsent   unsent
 }
 
-// unsent is a form that was sent after its sender's session had ended. Each page passes it on to the next in
-// hidden fields, so it is kept without scripts and only in the visitor's own page.
+// unsent is a form that was sent after the sender's session had ended. Each page passes it on to
+// the next one in hidden fields, so that it is kept without scripts and exists only in the
+// visitor's own page.
 type unsent struct {
-	To     string // where it goes, below the base; empty: there is none
+	To     string // URL that it is sent to, below the base; empty: there is no such form
 	Fields []field
 }
 
 type field struct{ Name, Value string }
 
-// carried is the prefix of the names of an unsent form's fields when they are sent with a
+// carried is the prefix for the field names of an unsent form when they are sent along with a
 // credential.
 const carried = "unsent."
 
-// unsentOf returns the fields of values whose names begin with prefix, as a form for to. When it is sent, the form
-// is shown again first: it may be hours old, or another person may have signed in.
+// unsentOf returns the fields of values whose names begin with prefix as a form for to. When it is
+// sent, the form is shown again first, because it may be hours old or another person may have
+// signed in.
 func unsentOf(to string, values url.Values, prefix string) (u unsent) {
 	if nextOf(to) != to {
 		return u
@@ -63,7 +65,7 @@ func (p *pages) form(v *web.Visit, f signInForm) *web.Page {
 		f.Provider = p.kit.SingleSignOn.Name
 	}
 	page := &web.Page{Template: "sign-in", Title: "Sign in", Header: http.Header{}, Data: f}
-	if f.Unsent.To != "" { // what was typed may be secret
+	if f.Unsent.To != "" { // the form may contain secrets
 		page.Header.Set("Cache-Control", "no-store")
 	}
 	return page
@@ -72,8 +74,8 @@ func (p *pages) form(v *web.Visit, f signInForm) *web.Page {
 // secure reports whether the browser uses TLS.
 func secure(v *web.Visit) bool { return v.TLS != nil || v.Header.Get("X-Forwarded-Proto") == "https" }
 
-// loopback reports whether host is a loopback name or address, so that the browser is on this
-// machine.
+// loopback reports whether host is a loopback name or address, which means that the browser runs on
+// this machine.
 func loopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -83,7 +85,7 @@ func loopback(hostport string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// nextOf returns the page to go to after signing in, which is always one of this server.
+// nextOf returns the page to go to after signing in. It is always a page of this server.
 func nextOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || !strings.HasPrefix(text, "/ui/") || strings.HasPrefix(text, "/ui/sign-") ||
@@ -93,7 +95,7 @@ func nextOf(text string) string {
 	return text
 }
 
-// signInAgain returns the page for a request without a session. It keeps a form that was sent, except
+// signInAgain returns the page for a request without a session. It keeps a submitted form, except
 // for files.
 func (p *pages) signInAgain(v *web.Visit) *web.Page {
 	f := signInForm{Next: nextOf(v.Here()), Ended: true}
@@ -143,8 +145,8 @@ func (p *pages) signIn(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// open opens a session with a credential, which replaces any session of the visitor, and redirects to next. It
-// returns the problem if the credential is rejected.
+// open opens a session with a credential, which replaces any existing session of the visitor, and
+// redirects to next. It returns the problem if the credential is rejected.
 func (p *pages) open(v *web.Visit, credential, next string) (*web.Page, *client.Problem, error) {
 	if credential == "" || strings.ContainsFunc(credential, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &client.Problem{
@@ -165,7 +167,7 @@ func (p *pages) open(v *web.Visit, credential, next string) (*web.Page, *client.
 	case res.ApplicationProblemJSONDefault != nil:
 		return nil, res.ApplicationProblemJSONDefault, nil
 	}
-	if who := before.JSON200; who != nil && who.SessionID != nil { // a new session for each sign-in
+	if who := before.JSON200; who != nil && who.SessionID != nil { // use a new session for each sign-in
 		_, err := p.kit.Client.DeleteSessionWithResponse(v.Context(), *who.SessionID, &client.DeleteSessionParams{})
 		if err != nil {
 			return nil, nil, err
@@ -174,7 +176,7 @@ func (p *pages) open(v *web.Visit, credential, next string) (*web.Page, *client.
 	return &web.Page{Data: web.Redirect(next), Header: cookies(res.HTTPResponse)}, nil, nil
 }
 
-// cookies returns the cookies that an answer of the API sets.
+// cookies returns the cookies that a response of the API sets.
 func cookies(res *http.Response) http.Header {
 	return http.Header{"Set-Cookie": res.Header.Values("Set-Cookie")}
 }
@@ -195,7 +197,7 @@ func (p *pages) signOut(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// signedIn is the page after signing in for a form that is still open in another window.
+// signedIn is the page shown after signing in for a form that is still open in another window.
 func (p *pages) signedIn(*web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "signed-in", Title: "Signed in", Data: unsent{}}, nil
 }

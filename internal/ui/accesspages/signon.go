@@ -8,8 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// Names of the cookie that binds a sign-in to the browser that began it; see the session's own. It is
-// SameSite=Lax, because the person returns from another site.
+// Names of the cookie that binds a sign-in to the browser that began it, in the same forms as the
+// names of the session cookie. The cookie is SameSite=Lax, because the person returns from another
+// site.
 const (
 	begunCookie      = "__Host-skald-sign-in"
 	plainBegunCookie = "skald-sign-in"
@@ -42,7 +43,7 @@ func (p *pages) beginSignOn(v *web.Visit) (*web.Page, error) {
 	}, nil
 }
 
-// callback is the URL at which the provider sends people back.
+// callback returns the URL to which the provider sends people back.
 func (p *pages) callback(v *web.Visit) string {
 	root := p.kit.SingleSignOn.PublicURL
 	if root == "" {
@@ -55,9 +56,9 @@ func (p *pages) callback(v *web.Visit) string {
 	return root + "/ui/sign-in/oidc/callback"
 }
 
-// finishSignOn opens a session for a person who returns from the provider. The page that it answers with loads the
-// next page: a redirect would still count as coming from the provider's site, so the browser would not send the
-// session's cookie, which is SameSite=Strict.
+// finishSignOn opens a session for a person who returns from the provider. It responds with a page
+// that loads the next page. After a redirect, the request would still count as coming from the
+// provider's site, so the browser would not send the session cookie, which is SameSite=Strict.
 func (p *pages) finishSignOn(v *web.Visit) (*web.Page, error) {
 	name := begunCookie
 	if !secure(v) {
@@ -84,8 +85,8 @@ func (p *pages) finishSignOn(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "signed-on", Title: "Signed in", Header: page.Header, Data: next}, nil
 }
 
-// notSignedOn returns the sign-in page with the reason why signing in at the provider failed. It deletes the cookie
-// of the attempt.
+// notSignedOn returns the sign-in page with the reason why signing in at the provider failed. It
+// deletes the cookie of the attempt.
 func (p *pages) notSignedOn(v *web.Visit, next string, err error) (*web.Page, error) {
 	var refused *web.Refusal
 	if !errors.As(err, &refused) {

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// systemPage shows the state of the server. A part that the visitor may not read, or that this server does not
-// have, is replaced by a problem.
+// systemPage shows the state of the server. Parts that the visitor may not read, or that this
+// server does not have, are replaced by a problem.
 type systemPage struct {
 	Version  *client.Version
 	Ready    *client.Readiness
@@ -27,15 +27,16 @@ type systemPage struct {
 	Settings []client.Setting
 	Changes  []client.SettingChange
 	Storage  *client.Storage
-	Largest  int64 // bytes of the largest table, the length of its bar
+	Largest  int64 // bytes of the largest table, which gets a bar of full length
 	Refused  map[string]*client.Problem
 	Buttons  []web.Button
-	Change   *web.Button // of each setting; nil: the pages are read-only
+	Change   *web.Button // button for each setting; nil: the pages are read-only
 	Now      time.Time
 }
 
-// unusedIndex is an index that no query has used since the server's statistics began, although it costs writes and
-// disk space. Unique indexes are omitted: they enforce something.
+// unusedIndex is an index that no query has used since the server began collecting statistics,
+// although it costs writes and disk space. Unique indexes are omitted, because they enforce a
+// constraint.
 type unusedIndex struct {
 	Table, Name string
 	Bytes       int64
@@ -44,7 +45,7 @@ type unusedIndex struct {
 // MayChange reports whether the visitor may change the settings.
 func (d systemPage) MayChange() bool { return d.Change != nil && d.Change.Needs == "" }
 
-// Bar is the length of a bar of the page, of 100.
+// Bar returns the length of a bar in percent.
 func (d systemPage) Bar(bytes int64) int64 { return bytes * 100 / max(d.Largest, 1) }
 
 func (p *pages) system(v *web.Visit) (*web.Page, error) {
@@ -112,7 +113,7 @@ func (p *pages) system(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "system", Title: "System", Nav: "System", Refresh: 10, Data: d}, nil
 }
 
-// figure returns a number as a person would type it.
+// figure formats a number as a person would type it.
 func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 func (p *pages) changeSetting(v *web.Visit) (*web.Action, error) {

@@ -5,7 +5,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// tenantList lets an administrator of all tenants look at one of them.
+// tenantList lets an administrator of all tenants select a single tenant to view.
 type tenantList struct {
 	*web.List
 	*client.TenantList

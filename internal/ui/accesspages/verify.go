@@ -18,14 +18,14 @@ type verification struct {
 	*web.List
 	Parts  []web.Tab
 	Result *client.AuditVerification
-	From   int64     // the first seal that was checked
-	Seal   int64     // the seal that the visitor kept elsewhere; 0: none
-	Since  *verified // what this check continues; nil: it does not continue an earlier one
-	Next   string    // URL of the next step; empty: this was the last
-	Again  string    // URL of a check from the first seal
+	From   int64     // first seal that was checked
+	Seal   int64     // seal that the visitor has kept elsewhere; 0: none
+	Since  *verified // the earlier check that this one continues; nil: none
+	Next   string    // URL of the next step; empty: this was the last one
+	Again  string    // URL of a check that starts at the first seal
 }
 
-// Covered says what was checked, of a check without findings.
+// Covered describes what was checked if the check found nothing wrong.
 func (d *verification) Covered() string {
 	said := fmt.Sprintf("%s checked, from seal %s.", seals(d.Result.CheckedSeals), web.Count(d.From))
 	switch n := d.Result.CheckedSeals; {
@@ -58,24 +58,25 @@ func seals(n int) string {
 	return web.Count(n) + " seals"
 }
 
-// verified is how far a chain has been verified.
+// verified is the position up to which a chain has been verified.
 type verified struct {
 	Seq  int64
 	Hash string
 	At   time.Time
 }
 
-// mark is the seal as the API and people pass it around.
+// mark returns the seal in the form used by the API and by people.
 func (v *verified) mark() string { return fmt.Sprintf("%d:%s", v.Seq, v.Hash) }
 
-// progress remembers for each chain the last of its seals up to which this process has verified all, so that a
-// visit checks only what follows: a check of everything takes seconds.
+// progress stores, for each chain, the last seal up to which this process has verified the whole
+// chain. A visit then checks only what follows, because checking everything takes seconds.
 type progress struct {
 	mu   sync.Mutex
 	upTo map[string]verified // guarded by mu
 }
 
-// mostChains bounds what is remembered. Forgetting costs a visitor a check of everything.
+// mostChains limits the number of stored positions. If a position is dropped, the next visitor must
+// wait for a check of the whole chain.
 const mostChains = 1000
 
 func (p *progress) of(chain string) *verified {
@@ -87,7 +88,7 @@ func (p *progress) of(chain string) *verified {
 	return nil
 }
 
-// advance records a check without findings that began at a seal.
+// advance records a check that began at a seal and found nothing wrong.
 func (p *progress) advance(chain string, from int64, to verified) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +126,7 @@ func (p *pages) verify(v *web.Visit) (*web.Page, error) {
 	sent := d.Sent("limit", "1000", "kept", kept)
 	if kept != "" {
 		seq, _, _ := strings.Cut(kept, ":")
-		d.Seal, _ = strconv.ParseInt(seq, 10, 64) // the API refuses what is not a number
+		d.Seal, _ = strconv.ParseInt(seq, 10, 64) // the API rejects anything that is not a number
 		d.From = d.Seal + 1
 	} else if d.Since = p.verifiedUpTo.of(chain); d.Since != nil && d.Value("from_seq") == "" {
 		sent.Set("kept", d.Since.mark())
@@ -143,7 +144,7 @@ func (p *pages) verify(v *web.Visit) (*web.Page, error) {
 	}
 	switch head := d.Result.Head; {
 	case !d.Result.Ok && d.Seal == 0:
-		p.verifiedUpTo.forget(chain) // the next visit checks everything
+		p.verifiedUpTo.forget(chain) // so that the next visit checks everything
 	case d.Result.Ok && head != nil:
 		p.verifiedUpTo.advance(chain, d.From, verified{head.Seq, head.Hash, v.Now})
 	}

@@ -46,11 +46,11 @@ func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// reprocessOptions say what happens to slots that ran before.
+// reprocessOptions describe what happens to slots that already ran.
 var reprocessOptions = web.Labelled(
 	"none", "do not run again", "failed", "run again if they did not succeed", "completed", "run again")
 
-// slotsShown is how many slots a backfill's preview shows.
+// slotsShown is the number of slots shown in a backfill's preview.
 const slotsShown = 50
 
 func showBackfill(answer []byte) (*web.Preview, error) {
@@ -88,9 +88,9 @@ type backfillPage struct {
 	Job     *client.JobDefinition
 	JobURL  string
 	Made    string  // the runs that it created
-	Again   string  // what happens to slots that ran before
-	Pace    string  // how many runs at a time
-	Reaches float64 // progress, in percent: of its time range, and of the runs created for it
+	Again   string  // what happens to slots that already ran
+	Pace    string  // how many runs may be active at a time
+	Reaches float64 // progress in percent, both of its time range and of the runs created for it
 	Runs    []runRow
 	Actions []web.Button
 	Now     time.Time
@@ -122,7 +122,7 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 			done = b.To.Sub(*b.Reached)
 		}
 		d.Reaches = min(100, max(0, 100*float64(done)/float64(whole)))
-		if b.Active != nil && b.Created > 0 { // a run that was created is not done
+		if b.Active != nil && b.Created > 0 { // a run that was created is not necessarily done
 			d.Reaches *= max(0, 1-float64(*b.Active)/float64(b.Created))
 		}
 	}
@@ -151,8 +151,8 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// paceOf says how many runs of a backfill there are at a time; without a policy of its own it has that of its job,
-// which is nil if it was deleted.
+// paceOf describes how many runs of a backfill may be active at a time. A backfill without its own
+// policy uses that of its job, which is nil if the job was deleted.
 func paceOf(b *client.Backfill, job *client.JobDefinition) string {
 	overlap := client.JobConcurrencyPolicyAllow
 	switch {
@@ -167,8 +167,8 @@ func paceOf(b *client.Backfill, job *client.JobDefinition) string {
 	return fmt.Sprintf("One run at a time, with at most %d created and not ended", b.MaxActive)
 }
 
-// made says how many runs a backfill has created, and how many of them the policy on overlap has skipped since: those
-// did nothing.
+// made describes how many runs a backfill has created, and how many of them the overlap policy has
+// skipped since then; skipped runs did nothing.
 func (p *pages) made(v *web.Visit, d *backfillPage) error {
 	for _, o := range reprocessOptions {
 		if o.Value == string(d.Reprocess) {

@@ -9,12 +9,12 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// outcomes is a drawing of the outcomes of a definition's last runs, the oldest on the left.
+// outcomes is a chart of the outcomes of a definition's last runs, with the oldest on the left.
 type outcomes struct {
 	Bars   []outcome
 	Width  int
-	Words  string // the same as text for screen readers
-	Others string // how many did not succeed, of each state; empty: all did
+	Words  string // text version for screen readers
+	Others string // numbers of unsuccessful runs by state; empty: all succeeded
 }
 
 // outcome is one run that has ended.
@@ -29,7 +29,7 @@ const (
 	outcomeHeight = 18
 )
 
-// newOutcomes draws runs, given newest first.
+// newOutcomes draws runs, which are given newest first.
 func newOutcomes(runs []client.JobRunOutcome, base string) (o outcomes) {
 	runs = slices.Clone(runs)
 	slices.SortStableFunc(runs, func(a, b client.JobRunOutcome) int { return a.FinishedAt.Compare(b.FinishedAt) })

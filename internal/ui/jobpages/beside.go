@@ -11,15 +11,16 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// beside is what the page of a run says about other runs, and about who asked for it.
+// beside contains what the page of a run shows about other runs and about the person who requested
+// it.
 type beside struct {
-	Again   []runRow  // the runs that repeat it
-	Skipped *web.Link // the runs that were skipped because of it; nil: none
-	Usual   string    // how long runs of its job usually take, if it takes much longer; empty: it does not
-	Reason  string    // of the person who requested it
+	Again   []runRow  // runs that repeat it
+	Skipped *web.Link // runs that were skipped because of it; nil: none
+	Usual   string    // usual duration of the job's runs if this run takes much longer; otherwise empty
+	Reason  string    // the reason given by the person who requested it
 }
 
-// unusual is how many times as long as usual a run takes of which the page says so.
+// unusual is the ratio of a run's duration to the usual one from which the page points it out.
 const unusual = 5
 
 func (p *pages) besideOf(v *web.Visit, r *client.JobRun, chain []runRow) (b beside, err error) {
@@ -44,7 +45,7 @@ func (p *pages) besideOf(v *web.Visit, r *client.JobRun, chain []runRow) (b besi
 	return b, err
 }
 
-// skippedBy are the runs of the same job that were skipped because of r.
+// skippedBy returns a link to the runs of the same job that were skipped because of r.
 func (p *pages) skippedBy(v *web.Visit, r *client.JobRun) (*web.Link, error) {
 	const most = 100
 	job, size := r.JobDefinition.ID.String(), client.PageSize(most)
@@ -70,7 +71,8 @@ func (p *pages) skippedBy(v *web.Visit, r *client.JobRun) (*web.Link, error) {
 	}
 }
 
-// usual is the median of how long the latest runs took that succeeded; empty: r does not take much longer.
+// usual returns the median duration of the latest successful runs, or "" unless r takes much
+// longer.
 func (p *pages) usual(v *web.Visit, r *client.JobRun) (string, error) {
 	job, size := r.JobDefinition.ID.String(), client.PageSize(20)
 	list, err := p.listed(v.Context(), &client.ListJobRunsParams{
@@ -95,14 +97,15 @@ func (p *pages) usual(v *web.Visit, r *client.JobRun) (string, error) {
 	return "", nil
 }
 
-// reasonOf reads the reason of the person who requested a run, if the visitor may read what people did.
+// reasonOf reads the reason given by the person who requested a run, if the visitor may read the
+// audit trail.
 func (p *pages) reasonOf(v *web.Visit, r *client.JobRun) (string, error) {
 	id, size := r.ID.String(), client.PageSize(100)
 	res, err := p.kit.Client.ListActionsWithResponse(v.Context(), &client.ListActionsParams{Subject: &id, PageSize: &size})
 	if err != nil || res.StatusCode() != http.StatusOK || res.JSON200 == nil || len(res.JSON200.Actions) == 0 {
 		return "", err
 	}
-	first := res.JSON200.Actions[len(res.JSON200.Actions)-1] // newest first: the one that created it
+	first := res.JSON200.Actions[len(res.JSON200.Actions)-1] // the oldest one, which created the run
 	if first.Reason == nil {
 		return "", nil
 	}

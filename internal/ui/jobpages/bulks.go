@@ -15,10 +15,10 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// usualFilters of a bulk operation are shown, the others folded.
+// usualFilters are the filters of a bulk operation that are always shown; the others are folded.
 var usualFilters = []string{"queue", "error_code", "finished_from", "finished_to", "gave_up", "late_by_min"}
 
-// newBulk is the form of an action on all runs that match a filter.
+// newBulk is the form for an action on all runs that match a filter.
 func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Start", Title: "Cancel or rerun many runs", Nav: "Jobs", Back: web.Link{Name: "Runs", URL: "/ui/runs"},
@@ -88,10 +88,10 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// allRuns is the field that says that a bulk operation without a filter is meant.
+// allRuns is the field that confirms a bulk operation without a filter.
 const allRuns = "all"
 
-// bulkUnready says what is still to be chosen in the form of a bulk operation.
+// bulkUnready describes what must still be chosen in the form for a bulk operation.
 func bulkUnready(form web.Form) string {
 	if form["action"] == "" {
 		return "Choose what to do."
@@ -107,7 +107,7 @@ func bulkUnready(form web.Form) string {
 	return "Choose which runs: fill in a filter, or tick “All runs”."
 }
 
-// stateOf is a state as the API spells it, of what a person has typed.
+// stateOf converts a state typed by a person to the API's spelling.
 func stateOf(typed string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(typed), " ", "_"))
 }
@@ -131,7 +131,7 @@ func showBulk(answer []byte) (*web.Preview, error) {
 	return shown, nil
 }
 
-// bulkList is the page of the bulk operations.
+// bulkList is the page that lists the bulk operations.
 type bulkList struct {
 	*web.List
 	*client.JobBulkList
@@ -207,7 +207,8 @@ func goesOn(found *int64, what string) string {
 	return "It continues with all " + web.Count(*found) + " " + what + " that it has found."
 }
 
-// moves is the action that resumes or cancels a bulk operation or a backfill, which has the page at path.
+// moves is the action that resumes or cancels a bulk operation or a backfill, whose page has the
+// given path.
 func moves(verb, what, path string, state web.Badge, means string,
 	send func(context.Context, io.Reader, client.RequestEditorFn) (*http.Response, error)) *web.Action {
 	return &web.Action{

@@ -11,14 +11,14 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// calendarPage shows the slots of all jobs on the days of a week, or on one day.
+// calendarPage shows the slots of all jobs on one day or on the days of a week.
 type calendarPage struct {
 	Days      []calendarDay
 	Zone      string
-	Zones     []string // the time zones of the jobs
-	From      string   // the first day
+	Zones     []string // time zones of the jobs
+	From      string   // first day shown
 	Views     []web.Tab
-	Earlier   string // URLs
+	Earlier   string // URLs of the adjacent periods
 	Today     string
 	Later     string
 	Frequent  []client.JobCalendarJob
@@ -32,27 +32,27 @@ type calendarDay struct {
 	Rows  []calendarRow
 }
 
-// calendarRow is a slot, or the slots of a job that has many on that day.
+// calendarRow is a slot, or all slots of a job that has many on that day.
 type calendarRow struct {
 	ID      string
-	Time    string // in the zone of the page
-	Local   string // in the zone of the job, if that is another one
+	Time    string // in the page's time zone
+	Local   string // in the job's time zone if that is different
 	Job     string
 	JobURL  string
 	State   *web.Badge // of a single slot; nil: it is in the future, or there are several slots
 	RunURL  string
 	Notes   []string
-	Left    bool // nothing runs then
+	Left    bool // nothing runs at that time
 	Several []calendarRow
 	Counts  string
 }
 
-// fewSlots is how many slots of a job on one day are shown as separate rows.
+// fewSlots is the number of slots of a job on one day up to which each has its own row.
 const fewSlots = 4
 
 func (p *pages) calendar(v *web.Visit) (*web.Page, error) {
 	q := v.URL.Query()
-	zone, err := time.LoadLocation(q.Get("zone")) // empty is UTC
+	zone, err := time.LoadLocation(q.Get("zone")) // empty means UTC
 	if err != nil || q.Get("zone") == "Local" {
 		return nil, web.Malformed("This is not a time zone: use a name such as Europe/Berlin, or UTC.")
 	}
@@ -109,12 +109,12 @@ func (p *pages) calendar(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "calendar", Title: "Calendar", Nav: "Jobs", Refresh: 10, Data: d}, nil
 }
 
-// dayOf returns the beginning of the day in the zone of t.
+// dayOf returns the beginning of the day in t's time zone.
 func dayOf(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())
 }
 
-// zonesOf returns the time zones of the jobs, as options.
+// zonesOf returns the time zones of the jobs as options.
 func zonesOf(c *client.JobCalendar) []string {
 	zones := []string{"UTC"}
 	for i := range c.Slots {
@@ -126,7 +126,8 @@ func zonesOf(c *client.JobCalendar) []string {
 	return zones
 }
 
-// dayRows returns the slots of a day in order of time. If a job has many, they are one row, at the first slot.
+// dayRows returns the slots of a day, ordered by time. If a job has many slots, they share one row
+// at the time of the first one.
 func (p *pages) dayRows(slots []client.JobCalendarSlot, from, to time.Time, zone *time.Location) (rows []calendarRow) {
 	byJob := map[string][]client.JobCalendarSlot{}
 	var order []string
@@ -208,10 +209,10 @@ func (p *pages) slotRow(s *client.JobCalendarSlot, all []client.JobCalendarSlot,
 	return row
 }
 
-// clockOf returns the time of day, with seconds only if they are not zero.
+// clockOf formats the time of day, with seconds only if they are not zero.
 func clockOf(t time.Time) string { return strings.TrimSuffix(t.Format("15:04:05"), ":00") }
 
-// sharing names the other jobs that are due at the same time and share the key.
+// sharing names the other jobs that are due at the same time and have the same key.
 func sharing(s *client.JobCalendarSlot, all []client.JobCalendarSlot) string {
 	if s.ConcurrencyKey == nil {
 		return ""

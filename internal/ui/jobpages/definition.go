@@ -27,7 +27,7 @@ type definitionPage struct {
 	Versions []versionRow
 	Fills    []client.Backfill
 	JSON     json.RawMessage
-	URL      string // of the page itself
+	URL      string // URL of the page
 	Now      time.Time
 }
 
@@ -37,7 +37,7 @@ type versionRow struct {
 	JSON json.RawMessage
 }
 
-// tickRow is a slot, or a time at which there is none because of a change of the clock.
+// tickRow is a slot, or a time without a slot because of a clock change.
 type tickRow struct {
 	At          time.Time
 	Local, Note string
@@ -57,7 +57,7 @@ func ticksOf(l *client.TickList) (rows []tickRow) {
 	return rows
 }
 
-// localTime returns the local time with the day of the week.
+// localTime formats the local time with the day of the week.
 func localTime(t client.Tick) string {
 	at, err := time.Parse("2006-01-02T15:04:05", t.LocalTime)
 	if err != nil {
@@ -66,7 +66,7 @@ func localTime(t client.Tick) string {
 	return at.Format("Mon 2006-01-02 15:04:05")
 }
 
-// got returns the definition in the URL, and its ETag.
+// got reads the definition in the URL, and its ETag.
 func (p *pages) got(
 	v *web.Visit, include ...client.GetJobDefinitionParamsInclude,
 ) (*client.JobDefinition, string, json.RawMessage, error) {
@@ -119,7 +119,7 @@ func (p *pages) definition(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// fillTab reads the data of the tab.
+// fillTab reads the data for the tab.
 func (p *pages) fillTab(v *web.Visit, d *definitionPage) error {
 	of, ctx := d.Job.ID.String(), v.Context()
 	switch d.Tab {
@@ -167,7 +167,7 @@ func (p *pages) fillTab(v *web.Visit, d *definitionPage) error {
 		d.Fills = list.Backfills
 	case "definition":
 		var err error
-		if _, _, d.JSON, err = p.got(v); err != nil { // without the runs, as a client would store it
+		if _, _, d.JSON, err = p.got(v); err != nil { // read without the runs, in the form that a client would store
 			return err
 		}
 	default:
@@ -178,7 +178,7 @@ func (p *pages) fillTab(v *web.Visit, d *definitionPage) error {
 	return nil
 }
 
-// definitionButtons are the actions on a definition in its state.
+// definitionButtons returns the actions that a definition's state allows.
 func (p *pages) definitionButtons(v *web.Visit, d *client.JobDefinition) (all []web.Button) {
 	if p.kit.ReadOnly || d.DeletedAt != nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// actionOn returns an action on a definition, without its fields and its request.
+// actionOn returns an action on a definition without its fields and its request.
 func (p *pages) actionOn(
 	d *client.JobDefinition, tag, label, title, needs string, class web.Class,
 ) *web.Action {
@@ -23,7 +23,7 @@ func (p *pages) actionOn(
 	}
 }
 
-// definitionState is in words whether a definition creates runs.
+// definitionState describes in words whether a definition creates runs.
 func definitionState(d *client.JobDefinition) string {
 	switch {
 	case d.Paused && d.PausedUntil != nil:
@@ -160,7 +160,7 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 	a.Means = "Creates a run now. " + policyWords(d)[0]
 	a.Fields = filled([]web.Field{{Name: "default_args", Kind: "json"}}, raw)
 	if !v.May("payloads:read") {
-		a.Fields[0].Value = "" // they are hidden; empty keeps them
+		a.Fields[0].Value = "" // the arguments are hidden, and an empty value keeps them
 	}
 	a.Fields = []web.Field{
 		{Name: "args", Label: "Arguments", Kind: "json", Value: a.Fields[0].Value},
@@ -194,7 +194,7 @@ func overlapping(form web.Form, body map[string]any) error {
 	return nil
 }
 
-// runAnswered returns the path of the run in an answer.
+// runAnswered returns the path of the page for the run in a response.
 func runAnswered(answer []byte) string {
 	var r client.JobRun
 	if json.Unmarshal(answer, &r) != nil {
@@ -203,5 +203,6 @@ func runAnswered(answer []byte) string {
 	return "/ui/runs/" + r.ID.String()
 }
 
-// lastSix characters of an id are typed to confirm a dangerous action.
+// lastSix returns the last six characters of an id, which a person must type to confirm a dangerous
+// action.
 func lastSix(id string) string { return id[max(0, len(id)-6):] }

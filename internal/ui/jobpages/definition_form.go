@@ -82,7 +82,7 @@ func definitionFields() []web.Field {
 	return fields
 }
 
-// rarelySet are the members of a definition that most jobs leave at their defaults.
+// rarelySet lists the members of a definition that most jobs leave at their defaults.
 var rarelySet = []string{
 	"description", "args_schema", "schedule.dst_gap", "schedule.dst_overlap", "schedule.start_at", "schedule.end_at",
 	"event.match", "event.args_from", "jitter_ms", "required_labels", "labels", "concurrency_key", "queue_limit",
@@ -90,7 +90,8 @@ var rarelySet = []string{
 	"max_losses", "dead_letter", "emit",
 }
 
-// definitionBody converts the values of selects to the form in the contract, and omits members of other types.
+// definitionBody converts the values of selects to the form in the contract, and omits the members
+// of other types.
 func definitionBody(form web.Form, body map[string]any) error {
 	for _, name := range []string{"enabled", "dead_letter"} {
 		if text := form[name]; text != "" {
@@ -158,7 +159,7 @@ func (p *pages) create(*web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// definitionAnswered returns the path of the definition in an answer.
+// definitionAnswered returns the path of the page for the definition in a response.
 func definitionAnswered(answer []byte) string {
 	var d client.JobDefinition
 	if json.Unmarshal(answer, &d) != nil {
@@ -188,7 +189,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// filled sets the fields of a form to the values of a document. Numbers keep their digits.
+// filled sets the fields of a form to the values in a document. Numbers keep their digits.
 func filled(fields []web.Field, document []byte) []web.Field {
 	values := map[string]json.RawMessage{}
 	flatten(values, "", document, 2)
@@ -219,7 +220,7 @@ func filled(fields []web.Field, document []byte) []web.Field {
 	return fields
 }
 
-// flatten collects the members of an object, and those of objects within it as "outer.inner".
+// flatten collects the members of an object, with members of nested objects named "outer.inner".
 func flatten(into map[string]json.RawMessage, prefix string, document []byte, depth int) {
 	var members map[string]json.RawMessage
 	if depth == 0 || json.Unmarshal(document, &members) != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// definitionList is the page of the list of definitions.
+// definitionList is the page that lists the definitions.
 type definitionList struct {
 	*web.List
 	Rows   []definitionRow
@@ -20,11 +20,11 @@ type definitionList struct {
 type definitionRow struct {
 	client.JobDefinition
 	URL      string
-	Due      string // what creates its runs
+	Due      string // describes what creates its runs
 	Overlap  string
 	Outcomes outcomes
 	Takers   int
-	Unsure   bool // there are more workers than were examined
+	Unsure   bool // there are more workers than were checked
 }
 
 var (
@@ -73,11 +73,11 @@ func (p *pages) definitions(v *web.Visit) (*web.Page, error) {
 
 var (
 	plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
-	reserved  = []string{"new", "calendar", "events"} // paths below /ui/jobs/ that are other pages
+	reserved  = []string{"new", "calendar", "events"} // paths below /ui/jobs/ of other pages
 )
 
-// definitionPath returns the path of a definition's page, below the base: by name, unless that is the path of
-// another page or contains characters that paths change.
+// definitionPath returns the path of a definition's page, below the base. The path contains the
+// name, unless that is the path of another page or contains characters that are altered in paths.
 func definitionPath(d *client.JobDefinition) string {
 	if plainName.MatchString(d.Name) && !slices.Contains(reserved, d.Name) {
 		return "/ui/jobs/" + d.Name

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// eventList is the page of the events that start runs.
+// eventList is the page that lists the events that start runs.
 type eventList struct {
 	*web.List
 	*client.JobEventRecordList

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// gantt shows the attempts of a run on one axis of time.
+// gantt shows the attempts of a run on a common time axis.
 type gantt struct {
 	Rows        []attemptRow
 	Folds       []ganttFold
@@ -15,14 +15,14 @@ type gantt struct {
 	Now         float64 // position of the current time; negative: the run has ended
 }
 
-// ganttWidth is the width of the drawing, in its own units.
+// ganttWidth is the width of the drawing in its own units.
 const ganttWidth = 720.0
 
 // attemptRow is one assignment of the run.
 type attemptRow struct {
 	client.JobAttempt
 	Badge        *web.Badge // nil: it is still running
-	Wait, Bar    ganttBar   // from its assignment to its start, and from there to its end
+	Wait, Bar    ganttBar   // from the assignment to the start, and from there to the end
 	Took, Waited string
 }
 
@@ -31,7 +31,7 @@ type ganttBar struct {
 	Tone string
 }
 
-// ganttFold is a wait that is not drawn in full.
+// ganttFold is a wait that is drawn shortened.
 type ganttFold struct {
 	X, W  float64
 	Title string
@@ -84,7 +84,7 @@ func newGantt(r *client.JobRun, attempts []client.JobAttempt, now time.Time) gan
 	return g
 }
 
-// barOf is at least wide enough to be seen.
+// barOf returns a bar that is at least wide enough to be visible.
 func barOf(s *web.Scale, from, to time.Time, tone string) ganttBar {
 	x := s.At(from)
 	w := max(2, s.At(to)-x)

@@ -1,8 +1,9 @@
-// Package jobpages has the pages of jobs: definitions, the calendar, runs with their logs, workers.
+// Package jobpages contains the pages of jobs: definitions, the calendar, runs with their logs, and
+// workers.
 //
-// Files, each on top of those before it: words, runrow, bars, definitions, workers, definition, definition_form,
-// beside, gantt, run, ways, definition_actions, runs, bulks, run_actions, takers, backfills, calendar, events,
-// pages, queue, selected, worker_actions.
+// Files, each on top of those before it: words, runrow, bars, definitions, workers, definition,
+// definition_form, beside, gantt, run, ways, definition_actions, runs, bulks, run_actions, takers,
+// backfills, calendar, events, pages, queue, selected, worker_actions.
 package jobpages
 
 import (

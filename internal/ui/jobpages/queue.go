@@ -11,23 +11,24 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// queuePage is a queue of job runs.
+// queuePage shows a queue of job runs.
 type queuePage struct {
 	*client.JobQueue
 	Takers  []client.Worker // the active workers that take its runs
-	Unsure  bool            // there are more active workers than were examined
-	Others  []client.Worker // without active ones: the newest that would take its runs, with why they do not
+	Unsure  bool            // there are more active workers than were checked
+	Others  []client.Worker // if none is active: the newest that could take its runs, and why they do not
 	Actions []web.Button
 	Now     time.Time
 }
 
-// othersAtMost is how many workers that take nothing now are examined.
+// othersAtMost is the number of workers checked that do not take runs at present.
 const othersAtMost = 50
 
-// Held reports whether a person holds its runs back.
+// Held reports whether a person is holding its runs back.
 func (q *queuePage) Held() bool { return q.State == client.JobQueueStateHELD }
 
-// Tone of what the page says first: green only if runs of the queue go somewhere.
+// Tone returns the tone of the first sentence on the page. It is green only if runs of the queue
+// are being taken.
 func (q *queuePage) Tone() string {
 	switch {
 	case q.Held():
@@ -76,8 +77,8 @@ func (p *pages) queue(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "queue", Title: "Queue " + q.Name, Nav: "Workers", Refresh: 5, Data: d}, nil
 }
 
-// takersOf finds the workers that take runs from the queue now; if there are none, those that would if they were
-// active.
+// takersOf finds the workers that currently take runs from the queue or, if there are none, the
+// workers that would do so if they were active.
 func (p *pages) takersOf(v *web.Visit, d *queuePage) error {
 	active, err := p.workersIn(v, workersAtMost, client.WorkerStateACTIVE)
 	if err != nil {
@@ -93,7 +94,7 @@ func (p *pages) takersOf(v *web.Visit, d *queuePage) error {
 	return err
 }
 
-// onQueue is the form of an action on the queue of the URL.
+// onQueue is the form for an action on the queue in the URL.
 func (p *pages) onQueue(v *web.Visit, label, means string) (*web.Action, *client.JobQueue, error) {
 	q, etag, err := p.gotQueue(v)
 	if err != nil {

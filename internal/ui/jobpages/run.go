@@ -13,16 +13,16 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// runPage is the page of one run.
+// runPage shows one run.
 type runPage struct {
 	*client.JobRun
 	Badge    web.Badge
 	Took     string
-	Overlap  string // what its concurrency key means for others
+	Overlap  string // what its concurrency key means for other runs
 	Explain  *client.JobRunExplanation
 	Waits    string // what it waits for
 	Beside   beside
-	Summary  string // of Explain
+	Summary  string // the summary of Explain
 	Actions  []web.Button
 	Tabs     []web.Tab
 	Tab      string
@@ -31,7 +31,7 @@ type runPage struct {
 	Gantt    gantt
 	Log      logTail
 	Error    *client.JobRunError
-	Said     bool // the summary has the whole message of the error
+	Said     bool // the summary contains the whole error message
 	CPU      string
 	Percent  string // as reported by the worker; empty: not reported
 	Counters []string
@@ -39,24 +39,24 @@ type runPage struct {
 	Now      time.Time
 }
 
-// CreatedBy describes what has created the run.
+// CreatedBy describes what created the run.
 func (p *runPage) CreatedBy() string { return createdBy(p.Trigger) }
 
 // decision is an event of the run.
 type decision struct {
 	client.JobEvent
 	From, To  *web.Badge
-	Token     string // the fence of its attempt; empty: it has none
+	Token     string // fencing token of its attempt; empty: none
 	Why       string
-	Who       string // the person or program that requested it; empty: a worker or the scheduler
+	Who       string // person or program that requested it; empty: a worker or the scheduler
 	WhoseName *string
 }
 
-// logTail is the end of a run's log, for browsers without scripts.
+// logTail is the end of a run's log, shown in browsers without scripts.
 type logTail struct {
 	Attempts []int
 	Lines    []string
-	Left     string // why the log is incomplete; empty: it is complete
+	Left     string // the reason why the log is incomplete; empty: it is complete
 	Shown    bool
 }
 
@@ -157,7 +157,7 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 		d.Waits = "It has been waiting for: " + web.Words(d.Explain.WaitsFor)
 	}
 	d.Said = d.Error != nil && strings.Contains(d.Explain.Summary, d.Error.Message)
-	for i := range d.Gantt.Rows { // what the summary says, the attempt does not repeat
+	for i := range d.Gantt.Rows { // the attempt does not repeat what the summary says
 		if reason := d.Gantt.Rows[i].Reason; reason != nil && strings.Contains(d.Explain.Summary, *reason) {
 			d.Gantt.Rows[i].Reason = nil
 		}
@@ -189,7 +189,7 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 	return nil
 }
 
-// retriesOf reads a run, by its first one, and those that repeat it or each other.
+// retriesOf reads a run, given by the first one, and the runs that repeat it or each other.
 func (p *pages) retriesOf(v *web.Visit, root uuid.UUID) ([]client.JobRun, error) {
 	size := client.PageSize(100)
 	list, err := p.listed(v.Context(), &client.ListJobRunsParams{RootRunID: &root, PageSize: &size})
@@ -199,7 +199,7 @@ func (p *pages) retriesOf(v *web.Visit, root uuid.UUID) ([]client.JobRun, error)
 	return list.JobRuns, nil
 }
 
-// chainOf adds the retries that the run belongs to.
+// chainOf adds the chain of retries that the run belongs to.
 func (p *pages) chainOf(v *web.Visit, d *runPage) error {
 	runs, err := p.retriesOf(v, d.RootRunID)
 	if err != nil {
@@ -209,7 +209,7 @@ func (p *pages) chainOf(v *web.Visit, d *runPage) error {
 	if n := len(d.Chain); n > 1 {
 		for i := range d.Tabs {
 			if d.Tabs[i].Name == "Retries" {
-				d.Tabs[i].Count = web.Count(n - 1) // besides this one
+				d.Tabs[i].Count = web.Count(n - 1) // not counting this run
 			}
 		}
 	}
@@ -218,11 +218,11 @@ func (p *pages) chainOf(v *web.Visit, d *runPage) error {
 
 const (
 	tailLines = 200
-	tailBytes = 1 << 20 // maximum size of a log that is read completely to show its end
+	tailBytes = 1 << 20 // maximum size of a log that is read completely in order to show its end
 )
 
-// tailOf reads the end of the log. With scripts the page loads the log on its own, and a refresh of the page
-// needs no log.
+// tailOf reads the end of the log. With scripts, the page loads the log separately, and a refresh
+// of the page does not need it.
 func (p *pages) tailOf(v *web.Visit, d *runPage) error {
 	switch {
 	case v.Header.Get("Sec-Fetch-Dest") == "empty":
@@ -254,7 +254,7 @@ func (p *pages) tailOf(v *web.Visit, d *runPage) error {
 	return nil
 }
 
-// plain is a line without the sequences that colour it in a terminal.
+// plain returns a line without terminal color sequences.
 func plain(line string) string {
 	var b strings.Builder
 	for rest := line; rest != ""; {

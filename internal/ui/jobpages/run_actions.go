@@ -17,7 +17,8 @@ type runAction struct {
 	send         web.Operation
 }
 
-// runActions in the order of their buttons: a run that hangs is canceled more often than it is given to another worker.
+// runActions are in the order of their buttons: canceling a run that hangs is more common than
+// giving it to another worker.
 var runActions = []client.JobRunVerb{client.JobRunVerbRerun, client.JobRunVerbCancel, client.JobRunVerbReassign}
 
 var runActionsByName = map[client.JobRunVerb]runAction{
@@ -47,7 +48,8 @@ var runActionsByName = map[client.JobRunVerb]runAction{
 	},
 }
 
-// runButtons are the actions on a run. Only a rerun stands out, of a run that did not do its work and was not repeated.
+// runButtons returns the actions on a run. The only prominent one is the rerun of a run that did
+// not do its work and was not repeated.
 func (p *pages) runButtons(v *web.Visit, r *client.JobRun, repeated bool) (all []web.Button) {
 	if p.kit.ReadOnly {
 		return nil
@@ -92,7 +94,7 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range runs { // a list that leaves these out still offers to run it again
+		for i := range runs { // a list that omits these runs still offers to run it again
 			if repeats(&runs[i], r.ID) {
 				a.Means += " It was run again already, by run " + web.Short(runs[i].ID) + ", which is " +
 					web.BadgeOf(runs[i].State).Word + "."
@@ -107,7 +109,7 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 			a.Fields = a.Fields[:1]
 		}
 	case client.JobRunVerbCancel:
-		a.Label = "Cancel the run" // beside Back, the word alone could mean the form
+		a.Label = "Cancel the run" // next to Back, the word alone could mean the form
 	}
 	return a, nil
 }

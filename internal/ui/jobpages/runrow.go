@@ -14,14 +14,14 @@ import (
 // runRow is a run in a list.
 type runRow struct {
 	client.JobRun
-	Took  string      // until now, if it has not ended; empty: it has not started
-	Rerun *web.Button // of a run that did not do its work; nil: it did, or another one repeats it
+	Took  string      // duration, up to now if it has not ended; empty: it has not started
+	Rerun *web.Button // set if the run did not do its work and no other run repeats it
 }
 
-// CreatedBy describes what has created the run.
+// CreatedBy describes what created the run.
 func (r runRow) CreatedBy() string { return createdBy(r.Trigger) }
 
-// didNothing are the states in which a run has ended without doing its work.
+// didNothing lists the states in which a run has ended without doing its work.
 var didNothing = []client.JobRunState{
 	client.JobRunStateFAILED, client.JobRunStateTIMEDOUT, client.JobRunStateSKIPPED, client.JobRunStateCANCELED,
 }
@@ -29,7 +29,7 @@ var didNothing = []client.JobRunState{
 const meansRerun = "Creates a new run from the current definition, linked to this one, with its own failure budget. It " +
 	"is due now."
 
-// runVerbPath is the path of the form of an action on a run.
+// runVerbPath returns the path of the form for an action on a run.
 func runVerbPath(r *client.JobRun, verb client.JobRunVerb) string {
 	return "/ui/runs/" + r.ID.String() + "/actions/" + string(verb)
 }
@@ -68,7 +68,7 @@ func (p *pages) rowsOf(v *web.Visit, runs []client.JobRun) []runRow {
 	return rows
 }
 
-// took is how long a run has been with its worker.
+// took returns how long a run has been with its worker.
 func took(r *client.JobRun, now time.Time) string {
 	if r.StartedAt == nil {
 		return ""

@@ -8,13 +8,13 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// runList is the page of the list of runs.
+// runList is the page that lists the runs.
 type runList struct {
 	*web.List
 	Rows   []runRow
-	Bulks  []web.Button // on all runs that match
+	Bulks  []web.Button // actions on all matching runs
 	Pick   bool         // runs can be selected
-	Picked []web.Button // on those selected
+	Picked []web.Button // actions on the selected runs
 }
 
 var (
@@ -76,12 +76,12 @@ func (p *pages) runs(v *web.Visit) (*web.Page, error) {
 	}, nil
 }
 
-// anyAllows reports whether an action is possible on a run of the page.
+// anyAllows reports whether an action is possible on any run of the page.
 func anyAllows(rows []runRow, verb client.JobRunVerb) bool {
 	return slices.ContainsFunc(rows, func(r runRow) bool { return slices.Contains(r.AllowedActions, verb) })
 }
 
-// bulkButtons are the actions on all runs that match the list's filters.
+// bulkButtons returns the actions on all runs that match the list's filters.
 func bulkButtons(v *web.Visit, l *web.List) (all []web.Button) {
 	matching := l.Sent("sort", "", "order", "")
 	button := func(label, action, means string) web.Button {

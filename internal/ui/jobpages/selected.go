@@ -17,19 +17,20 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// selectedAtMost is how many runs may be selected: as many as a list shows.
+// selectedAtMost is the maximum number of runs that may be selected, which is the size of a list.
 const selectedAtMost = 200
 
-// selectedRun is a run of a selection, with what the action did to it.
+// selectedRun is a selected run, with the effect of the action on it.
 type selectedRun struct {
 	ID      uuid.UUID
 	Run     *client.JobRun // nil: it does not exist
 	Allowed bool
 	Status  int
-	Detail  string // why it was refused
+	Detail  string // the reason why it was rejected
 }
 
-// selected is the form of an action on the runs that were selected in a list. Each run is a separate request.
+// selected is the form for an action on the runs that were selected in a list. Each run is handled
+// by a separate request.
 func (p *pages) selected(v *web.Visit) (*web.Action, error) {
 	verb := client.JobRunVerb(v.Form.Get("action"))
 	known, ok := runActionsByName[verb]
@@ -90,7 +91,7 @@ func (p *pages) selected(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// foreseeSelected lists what the action would change in each run, from what to what.
+// foreseeSelected lists what the action would change in each run, with old and new values.
 func (p *pages) foreseeSelected(
 	ctx context.Context, all []selectedRun, verb client.JobRunVerb, body []byte,
 ) (*web.Preview, error) {
@@ -119,7 +120,7 @@ func (p *pages) foreseeSelected(
 	return shown, nil
 }
 
-// foreseeOne says what the dry run of the action on a run answers.
+// foreseeOne describes the response to a dry run of the action on a run.
 func (p *pages) foreseeOne(
 	ctx context.Context, s *selectedRun, verb client.JobRunVerb, body []byte,
 ) (string, error) {
@@ -143,8 +144,8 @@ func (p *pages) foreseeOne(
 	return web.PlannedText(*answer.Run.Changes), nil
 }
 
-// sendSelected acts on one run. Its Idempotency-Key is that of the form and the run, so that a form that is sent
-// twice acts once.
+// sendSelected performs the action on one run. The Idempotency-Key is derived from the form and the
+// run, so that a form that is sent twice acts only once.
 func (p *pages) sendSelected(
 	ctx context.Context, s *selectedRun, send web.Operation, body []byte, edit client.RequestEditorFn,
 ) error {
@@ -168,7 +169,7 @@ func (p *pages) sendSelected(
 	s.Status, s.Detail, s.Run = res.StatusCode, "", nil
 	if res.StatusCode >= http.StatusMultipleChoices {
 		var problem client.Problem
-		_ = json.Unmarshal(raw, &problem) // the status is enough
+		_ = json.Unmarshal(raw, &problem) // the status suffices
 		s.Detail = problem.Detail
 		if res.StatusCode == http.StatusForbidden { // all others would fail in the same way
 			return &web.Refusal{Problem: problem}

@@ -7,10 +7,11 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// workersAtMost is how many active workers are examined to find those that take a queue.
+// workersAtMost is the number of active workers that are checked to find those that take runs from
+// a queue.
 const workersAtMost = 200
 
-// takers are workers, most often the active ones.
+// takers is a set of workers, usually the active ones.
 type takers struct {
 	Workers []client.Worker
 	More    bool // there are more than these
@@ -20,7 +21,7 @@ func (p *pages) activeWorkers(v *web.Visit) (takers, error) {
 	return p.workersIn(v, workersAtMost, client.WorkerStateACTIVE)
 }
 
-// workersIn returns the newest workers in some states.
+// workersIn returns the newest workers in the given states.
 func (p *pages) workersIn(v *web.Visit, most int, states ...client.WorkerState) (takers, error) {
 	size := client.PageSize(most)
 	asked := client.ListWorkersParams{State: states, PageSize: &size}
@@ -35,7 +36,7 @@ func (p *pages) workersIn(v *web.Visit, most int, states ...client.WorkerState) 
 	return takers{list.Workers, list.Pagination.HasNext}, nil
 }
 
-// from returns those that take runs from a queue, whatever their commands and labels.
+// from returns the workers that take runs from a queue, whatever their commands and labels.
 func (t takers) from(queue string) (all []client.Worker) {
 	for i := range t.Workers {
 		if slices.Contains(t.Workers[i].Queues, queue) {
@@ -45,7 +46,7 @@ func (t takers) from(queue string) (all []client.Worker) {
 	return all
 }
 
-// of counts the workers that take the runs of a queue that need a command and labels.
+// of counts the workers that take those runs of a queue that require a command and labels.
 func (t takers) of(queue, command string, labels *client.JobLabels) (n int) {
 	for i := range t.Workers {
 		w := &t.Workers[i]

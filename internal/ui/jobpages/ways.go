@@ -12,10 +12,10 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// startsAnyway is the label of the field that does not respect the concurrency policy.
+// startsAnyway is the label of the field that makes a run ignore the concurrency policy.
 const startsAnyway = "Start it even if another run has not ended"
 
-// waysOut says in a form which run is in the way of a new one, and what can be done about it.
+// waysOut describes in a form which run blocks a new run, and what can be done about it.
 func (p *pages) waysOut(v *web.Visit) func(context.Context, *client.Problem) []template.HTML {
 	return func(ctx context.Context, problem *client.Problem) []template.HTML {
 		if problem.Code != "JOB_CONCURRENCY_FORBID" {
@@ -28,7 +28,7 @@ func (p *pages) waysOut(v *web.Visit) func(context.Context, *client.Problem) []t
 			}
 			res, err := p.kit.Client.GetJobRunWithResponse(ctx, id, &client.GetJobRunParams{})
 			if err != nil || res.JSON200 == nil {
-				return nil // the problem itself names the run
+				return nil // the problem already names the run
 			}
 			return p.waysPast(ctx, v, res.JSON200)
 		}
@@ -36,7 +36,7 @@ func (p *pages) waysOut(v *web.Visit) func(context.Context, *client.Problem) []t
 	}
 }
 
-// waysPast describes r, which is in the way, and the two ways to get past it.
+// waysPast describes r, the run that blocks the new one, and the two ways to proceed.
 func (p *pages) waysPast(ctx context.Context, v *web.Visit, r *client.JobRun) []template.HTML {
 	is := web.Sentence(" of %s, due %s", r.JobDefinition.Name, stamp(r.ScheduledFor))
 	how, cancel := web.Sentence(", has not started yet."), "It ends at once, without having done anything."
@@ -55,7 +55,8 @@ func (p *pages) waysPast(ctx context.Context, v *web.Visit, r *client.JobRun) []
 	}
 }
 
-// beside names the runs of a job that a new one would run at the same time as, if its form says that it may.
+// beside names the runs of a job that a new run would run concurrently with, if its form allows
+// that.
 func (p *pages) beside(ctx context.Context, v *web.Visit, job string, body []byte) (said []template.HTML, err error) {
 	var form struct {
 		Respect *bool `json:"respect_concurrency"`
@@ -84,7 +85,8 @@ func (p *pages) runLink(id uuid.UUID, words template.HTML) template.HTML {
 	return p.kit.Anchor("/ui/runs/"+id.String(), words)
 }
 
-// lastLine is the end of a run's log; empty: there is none, or the visitor may not read it.
+// lastLine returns the last line of a run's log. It is empty if there is no log or the visitor may
+// not read it.
 func (p *pages) lastLine(ctx context.Context, v *web.Visit, run uuid.UUID) string {
 	if !v.May("payloads:read") {
 		return ""

@@ -50,7 +50,7 @@ func scheduleWords(s *client.JobSchedule) string {
 	return text
 }
 
-// zoneOf is the time zone that a schedule is read in.
+// zoneOf returns the time zone in which a schedule is interpreted.
 func zoneOf(s *client.JobSchedule) string {
 	if s == nil || s.Timezone == nil || *s.Timezone == "" {
 		return "UTC"
@@ -60,7 +60,7 @@ func zoneOf(s *client.JobSchedule) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
 
-// dueWords describes what creates runs of a definition.
+// dueWords describes what creates a definition's runs.
 func dueWords(d *client.JobDefinition) string {
 	switch {
 	case d.Schedule != nil:
@@ -71,12 +71,12 @@ func dueWords(d *client.JobDefinition) string {
 	return "only manually"
 }
 
-// triggerWords are what creates runs, where that is not the word of the API.
+// triggerWords describe what creates runs if the word differs from the API's.
 var triggerWords = map[client.JobTrigger]string{
 	client.JobTriggerTIME: "schedule", client.JobTriggerDLQ: "dead letter",
 }
 
-// createdBy describes what has created a run.
+// createdBy describes what created a run.
 func createdBy(t client.JobTrigger) string {
 	if words := triggerWords[t]; words != "" {
 		return words
@@ -84,7 +84,7 @@ func createdBy(t client.JobTrigger) string {
 	return web.Words(t)
 }
 
-// triggerOf is a trigger as the API spells it, of what a person has typed.
+// triggerOf converts a trigger typed by a person to the API's spelling.
 func triggerOf(typed string) string {
 	typed = strings.TrimSpace(typed)
 	for t, words := range triggerWords {
@@ -95,7 +95,7 @@ func triggerOf(typed string) string {
 	return strings.ToUpper(typed)
 }
 
-// overlapWords say what happens to a run that is due while another one has not ended.
+// overlapWords describe what happens to a run that becomes due while another one has not ended.
 var overlapWords = map[client.JobConcurrencyPolicy]string{
 	client.JobConcurrencyPolicyAllow:   "Any number of its runs may be in progress at a time.",
 	client.JobConcurrencyPolicyForbid:  "One run at a time: a run that becomes due while another is active is skipped.",
@@ -103,7 +103,7 @@ var overlapWords = map[client.JobConcurrencyPolicy]string{
 	client.JobConcurrencyPolicyQueue:   "One run at a time: the others wait, in the order of their slots.",
 }
 
-// overlapShort are the same, for a list.
+// overlapShort contains shorter versions of overlapWords for lists.
 var overlapShort = map[client.JobConcurrencyPolicy]string{
 	client.JobConcurrencyPolicyAllow:   "runs may overlap",
 	client.JobConcurrencyPolicyForbid:  "one at a time, others are skipped",
@@ -111,15 +111,15 @@ var overlapShort = map[client.JobConcurrencyPolicy]string{
 	client.JobConcurrencyPolicyQueue:   "one at a time, others wait",
 }
 
-// keyWords say what happens to a run itself while another one has its key. What happens to the others depends on their
-// policies, which may differ: those of a backfill, for example.
+// keyWords describe what happens to a run while another one holds its key. What happens to the
+// other runs depends on their policies, which may differ, for example for runs of a backfill.
 var keyWords = map[client.JobConcurrencyPolicy]string{
 	client.JobConcurrencyPolicyForbid:  "while another run has it, this one is skipped",
 	client.JobConcurrencyPolicyReplace: "this run ends another one that has it",
 	client.JobConcurrencyPolicyQueue:   "while another run has it, this one waits",
 }
 
-// waitWords say what a run has been waiting for, since a time that follows.
+// waitWords describe what a run has been waiting for; the time since when follows in the text.
 var waitWords = map[client.JobRunWaitReason]string{
 	client.JobRunWaitReasonSlot:         "It has been waiting for the time when it is due",
 	client.JobRunWaitReasonBackoff:      "It has been waiting for its next attempt",
@@ -134,14 +134,14 @@ var waitWords = map[client.JobRunWaitReason]string{
 	client.JobRunWaitReasonQueue:        "It has been waiting for its queue to be released",
 }
 
-// lateWords say what happens to slots that are overdue.
+// lateWords describe what happens to slots that are overdue.
 var lateWords = map[client.JobMisfirePolicy]string{
 	client.JobMisfirePolicySkip:     "Overdue slots are skipped.",
 	client.JobMisfirePolicyFireOnce: "Of the overdue slots, only the newest runs.",
 	client.JobMisfirePolicyCatchUp:  "All overdue slots run, oldest first",
 }
 
-// policyWords returns the sentences about how a definition's runs are created and retried.
+// policyWords returns sentences that describe how a definition's runs are created and retried.
 func policyWords(d *client.JobDefinition) []string {
 	overlap := overlapWords[d.ConcurrencyPolicy]
 	if overlap == "" {
@@ -191,7 +191,7 @@ func retryWords(r client.JobRetry) string {
 	return text + "."
 }
 
-// noteWords explain the notes of slots near a change of the clock.
+// noteWords explain the notes of slots near a clock change.
 var noteWords = map[client.TickNote]string{
 	client.TickNoteMovedGap:          "a time skipped by the clock change; due at the end of the gap",
 	client.TickNoteSkippedGap:        "a time skipped by the clock change; not due",
@@ -199,7 +199,7 @@ var noteWords = map[client.TickNote]string{
 	client.TickNoteRepetitionLeftOut: "a repeated time; not due again",
 }
 
-// noteOf explains the note of a tick; empty: it has none.
+// noteOf explains the note of a tick, or returns "" if it has none.
 func noteOf(n *client.TickNote) string {
 	if n == nil {
 		return ""

@@ -87,7 +87,7 @@ func (p *pages) workerAction(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// runsOf lists the runs that a worker has.
+// runsOf lists the runs that a worker holds.
 func (p *pages) runsOf(ctx context.Context, worker uuid.UUID) (*web.Preview, error) {
 	size := client.PageSize(100)
 	list, err := p.listed(ctx,

@@ -10,32 +10,32 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// workerList is the page of the workers, of the queues, and of the scheduler.
+// workerList is the page that lists the workers, the queues and the scheduler.
 type workerList struct {
 	*web.List
 	*client.WorkerList
 	Queues   []queueRow
 	Active   []client.Worker // the columns of the matrix of queues
-	More     bool            // there are more definitions or workers than were examined
+	More     bool            // there are more definitions or workers than were checked
 	Leader   *client.SchedulerLeader
 	StepDown []web.Button
 }
 
-// queueRow is a queue with the active workers that take it.
+// queueRow is a queue with the active workers that take its runs.
 type queueRow struct {
 	Name    string
-	Jobs    int      // definitions with this queue
-	Taken   []bool   // by each of the columns
-	Takers  int      // in all
-	Names   []string // of the takers, when there are too many for columns
-	Slots   int32    // of them
-	Due     string   // runs that are due and wait; empty: unknown
+	Jobs    int      // number of definitions with this queue
+	Taken   []bool   // for each column, whether that worker takes its runs
+	Takers  int      // total number of such workers
+	Names   []string // their names, if there are too many for columns
+	Slots   int32    // total of their slots
+	Due     string   // number of runs that are due and waiting; empty: unknown
 	Waiting bool
 }
 
 const (
 	matrixColumns = 12 // maximum number of columns; with more workers, a list of names is easier to read
-	queuesAtMost  = 50 // whose waiting runs are counted
+	queuesAtMost  = 50 // maximum number of queues whose waiting runs are counted
 )
 
 var workerViews = []web.View{
@@ -73,7 +73,7 @@ func (p *pages) workers(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "workers", Title: "Workers", Nav: "Workers", Refresh: 5, Data: d}, nil
 }
 
-// queues builds the matrix of queues and workers: queues without an active worker come first.
+// queues builds the matrix of queues and workers. Queues without an active worker come first.
 func (p *pages) queues(v *web.Visit, d *workerList) error {
 	active, err := p.activeWorkers(v)
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *pages) queues(v *web.Visit, d *workerList) error {
 	return nil
 }
 
-// matrix is the queues of jobs and workers.
+// matrix builds the rows for the queues of jobs and workers.
 func matrix(jobs []client.JobDefinition, workers []client.Worker) (rows []queueRow) {
 	at := map[string]int{}
 	row := func(queue string) *queueRow {
@@ -133,7 +133,7 @@ func matrix(jobs []client.JobDefinition, workers []client.Worker) (rows []queueR
 	return rows
 }
 
-// countDue counts the runs of a queue that are due and wait.
+// countDue counts the runs of a queue that are due and waiting.
 func (p *pages) countDue(v *web.Visit, q *queueRow) error {
 	size, queue := client.PageSize(1), q.Name
 	list, err := p.listed(v.Context(), &client.ListJobRunsParams{
@@ -150,11 +150,11 @@ func (p *pages) countDue(v *web.Visit, q *queueRow) error {
 	return nil
 }
 
-// workerPage is the page of one worker.
+// workerPage shows one worker.
 type workerPage struct {
 	*client.Worker
-	Has     []runRow // runs that it has
-	Had     []runRow // and those that ended with it
+	Has     []runRow // runs that it holds
+	Had     []runRow // runs that ended on it
 	Actions []web.Button
 	Now     time.Time
 }
@@ -171,7 +171,7 @@ func (p *pages) gotWorker(v *web.Visit) (*client.Worker, error) {
 	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 }
 
-// held lists the states of runs that a worker has.
+// held lists the states of runs that a worker holds.
 var held = []client.JobRunState{client.JobRunStateASSIGNED, client.JobRunStateRUNNING}
 
 // ended lists the final states of runs.

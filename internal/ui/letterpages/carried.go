@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// carried is the content of a letter: the original, or that of a revision.
+// carried is the content of a letter: either the original or a revision.
 type carried struct {
 	Shown   int // number of the revision; 0: the original
 	Content content
@@ -19,10 +19,10 @@ type carried struct {
 	Views   []web.Tab
 	Key     *header
 	Headers []header
-	sent    []client.DeadLetterHeader // the same, as the API has them
+	sent    []client.DeadLetterHeader // the same headers as returned by the API
 }
 
-// letterOf reads the letter of the URL. A malformed id is not found.
+// letterOf reads the letter in the URL. A malformed id is treated as not found.
 func (p *pages) letterOf(v *web.Visit) (*client.DeadLetter, *client.GetDeadLetterResponse, error) {
 	id, err := v.ID("letter")
 	if err != nil {
@@ -50,7 +50,8 @@ func (p *pages) revisionsOf(v *web.Visit, id uuid.UUID) ([]client.DeadLetterRevi
 	return list.Revisions, nil
 }
 
-// sentBy returns a revision with everything that a retry sends: what the edit left alone is that of the original.
+// sentBy returns a revision with everything that a retry sends: parts that the edit did not change
+// are taken from the original.
 func sentBy(l *client.DeadLetter, r client.DeadLetterRevision) client.DeadLetterRevision {
 	if r.PayloadEncoding == nil && r.Payload == nil && r.PayloadBase64 == nil {
 		r.Payload, r.PayloadBase64, r.PayloadEncoding = l.Payload, l.PayloadBase64, l.PayloadEncoding
@@ -64,7 +65,8 @@ func sentBy(l *client.DeadLetter, r client.DeadLetterRevision) client.DeadLetter
 	return r
 }
 
-// carriedBy reads the content of the revision in the URL, or of the latest one if it names none.
+// carriedBy reads the content of the revision in the URL, or of the latest one if the URL names
+// none.
 func carriedBy(v *web.Visit, l *client.DeadLetter, revisions []client.DeadLetterRevision) (d carried, err error) {
 	q := v.URL.Query()
 	d.Shown = len(revisions)
@@ -102,13 +104,13 @@ func carriedBy(v *web.Visit, l *client.DeadLetter, revisions []client.DeadLetter
 		})
 	}
 	if d.View == "hex" {
-		from, _ := strconv.Atoi(q.Get("from")) // anything else is the beginning
+		from, _ := strconv.Atoi(q.Get("from")) // any other value means the beginning
 		d.Content.hex(from)
 	}
 	return d, nil
 }
 
-// carriedOf reads a letter and what it carries.
+// carriedOf reads a letter and its content.
 func (p *pages) carriedOf(
 	v *web.Visit,
 ) (l *client.DeadLetter, res *client.GetDeadLetterResponse, d carried, err error) {
@@ -123,7 +125,7 @@ func (p *pages) carriedOf(
 	return l, res, d, err
 }
 
-// download sends the bytes of a payload as they are.
+// download sends the bytes of a payload unchanged.
 func (p *pages) download(v *web.Visit) (*web.Page, error) {
 	l, _, d, err := p.carriedOf(v)
 	if err != nil {

@@ -11,27 +11,27 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// content is the content of a letter or of a revision, in one of the views.
+// content is the content of a letter or of a revision in one of the views.
 type content struct {
-	Encoding string // json, text or binary; empty: there is none
+	Encoding string // json, text or binary; empty: there is no payload
 	JSON     json.RawMessage
 	Text     string
-	Bytes    []byte // exactly as stored; nil when the visitor may not see them
+	Bytes    []byte // exactly as stored; nil if the visitor may not see them
 	Hidden   bool
-	Magic    string // what the first bytes say about the format
+	Magic    string // the format that the first bytes indicate
 	Hex      []hexLine
-	From     int // of the hex view
-	Earlier  int // where the part before it begins; -1: this is the first
-	Later    int // where the part after it begins; 0: this is the last
+	From     int // offset of the hex view
+	Earlier  int // offset of the previous part; -1: this is the first part
+	Later    int // offset of the next part; 0: this is the last part
 	Cut      bool
 }
 
 const (
 	hexPart = 64 << 10  // bytes in one part of the hex view
-	shown   = 256 << 10 // bytes of JSON or text that a page shows
+	shown   = 256 << 10 // bytes of JSON or text shown on a page
 )
 
-// contentOf reads a payload as the API gives it: as a value, as bytes, or as both.
+// contentOf reads a payload as returned by the API, which is a value, bytes, or both.
 func contentOf(value json.RawMessage, inBase64 *string, encoding *client.DeadLetterEncoding) content {
 	c := content{JSON: value, Earlier: -1}
 	if encoding != nil {
@@ -80,13 +80,13 @@ func cut(text string) (string, bool) {
 	return text[:end], true
 }
 
-// Beginning is the first part of JSON, as text.
+// Beginning returns the first part of the JSON as text.
 func (c content) Beginning() string {
 	text, _ := cut(string(c.JSON))
 	return text
 }
 
-// hexLine is sixteen bytes.
+// hexLine shows sixteen bytes.
 type hexLine struct{ Offset, Hex, ASCII string }
 
 // hex fills the part of the hex view that begins at an offset.
@@ -129,7 +129,7 @@ func hexLines(raw []byte, offset int) (lines []hexLine) {
 	return lines
 }
 
-// magic returns the format that the first bytes indicate; empty if they indicate none.
+// magic returns the format that the first bytes indicate, or "" if they indicate none.
 func magic(raw []byte) string {
 	begins := func(prefix string) bool { return strings.HasPrefix(string(raw[:min(len(raw), 8)]), prefix) }
 	switch {
@@ -153,7 +153,7 @@ func magic(raw []byte) string {
 	return ""
 }
 
-// looksLikeProtobuf reports whether all of raw reads as fields of the wire format.
+// looksLikeProtobuf reports whether all of raw can be parsed as fields of the wire format.
 func looksLikeProtobuf(raw []byte) bool {
 	for len(raw) > 0 {
 		tag, n := binary.Uvarint(raw)
@@ -184,7 +184,7 @@ func looksLikeProtobuf(raw []byte) bool {
 	return true
 }
 
-// header is a header of a record as it is shown: text, or bytes in hex.
+// header is a header of a record as shown on the page: as text, or as bytes in hex.
 type header struct {
 	Name, Text string
 	Binary     bool
@@ -210,7 +210,7 @@ func headersOf(all []client.DeadLetterHeader) (out []header) {
 	return out
 }
 
-// keyOf is the key of a record as it is shown.
+// keyOf returns the key of a record as shown on the page.
 func keyOf(text, inBase64 *client.ContentText) *header {
 	if text == nil && inBase64 == nil {
 		return nil

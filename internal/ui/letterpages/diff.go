@@ -13,16 +13,16 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// operation is one of a JSON Patch (RFC 6902).
+// operation is one operation of a JSON Patch (RFC 6902).
 type operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
 	Value json.RawMessage `json:"value,omitempty"`
-	// Before is the value that it replaces or removes.
+	// Before is the value that the operation replaces or removes.
 	Before json.RawMessage `json:"-"`
 }
 
-// sentence is an operation as a person reads it: "amount: 599.00 → 59.90".
+// sentence describes an operation for people: "amount: 599.00 → 59.90".
 func (o operation) sentence() template.HTML {
 	at := strings.ReplaceAll(strings.TrimPrefix(o.Path, "/"), "/", " / ")
 	at = unescaped.Replace(cmp.Or(at, "the payload"))
@@ -37,7 +37,7 @@ func (o operation) sentence() template.HTML {
 
 var unescaped = strings.NewReplacer("~1", "/", "~0", "~")
 
-// brief is a value on one line.
+// brief formats a value on one line.
 func brief(raw json.RawMessage) string {
 	const most = 120
 	if text := []rune(string(raw)); len(text) > most {
@@ -61,7 +61,7 @@ func difference(before, after json.RawMessage) (patch []operation, err error) {
 	return patch, nil
 }
 
-// value is JSON whose objects and arrays are decoded.
+// value is a JSON value whose objects and arrays are decoded.
 type value struct {
 	raw     json.RawMessage
 	members map[string]value // of an object
@@ -112,7 +112,7 @@ func parse(raw json.RawMessage) (v value, err error) {
 	return v, nil
 }
 
-// plainly is a text as JSON without the escapes that only HTML needs.
+// plainly returns a text as JSON without the escapes that only HTML needs.
 func plainly(text string) (json.RawMessage, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -140,8 +140,9 @@ func same(a, b value) bool {
 	return bytes.Equal(a.raw, b.raw)
 }
 
-// compare adds the operations that turn was into is. An object is replaced as a whole if a member with an empty
-// name differs, because not all programs, including this server, understand paths through such a member.
+// compare adds the operations that turn was into is. An object is replaced as a whole if a member
+// with an empty name differs, because many programs, including this server, do not understand paths
+// through such a member.
 func compare(path string, was, is value, patch *[]operation) {
 	switch {
 	case same(was, is):
@@ -167,8 +168,8 @@ func compare(path string, was, is value, patch *[]operation) {
 	}
 }
 
-// compareItems skips the elements that two arrays have in common at both ends, and compares the rest one
-// by one.
+// compareItems skips the elements that two arrays have in common at their beginning and end, and
+// compares the rest one by one.
 func compareItems(path string, was, is []value, patch *[]operation) {
 	first := 0
 	for first < len(was) && first < len(is) && same(was[first], is[first]) {

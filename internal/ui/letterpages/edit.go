@@ -17,10 +17,10 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// headerRows is how many headers that the letter does not have can be added at a time.
+// headerRows is the number of new headers that can be added at a time.
 const headerRows = 3
 
-// presets of headers to drop, by subject.
+// presets are sets of headers to drop, by subject.
 var presets = []struct {
 	field, label string
 	names        *regexp.Regexp
@@ -29,21 +29,21 @@ var presets = []struct {
 	{"without_replication", "replication", regexp.MustCompile(`(?i)replica|mirror`)},
 }
 
-// editForm is the data of an edit's form in addition to its fields.
+// editForm is the data for an edit form in addition to its fields.
 type editForm struct {
 	Before  []header
-	Rows    []string // prefixes of the fields of header operations
+	Rows    []string // prefixes of the fields for header operations
 	Presets []string // names of the fields
 	Target  bool
-	Folds   string      // what the folded headers are
-	Opened  bool        // one of them is to change
-	changes []operation // of the payload
+	Folds   string      // describes the folded headers
+	Opened  bool        // one of the folded headers is to be changed
+	changes []operation // changes to the payload
 }
 
 // editShown is the preview of an edit.
 type editShown struct{ Patch template.HTML }
 
-// edit is the form that changes what a retry sends.
+// edit is the form for changing what a retry sends.
 func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	l, res, d, err := p.carriedOf(v)
 	if err != nil {
@@ -95,7 +95,8 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// payloadField is the field of a payload: as JSON or text if it is that, otherwise as base64.
+// payloadField is the field for a payload, which is shown as JSON or text if possible, and
+// otherwise as base64.
 func payloadField(c *content) web.Field {
 	switch c.Encoding {
 	case "json":
@@ -151,14 +152,15 @@ type headerOp struct {
 	Bytes *string `json:"value_base64,omitempty"`
 }
 
-// headerOps are the operations that the rows of a form stand for. A row of one of several headers of a name is for that
-// one: they are all removed, and then added again as they should be.
+// headerOps returns the operations that the rows of a form stand for. If several headers have the
+// same name, each row stands for one of them: all are removed, and then added again with their new
+// values.
 func headerOps(rows []string, sent []client.DeadLetterHeader, form web.Form) (ops []headerOp) {
 	several := map[string]int{}
 	for _, h := range sent {
 		several[h.Name]++
 	}
-	again := map[string]bool{} // of several headers of that name, one is to change
+	again := map[string]bool{} // names of repeated headers of which one is to be changed
 	for i, h := range sent {
 		if several[h.Name] > 1 && form[rows[i]+"op"] != "" && !again[h.Name] {
 			again[h.Name] = true
@@ -176,7 +178,7 @@ func headerOps(rows []string, sent []client.DeadLetterHeader, form web.Form) (op
 			ops = append(ops, as)
 		case i < len(sent) && again[sent[i].Name] && op == "set":
 			ops = append(ops, headerOp{Op: "add", Name: cmp.Or(name, sent[i].Name), Value: &value})
-		case i < len(sent) && again[sent[i].Name]: // it is left out
+		case i < len(sent) && again[sent[i].Name]: // it is omitted
 		case op == "set":
 			ops = append(ops, headerOp{Op: op, Name: name, Value: &value})
 		case op == "remove":
@@ -186,7 +188,7 @@ func headerOps(rows []string, sent []client.DeadLetterHeader, form web.Form) (op
 	return ops
 }
 
-// editBody makes the body of a retry from the form: only changes are sent.
+// editBody makes the body of a retry from the form. It contains only changes.
 func editBody(d *carried, x *editForm, payload string, form web.Form, members map[string]any) error {
 	for _, name := range []string{"payload_json", "payload_text", "payload_bytes", "key_text"} {
 		delete(members, name)
@@ -201,7 +203,7 @@ func editBody(d *carried, x *editForm, payload string, form web.Form, members ma
 		}
 	}
 	if edited, ok := form["payload_text"]; ok {
-		// Browsers send line ends as CR LF.
+		// Browsers send line endings as CR LF.
 		before := strings.ReplaceAll(string(d.Content.Bytes), "\r\n", "\n")
 		if edited = strings.ReplaceAll(edited, "\r\n", "\n"); edited != before {
 			members["payload_base64"] = base64.StdEncoding.EncodeToString([]byte(edited))
@@ -249,7 +251,7 @@ func editBody(d *carried, x *editForm, payload string, form web.Form, members ma
 	}}
 }
 
-// unchanged is what a form says that was sent as it was opened.
+// unchanged is the message for a form that was sent without changes.
 const unchanged = "Nothing is changed yet. To send the letter as it is, go back and use Retry."
 
 func malformed(field, detail string) error {

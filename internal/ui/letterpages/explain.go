@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// heldBy describes what keeps a letter from being retried.
+// heldBy describes what prevents a letter from being retried.
 var heldBy = map[client.DeadLetterHold]string{
 	client.DeadLetterHoldTopicPolicy:   "its topic's policy has auto_retry off",
 	client.DeadLetterHoldDefaultPolicy: "the default policy has auto_retry off",
@@ -19,7 +19,7 @@ var heldBy = map[client.DeadLetterHold]string{
 	client.DeadLetterHoldHoldAll:       "the default policy holds all topics",
 }
 
-// endings describe how a letter ended.
+// endings describe how letters ended.
 var endings = map[client.DeadLetterResolution]string{
 	client.DeadLetterResolutionCONFIRMED: "Its consumer has confirmed that it was processed.",
 	client.DeadLetterResolutionBOUNCED:   "It was sent, and came back as another letter.",
@@ -28,7 +28,7 @@ var endings = map[client.DeadLetterResolution]string{
 	client.DeadLetterResolutionPOISON:    "It keeps coming back, so it is no longer retried. It needs an operator.",
 }
 
-// explained describes what a letter waits for, and what happens next.
+// explained describes what a letter is waiting for and what happens next.
 func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 	if l.Archived != nil && *l.Archived {
 		return []template.HTML{"It is in the archive. Restore it before acting on it; it then becomes pending, and is not retried " +
@@ -54,7 +54,8 @@ func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 	return []template.HTML{plain(endings[*l.Resolution])}
 }
 
-// accepts describes how the target of a letter took it: by its latest retry that was accepted.
+// accepts describes how the target of a letter accepted it, based on the latest retry that was
+// accepted.
 func accepts(l *client.DeadLetter, now time.Time) template.HTML {
 	for _, a := range slices.Backward(l.Attempts) {
 		if a.Outcome != client.DeadLetterAttemptOutcomeACKNOWLEDGED {
@@ -105,7 +106,7 @@ func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 	return append(all, ofSaga(l)...)
 }
 
-// fromOutside reports whether letters of this source are retried automatically.
+// fromOutside reports whether letters from this source are retried automatically.
 func fromOutside(s client.DeadLetterSource) bool {
 	return s == client.DeadLetterSourceKAFKA || s == client.DeadLetterSourceREST
 }
@@ -125,7 +126,7 @@ func retrying(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 	return all
 }
 
-// ofSaga describes what the actions on a letter of a saga mean for the saga.
+// ofSaga describes what the actions on a saga's letter mean for the saga.
 func ofSaga(l *client.DeadLetter) []template.HTML {
 	if l.Source != client.DeadLetterSourceSAGA || l.SagaID == nil {
 		return nil
@@ -141,7 +142,8 @@ func ofSaga(l *client.DeadLetter) []template.HTML {
 	}
 }
 
-// destination describes where a retry of a letter sends it: a job by its name, which its letters' topic has.
+// destination describes where a retry sends a letter. A job is given by its name, which is part of
+// the topic of its letters.
 func destination(l *client.DeadLetter) string {
 	name, ofJob := strings.CutPrefix(l.OriginalTopic, "job.")
 	if ofJob && l.Target.Kind == client.DeadLetterTargetKindJobRun {
@@ -193,7 +195,7 @@ var outcomes = map[client.DeadLetterAttemptOutcome]outcome{
 	client.DeadLetterAttemptOutcomeWITHDRAWN: {"withdrawn", "it was not handed over, and does not count as a retry", "muted", "○"},
 }
 
-// outcomeOf returns the words for a retry's outcome; an unknown outcome is shown unchanged.
+// outcomeOf describes a retry's outcome in words; an unknown outcome is shown unchanged.
 func outcomeOf(o client.DeadLetterAttemptOutcome) outcome {
 	if known, ok := outcomes[o]; ok {
 		return known
@@ -201,7 +203,7 @@ func outcomeOf(o client.DeadLetterAttemptOutcome) outcome {
 	return outcome{Words: string(o), Tone: "muted", Shape: "?"}
 }
 
-// titleOf returns the title of a letter: what failed.
+// titleOf returns the title of a letter, which describes what failed.
 func titleOf(l *client.DeadLetter) string {
 	if l.ErrorType != nil && *l.ErrorType != "" {
 		return l.OriginalTopic + ": " + *l.ErrorType
@@ -209,9 +211,9 @@ func titleOf(l *client.DeadLetter) string {
 	return l.OriginalTopic
 }
 
-// plain is a text as a sentence of a page.
+// plain returns a text as a sentence for a page.
 func plain(text string) template.HTML {
-	return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
+	return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // it is escaped
 }
 
 func text[T ~string](s *T) string {

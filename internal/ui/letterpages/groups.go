@@ -16,10 +16,10 @@ type groupList struct {
 	*web.List
 	Areas    []web.Tab
 	Groups   []groupRow
-	Withheld []web.Button // what the visitor may not do
+	Withheld []web.Button // actions that the visitor may not perform
 }
 
-// groupRow is a group with what can be done to it.
+// groupRow is a group with its possible actions.
 type groupRow struct {
 	client.DeadLetterGroup
 	Actions []web.Button
@@ -52,7 +52,7 @@ func (p *pages) groups(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "groups", Title: "Dead letters", Nav: "Dead letters", Refresh: 10, Data: d}, nil
 }
 
-// groupButtons returns what can be done to a group in its state.
+// groupButtons returns the actions that are possible in a group's state.
 func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from string) (all []web.Button) {
 	if p.kit.ReadOnly {
 		return nil
@@ -83,8 +83,8 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 	return all
 }
 
-// editOf is the button that edits the only letter of a group, which helps where its content is the cause; a group of
-// several has none.
+// editOf returns the button for editing the only letter of a group, which helps if the content is
+// the cause. A group of several letters has no such button.
 func (p *pages) editOf(v *web.Visit, g *client.DeadLetterGroup, letters []client.DeadLetter) (one []web.Button) {
 	open := 0
 	for i := range letters {
@@ -103,7 +103,7 @@ func (p *pages) editOf(v *web.Visit, g *client.DeadLetterGroup, letters []client
 	return one
 }
 
-// redriveButton opens the form of a redrive of a group's letters.
+// redriveButton opens the form for redriving a group's letters.
 func redriveButton(
 	v *web.Visit, g *client.DeadLetterGroup, label, action string, class web.Class, means string,
 ) web.Button {
@@ -112,7 +112,7 @@ func redriveButton(
 	return b
 }
 
-// groupPage is one group with its newest letters.
+// groupPage shows one group with its newest letters.
 type groupPage struct {
 	Group   *client.DeadLetterGroup
 	Letters []client.DeadLetter
@@ -150,7 +150,7 @@ func (p *pages) group(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "group", Title: g.Message, Nav: "Dead letters", Refresh: 5, Data: d}, nil
 }
 
-// groupVerbs are the actions on a group; each is an update of it.
+// groupVerbs are the actions on a group. Each is an update of the group.
 var groupVerbs = map[string]struct {
 	label, means, state string
 	assign              bool

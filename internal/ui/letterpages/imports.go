@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// importPage is the form of an import, and the result of the last one.
+// importPage shows the form for an import, and the result of the last one.
 type importPage struct {
 	Areas   []web.Tab
 	Result  *client.DeadLetterImportResult
@@ -25,7 +25,7 @@ func (p *pages) importForm(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "import", Title: "Import dead letters", Nav: "Dead letters", Data: d}, nil
 }
 
-// imported streams a file, of any size, to the API.
+// imported streams a file of any size to the API.
 func (p *pages) imported(v *web.Visit) (*web.Page, error) {
 	page, err := p.importForm(v)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *pages) imported(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// fileOf is the file of a form.
+// fileOf returns the file in a form.
 func fileOf(r *http.Request) (io.Reader, error) {
 	parts, err := r.MultipartReader()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// letterPage is one letter: what it waits for, its content, and what has been done about it.
+// letterPage shows one letter: what it is waiting for, its content, and its history.
 type letterPage struct {
 	Letter    *client.DeadLetter
 	Explained []template.HTML
@@ -32,22 +32,22 @@ type letterPage struct {
 	Now       time.Time
 }
 
-// railStep is a step of the saga that the letter is of.
+// railStep is a step of the saga that the letter belongs to.
 type railStep struct {
 	client.StepView
-	This bool // the letter is about it
+	This bool // whether the letter is about this step
 }
 
-// revision is an edit, with what it changed.
+// revision is an edit together with what it changed.
 type revision struct {
 	client.DeadLetterRevision
 	Changes []operation
-	Headers []string // in words
-	Key     *header  // the new one; nil: it is the one of before
-	Whole   bool     // the payload is not JSON: it was replaced
+	Headers []string // changes of headers in words
+	Key     *header  // the new key; nil: it was not changed
+	Whole   bool     // the payload is not JSON, so it was replaced as a whole
 }
 
-// attempt is a retry in words.
+// attempt describes a retry in words.
 type attempt struct {
 	client.DeadLetterAttempt
 	Outcome outcome
@@ -75,7 +75,7 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 	if !slices.ContainsFunc(letterTabs, func(t string) bool { return strings.EqualFold(t, d.Tab) }) {
 		d.Tab = "content"
 	}
-	others := len(l.Lineage) - 1 // besides itself
+	others := len(l.Lineage) - 1 // not counting the letter itself
 	counts := map[string]int{"Attempts": len(l.Attempts), "Revisions": len(revisions), "Lineage": others}
 	for _, t := range letterTabs {
 		tab := web.Tab{Name: t, URL: "?tab=" + strings.ToLower(t), Current: strings.EqualFold(t, d.Tab)}
@@ -85,12 +85,12 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 		d.Tabs = append(d.Tabs, tab)
 	}
 	if l.SagaID != nil && l.Source == client.DeadLetterSourceSAGA {
-		// Without the saga's data the page is still useful, so an error only replaces its box.
+		// The page is still useful without the saga's data, so an error only replaces the box.
 		if e, err := p.kit.Client.ExplainSagaWithResponse(v.Context(), *l.SagaID); err == nil {
 			d.Saga = e.JSON200
 		}
 		if s, err := p.kit.Client.ListStepsWithResponse(v.Context(), *l.SagaID, &client.ListStepsParams{
-			View: new(client.ListStepsParamsViewBasic), // names and states; what was sent can be large
+			View: new(client.ListStepsParamsViewBasic), // only names and states, because what was sent can be large
 		}); err == nil && s.JSON200 != nil {
 			for _, step := range s.JSON200.Steps {
 				d.Rail = append(d.Rail, railStep{step, step.Name == text(l.StepName)})

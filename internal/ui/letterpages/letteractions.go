@@ -94,7 +94,7 @@ func deleteLetter(
 	return c.DeleteDeadLetter(ctx, id, params, edit)
 }
 
-// accepted describes the action that was just accepted, from a parameter of the URL.
+// accepted describes the action that was just accepted, which is given in a parameter of the URL.
 var accepted = map[string]string{
 	"retry":   "Sent.",
 	"failed":  "The retry failed. The target's response is below.",
@@ -103,8 +103,8 @@ var accepted = map[string]string{
 	"restore": "Accepted. It is no longer in the archive.",
 }
 
-// letterButtons returns the actions that the API allows for a letter, irreversible ones last. First is what helps: an
-// edit where the same content is unlikely to succeed.
+// letterButtons returns the actions that the API allows for a letter, with irreversible ones last.
+// The most helpful one comes first: an edit, if the same content is unlikely to succeed.
 func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.Button) {
 	if p.kit.ReadOnly {
 		return nil
@@ -119,12 +119,12 @@ func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.But
 		}
 		known := letterVerbs[verb]
 		b := v.Button(known.label, path+string(verb), known.permission, known.means, known.class)
-		b.Quiet = verb == client.DeadLetterVerbAck // a letter that was sent needs nothing more
+		b.Quiet = verb == client.DeadLetterVerbAck // a letter that was sent needs nothing else
 		all = append(all, b)
 		if verb == client.DeadLetterVerbRetry && editable(l) {
 			at := len(all)
 			if l.ErrorClass == client.DeadLetterErrorClassPERMANENT {
-				at = 0 // the first one stands out
+				at = 0 // the first button is prominent
 			}
 			all = slices.Insert(all, at, editButton(v, l))
 		}
@@ -132,7 +132,7 @@ func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.But
 	return all
 }
 
-// editButton opens the form that changes what a retry sends.
+// editButton opens the form for changing what a retry sends.
 func editButton(v *web.Visit, l *client.DeadLetter) web.Button {
 	b := v.Button("Edit and retry", "/ui/dlq/letters/"+l.ID.String()+"/actions/edit", "dlq:write",
 		"Change what is sent; the original stays.", web.Changes)
@@ -183,7 +183,7 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 		a.Confirm, a.About = l.ID.String()[len(l.ID.String())-6:], "the end of the letter's id"
 		a.Done = func([]byte) string { return "/ui/dlq/letters" }
 	case client.DeadLetterVerbRestore:
-		a.ETag = "" // the operation takes none
+		a.ETag = "" // the operation takes no ETag
 	}
 	if of := ofSaga(l); of != nil && name == client.DeadLetterVerbResolve {
 		a.Means = "Its saga treats the step as compensated manually and continues. Do this only after it was actually compensated."
@@ -191,7 +191,7 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// retried is the preview of a retry: what comes of it is up to its target.
+// retried is the preview of a retry. Its outcome depends on the target.
 func retried(l *client.DeadLetter, now time.Time, answer []byte) (*web.Preview, error) {
 	var dry client.DeadLetterRetryResult
 	if err := json.Unmarshal(answer, &dry); err != nil {
@@ -208,7 +208,7 @@ func retried(l *client.DeadLetter, now time.Time, answer []byte) (*web.Preview, 
 	return shown, nil
 }
 
-// actionOn returns the common part of the forms of actions on a letter.
+// actionOn returns the common part of the forms for actions on a letter.
 func (p *pages) actionOn(
 	l *client.DeadLetter, res *client.GetDeadLetterResponse, known letterVerb, name string,
 ) *web.Action {
@@ -232,7 +232,7 @@ func (p *pages) actionOn(
 	}
 }
 
-// notesOf fills the form of the notes on a letter.
+// notesOf fills the form for the notes on a letter.
 func notesOf(a *web.Action, l *client.DeadLetter, now time.Time) {
 	a.Fields = []web.Field{
 		{Name: "assignee", Label: "Assignee", Value: text(l.Assignee)},
@@ -256,7 +256,8 @@ func notesOf(a *web.Action, l *client.DeadLetter, now time.Time) {
 	}
 }
 
-// editable reports whether the content of a letter can be changed for a retry: webhooks and sagas send their own.
+// editable reports whether the content of a letter can be changed for a retry. Webhooks and sagas
+// always send their own content.
 func editable(l *client.DeadLetter) bool {
 	switch l.Target.Kind {
 	case client.DeadLetterTargetKindKafka, client.DeadLetterTargetKindHTTP, client.DeadLetterTargetKindJobRun:

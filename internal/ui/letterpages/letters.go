@@ -9,14 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// letterList is the page of the list of letters, live or archived.
+// letterList is the page that lists the letters, either live or archived.
 type letterList struct {
 	*web.List
 	Areas    []web.Tab
 	Letters  []client.DeadLetter
 	Archived bool
-	Picked   []web.Button // on those selected
-	Fits     *web.Button  // on all matching letters; nil: the pages are read-only
+	Picked   []web.Button // actions on the selected letters
+	Fits     *web.Button  // action on all matching letters; nil: the pages are read-only
 	Import   *web.Button
 	Export   string
 }
@@ -103,14 +103,14 @@ func (p *pages) listed(v *web.Visit, d *letterList, title string) (*web.Page, er
 	}, nil
 }
 
-// importButton leads to the form of an import.
+// importButton opens the form for an import.
 func importButton(v *web.Visit) *web.Button {
 	b := v.Button("Import", "/ui/dlq/import", "dlq:admin", "Store letters that were exported elsewhere.", web.Changes)
 	b.Page = true
 	return &b
 }
 
-// filterOf turns the parameters of a list into the fields of the form of a redrive.
+// filterOf converts the parameters of a list to the fields of the redrive form.
 func filterOf(q url.Values) url.Values {
 	out := url.Values{}
 	for name, values := range q {
@@ -125,7 +125,7 @@ func filterOf(q url.Values) url.Values {
 	return out
 }
 
-// areas are the parts of the pages of dead letters.
+// areas lists the areas of the dead-letter pages.
 func areas(current string) []web.Tab {
 	return web.Parts(current, web.Link{Name: "Groups", URL: "/ui/dlq"},
 		web.Link{Name: "Letters", URL: "/ui/dlq/letters"}, web.Link{Name: "Topics", URL: "/ui/dlq/topics"},

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// overlapping says which letters of a new redrive others have too, and who takes them.
+// overlapping describes which letters of a new redrive also belong to others, and which redrive
+// takes them.
 func (p *pages) overlapping(all []client.RedriveOverlap) (said []template.HTML) {
 	for i := range all {
 		o := &all[i]
@@ -30,7 +31,7 @@ func (p *pages) redriveLink(id uuid.UUID) template.HTML {
 	return p.kit.Anchor("/ui/redrives/"+id.String(), web.Sentence("redrive %s", web.Short(id)))
 }
 
-// begins reports whether another redrive has not begun yet, but will without an approval.
+// begins reports whether another redrive has not begun yet, but will begin without an approval.
 func begins(o *client.RedriveOverlap) bool {
 	return o.State == client.RedriveStatePENDING && !o.Skipped
 }
@@ -47,7 +48,7 @@ func inState(o *client.RedriveOverlap) template.HTML {
 	return "is " + plain(web.BadgeOf(o.State).Word)
 }
 
-// takes says what happens to the letters that a new redrive and another one have.
+// takes describes what happens to the letters that a new redrive and another one have in common.
 func takes(o *client.RedriveOverlap) template.HTML {
 	switch {
 	case o.Skipped:
@@ -60,7 +61,8 @@ func takes(o *client.RedriveOverlap) template.HTML {
 	return "this redrive takes them, and the other one skips them"
 }
 
-// alsoIn says which redrives have a letter that is to be retried alone: they then skip it.
+// alsoIn describes which redrives contain a letter that is to be retried separately. They then skip
+// the letter.
 func (p *pages) alsoIn(ctx context.Context, id uuid.UUID) (said []template.HTML, err error) {
 	body, err := json.Marshal(map[string]any{"action": "retry", "ids": []uuid.UUID{id}, "dry_run": true})
 	if err != nil {
@@ -69,7 +71,7 @@ func (p *pages) alsoIn(ctx context.Context, id uuid.UUID) (said []template.HTML,
 	res, err := p.kit.Client.CreateRedriveWithBodyWithResponse(ctx, &client.CreateRedriveParams{}, web.JSON,
 		bytes.NewReader(body), web.ChangesNothing)
 	if err != nil || res.JSON200 == nil {
-		return nil, err // without an answer, the retry itself says what is wrong
+		return nil, err // if there is no response, the retry itself reports what is wrong
 	}
 	for i := range res.JSON200.Overlaps {
 		o := &res.JSON200.Overlaps[i]

@@ -1,7 +1,9 @@
-// Package letterpages has the pages of dead letters: groups of errors, letters, topics, redrives.
+// Package letterpages contains the pages of dead letters: groups of errors, letters, topics and
+// redrives.
 //
-// Files, each on top of those before it: explain, letters, content, diff, letteractions, carried, redrivewords,
-// policies, edit, groups, imports, letter, overlaps, pages, redriveform, redrives, topics.
+// Files, each on top of those before it: explain, letters, content, diff, letteractions, carried,
+// redrivewords, policies, edit, groups, imports, letter, overlaps, pages, redriveform, redrives,
+// topics.
 package letterpages
 
 import (

@@ -16,10 +16,10 @@ import (
 
 // setting is a member of a policy.
 type setting struct {
-	Name, Label, Value, Kind string // as the fields of a form
+	Name, Label, Value, Kind string // as in the fields of a form
 }
 
-// Words returns the value in a form for people.
+// Words formats the value for people.
 func (s setting) Words() string {
 	if n, err := strconv.ParseInt(s.Value, 10, 64); err == nil && strings.HasSuffix(s.Name, "_ms") {
 		return web.Milliseconds(n)
@@ -27,7 +27,7 @@ func (s setting) Words() string {
 	return asWord(s.Value)
 }
 
-// settingsOf are the members of a policy in the order in which people look for them.
+// settingsOf returns the members of a policy in the order in which people look for them.
 func settingsOf(p *client.DeadLetterPolicy) []setting {
 	yes := func(b bool) string { return strconv.FormatBool(b) }
 	whole := func(n int32) string { return strconv.Itoa(int(n)) }
@@ -64,13 +64,13 @@ func settingsOf(p *client.DeadLetterPolicy) []setting {
 	return all
 }
 
-// policyForm is the data of a policy's form in addition to its fields.
+// policyForm is the data for a policy form in addition to its fields.
 type policyForm struct {
 	*client.DeadLetterPolicy
 	Unknown bool // no letter of the topic has ever been seen
 }
 
-// policyOf is the form of a policy: of a topic, or of those that have none.
+// policyOf is the form for a policy, either of a topic or of all topics without their own.
 func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 	topic := v.PathValue("topic")
 	a := &web.Action{
@@ -121,13 +121,14 @@ func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// policyGroups are the groups of the form, by the member that each begins with.
+// policyGroups lists the groups of the form by the member with which each begins.
 var policyGroups = map[string]string{
 	"auto_retry": "Retries", "ordered": "Order and loops", "retention_days": "How long letters are kept",
 	"alert.count": "Alerts", "redact": "Content and targets",
 }
 
-// policyField is the field of a member. An inherited value is shown as a hint, and not sent unless it is filled in.
+// policyField returns the field for a member. An inherited value is shown as a hint, and is not
+// sent unless it is filled in.
 func policyField(s setting, inherited bool) web.Field {
 	f := web.Field{Name: s.Name, Label: s.Label, Value: s.Value, Kind: s.Kind, Group: policyGroups[s.Name],
 		Rare: slices.Contains([]string{"backoff.multiplier", "backoff.jitter", "retry_permanent", "keep_headers"}, s.Name)}
@@ -157,7 +158,7 @@ func asWord(value string) string {
 	return value
 }
 
-// policyBody makes the merge patch of a policy from the form.
+// policyBody makes the merge patch for a policy from the form.
 func policyBody(now *client.DeadLetterPolicy, members map[string]any) error {
 	truth := func(in map[string]any, name string) {
 		if s, ok := in[name].(string); ok {
@@ -172,7 +173,7 @@ func policyBody(now *client.DeadLetterPolicy, members map[string]any) error {
 			"redact": now.Redact, "allowed_targets": now.AllowedTargets, "keep_headers": now.KeepHeaders,
 		} {
 			if members[name] == nil && len(before) > 0 {
-				members[name] = []string{} // it was emptied
+				members[name] = []string{} // the field was emptied
 			}
 		}
 	}

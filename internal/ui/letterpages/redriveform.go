@@ -19,18 +19,19 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// redriveForm is the data of a redrive's form in addition to its fields: the parts that they belong
-// to.
+// redriveForm is the data for a redrive form in addition to its fields: the parts to which they
+// belong.
 type redriveForm struct {
 	Parts []formPart
 }
 
-// formPart is a heading with the names of its fields. What is folded opens if one of its fields has a value.
+// formPart is a heading with the names of its fields. Folded fields are unfolded if one of them has
+// a value.
 type formPart struct {
 	Title, Means string
 	Names        map[string]bool
-	Fold         string          // id of what folds; empty: it does not fold
-	More         map[string]bool // further fields, which are folded
+	Fold         string          // id of the foldable part; empty: it does not fold
+	More         map[string]bool // additional fields, which are folded
 }
 
 // redriveActions describe what a redrive does to each letter.
@@ -40,7 +41,8 @@ var redriveActions = []web.Option{
 	{Value: "delete", Label: "delete them"},
 }
 
-// listed are filters that have several values; those of enums are separated by spaces or commas.
+// listed contains the filters that accept several values. Values of enums are separated by spaces
+// or commas.
 var (
 	listedLines = []string{"header", "payload", "label"}
 	listedWords = []string{"status", "source", "resolution", "error_class"}
@@ -48,10 +50,10 @@ var (
 	numbers     = []string{"retry_count_min", "retry_count_max", "generation_min"}
 )
 
-// usualFilters is how many filters of a redrive are always shown.
+// usualFilters is the number of filters that a redrive form always shows.
 const usualFilters = 6
 
-// filterFields are the filters of the list of letters as fields of a redrive.
+// filterFields returns the filters of the list of letters as fields of a redrive.
 func filterFields(filled url.Values) (usual, more []web.Field) {
 	all := append([]web.Filter{{Name: "status", Label: "Status", Hint: "as the action"}}, letterFilters...)
 	for i, f := range all {
@@ -62,7 +64,7 @@ func filterFields(filled url.Values) (usual, more []web.Field) {
 		case slices.Contains(numbers, f.Name):
 			field.Kind = "number"
 		case slices.Contains(listedWords, f.Name) && f.Options != nil:
-			if !strings.ContainsAny(filled.Get(field.Name), ", \r\n") { // several: they stay a text
+			if !strings.ContainsAny(filled.Get(field.Name), ", \r\n") { // with several values it stays a text field
 				field.Kind, field.Options = "select", append(web.Labelled("", "any"), f.Options...)
 			}
 		}
@@ -75,7 +77,7 @@ func filterFields(filled url.Values) (usual, more []web.Field) {
 	return usual, more
 }
 
-// howFields are about the speed and the care of a redrive.
+// howFields are the fields for the speed and the safeguards of a redrive.
 var howFields = []web.Field{
 	{Name: "rate_per_second", Label: "Letters per second", Kind: "number", Hint: "50"},
 	{Name: "order", Label: "Order", Kind: "select", Options: []web.Option{
@@ -106,12 +108,12 @@ var targetFields = []web.Field{
 		Hint: `[{"op": "replace", "path": "/customer", "value": "c-18"}]`},
 }
 
-// operatorsMost is the maximum number of letters in a redrive without dlq:admin.
+// operatorsMost is the maximum number of letters in a redrive by a user without dlq:admin.
 const operatorsMost = 1000
 
-// newRedrive is the form that starts a redrive, filled in from the URL.
+// newRedrive is the form for starting a redrive. It is filled in from the URL.
 func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
-	if ids := v.Form["ids"]; len(ids) > 1 { // the boxes of a list
+	if ids := v.Form["ids"]; len(ids) > 1 { // the checkboxes of a list
 		v.Form.Set("ids", strings.Join(ids, "\n"))
 	}
 	if v.Form.Get("action") == "" {
@@ -151,7 +153,7 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	part("How carefully", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)
 	part("When", "", "", whenFields...)
 	part("Another target or content", "For retries only.", "target", targetFields...)
-	seen := v.Form.Get("matched") // the letters that the visitor has seen
+	seen := v.Form.Get("matched") // the number of letters that the visitor has seen
 	a.Body = func(form web.Form, members map[string]any) error {
 		if n, err := strconv.ParseInt(seen, 10, 64); err == nil && n >= 0 {
 			members["expected"] = n
@@ -183,7 +185,7 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// redriveUnready says what is still to be chosen in the form of a redrive: which letters.
+// redriveUnready describes what must still be chosen in the form for a redrive, namely the letters.
 func redriveUnready(form web.Form) string {
 	for name, value := range form {
 		chooses := name == "ids" || name == "all" || strings.HasPrefix(name, "filter.")
@@ -213,7 +215,7 @@ func redriveBody(now time.Time, form web.Form, members map[string]any) error {
 	return nil
 }
 
-// confirmed is a number that the visitor has to type.
+// confirmed returns a number that the visitor must type.
 func confirmed(count string) string {
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || n < 0 {
@@ -237,7 +239,7 @@ type redriveShown struct {
 	Samples []sample
 }
 
-// countTable has counts by name, the largest first.
+// countTable contains counts by name, largest first.
 type countTable struct {
 	Title string
 	Rows  []countRow
@@ -248,7 +250,8 @@ type countRow struct {
 	Count     int64
 }
 
-// sample is a letter that a redrive would take, with its payload before and after the transformation.
+// sample is a letter that a redrive would take, with its payload before and after the
+// transformation.
 type sample struct {
 	client.DeadLetter
 	Tried   bool
@@ -256,7 +259,7 @@ type sample struct {
 	Problem string
 }
 
-// triedSamples is how many samples the transformation is tried on.
+// triedSamples is the number of samples to which the transformation is applied.
 const triedSamples = 5
 
 // showRedrive describes what a redrive would do.

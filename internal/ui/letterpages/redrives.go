@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// redriveList is the page of the list of redrives.
+// redriveList is the page that lists the redrives.
 type redriveList struct {
 	*web.List
 	Areas    []web.Tab
@@ -26,8 +26,8 @@ type redriveList struct {
 
 type redriveRow struct {
 	client.Redrive
-	About string // what it is about, in words
-	Size  string // how many letters it has; they are counted when it begins
+	About string // describes which letters it covers
+	Size  string // number of its letters; they are counted when it begins
 	Bar   []slice
 }
 
@@ -76,7 +76,7 @@ func rowOf(r *client.Redrive) redriveRow {
 	return row
 }
 
-// aboutRedrive says which letters a redrive is about.
+// aboutRedrive describes which letters a redrive covers.
 func aboutRedrive(r *client.Redrive) string {
 	switch {
 	case r.Selected != nil:
@@ -95,7 +95,8 @@ func aboutRedrive(r *client.Redrive) string {
 	return "every letter"
 }
 
-// filterWords is the value of a member of a filter: a text, or several of which any fits; anything else as it is.
+// filterWords formats the value of a filter member. Strings are shown as text, lists as
+// alternatives, and anything else unchanged.
 func filterWords(value json.RawMessage) string {
 	var one string
 	if json.Unmarshal(value, &one) == nil {
@@ -115,7 +116,7 @@ type slice struct {
 	Count       int64
 }
 
-// barOf divides the letters that a redrive has matched by outcome.
+// barOf divides the letters matched by a redrive according to their outcome.
 func barOf(r *client.Redrive) func(func(slice) bool) {
 	return func(yield func(slice) bool) {
 		whole, x := max(r.Matched, 1), 0.0
@@ -139,14 +140,14 @@ func barOf(r *client.Redrive) func(func(slice) bool) {
 
 // redrivePage is the console of a redrive.
 type redrivePage struct {
-	*web.List // of its letters
+	*web.List // list of its letters
 	Redrive   *client.Redrive
 	Row       redriveRow
 	Explained []template.HTML
 	Phases    []phase
 	Actions   []web.Button
 	ETag      string
-	Rate      bool // it may be changed
+	Rate      bool // whether the rate may be changed
 	Target    string
 	Failures  []failure
 	Partly    bool // the failures shown are incomplete
@@ -154,7 +155,7 @@ type redrivePage struct {
 	Areas     []web.Tab
 }
 
-// failure is a reason why letters failed, with how many.
+// failure is a reason why letters failed, with their number.
 type failure struct {
 	Detail, Example string
 	Count           int
@@ -212,7 +213,7 @@ func (p *pages) redrive(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// itemViews are the states of the letters of a redrive.
+// itemViews are the views of a redrive's letters by state.
 func itemViews() []web.View {
 	views := []web.View{{Name: "all"}}
 	for _, state := range []string{"FAILED", "BOUNCED", "SKIPPED", "WAITING", "TAKEN", "DONE"} {
@@ -221,7 +222,7 @@ func itemViews() []web.View {
 	return views
 }
 
-// failuresOf counts failed letters by what their targets said, the most frequent first.
+// failuresOf counts failed letters by the error that their targets reported, most frequent first.
 func failuresOf(items []client.RedriveItem) (all []failure) {
 	at := map[string]int{}
 	for _, item := range items {
@@ -268,7 +269,7 @@ var redriveVerbs = map[client.RedriveVerb]redriveVerb{
 	},
 }
 
-// redriveButtons returns what the API allows for a redrive.
+// redriveButtons returns the actions that the API allows for a redrive.
 func (p *pages) redriveButtons(v *web.Visit, r *client.Redrive) (all []web.Button) {
 	if p.kit.ReadOnly {
 		return nil
@@ -329,7 +330,7 @@ func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
 		a.Fields = append(a.Fields, stopFields(&r.StopOn)...)
 		a.Body = func(form web.Form, members map[string]any) error {
 			if _, shown := form["stop_on.failures"]; shown && v.Form.Has("stop_on.failures") && members["stop_on"] == nil {
-				members["stop_on"] = map[string]any{} // both were emptied: there are no conditions
+				members["stop_on"] = map[string]any{} // both were emptied, so there are no conditions
 			}
 			return nil
 		}
@@ -340,7 +341,8 @@ func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// goesOn is the preview of an approval, and of resuming: that a redrive is pending for a moment says nothing.
+// goesOn is the preview of approving or resuming a redrive. It does not mention that the redrive is
+// pending for a moment.
 func goesOn(r *client.Redrive, now time.Time) *web.Preview {
 	of := rowOf(r)
 	switch {
@@ -355,7 +357,7 @@ func goesOn(r *client.Redrive, now time.Time) *web.Preview {
 	return &web.Preview{Ends: web.Sentence("It continues at once with the %s letters that are left.", web.Count(r.Left))}
 }
 
-// stopFields are the conditions of a halt, with their present values.
+// stopFields returns the fields for the halt conditions, with their current values.
 func stopFields(s *client.RedriveStop) []web.Field {
 	failures := web.Field{Name: "stop_on.failures", Label: "Halt after failures", Kind: "number", Hint: "never"}
 	if s.Failures != nil {

@@ -19,7 +19,7 @@ var haltReasons = map[string]string{
 	"bounce_ratio":  "too many of the canary's letters came back",
 }
 
-// explainedRedrive describes what a redrive is doing, and what it waits for.
+// explainedRedrive describes what a redrive is doing and what it is waiting for.
 func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 	say := func(s template.HTML) { all = append(all, s) }
 	switch r.State {
@@ -111,7 +111,7 @@ type phase struct {
 	Name, Words, Tone string
 }
 
-// phasesOf draws the canary, its watch and the rest; nothing without a canary.
+// phasesOf draws the canary, its observation and the rest. It draws nothing without a canary.
 func phasesOf(r *client.Redrive, now time.Time) []phase {
 	c := r.Canary
 	if c == nil {

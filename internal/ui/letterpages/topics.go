@@ -11,26 +11,26 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// topicList is the page of topics.
+// topicList is the page that lists the topics.
 type topicList struct {
 	*web.List
 	Areas   []web.Tab
 	Topics  []topicRow
-	Most    string      // where counting stops
+	Most    string      // the limit up to which letters are counted
 	Default *web.Button // the default policy
 	Import  *web.Button
 }
 
-// topicRow is a topic, of which letters were counted up to a number.
+// topicRow is a topic whose letters were counted up to a limit.
 type topicRow struct{ client.DeadLetterTopic }
 
-// More reports whether there are more letters in a status than were counted.
+// More reports whether a status has more letters than were counted.
 func (r topicRow) More(status string) bool {
 	return slices.Contains(r.CountsCapped, client.DeadLetterStatus(status))
 }
 
-// countedAtMost is where counting stops for each status of a topic: counting a million
-// letters takes too long for a page that asks again every ten seconds.
+// countedAtMost is the limit for counting each status of a topic. Counting a million letters takes
+// too long for a page that is refreshed every ten seconds.
 const countedAtMost = 1000
 
 var topicFilters = []web.Filter{{Name: "topic", Label: "Topic", Hint: "orders.*"}}
@@ -53,7 +53,7 @@ func (p *pages) topics(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "topics", Title: "Topics", Nav: "Dead letters", Refresh: 10, Data: d}, nil
 }
 
-// topicPage is one topic: its open letters, since when they are open, and its policy.
+// topicPage shows one topic: its open letters, how long they have been open, and its policy.
 type topicPage struct {
 	Topic            *client.DeadLetterTopic
 	Sentence         string
@@ -147,7 +147,7 @@ func aboutTopic(t *client.DeadLetterTopic, policy *client.DeadLetterPolicy) stri
 	return strings.Join(words, " ")
 }
 
-// letters counts letters and adds the verb that fits.
+// letters formats a number of letters with the matching verb.
 func letters(n int64, one, many string) string {
 	if n == 1 {
 		return "1 letter " + one

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// contract is what the reference shows of an OpenAPI document.
+// contract is the part of an OpenAPI document that the reference shows.
 type contract struct {
 	Info       struct{ Title, Description, Version string }
 	Tags       []*topic
@@ -36,7 +36,7 @@ type operation struct {
 	Responses                         map[string]*response
 	Permission                        string              `json:"x-permission"`
 	IfMatch                           string              `json:"x-if-match"`
-	Refused                           map[string][]string `json:"x-problems"` // codes by status
+	Refused                           map[string][]string `json:"x-problems"` // problem codes by status
 	Method, Path                      string              `json:"-"`
 }
 
@@ -71,7 +71,7 @@ type media struct {
 
 type schema struct {
 	Ref                            string          `json:"$ref"`
-	Type                           json.RawMessage // a name, or a list of names
+	Type                           json.RawMessage // a name or a list of names
 	Format, Description, Pattern   string
 	Enum                           []json.RawMessage
 	Properties                     map[string]*schema
@@ -86,7 +86,8 @@ type schema struct {
 
 var methods = []string{"get", "post", "put", "patch", "delete"}
 
-// readContract reads an OpenAPI document, and resolves what its operations refer to. Schemas keep their names.
+// readContract parses an OpenAPI document and resolves the references in its operations. Schemas
+// keep their names.
 func readContract(text []byte) (*contract, error) {
 	c := &contract{byTag: map[string]*topic{}}
 	if err := json.Unmarshal(text, c); err != nil {
@@ -138,7 +139,7 @@ func (c *contract) resolve(op *operation) {
 	for status, r := range op.Responses {
 		if found := c.Components.Responses[nameOf(r.Ref)]; found != nil {
 			own := *found
-			if r.Description != "" { // beside the reference
+			if r.Description != "" { // next to the reference
 				own.Description = r.Description
 			}
 			r = &own
@@ -148,10 +149,10 @@ func (c *contract) resolve(op *operation) {
 	}
 }
 
-// nameOf is the name of a component that a reference leads to.
+// nameOf returns the name of the component that a reference points to.
 func nameOf(ref string) string { return ref[strings.LastIndex(ref, "/")+1:] }
 
-// Answers of the operation, by status, without those that Problems has.
+// Answers returns the responses of the operation by status, without those that Problems returns.
 func (op *operation) Answers() (all []*response) {
 	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
 		if op.Refused[status] == nil {
@@ -161,13 +162,13 @@ func (op *operation) Answers() (all []*response) {
 	return all
 }
 
-// refusal is a status, and the codes of the problems that have it.
+// refusal is a status with the codes of the problems that have this status.
 type refusal struct {
 	Status string
 	Codes  []string
 }
 
-// Problems that the operation may return, by status.
+// Problems returns the problems that the operation may return, by status.
 func (op *operation) Problems() (all []refusal) {
 	for _, status := range slices.Sorted(maps.Keys(op.Refused)) {
 		all = append(all, refusal{status, op.Refused[status]})
@@ -175,7 +176,7 @@ func (op *operation) Problems() (all []refusal) {
 	return all
 }
 
-// Example is that of the first answer that has one; nil: none.
+// Example returns the example of the first response that has one, or nil.
 func (op *operation) Example() (shown *response) {
 	for _, r := range op.Answers() {
 		if m := of(r.Content); m != nil && len(m.Example) > 0 {
@@ -185,7 +186,7 @@ func (op *operation) Example() (shown *response) {
 	return nil
 }
 
-// of returns the schema that content in JSON has, or the first one there is; nil: none.
+// of returns the schema of JSON content or, failing that, the first schema; nil if there is none.
 func of(content map[string]*media) *media {
 	preferred := []string{"application/json", "application/problem+json"}
 	for _, name := range append(preferred, slices.Sorted(maps.Keys(content))...) {
@@ -196,10 +197,10 @@ func of(content map[string]*media) *media {
 	return nil
 }
 
-// Media types of a body.
+// Media returns the media types of a body.
 func (b *body) Media() []string { return slices.Sorted(maps.Keys(b.Content)) }
 
-// Schema of the body.
+// Schema returns the schema of the body.
 func (b *body) Schema() *schema {
 	if m := of(b.Content); m != nil {
 		return m.Schema
@@ -207,7 +208,7 @@ func (b *body) Schema() *schema {
 	return nil
 }
 
-// Schema of the response; nil: it has no body.
+// Schema returns the schema of the response, or nil if it has no body.
 func (r *response) Schema() *schema {
 	if m := of(r.Content); m != nil {
 		return m.Schema
@@ -215,7 +216,7 @@ func (r *response) Schema() *schema {
 	return nil
 }
 
-// Name of the component that the schema is, "" if it is none.
+// Name returns the name of the component that the schema is, or "" if it is not a component.
 func (s *schema) Name() string {
 	if s == nil {
 		return ""
@@ -226,7 +227,7 @@ func (s *schema) Name() string {
 	return nameOf(s.Ref)
 }
 
-// Kind is the type in words.
+// Kind describes the type in words.
 func (s *schema) Kind() string {
 	if s == nil {
 		return ""
@@ -238,7 +239,7 @@ func (s *schema) Kind() string {
 	return kind
 }
 
-// Limits are what values the schema allows, in words.
+// Limits describes in words which values the schema allows.
 func (s *schema) Limits() (all []string) {
 	if s == nil {
 		return nil
@@ -273,7 +274,8 @@ type member struct {
 	*schema
 }
 
-// Members of the object, the required ones first, with those of the schemas that it consists of.
+// Members returns the members of the object, required ones first, including those of the schemas
+// that it consists of.
 func (c *contract) Members(s *schema) (all []member) {
 	seen := map[string]bool{}
 	c.members(s, &all, seen, 0)
@@ -304,7 +306,7 @@ func (c *contract) members(s *schema, all *[]member, seen map[string]bool, depth
 	}
 }
 
-// whole is the schema that s refers to, or s.
+// whole returns the schema that s refers to, or s.
 func (c *contract) whole(s *schema) *schema {
 	if s != nil && s.Ref != "" {
 		return c.Components.Schemas[nameOf(s.Ref)]
@@ -312,7 +314,8 @@ func (c *contract) whole(s *schema) *schema {
 	return s
 }
 
-// sample is a value of a schema: its example, or one made of the members that it requires.
+// sample returns a value that matches a schema: its example, or a value made of the required
+// members.
 func (c *contract) sample(s *schema, depth int) any {
 	if s = c.whole(s); s == nil || depth > 4 {
 		return map[string]any{}
@@ -361,7 +364,8 @@ func first(all []json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// example is the body of a request: that of the contract, or a sample. It has no HTML escapes.
+// example returns the body of a request: the example in the contract, or a sample. It contains no
+// HTML escapes.
 func (c *contract) example(m *media) string {
 	var value any = m.Example
 	if len(m.Example) == 0 {

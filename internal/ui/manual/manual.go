@@ -1,5 +1,6 @@
-// Package manual shows the pages of docs/ below /docs/, with a search, and the reference of the API. So the manual
-// that a server links to has the server's own version, and is available without internet access.
+// Package manual serves the pages of docs/ below /docs/, with a search and the API reference. The
+// manual that a server links to therefore matches the server's own version, and is available
+// without internet access.
 //
 // Files, each on top of those before it: render, spelling, search, contract, reference, manual.
 package manual
@@ -19,15 +20,15 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// manual is all chapters.
+// manual contains all chapters.
 type manual struct {
 	chapters map[string]*chapter
 	groups   []group
-	words    func() vocabulary // made for the first search that finds nothing
+	words    func() vocabulary // created for the first search without results
 }
 
-// manuals returns the manual, which is rendered when its first page is requested, so that other nodes save the
-// memory.
+// manuals returns the manual. It is rendered when its first page is requested, so that other nodes
+// save the memory.
 type manuals func() (*manual, error)
 
 // group of chapters in the navigation.
@@ -36,7 +37,7 @@ type group struct {
 	Chapters []*chapter
 }
 
-// order is the order of the navigation. Chapters that it does not name come last.
+// order is the order of chapters in the navigation. Chapters that it does not list come last.
 var order = []struct{ title, chapters string }{
 	{"First steps", "start ui"},
 	{"Sagas", "workflows simulation participants certification coming-from state-machines saga-jobs bulk"},
@@ -47,24 +48,24 @@ var order = []struct{ title, chapters string }{
 	{"Inside", "architecture"},
 }
 
-// view is the data of the pages.
+// view is the data for the pages.
 type view struct {
 	Groups  []group
-	Chapter *chapter // nil: the search
+	Chapter *chapter // nil for the search
 	Query   string
-	Meant   string // the words that the search looked for, if they are not those of the query
+	Meant   string // the words that were searched for, if they differ from the query
 	Hits    []hit
-	Address string // of this server
-	Source  string // of the program: the only link that leaves the server
+	Address string // address of this server
+	Source  string // source of the program, which is the only link to another server
 }
 
-// Body is the chapter with the address of this server in its commands.
+// Body returns the chapter with the address of this server in its commands.
 func (p view) Body() template.HTML {
-	//nolint:gosec // the address is that of the configuration, or has only characters of addresses
+	//nolint:gosec // the address comes from the configuration or contains only characters valid in addresses
 	return template.HTML(strings.ReplaceAll(string(p.Chapter.Body), written, p.Address))
 }
 
-// Register adds the manual to the kit. Its pages require no sign-in.
+// Register adds the manual to the kit. Its pages do not require signing in.
 func Register(k *web.Kit) error {
 	m := manuals(sync.OnceValues(func() (*manual, error) {
 		all, err := read(docs.Files, k.Base)
@@ -132,7 +133,7 @@ func (render manuals) show(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Links in the repository end in .md; so may those that people type.
+	// Links in the repository end in .md, and people may also type such links.
 	c := m.chapters[strings.TrimSuffix(v.PathValue("chapter"), ".md")]
 	if c == nil {
 		return nil, web.ErrNoPage

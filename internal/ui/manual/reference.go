@@ -13,19 +13,19 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// reference shows the contract of this server: an index, a page for each group of operations, and one for each
-// schema. It needs no script.
+// reference shows the contract of this server: an index, a page for each group of operations, and a
+// page for each schema. It needs no scripts.
 type reference struct {
 	base  string
 	known atomic.Pointer[contract] // it does not change while the process runs
 }
 
-// titles of the pages of the manual, by the names of their files.
+// titles returns the titles of the manual's pages by file name.
 var titles = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	names, _ := fs.Glob(docs.Files, "*.md") // the pattern is valid
 	for _, n := range names {
-		text, _ := fs.ReadFile(docs.Files, n) // it is part of the program
+		text, _ := fs.ReadFile(docs.Files, n) // it is embedded in the program
 		if title := firstHeading.FindSubmatch(text); title != nil {
 			all[n] = string(title[1])
 		}
@@ -33,13 +33,13 @@ var titles = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// referenceView is the data of its pages.
+// referenceView is the data for its pages.
 type referenceView struct {
 	*contract
-	Topic  *topic  // nil: another page
-	Schema *schema // nil: another page
+	Topic  *topic  // nil for other pages
+	Schema *schema // nil for other pages
 	About  template.HTML
-	at     string // the address of this server
+	at     string // address of this server
 	base   string
 }
 
@@ -107,13 +107,14 @@ func (f *reference) schema(v *web.Visit) (*web.Page, error) {
 func (d *referenceView) Text(s string) template.HTML {
 	var out bytes.Buffer
 	if err := markdown.Convert([]byte(s), &out); err != nil {
-		return template.HTML(template.HTMLEscapeString(s)) //nolint:gosec // escaped
+		return template.HTML(template.HTMLEscapeString(s)) //nolint:gosec // it is escaped
 	}
 	text := strings.ReplaceAll(out.String(), "<pre>", `<pre tabindex="0">`)
 	return template.HTML(within(linked(text, d.base, titles()))) //nolint:gosec // the program's own contract
 }
 
-// Curl is the command that sends a request of an operation, with the example of the contract or a sample as its body.
+// Curl returns the command that sends a request for an operation, with the example in the contract
+// or a sample as its body.
 func (d *referenceView) Curl(op *operation) string {
 	command := "curl -sS"
 	if op.Method != "GET" {
@@ -146,5 +147,5 @@ func (d *referenceView) Curl(op *operation) string {
 	return command
 }
 
-// Shown is the example of an answer.
+// Shown formats the example of a response.
 func (d *referenceView) Shown(r *response) string { return d.example(of(r.Content)) }

@@ -19,13 +19,13 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// repository is the only link that leaves the server.
+// repository is the only link to another server.
 const repository = "https://github.com/skald-saga/skald"
 
-// outside begins the destination of a link to a file that is not a page of the manual.
+// outside is the prefix of the destinations of links to files that are not pages of the manual.
 const outside = "source:"
 
-// written is this server in the files of the repository.
+// written is the address of this server as written in the files of the repository.
 const written = "http://127.0.0.1:8080"
 
 // chapter is a page of the manual.
@@ -36,17 +36,18 @@ type chapter struct {
 	Sections []section
 }
 
-// section is what a search finds: a heading, or a row of a table that has an anchor, with the text below it.
+// section is what a search finds: a heading, or a table row that has an anchor, with the text below
+// it.
 type section struct {
 	Anchor, Title string
 	Deep          bool // omitted from the page's table of contents
 	text          strings.Builder
 }
 
-// Text of the section, in one line.
+// Text is the text of the section on one line.
 func (s *section) Text() string { return strings.Join(strings.Fields(s.text.String()), " ") }
 
-// read renders all pages of files. base is the path before /docs/.
+// read renders all pages of files. base is the path that precedes /docs/.
 func read(files fs.FS, base string) (map[string]*chapter, error) {
 	names, err := fs.Glob(files, "*.md")
 	if err != nil {
@@ -74,11 +75,11 @@ func read(files fs.FS, base string) (map[string]*chapter, error) {
 
 var firstHeading = regexp.MustCompile(`(?m)^# (.+)$`)
 
-// markdown renders like the repository's host. Raw HTML is allowed, because the pages are part of this
-// program.
+// markdown renders in the same way as the repository's host. Raw HTML is allowed, because the pages
+// are part of this program.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.Strikethrough, extension.Linkify, extension.NewTable(
-		extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))), // the policy forbids styles
+		extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))), // the CSP forbids inline styles
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 	goldmark.WithRendererOptions(html.WithUnsafe()),
 )
@@ -99,17 +100,18 @@ func render(name string, source []byte, base string, titles map[string]string) (
 	if err := markdown.Renderer().Render(&out, source, doc); err != nil {
 		return nil, err
 	}
-	// Wide tables scroll on their own, and can be scrolled with the keyboard.
+	// Wide tables scroll separately, and can be scrolled with the keyboard.
 	body := strings.NewReplacer(
 		"<table>", `<div class="table" tabindex="0" role="region" aria-label="Table"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`).Replace(out.String())
-	c.Body = template.HTML(linked(within(body), base, titles)) //nolint:gosec // the program's own pages
+	c.Body = template.HTML(linked(within(body), base, titles)) //nolint:gosec // they are the program's own pages
 	return c, nil
 }
 
 var outward = regexp.MustCompile(`(?s)<a href="([a-z]+:[^"]*)"[^>]*>(.*?)</a>`)
 
-// within removes the links that lead away from the server. Their text stays; a browser shows the target as a tip.
+// within removes links that lead away from the server. Their text is kept; a browser shows the
+// target as a tooltip.
 func within(body string) string {
 	return outward.ReplaceAllStringFunc(body, func(link string) string {
 		part := outward.FindStringSubmatch(link)
@@ -122,7 +124,7 @@ func within(body string) string {
 
 var mentions = regexp.MustCompile(`(?s)<pre.*?</pre>|<code.*?</code>|<a .*?</a>|<[^>]*>|docs/[a-z-]+\.md`)
 
-// linked turns the names of pages in the text into links with their titles.
+// linked turns page names in the text into links with their titles.
 func linked(body, base string, titles map[string]string) string {
 	return mentions.ReplaceAllStringFunc(body, func(part string) string {
 		name := strings.TrimPrefix(part, "docs/")
@@ -175,7 +177,7 @@ func (c *chapter) add(s string) {
 	}
 }
 
-// destination of a link between files of the repository.
+// destination converts a link between files of the repository.
 func destination(to, base string) string {
 	if strings.Contains(to, "://") || strings.HasPrefix(to, "#") || strings.HasPrefix(to, "mailto:") {
 		return to
@@ -193,7 +195,7 @@ func destination(to, base string) string {
 	return outside + path.Join("docs", file) + anchor
 }
 
-// raw is the HTML in a node.
+// raw returns the HTML in a node.
 func raw(n ast.Node, source []byte) string {
 	var out strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -205,7 +207,7 @@ func raw(n ast.Node, source []byte) string {
 	return out.String()
 }
 
-// plain is the text in a node.
+// plain returns the text in a node.
 func plain(n ast.Node, source []byte) string {
 	var out strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -217,8 +219,8 @@ func plain(n ast.Node, source []byte) string {
 	return out.String()
 }
 
-// anchors generates the same ids for headings as the repository's host, so that links work in
-// both places.
+// anchors generates the same heading ids as the repository's host, so that links work in both
+// places.
 type anchors map[string]int
 
 // Generate implements parser.IDs.

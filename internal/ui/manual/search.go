@@ -18,8 +18,9 @@ type hit struct {
 
 const mostHits = 30
 
-// search returns the sections that contain all words, the best first: a match in a title counts
-// more than one in the text. If there are none, it looks for the words that were probably meant.
+// search returns the sections that contain all words, best matches first. A match in a title counts
+// more than one in the text. If there are no matches, it searches for the words that were probably
+// meant.
 func (m *manual) search(query string) (hits []hit, meant string) {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
@@ -70,11 +71,11 @@ func same(a, b string) int {
 	return 0
 }
 
-// excerpt is the text around the first word found, with all words marked.
+// excerpt returns the text around the first word found, with all words marked.
 func excerpt(s string, words []string) template.HTML {
 	const before, after = 60, 180
 	lower := strings.ToLower(s)
-	if len(lower) != len(s) { // lower case has a different length, so positions would not match
+	if len(lower) != len(s) { // the lower-case text has a different length, so positions would not match
 		lower = s
 	}
 	at := max(strings.Index(lower, words[0]), 0)
@@ -102,7 +103,7 @@ func excerpt(s string, words []string) template.HTML {
 	return template.HTML(out.String()) //nolint:gosec // escaped above
 }
 
-// boundary is the position nearest to at, not after it, at which a character of s begins.
+// boundary returns the nearest position, at or before at, at which a character of s begins.
 func boundary(s string, at int) int {
 	at = min(max(at, 0), len(s))
 	for at > 0 && at < len(s) && !utf8.RuneStart(s[at]) {

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// vocabulary is the words of the manual, with how often each occurs.
+// vocabulary contains the words of the manual and how often each occurs.
 type vocabulary map[string]int
 
 func vocabularyOf(chapters map[string]*chapter) vocabulary {
@@ -21,11 +21,11 @@ func vocabularyOf(chapters map[string]*chapter) vocabulary {
 	return all
 }
 
-// separates reports whether a character is between words.
+// separates reports whether a character separates words.
 func separates(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' }
 
-// corrected returns the words with those that the manual does not contain replaced by the most similar ones that it
-// does; false if a word resembles none.
+// corrected returns the words, with each word that the manual does not contain replaced by the most
+// similar one that it does. It returns false if a word resembles none.
 func (all vocabulary) corrected(words []string) ([]string, bool) {
 	out := make([]string, 0, len(words))
 	for _, w := range words {
@@ -50,8 +50,8 @@ func (all vocabulary) contains(w string) bool {
 	return false
 }
 
-// nearest is the word that a person most probably meant who typed w; empty: none. One letter may be wrong in short
-// words, two in words of eight letters and more.
+// nearest returns the word that a person who typed w most probably meant, or "" if there is none.
+// Short words may have one wrong letter, and words of eight or more letters two.
 func (all vocabulary) nearest(w string) (best string) {
 	typed := []rune(w)
 	least := 2
@@ -74,8 +74,8 @@ func (all vocabulary) nearest(w string) (best string) {
 	return best
 }
 
-// distance is how many letters have to be inserted, deleted, replaced or exchanged with their neighbour to get from a
-// to b.
+// distance returns how many letters must be inserted, deleted, replaced or swapped with their
+// neighbour to turn a into b.
 func distance(a, b []rune) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

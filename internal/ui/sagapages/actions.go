@@ -18,12 +18,13 @@ import (
 type possible struct {
 	web.Button
 	name  client.SagaAction
-	of    string // the step that it is about; empty: the saga
+	of    string // the step that the action is about; empty: the whole saga
 	step  bool
 	force bool
 }
 
-// possible returns the actions that the API lists for a saga, in its order, dangerous ones last.
+// possible returns the actions that the API lists for a saga, in the same order but with dangerous
+// ones last.
 func (p *pages) possible(v *web.Visit, e *client.SagaExplanation) (all []possible) {
 	if p.kit.ReadOnly {
 		return nil
@@ -50,7 +51,8 @@ func (p *pages) possible(v *web.Visit, e *client.SagaExplanation) (all []possibl
 	return append(all, last...)
 }
 
-// labelFor is the label of the action when the saga is at a step; nil: at none.
+// labelFor returns the label of the action for a saga at the given step, or at no step if it is
+// nil.
 func (k verb) labelFor(step *client.ExplainedStep) string {
 	switch {
 	case !k.step || step == nil:
@@ -61,7 +63,7 @@ func (k verb) labelFor(step *client.ExplainedStep) string {
 	return fmt.Sprintf(k.label, step.Name)
 }
 
-// buttonsOf are the possible actions as buttons.
+// buttonsOf returns the possible actions as buttons.
 func (p *pages) buttonsOf(v *web.Visit, e *client.SagaExplanation) (all []web.Button) {
 	for _, b := range p.possible(v, e) {
 		all = append(all, b.Button)
@@ -69,7 +71,7 @@ func (p *pages) buttonsOf(v *web.Visit, e *client.SagaExplanation) (all []web.Bu
 	return all
 }
 
-// action is the form of an action on a saga.
+// action is the form for an action on a saga.
 func (p *pages) action(v *web.Visit) (*web.Action, error) {
 	id, err := v.ID("saga")
 	name := client.SagaAction(v.PathValue("action"))
@@ -113,7 +115,7 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 	}
 	switch {
 	case name == client.SagaActionCancel:
-		a.Label = "Cancel the saga" // beside Back, the word alone could mean the form
+		a.Label = "Cancel the saga" // next to Back, the word alone could mean the form
 	case name == client.SagaActionRetry:
 		if err := p.retry(v, a, s, e); err != nil {
 			return nil, err
@@ -121,7 +123,7 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 	case name == client.SagaActionExtendDeadline:
 		a.Body = func(form web.Form, members map[string]any) error {
 			if strings.TrimSpace(form["until"]) != "" {
-				delete(members, "timeout_ms") // the time was given, so the distance was not meant
+				delete(members, "timeout_ms") // a time was given, so the duration does not apply
 			} else if n, ok := members["timeout_ms"].(string); ok {
 				members["timeout_ms"] = json.Number(n)
 			}
@@ -136,7 +138,7 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// ended reports whether nothing follows in a state.
+// ended reports whether a state is final.
 func ended(state client.SagaState) bool {
 	switch state {
 	case client.SagaStatePending, client.SagaStateRunning, client.SagaStateStepCompleted, client.SagaStateCompensating:

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// attemptPanel is one attempt: the request, the response, and its meaning.
+// attemptPanel shows one attempt: the request, the response, and what they mean.
 type attemptPanel struct {
 	Log               *client.StepLog
 	Title             string
@@ -21,20 +21,20 @@ type attemptPanel struct {
 	Took              string
 	Headers           []header
 	Request, Response document
-	Called            bool   // false: a decision, so that nothing was sent
-	When, WhenGave    string // the condition of the step, and its value; empty: it has none
-	Kept              string // the template that made the response of the participant's answer; empty: none
+	Called            bool   // false: the attempt was a decision, so nothing was sent
+	When, WhenGave    string // the condition of the step and its value; empty: none
+	Kept              string // the template that computed the response from the participant's answer; empty: none
 	Comparisons       []comparison
 	Curl              string
-	NoCurl            string // why there is none
+	NoCurl            string // the reason why there is no command
 	Run               *client.JobRun
 	Close             string // URL of the page without the panel
-	Before, After     string // URLs of the attempts next to it; empty: there is none
+	Before, After     string // URLs of the adjacent attempts; empty: none
 }
 
 type header struct{ Name, Value, Means string }
 
-// document is JSON with its size; too large ones are not shown.
+// document is a JSON document with its size. Documents that are too large are not shown.
 type document struct {
 	Raw      json.RawMessage
 	Size     int
@@ -42,7 +42,7 @@ type document struct {
 	TooLarge bool
 }
 
-// comparison is the difference of two documents.
+// comparison is the difference between two documents.
 type comparison struct {
 	Title string
 	Lines []web.DiffLine // empty: they are equal
@@ -55,7 +55,8 @@ func documentOf(raw json.RawMessage) document {
 	}
 }
 
-// chosen returns the attempt in the URL or, if the saga needs attention, the last failed one; nil: none.
+// chosen returns the attempt in the URL or, if the saga needs attention, the last failed attempt.
+// It returns nil if there is none.
 func (s *story) chosen() *client.StepLog {
 	step, attempt := s.query.Get("step"), s.query.Get("attempt")
 	var found *client.StepLog
@@ -72,7 +73,7 @@ func (s *story) chosen() *client.StepLog {
 	return found
 }
 
-// panel describes the chosen attempt; nil when there is none.
+// panel describes the chosen attempt, or returns nil if there is none.
 func (p *pages) panel(v *web.Visit, s *story) (*attemptPanel, error) {
 	l := s.chosen()
 	if l == nil {
@@ -117,7 +118,7 @@ func (p *pages) panel(v *web.Visit, s *story) (*attemptPanel, error) {
 	return a, nil
 }
 
-// Outcomes of attempts at which nothing was called.
+// Outcomes of attempts that made no call.
 const (
 	codeByHand = "operator"
 	codeWhen   = "when"
@@ -130,12 +131,13 @@ func codeOf(l *client.StepLog) string {
 	return *l.OutcomeCode
 }
 
-// called reports whether the attempt was a call, and no decision about one.
+// called reports whether the attempt was a call and not a decision.
 func called(l *client.StepLog) bool {
 	return l.Status != client.StepLogStatusSKIPPED && codeOf(l) != codeByHand
 }
 
-// expressions shows what the expressions of the step gave, besides the request as it was sent.
+// expressions shows the results of the step's expressions, in addition to the request as it was
+// sent.
 func (a *attemptPanel) expressions(of *client.Step, call *client.Call, l *client.StepLog) {
 	if of.When != nil && l.Action == client.StepActionEXECUTE && codeOf(l) != codeByHand {
 		a.When, a.WhenGave = *of.When, strconv.FormatBool(codeOf(l) != codeWhen)
@@ -167,7 +169,7 @@ func outcome(l *client.StepLog) string {
 		return "in flight: no answer yet"
 	case l.Status == client.StepLogStatusSKIPPED && code == codeWhen:
 		return "skipped: its condition was false, so it was not called"
-	case l.Status == client.StepLogStatusSKIPPED && code == "" && len(l.ResponsePayload) > 0: // who has said so
+	case l.Status == client.StepLogStatusSKIPPED && code == "" && len(l.ResponsePayload) > 0: // skipped by a person
 		return "undone by a person: it was not called"
 	case l.Status == client.StepLogStatusSKIPPED && code == "":
 		return "nothing to undo: the step has no compensation"
@@ -193,7 +195,7 @@ var notApplied = []string{
 	"invalid_request", "request_too_large", "mapping_failed", "participant_unknown", "secret_unavailable",
 }
 
-// neighbours finds the attempts before and after, in the order of time.
+// neighbours finds the previous and the next attempt, ordered by time.
 func (a *attemptPanel) neighbours(s *story, l *client.StepLog) {
 	ordered := make([]*client.StepLog, len(s.logs))
 	for i := range s.logs {
@@ -209,9 +211,9 @@ func (a *attemptPanel) neighbours(s *story, l *client.StepLog) {
 	}
 }
 
-// others are the attempts that an attempt is compared with; each may be nil.
+// others contains the attempts with which an attempt is compared; each may be nil.
 type others struct {
-	before, first *client.StepLog // of the same step and direction
+	before, first *client.StepLog // with the same step and direction
 	forward       *client.StepLog // the action that a compensation undoes
 	retried       bool            // an earlier attempt was considered the last one
 }
@@ -221,7 +223,7 @@ func (o *others) all() []*client.StepLog {
 	return slices.DeleteFunc(all, func(l *client.StepLog) bool { return l == nil })
 }
 
-// comparedWith finds the attempts that l is compared with.
+// comparedWith finds the attempts with which l is compared.
 func (s *story) comparedWith(l *client.StepLog) (with others) {
 	for i := range s.logs {
 		o := &s.logs[i]
@@ -245,9 +247,9 @@ func (s *story) comparedWith(l *client.StepLog) (with others) {
 	return with
 }
 
-// compare shows the differences from the previous attempt, and between the step's response and the output that
-// its compensation gets. It reports whether an operator's retry has changed the call since the first one of
-// this step and direction.
+// compare shows the differences from the previous attempt, and those between the step's response
+// and the output that its compensation receives. It reports whether an operator's retry has changed
+// the call since the first attempt for this step and direction.
 func (a *attemptPanel) compare(with others, l *client.StepLog) (again bool) {
 	before, first, forward := with.before, with.first, with.forward
 	again = with.retried
@@ -279,8 +281,7 @@ func (a *attemptPanel) add(title string, before, after json.RawMessage) {
 
 const defaultTenant = "00000000-0000-0000-0000-000000000001"
 
-// keyOf returns the Idempotency-Key of an attempt's call, unless an operator has changed the
-// call.
+// keyOf returns the Idempotency-Key of an attempt's call, unless an operator has changed the call.
 func keyOf(v *web.Visit, l *client.StepLog) string {
 	key := l.SagaID.String() + "/" + l.StepName + "/" + strings.ToLower(string(l.Action))
 	if tenant := v.Who.TenantID.String(); tenant != defaultTenant {
@@ -352,7 +353,7 @@ func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *cli
 	a.Curl = b.String()
 }
 
-// evaluated reports whether expressions decide about more of a request than its body, or about the form of that.
+// evaluated reports whether expressions determine anything in a request other than a JSON body.
 func evaluated(call *client.HTTPCall) bool {
 	mapped := strings.Contains(*call.URL, "${") || call.Form != nil
 	for _, value := range call.Headers {
@@ -361,10 +362,10 @@ func evaluated(call *client.HTTPCall) bool {
 	return mapped
 }
 
-// quoted returns s quoted as one word for a shell.
+// quoted returns s quoted as a single word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// runOf is the job run that carries out an attempt, nil when there is none.
+// runOf returns the job run that carries out an attempt, or nil if there is none.
 func (p *pages) runOf(v *web.Visit, s *story, l *client.StepLog) (*client.JobRun, error) {
 	id, size := s.saga.SagaID, client.PageSize(50)
 	res, err := p.kit.Client.ListJobRunsWithResponse(

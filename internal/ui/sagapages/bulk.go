@@ -26,7 +26,8 @@ var bulkActions = []web.Option{
 	{Value: "compensate", Label: "Compensate: undo everything, end as compensated"},
 }
 
-// bulkFields are the fields of the form; the URL has the filters of the list, or the ids that were selected there.
+// bulkFields are the fields of the form. The URL contains the filters of the list, or the ids that
+// were selected there.
 func bulkFields(v *web.Visit) []web.Field {
 	q := v.URL.Query()
 	action := q.Get("action")
@@ -54,11 +55,11 @@ func bulkFields(v *web.Visit) []web.Field {
 		Group: "How fast: a retried saga calls its participant at once", Hint: "as fast as possible"})
 }
 
-// notFilters are the parameters of the list that are not filters, and those of the form.
+// notFilters lists the parameters of the list that are not filters, and those of the form.
 var notFilters = []string{"action", "ids", "page", "page_size", "cursor", "view", "include", "peek", "sort", "order"}
 
-// checkFilters rejects a list with a filter that bulk operations lack: without it, the action would apply to more
-// sagas than the visitor has seen.
+// checkFilters rejects a list whose filters include one that bulk operations lack. Without that
+// filter, the action would apply to more sagas than the visitor has seen.
 func checkFilters(v *web.Visit) error {
 	for name := range v.URL.Query() {
 		isFilter := slices.ContainsFunc(sagaFilters, func(f sagaFilter) bool { return f.Name == name })
@@ -70,7 +71,7 @@ func checkFilters(v *web.Visit) error {
 	return nil
 }
 
-// newBulk is the form of one action for many sagas.
+// newBulk is the form for one action on many sagas.
 func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	if err := checkFilters(v); err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// bulkBody gives the members of the form the types of the contract.
+// bulkBody converts the members of the form to the types in the contract.
 func bulkBody(_ web.Form, members map[string]any) error {
 	if ids, chosen := members["chosen"]; chosen {
 		delete(members, "chosen")
@@ -110,7 +111,7 @@ func bulkBody(_ web.Form, members map[string]any) error {
 		}
 	}
 	if members["ids"] == nil && filter == nil {
-		members["filter"] = map[string]any{} // the API says what is wrong with it
+		members["filter"] = map[string]any{} // the API reports what is wrong with it
 	}
 	return nil
 }
@@ -161,12 +162,12 @@ func showBulk(answer []byte) (*web.Preview, error) {
 	return shown, nil
 }
 
-// bulkPage is the progress of a bulk.
+// bulkPage shows the progress of a bulk operation.
 type bulkPage struct {
-	*web.List    // of its sagas
+	*web.List    // list of its sagas
 	Bulk         *client.SagaBulk
-	About        string // which sagas it is about
-	DoneX, SkipX int64  // of the bar, in thousandths
+	About        string // describes which sagas it covers
+	DoneX, SkipX int64  // positions in the bar, in thousandths
 	SkipW        int64
 	Left         int64
 	State        web.Badge
@@ -174,8 +175,8 @@ type bulkPage struct {
 	Items        []bulkItem
 }
 
-// bulkItem is a saga of a bulk operation. Outcome is what the operation knows: whether the saga took the action. How it
-// ends is the saga's own state.
+// bulkItem is a saga in a bulk operation. Outcome is what the operation records: whether the saga
+// accepted the action. The saga's own state shows how the saga ends.
 type bulkItem struct {
 	client.SagaBulkItem
 	Outcome web.Badge
@@ -273,7 +274,7 @@ func (p *pages) readBulk(v *web.Visit) (*client.SagaBulk, error) {
 	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 }
 
-// bulkAction is the form that cancels a running bulk, or changes its rate.
+// bulkAction is the form that cancels a running bulk operation or changes its rate.
 func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 	b, err := p.readBulk(v)
 	if err != nil {

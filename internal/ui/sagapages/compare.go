@@ -15,8 +15,8 @@ const (
 	hiddenText = `"***"` // what the API sends in place of content that the caller may not read
 )
 
-// compare is the difference of two JSON documents by lines, with their members in order; empty when they are equal.
-// ok is false if they are too long to compare or not JSON.
+// compare returns the difference between two JSON documents by lines, with their members sorted. It
+// is empty if they are equal. ok is false if they are too long to compare or are not JSON.
 func compare(before, after json.RawMessage) (lines []web.DiffLine, ok bool) {
 	if len(before) > mostShown || len(after) > mostShown {
 		return nil, false
@@ -42,8 +42,8 @@ func canonical(raw json.RawMessage) (string, bool) {
 	return out.String(), err == nil
 }
 
-// mergePatch returns the JSON merge patch (RFC 7396) that turns before into after; false if there is none,
-// because a merge patch cannot set a member to null.
+// mergePatch returns the JSON merge patch (RFC 7396) that turns before into after. It returns false
+// if there is none, because a merge patch cannot set a member to null.
 func mergePatch(before, after any) (any, bool) {
 	from, wasObject := before.(map[string]any)
 	to, isObject := after.(map[string]any)
@@ -74,7 +74,8 @@ func mergePatch(before, after any) (any, bool) {
 	return patch, ok
 }
 
-// hasNull reports whether an object within v has a member that is null. Arrays are replaced as they are.
+// hasNull reports whether an object within v has a member that is null. Arrays are not searched,
+// because they are replaced as a whole.
 func hasNull(v any, within bool) bool {
 	o, isObject := v.(map[string]any)
 	if !isObject {
@@ -88,14 +89,14 @@ func hasNull(v any, within bool) bool {
 	return false
 }
 
-// equal compares JSON values; numbers by their digits.
+// equal compares JSON values; numbers are compared by their digits.
 func equal(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// exact reads JSON without rounding numbers.
+// exact parses JSON without rounding numbers.
 func exact(raw []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

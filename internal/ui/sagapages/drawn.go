@@ -7,7 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// shapes are the nodes of the tracks around their middle, up to their classes: whether they are filled, and the tone.
+// shapes are the nodes of the tracks, drawn around their centers. Each ends where its classes
+// follow, which give the fill and the tone.
 var shapes = map[string]struct{ begin, class, end string }{
 	"full":    {`<circle`, `node `, ` r="6"/>`},
 	"ring":    {`<circle`, `node open `, ` r="5.5"/>`},
@@ -19,7 +20,7 @@ var shapes = map[string]struct{ begin, class, end string }{
 // pen draws a row.
 type pen struct{ web.Drawing }
 
-// Tracks draws the node of the step in each of the two tracks, and the lines to its neighbours.
+// Tracks draws the node of the step in each of the two tracks, and the lines to the adjacent nodes.
 func (r *railRow) Tracks() template.HTML {
 	var s pen
 	s.Write(`<svg aria-hidden="true">`)
@@ -50,7 +51,7 @@ func (s *pen) node(n node, x string) {
 	}
 }
 
-// SVG draws the attempts and the waits between them. An attempt is a link to its details.
+// SVG draws the attempts and the waits between them. Each attempt links to its details.
 func (d *drawing) SVG() template.HTML {
 	var s pen
 	for i := range d.Waits {

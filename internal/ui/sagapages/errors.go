@@ -8,22 +8,23 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// errorsPage is the page of the groups of sagas that went wrong.
+// errorsPage is the page that lists failed sagas grouped by error.
 type errorsPage struct {
 	*web.List
 	Groups   []errorGroup
 	Examined int64
 	Capped   bool
-	Withheld []web.Button // what the visitor may not do
+	Withheld []web.Button // actions that the visitor may not perform
 }
 
-// errorGroup is sagas with the same error at the same step.
+// errorGroup is a group of sagas with the same error at the same step.
 type errorGroup struct {
 	*client.SagaErrorGroup
-	URL  string       // of the list of these sagas
-	Bulk []web.Button // a bulk operation on them
+	URL  string       // URL of the list of these sagas
+	Bulk []web.Button // bulk operations on them
 	Undo bool         // the step was being undone
-	// Clean says that nothing remains of any of them: those that ended in another way than failing need no attention.
+	// Clean means that no effects of these sagas remain. Sagas that ended in a way other than
+	// failing need no attention.
 	Clean *bool
 }
 

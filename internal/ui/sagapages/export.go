@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// export sends the page of the list in the URL as a file: only the loaded page, not all matches.
+// export sends the page of the list in the URL as a file. It contains only the loaded page, not all
+// matches.
 func (p *pages) export(v *web.Visit) (*web.Page, error) {
 	_, list, err := p.listed(v)
 	if err != nil {
@@ -42,7 +43,7 @@ func ndjson(sagas []client.Saga) ([]byte, error) {
 func asCSV(sagas []client.Saga) ([]byte, error) {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
-	_ = w.Write([]string{ // Error reports it
+	_ = w.Write([]string{ // an error is reported by Error
 		"saga_id", "state", "needs_attention", "workflow", "business_key", "correlation_id", "current_step",
 		"total_steps", "initiated_by", "created_at", "completed_at", "error", "assignee",
 	})
@@ -63,7 +64,7 @@ func asCSV(sagas []client.Saga) ([]byte, error) {
 		for j := range row {
 			row[j] = harmless(row[j])
 		}
-		_ = w.Write(row) // Error reports it
+		_ = w.Write(row) // an error is reported by Error
 	}
 	w.Flush()
 	return out.Bytes(), w.Error()
@@ -76,7 +77,8 @@ func value(s *string) string {
 	return *s
 }
 
-// harmless keeps spreadsheets from treating a text as a formula. Some also accept the full-width forms of the signs.
+// harmless prevents spreadsheets from treating a text as a formula. Some of them also accept the
+// full-width forms of the signs.
 func harmless(cell string) string {
 	if first, _ := utf8.DecodeRuneInString(cell); cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
 		return "'" + cell

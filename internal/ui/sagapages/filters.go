@@ -13,17 +13,17 @@ type sagaFilter struct {
 	marks marks
 }
 
-// marks say how the forms show a filter.
+// marks describe how the forms show a filter.
 type marks int
 
 const (
-	viewed marks = 1 << iota // the list has views for it, or a sign in another field, instead of a field
-	always                   // the form of a bulk shows it when it is empty too
-	lines                    // a bulk accepts several values, one on each line
+	viewed marks = 1 << iota // the list has views for it, or a sign in another field, instead of a separate field
+	always                   // the bulk form also shows it when it is empty
+	lines                    // a bulk operation accepts several values, one per line
 	yesNo
 )
 
-// sagaFilters are all filters of sagas, in the order of the list's form.
+// sagaFilters lists all filters for sagas, in the order of the list's form.
 var sagaFilters = []sagaFilter{
 	{web.Filter{Name: "workflow_name", Label: "Workflow", Hint: "order"}, always},
 	{web.Filter{Name: "state", Label: "State", Options: states()}, always | lines},
@@ -63,7 +63,7 @@ func states() (all []web.Option) {
 	return all
 }
 
-// filters are the fields of the list's form.
+// filters returns the fields of the list's form.
 var filters = func() (all []web.Filter) {
 	for _, f := range sagaFilters {
 		if f.marks&viewed == 0 {
@@ -78,7 +78,7 @@ var filters = func() (all []web.Filter) {
 
 var anyYesNo = append(web.Labelled("", "any"), web.YesNo...)
 
-// field returns the field of a bulk's form. A bulk accepts no distances in time.
+// field returns the field for a bulk form. Bulk operations do not accept relative times.
 func (f *sagaFilter) field() web.Field {
 	field := web.Field{Name: "filter." + f.Name, Label: f.Label}
 	switch {

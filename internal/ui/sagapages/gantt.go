@@ -12,38 +12,38 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// axis is the time axis of all attempts of a saga.
+// axis is the common time axis for all attempts of a saga.
 type axis struct {
 	scale         *web.Scale
 	Marks         []mark
 	Folds         []fold
 	Bands         []band
 	Now, Deadline *percent
-	Limit         *mark  // the word for the deadline
-	Unfolded      bool   // some wait is drawn in full on request
-	FoldURL       string // folds all waits again
+	Limit         *mark  // label of the deadline
+	Unfolded      bool   // some wait is drawn at full length on request
+	FoldURL       string // URL that folds all waits again
 }
 
-// percent is a position in a drawing, or a part of its width.
+// percent is a position in a drawing, or a fraction of its width.
 type percent float64
 
-// String is how attributes of SVG have it.
+// String formats it for an SVG attribute.
 func (p percent) String() string { return strconv.FormatFloat(float64(p), 'f', 2, 64) + "%" }
 
 // bar is one attempt, or several if there are too many to draw separately.
 type bar struct {
 	X, W  percent
-	Back  bool // of the compensation
+	Back  bool // part of the compensation
 	Tone  string
 	Title string
-	URL   string // of the attempt's details; empty: none
+	URL   string // URL of the attempt's details; empty: none
 }
 
-// drawing is what the axis shows of one step.
+// drawing is what the axis shows for one step.
 type drawing struct {
 	Bars   []bar
-	Waits  []bar  // for the next attempt
-	Beside string // the attempts that are not drawn separately
+	Waits  []bar  // waits for the next attempt
+	Beside string // describes the attempts that are not drawn separately
 }
 
 // mark labels a position of the axis, in one of two lines.
@@ -52,34 +52,34 @@ type mark struct {
 	Upper bool
 }
 
-// At is where the label is.
+// At returns the position of the label.
 func (m mark) At() percent { return percent(m.X) }
 
-// fold is a wait that is not drawn in full.
+// fold is a wait that is drawn shortened.
 type fold struct {
 	X, W  percent
 	Title string
 	Label mark
-	URL   string // of the page with this wait drawn in full
+	URL   string // URL of the page with this wait drawn at full length
 }
 
-// band is a round: what ran before the saga was retried, or after it.
+// band marks a round: the part of the saga before or after a retry.
 type band struct {
 	X, W percent
 	Odd  bool
 }
 
 const (
-	railWidth   = 720.0 // of the drawing, in units of its own
+	railWidth   = 720.0 // width of the drawing, in its own units
 	leastBar    = 0.45  // percent; shorter attempts are drawn this wide
-	charWidth   = 1.5   // percent that a character of a label takes on the axis at its narrowest
-	mostBars    = 40    // in one row
-	mostBarsAll = 1500  // in the rail: beyond it, rows show fewer
+	charWidth   = 1.5   // percentage of the axis at its narrowest that a character of a label takes
+	mostBars    = 40    // maximum number of bars in one row
+	mostBarsAll = 1500  // maximum number of bars in the rail; beyond it, rows show fewer
 )
 
 func part(x float64) percent { return percent(x * 100 / railWidth) }
 
-// newAxis lays out the time in which the saga was driven.
+// newAxis lays out the time during which the saga was driven.
 func newAxis(s *story) axis {
 	busy := make([]web.Interval, len(s.logs), len(s.logs)+2)
 	for i := range s.logs {
@@ -129,7 +129,7 @@ func (a *axis) fold(p web.Piece, q url.Values) fold {
 	return f
 }
 
-// unfolded are the beginnings of the waits to be drawn in full, as the URL has them.
+// unfolded returns the start times, given in the URL, of the waits that are drawn at full length.
 func unfolded(q url.Values) (open []time.Time, all bool) {
 	for _, text := range strings.Split(q.Get("unfold"), ",") {
 		if text == "all" {
@@ -142,7 +142,7 @@ func unfolded(q url.Values) (open []time.Time, all bool) {
 	return open, false
 }
 
-// starts are the times at which a wait may begin.
+// starts returns the times at which a wait may begin.
 func starts(busy []web.Interval) (all []time.Time) {
 	for _, b := range busy {
 		all = append(all, b.To)
@@ -208,7 +208,7 @@ func (a *axis) label() {
 	}
 }
 
-// roundStep is the least round distance that is at least d.
+// roundStep returns the smallest round duration that is at least d.
 func roundStep(d time.Duration) time.Duration {
 	for _, unit := range []time.Duration{
 		time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute,
@@ -223,7 +223,7 @@ func roundStep(d time.Duration) time.Duration {
 	return max(d, time.Millisecond)
 }
 
-// rounds draws bands when steps were executed again after they had been compensated, or had failed.
+// rounds draws bands if steps were executed again after they had been compensated or had failed.
 func (a *axis) rounds(logs []client.StepLog) {
 	inOrder := slices.Clone(logs)
 	slices.SortStableFunc(inOrder, func(x, y client.StepLog) int { return x.StartedAt.Compare(y.StartedAt) })
@@ -252,7 +252,8 @@ func (a *axis) rounds(logs []client.StepLog) {
 	}
 }
 
-// draw draws the attempts of a step. Of very many, those in the middle are one bar.
+// draw draws the attempts of a step. If there are very many, those in the middle are drawn as a
+// single bar.
 func (a *axis) draw(attempts []*client.StepLog, s *story) (row drawing) {
 	most := mostBars
 	if len(s.logs) > mostBarsAll {
@@ -297,7 +298,7 @@ func (a *axis) drawLane(row *drawing, lane []*client.StepLog, most int, s *story
 	}
 }
 
-// leave draws excess attempts as one.
+// leave draws excess attempts as a single bar.
 func (a *axis) leave(row *drawing, first, last *client.StepLog, n int, s *story) {
 	b := bar{X: part(a.scale.At(first.StartedAt)), Back: first.Action == client.StepActionCOMPENSATE, Tone: "many"}
 	b.W = max(leastBar, part(a.scale.At(s.endOf(last)))-b.X)
@@ -339,7 +340,7 @@ func attemptTitle(l *client.StepLog, end time.Time) string {
 	return text + " after " + web.Duration(end.Sub(l.StartedAt))
 }
 
-// attemptName names an attempt beside its step.
+// attemptName names an attempt next to its step.
 func attemptName(l *client.StepLog) string {
 	if l.Action == client.StepActionCOMPENSATE {
 		return fmt.Sprintf("undo, attempt %d", l.Attempt)
@@ -352,7 +353,7 @@ func attemptKey(l *client.StepLog) string {
 	return fmt.Sprintf("%s-%d", strings.ToLower(string(l.Action)), l.Attempt)
 }
 
-// attemptURL is the page with an attempt's details.
+// attemptURL returns the URL of the page with an attempt's details.
 func attemptURL(q url.Values, l *client.StepLog) string {
 	to := url.Values{"step": {l.StepName}, "attempt": {attemptKey(l)}}
 	for _, keep := range []string{"tab", "show", "unfold"} {

@@ -11,7 +11,7 @@ import (
 
 const mayNote = "sagas:write"
 
-// noteButtons lead to the form of the note: an open one, and one with the visitor as assignee.
+// noteButtons open the form for the note: one as it is, and one with the visitor as assignee.
 func (p *pages) noteButtons(v *web.Visit, s *client.Saga) (all []web.Button) {
 	if p.kit.ReadOnly {
 		return nil
@@ -25,7 +25,7 @@ func (p *pages) noteButtons(v *web.Visit, s *client.Saga) (all []web.Button) {
 		"Record who is responsible for this saga, and anything others should know", web.Safe))
 }
 
-// note is the form of a saga's note and assignee.
+// note is the form for a saga's note and assignee.
 func (p *pages) note(v *web.Visit) (*web.Action, error) {
 	id, err := v.ID("saga")
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package sagapages has the pages of sagas: the list, one saga with its state, history and possible actions, and the
-// forms of these actions.
+// Package sagapages contains the pages of sagas: the list, one saga with its state, history and
+// possible actions, and the forms for these actions.
 //
-// Files, each on top of those before it: story, gantt, reads, compare, attempt, verbs, actions, filters, export,
-// track, rail, sagas, state, tabs, bulk, drawn, errors, notes, pages, retry, saga, start.
+// Files, each on top of those before it: story, gantt, reads, compare, attempt, verbs, actions,
+// filters, export, track, rail, sagas, state, tabs, bulk, drawn, errors, notes, pages, retry, saga,
+// start.
 package sagapages
 
 import (

@@ -10,13 +10,13 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// rail shows the steps of a saga in the order of their execution: the way forward in one track, the compensations
-// on the way back in another, and every attempt on one axis of time.
+// rail shows the steps of a saga in the order of their execution. Forward execution is drawn in one
+// track, compensations in another, and all attempts on a common time axis.
 type rail struct {
 	Rows   []railRow
 	Axis   axis
-	Views  []web.Tab // what is shown: all steps, not those that are done, only those that failed
-	Hidden int       // rows that the view leaves out
+	Views  []web.Tab // what is shown: all steps, all that are not done, or only failed ones
+	Hidden int       // number of rows that the view omits
 }
 
 // railRow is a step.
@@ -24,17 +24,17 @@ type railRow struct {
 	Index         int
 	Name          string
 	Kind          string // http or job
-	Call, Undo    string // what is sent; Call is empty if that is not known, and Undo also if there is none
+	Call, Undo    string // what is sent; empty if unknown; Undo is also empty if there is no compensation
 	Forward, Back node
 	Track         track
 	Drawing       drawing
 	Code          string
-	Report        *client.AwaitedReport // that is awaited
+	Report        *client.AwaitedReport // the report that is awaited
 	Now           time.Time
 	Selected      bool
-	Checkpoint    string       // whether the next step waits for the disk, if it does not
-	Pivot         string       // whether the saga may be compensated, if the step decides about that
-	Buttons       []web.Button // for what may be done about this step
+	Checkpoint    string       // note that the next step does not wait for the disk; empty: it does
+	Pivot         string       // effect of the step on whether the saga may be compensated; empty: none
+	Buttons       []web.Button // for the actions that are possible on this step
 }
 
 // node is the state of a step in one of the two tracks.
@@ -60,10 +60,10 @@ var backNodes = map[client.CompensationStateName]node{
 	client.CompensationStateNameSkipped:   {"ring", "muted", "undo skipped"},
 }
 
-// marksOf maps a tone to the sign before the words of a state.
+// marksOf maps a tone to the sign that precedes the words of a state.
 var marksOf = map[string]string{"done": "✓", "bad": "✕", "undo": "↺", "run": "▶"}
 
-// Mark is the sign before the words.
+// Mark returns the sign that precedes the words.
 func (n node) Mark() string { return marksOf[n.Tone] }
 
 // newRail draws the steps and their attempts.
@@ -104,7 +104,7 @@ func newRail(s story) rail {
 // settled reports whether the step is finished without problems.
 func (r *railRow) settled() bool {
 	never := r.Forward.Tone == "muted" && !strings.HasPrefix(r.Forward.Words, "to come")
-	undone := r.Back.Shape == "ring" // which settles a step that may have been done, too
+	undone := r.Back.Shape == "ring" // this also settles a step that may have been done
 	return !r.failed() && (never || r.Forward.Tone == "done") && (r.Back.Shape == "" || undone) ||
 		strings.Contains(r.Forward.Words, mayBeDone) && undone
 }
@@ -181,7 +181,7 @@ func (s *story) forward(st *client.StepView, last int) node {
 	}
 	inDoubt := st.InDoubt != nil && *st.InDoubt
 	skipped := st.Skipped != nil && *st.Skipped
-	if skipped { // whatever its compensation says
+	if skipped { // whatever the state of its compensation
 		n = forwardNodes[client.StepStateNameSkipped]
 		if s.unless(st) {
 			n.Words = "skipped: its condition was false"
@@ -229,13 +229,14 @@ func (s *story) forward(st *client.StepView, last int) node {
 	return n
 }
 
-// awaits reports whether the saga waits for a report of this step.
+// awaits reports whether the saga is waiting for a report from this step.
 func (s *story) awaits(st *client.StepView, action client.StepAction) bool {
 	x := s.explain
 	return x != nil && x.Report != nil && x.Step != nil && x.Step.Index == st.StepIndex && x.Step.Action == action
 }
 
-// atGate is for whom the current step waits, "" if it waits at no gate.
+// atGate returns the participant for which the current step waits, or "" if it is not waiting at a
+// gate.
 func (s *story) atGate() string {
 	if s.explain == nil || s.explain.Step == nil || s.explain.AtGateOf == nil {
 		return ""
@@ -243,7 +244,8 @@ func (s *story) atGate() string {
 	return "waits for " + *s.explain.AtGateOf
 }
 
-// byHand reports whether a person has completed the step, so that none of its calls did.
+// byHand reports whether a person has completed the step, so that it was not completed by any of
+// its calls.
 func (s *story) byHand(st *client.StepView) bool {
 	var last *client.StepLog
 	for i := range s.logs {
@@ -262,7 +264,8 @@ func (s *story) unless(st *client.StepView) bool {
 	})
 }
 
-// left reports whether the compensation of the step has given up, and the saga has gone on without it.
+// left reports whether the compensation of the step was abandoned and the saga continued without
+// it.
 func (s *story) left(st *client.StepView) bool {
 	return slices.ContainsFunc(s.saga.LeftCompensations, func(l client.LeftCompensation) bool {
 		return l.StepIndex == st.StepIndex
@@ -275,8 +278,8 @@ func (s *story) stoppedAt(st *client.StepView) bool {
 		s.explain.WaitsFor == client.SagaExplanationWaitsForOperator && s.explain.Step.Index == st.StepIndex
 }
 
-// attemptsOf describes how many of the allowed attempts were made; most is 0 if the definition cannot be read. What a
-// person repeats by hand comes on top of them.
+// attemptsOf describes how many of the allowed attempts were made; most is 0 if the definition
+// cannot be read. Attempts that a person makes manually are counted in addition.
 func attemptsOf(made, most int) string {
 	if most == 0 || made > most {
 		return fmt.Sprintf(", %d attempts", made)
@@ -286,11 +289,11 @@ func attemptsOf(made, most int) string {
 
 const mayBeDone = "may have been done"
 
-// lay draws the lines between the rows. last is the last step that was called; over reports whether the saga
-// has ended.
+// lay draws the lines between the rows. last is the last step that was called; over reports whether
+// the saga has ended.
 func lay(rows []railRow, last int, turned, over bool) {
-	top := len(rows) // the first step that the way back has reached
-	due := len(rows) // the first step that it is to reach
+	top := len(rows) // the first step that the compensation has reached
+	due := len(rows) // the first step that the compensation must reach
 	for i := range rows {
 		b := rows[i].Back
 		if b.Shape == "" {

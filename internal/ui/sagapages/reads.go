@@ -9,7 +9,7 @@ import (
 
 type pages struct{ kit *web.Kit }
 
-// explain reads what the saga waits for.
+// explain reads what the saga is waiting for.
 func (p *pages) explain(v *web.Visit, id uuid.UUID) (*client.SagaExplanation, error) {
 	res, err := p.kit.Client.ExplainSagaWithResponse(v.Context(), id)
 	if err != nil {

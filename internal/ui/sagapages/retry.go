@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// retry adds the fields of a retry to its form: the step where it starts, and its input. An edited input is sent
-// as a merge patch against the original one.
+// retry adds the fields for a retry to its form: the step where it starts, and the input. An edited
+// input is sent as a merge patch against the original.
 func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.SagaExplanation) error {
 	st := &story{saga: s, explain: e}
 	if err := p.steps(v, st); err != nil {
@@ -29,7 +29,7 @@ func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.Sag
 	for i := range st.steps {
 		step := &st.steps[i]
 		if step.Attempts == 0 && step.StateName == client.StepStateNamePending {
-			continue // it can only be reached
+			continue // a retry cannot start at this step
 		}
 		picker.Options = append(picker.Options, web.Option{Value: step.Name, Label: step.Name})
 		if step.Name == from || from == "" && step.StateName == client.StepStateNameFailed {
@@ -38,7 +38,7 @@ func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.Sag
 			}
 		}
 	}
-	slices.Reverse(picker.Options[1:]) // the last one first
+	slices.Reverse(picker.Options[1:]) // the last step comes first
 	a.Fields = []web.Field{picker}
 	var patch json.RawMessage
 	if string(original) != hiddenText && len(original) > 0 && len(original) <= mostShown {
@@ -72,12 +72,12 @@ func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.Sag
 	return nil
 }
 
-// patchOf returns the merge patch that turns original into the typed text; nil if they are
+// patchOf returns the merge patch that turns original into the typed text, or nil if they are
 // equal.
 func patchOf(original json.RawMessage, typed string) (json.RawMessage, error) {
 	before, err := exact(original)
 	if err != nil {
-		return nil, nil // what the API sent is JSON
+		return nil, nil // the API always sends JSON
 	}
 	after, err := exact([]byte(typed))
 	if err != nil {
@@ -94,7 +94,7 @@ func patchOf(original json.RawMessage, typed string) (json.RawMessage, error) {
 	return raw, err
 }
 
-// indented formats JSON for editing, with all digits of its numbers.
+// indented formats JSON for editing, keeping all digits of its numbers.
 func indented(raw json.RawMessage) string {
 	var out bytes.Buffer
 	if json.Indent(&out, raw, "", "  ") != nil {

@@ -10,28 +10,28 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// sagaPage is one saga: what it waits for, the possible actions, and its history.
+// sagaPage shows one saga: what it is waiting for, the possible actions, and its history.
 type sagaPage struct {
 	Saga     *client.Saga
 	Explain  *client.SagaExplanation
-	Accepted string // the action that has just been accepted; empty: none
+	Accepted string // the action that was just accepted; empty: none
 	Actions  []web.Button
-	Notes    []web.Button // who takes care of it
+	Notes    []web.Button // for the note and the assignee
 	Tab      string
 	Tabs     []web.Tab
 	Took     string
 	Now      time.Time
 
-	Rail      rail          // of the tab steps
-	Panel     *attemptPanel // of the tabs steps and attempts
+	Rail      rail          // in the tab steps
+	Panel     *attemptPanel // in the tabs steps and attempts
 	Attempts  []attemptRow
-	Omitted   int // attempts that are too many to be listed
+	Omitted   int // number of attempts that are not listed because there are too many
 	OlderURL  string
 	Events    *eventsTab
 	Related   *relatedTab
 	Previews  []previewColumn
 	Result    json.RawMessage
-	Answer    document // what the API says of the saga
+	Answer    document // the API's response for the saga
 	AnswerURL string
 }
 
@@ -58,7 +58,7 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	if d.Tab == "steps" {
 		params.Include = append(params.Include, "steps")
 	}
-	if d.Tab != "json" { // the requests of attempts are read only when one is opened
+	if d.Tab != "json" { // the requests of attempts are read only when an attempt is opened
 		params.View = new(client.GetSagaParamsView("basic"))
 	}
 	saga, err := p.kit.Client.GetSagaWithResponse(ctx, id, params)
@@ -86,7 +86,7 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	for _, b := range p.possible(v, d.Explain) {
-		if !b.step || d.Saga.NeedsAttention { // what is about a step is beside it in the rail
+		if !b.step || d.Saga.NeedsAttention { // actions on a step are next to it in the rail
 			d.Actions = append(d.Actions, b.Button)
 		}
 	}
@@ -107,7 +107,7 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// fill adds the data of the tab.
+// fill adds the data for the tab.
 func (p *pages) fill(v *web.Visit, d *sagaPage, s *story) (err error) {
 	switch d.Tab {
 	case "steps", "attempts":
@@ -154,7 +154,7 @@ func (d *sagaPage) tabs() {
 	}
 }
 
-// rowButtons offers what may be done about the current step beside it.
+// rowButtons shows the actions on the current step next to it.
 func (p *pages) rowButtons(v *web.Visit, d *sagaPage) {
 	if d.Explain.Step == nil {
 		return
@@ -171,7 +171,7 @@ func (p *pages) rowButtons(v *web.Visit, d *sagaPage) {
 	}
 }
 
-// StateClass is the tone of the explanation's edge.
+// StateClass returns the tone for the edge of the explanation.
 func (d *sagaPage) StateClass() string {
 	if d.Saga.NeedsAttention {
 		return "bad"
@@ -179,7 +179,7 @@ func (d *sagaPage) StateClass() string {
 	return d.Badge().Tone
 }
 
-// Badge is how the state of the saga is shown.
+// Badge returns the badge for the state of the saga.
 func (d *sagaPage) Badge() web.Badge { return web.SagaBadge(d.Saga.State, d.Saga.Clean) }
 
 // NothingRemains reports whether everything that the saga did was undone.
@@ -188,7 +188,7 @@ func (d *sagaPage) NothingRemains() bool {
 	return s.Clean != nil && *s.Clean && s.State != client.SagaStateCompleted
 }
 
-// Quiet reports whether the saga has ended well, so that one line is enough.
+// Quiet reports whether the saga has ended well, so that a single line suffices.
 func (d *sagaPage) Quiet() bool {
 	return d.Saga.CompletedAt != nil && !d.Saga.NeedsAttention && !d.NotClean()
 }

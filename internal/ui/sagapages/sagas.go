@@ -10,15 +10,15 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// sagaList is the page of the list of sagas.
+// sagaList is the page that lists the sagas.
 type sagaList struct {
 	*web.List
 	Rows     []sagaRow
-	Filtered bool        // by more than nothing
-	Selected *web.Button // acts on the selected; nil: the pages only show
-	Fits     *web.Button // acts on all that fit the filters
-	CSV, ND  string      // URLs of what is loaded as files
-	Group    string      // URL of the errors; empty: there is none
+	Filtered bool        // whether any filter is set
+	Selected *web.Button // acts on the selected sagas; nil: the pages are read-only
+	Fits     *web.Button // acts on all sagas that match the filters
+	CSV, ND  string      // URLs for downloading the loaded page as files
+	Group    string      // URL of the errors; empty: none
 	Archived bool
 	Example  string // the command that creates a saga
 	New      *web.Button
@@ -26,7 +26,7 @@ type sagaList struct {
 
 const bulkPath, errorsPath = "/ui/sagas/bulk/new", "/ui/sagas/errors"
 
-// bulkButton leads to the form for the sagas of a filter.
+// bulkButton opens the bulk form for the sagas that match a filter.
 func bulkButton(v *web.Visit, label, query string) web.Button {
 	return v.Button(label, bulkPath+"?"+query, "sagas:write", "Cancel, retry, suspend or resume many sagas.", web.Changes)
 }
@@ -34,14 +34,14 @@ func bulkButton(v *web.Visit, label, query string) web.Button {
 // sagaRow is a saga in the list.
 type sagaRow struct {
 	*client.Saga
-	Done, Part percent // of the tiny rail: what is done, and the present step
+	Done, Part percent // parts of the tiny rail: finished steps, and the current step
 	Tone       string
-	Called     string     // what its client called its inline steps; empty: its workflow is registered
-	Waits      string     // what it waits for
-	WaitsUntil *time.Time // for how long
-	WaitsAt    string     // the gate of this participant; "": at none
-	Open       bool       // its peek is open
-	PeekURL    string     // of the page with the peek, or without it when it is open
+	Called     string     // the name that the client gave to its inline steps; empty: the workflow is registered
+	Waits      string     // describes what it is waiting for
+	WaitsUntil *time.Time // when the wait ends
+	WaitsAt    string     // the participant at whose gate it waits; "": none
+	Open       bool       // its preview is open
+	PeekURL    string     // URL of the page with the preview, or without it if it is open
 	Explain    *client.SagaExplanation
 	Actions    []web.Button
 }
@@ -54,7 +54,7 @@ var views = []web.View{
 	{Name: "Archived", Filter: url.Values{"archived": {"true"}}},
 }
 
-// listed reads the page of the list that the URL asks for.
+// listed reads the page of the list that the URL requests.
 func (p *pages) listed(v *web.Visit) (*web.List, *client.SagaList, error) {
 	return web.ListPage[client.SagaList](v, views, filters, p.kit.Client.ListSagas, "include", "total", "peek", "")
 }
@@ -113,7 +113,7 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	}, nil
 }
 
-// peek adds what the saga waits for, and the possible actions.
+// peek adds what the saga is waiting for, and the possible actions.
 func (p *pages) peek(v *web.Visit, row *sagaRow) (err error) {
 	row.Open = true
 	if row.Explain, err = p.explain(v, row.SagaID); err != nil {
@@ -123,7 +123,7 @@ func (p *pages) peek(v *web.Visit, row *sagaRow) (err error) {
 	return nil
 }
 
-// rowOf shows how far a saga is, and what it waits for.
+// rowOf shows the progress of a saga and what it is waiting for.
 func rowOf(s *client.Saga, now time.Time) sagaRow {
 	row := sagaRow{Saga: s, Tone: web.BadgeOf(s.State).Tone}
 	if strings.HasPrefix(s.WorkflowName, "inline:") {
@@ -160,8 +160,8 @@ func rowOf(s *client.Saga, now time.Time) sagaRow {
 	return row
 }
 
-// withMetadata is the list with one more member of the metadata asked for, as the fields of the form name it:
-// "customer.region" is a member within another.
+// withMetadata redirects to the list with one more metadata member as a filter, named as in the
+// form: "customer.region" is a member of a nested object.
 func withMetadata(v *web.Visit) *web.Page {
 	q := v.URL.Query()
 	asked := map[string]any{}
@@ -197,7 +197,8 @@ func withMetadata(v *web.Visit) *web.Page {
 	return &web.Page{Data: web.Redirect("/ui/sagas?" + q.Encode())}
 }
 
-// scalar is a number, true, false, null or a text in quotes as JSON has them, and anything else as a text.
+// scalar parses a number, true, false, null or a quoted text as JSON, and treats anything else as a
+// text.
 func scalar(text string) any {
 	if v, err := exact([]byte(text)); err == nil {
 		if _, isObject := v.(map[string]any); !isObject {

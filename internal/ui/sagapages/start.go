@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// start is the form that starts a saga of a registered workflow.
+// start is the form for starting a saga of a registered workflow.
 func (p *pages) start(v *web.Visit) (*web.Action, error) {
 	enabled, size := true, client.PageSize(200)
 	res, err := p.kit.Client.ListWorkflowsWithResponse(
@@ -52,7 +52,7 @@ func (p *pages) start(v *web.Visit) (*web.Action, error) {
 			var made struct {
 				ID string `json:"saga_id"`
 			}
-			_ = json.Unmarshal(answer, &made) // the list, when the API does not say which
+			_ = json.Unmarshal(answer, &made) // go to the list if the API does not return the saga
 			return "/ui/sagas/" + made.ID
 		},
 	}, nil

@@ -13,18 +13,18 @@ import (
 
 // state is the part of a saga's page that can be determined without reading the saga's logs.
 type state struct {
-	tag     string    // of the saga, with its note
-	until   time.Time // until then the page shows a saga of this tag well enough
+	tag     string    // the saga's ETag, including its note
+	until   time.Time // until then, the page is accurate enough for a saga with this tag
 	changed time.Time // when the saga last changed
 	ended   bool
 }
 
-// How long a page stays valid while the saga keeps its tag. In that time the drawing of an unfinished saga moves by a
-// hundredth of its width. A few other things change independently of the saga: the lease of its node, the state of
-// its dead letter.
+// How long a page stays valid while the saga keeps its tag. In that time, the drawing of an
+// unfinished saga shifts by a hundredth of its width. A few other things change independently of
+// the saga: the lease of its node and the state of its dead letter.
 const (
 	leastHold = time.Second
-	mostHold  = 30 * time.Second // of a saga that goes on
+	mostHold  = 30 * time.Second // for a saga that continues
 	endedHold = time.Minute
 )
 
@@ -36,8 +36,9 @@ func stateOf(s *client.Saga, tag string, now time.Time) state {
 	return state{tag: tag, until: now.Add(hold), changed: s.UpdatedAt, ended: s.CompletedAt != nil}
 }
 
-// refresh returns after how many seconds the browser refreshes the page: a tenth of the time since the last change,
-// at most five seconds while the saga is unfinished and fifteen after its end.
+// refresh returns the number of seconds after which the browser refreshes the page. It is a tenth
+// of the time since the last change, but at most five seconds while the saga is unfinished and
+// fifteen after its end.
 func (s state) refresh(now time.Time) int {
 	most := 5
 	if s.ended {
@@ -49,7 +50,7 @@ func (s state) refresh(now time.Time) int {
 // stateSep separates the parts of a state.
 const stateSep = "@"
 
-// String is the state as the page's ETag has it.
+// String formats the state as used in the page's ETag.
 func (s state) String() string {
 	ended := ""
 	if s.ended {
@@ -59,14 +60,16 @@ func (s state) String() string {
 		strconv.FormatInt(s.changed.UnixMilli(), 10), ended}, stateSep)
 }
 
-// versioned reports whether the page shows nothing that changes without the saga, or not for long.
+// versioned reports whether everything on the page is covered by the saga's version, or changes
+// only briefly without it.
 func versioned(v *web.Visit) bool {
 	q := v.URL.Query()
 	return slices.Contains([]string{"", "steps", "attempts", "events", "data", "json"}, q.Get("tab")) && !q.Has("step") &&
 		!q.Has("attempt")
 }
 
-// hadBefore is the state of the page in the browser, if that still shows the saga well enough unless it has changed.
+// hadBefore returns the state of the page that the browser has, provided that this page is still
+// accurate enough if the saga has not changed.
 func hadBefore(v *web.Visit) (s state) {
 	part := strings.Split(v.Had(), stateSep)
 	if len(part) != 4 || !versioned(v) {

@@ -13,9 +13,9 @@ type story struct {
 	explain    *client.SagaExplanation
 	steps      []client.StepView
 	logs       []client.StepLog
-	definition *client.WorkflowDefinition // nil: what the steps call is not known
+	definition *client.WorkflowDefinition // nil: it is not known what the steps call
 	now        time.Time
-	query      url.Values // of the page
+	query      url.Values // query of the page
 }
 
 // turned reports whether the saga compensates or has compensated.
@@ -26,7 +26,7 @@ func (s *story) turned() bool {
 	return s.saga.CompletedAt != nil && s.saga.State != client.SagaStateCompleted
 }
 
-// endOf is when an attempt ended, or now.
+// endOf returns the time when an attempt ended, or the current time.
 func (s *story) endOf(l *client.StepLog) time.Time {
 	if l.CompletedAt != nil {
 		return *l.CompletedAt
@@ -42,7 +42,7 @@ func (s *story) deadline() *time.Time {
 	return s.saga.TimeoutAt
 }
 
-// with is the URL of the page with one parameter changed; empty removes it.
+// with returns the URL of the page with one parameter changed; an empty value removes it.
 func with(q url.Values, name, value string) string {
 	to := url.Values{}
 	for n, v := range q {

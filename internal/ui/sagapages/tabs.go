@@ -23,8 +23,8 @@ type attemptRow struct {
 
 const mostAttempts = 500 // in the table, newest last
 
-// attempts lists the attempts in the order in which they began. Of very many, it shows the last ones, or those of
-// the step that the URL names.
+// attempts lists the attempts in the order in which they began. If there are very many, it shows
+// the last ones, or those of the step in the URL.
 func (d *sagaPage) attempts(s *story) {
 	step := s.query.Get("step")
 	chosen := s.chosen()
@@ -72,28 +72,28 @@ func (p *pages) events(v *web.Visit, id uuid.UUID) (*eventsTab, error) {
 	return t, nil
 }
 
-// ReasonOf is the reason that was given for an event; empty when there is none.
+// ReasonOf returns the reason given for an event, or "" if there is none.
 func (t eventsTab) ReasonOf(e client.AuditEvent) string {
 	var data struct {
 		Reason string `json:"reason"`
 	}
-	_ = json.Unmarshal(e.EventData, &data) // data of another form has no reason
+	_ = json.Unmarshal(e.EventData, &data) // data in another format has no reason
 	return data.Reason
 }
 
-// result returns the result of a completed saga; nil if there is none.
+// result returns the result of a completed saga, or nil if there is none.
 func (p *pages) result(v *web.Visit, s *client.Saga) (json.RawMessage, error) {
 	if s.Result != nil || s.State != client.SagaStateCompleted {
 		return s.Result, nil
 	}
 	res, err := p.kit.Client.GetSagaResultWithResponse(v.Context(), s.SagaID, &client.GetSagaResultParams{})
 	if err != nil || res.StatusCode() != http.StatusOK {
-		return nil, err // a saga without a result, or one whose result is gone
+		return nil, err // the saga has no result, or its result no longer exists
 	}
 	return res.Body, nil
 }
 
-// relatedTab is everything else that has the saga's correlation ID.
+// relatedTab shows everything else with the saga's correlation ID.
 type relatedTab struct {
 	Correlation string
 	Entries     []relatedEntry
@@ -105,7 +105,7 @@ type relatedEntry struct {
 	client.TimelineEntry
 	URL  string
 	Took string
-	Own  bool // of this saga
+	Own  bool // belongs to this saga
 }
 
 func (p *pages) related(v *web.Visit, s *client.Saga) (*relatedTab, error) {
@@ -142,14 +142,14 @@ func (p *pages) related(v *web.Visit, s *client.Saga) (*relatedTab, error) {
 	return t, nil
 }
 
-// previewColumn is what one action would do.
+// previewColumn shows what one action would do.
 type previewColumn struct {
 	web.Button
 	*web.Preview
 	Problem *client.Problem
 }
 
-// previews makes a dry run of each action that is possible now.
+// previews makes a dry run of each action that is currently possible.
 func (p *pages) previews(v *web.Visit, s *client.Saga, e *client.SagaExplanation) (all []previewColumn, err error) {
 	for _, b := range p.possible(v, e) {
 		c := previewColumn{Button: b.Button}

@@ -1,16 +1,17 @@
 package sagapages
 
-// track is the drawing of the two tracks beside one step. Lines above the node come from the step before, lines
-// below lead to the next one.
+// track is the drawing of the two tracks next to one step. Lines above the node come from the
+// previous step, and lines below lead to the next one.
 type track struct {
 	Forward, Back lane
-	Turn          bool // the way forward ended here, and the way back began
+	Turn          bool // forward execution ended here, and compensation began
 }
 
-// lane is the piece of a track beside one step. Above and Below are the classes of the lines; empty: none.
+// lane is the piece of a track next to one step. Above and Below are the classes of the lines;
+// empty means no line.
 type lane struct{ Above, Below string }
 
 const (
-	gone   = "gone"   // the saga went there
-	coming = "coming" // it is to go there
+	gone   = "gone"   // the saga has passed here
+	coming = "coming" // the saga will pass here
 )

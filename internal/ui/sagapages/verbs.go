@@ -14,16 +14,16 @@ import (
 // verb is one of the API's actions on a saga.
 type verb struct {
 	label   string
-	undo    string // the label when it is about the undo of a step; empty: there is no such case
+	undo    string // the label if it concerns the undo of a step; empty: there is no such case
 	class   web.Class
 	warning string
-	step    bool // it is about one step
-	noDry   bool // its dry run has changes, and no calls
+	step    bool // it concerns a single step
+	noDry   bool // its dry run shows changes instead of calls
 	fields  []web.Field
 	send    send
 }
 
-// needs is the permission that the operation requires.
+// needs returns the permission that the operation requires.
 func (k verb) needs() string {
 	if k.step || k.noDry || k.class == web.Dangerous {
 		return "sagas:admin"
@@ -31,10 +31,11 @@ func (k verb) needs() string {
 	return "sagas:write"
 }
 
-// send calls the operation of an action. step is empty for those that are about the whole saga.
+// send calls the operation for an action. The step in the request is empty for actions on the whole
+// saga.
 type send func(r request) (*http.Response, error)
 
-// request is what the operations of all actions get.
+// request contains what the operations of all actions need.
 type request struct {
 	*client.ClientWithResponses
 	ctx  context.Context
@@ -44,7 +45,7 @@ type request struct {
 	edit client.RequestEditorFn
 }
 
-// whole is the operation of an action on the whole saga.
+// whole returns the operation for an action on the whole saga.
 func whole[P any](call web.Call[P]) send {
 	operation := web.On(call)
 	return func(r request) (*http.Response, error) {
@@ -52,7 +53,7 @@ func whole[P any](call web.Call[P]) send {
 	}
 }
 
-// ofStep is the operation of an action on one step.
+// ofStep returns the operation for an action on one step.
 func ofStep[P any](call func(
 	c client.ClientInterface, ctx context.Context, saga uuid.UUID, step string, params *P, contentType string,
 	body io.Reader, edit ...client.RequestEditorFn,

@@ -8,23 +8,24 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// hour is what happened in the last minutes: a chart for each thing that is counted, and the same as a table.
+// hour shows what happened in the last minutes, as a chart for each counted quantity and as a
+// table.
 type hour struct {
 	Charts []chart
-	Rows   []minute // the newest first; those in which nothing happened are left out
+	Rows   []minute // newest first; minutes in which nothing happened are omitted
 }
 
-// chart is one thing that is counted by the minute.
+// chart shows one quantity that is counted by the minute.
 type chart struct {
 	Label, URL string
 	Total      string
-	Spark      *web.Spark // nil: there was none
+	Spark      *web.Spark // nil: there were none
 }
 
-// minute is a row of the table, in the words of its cells.
+// minute is a row of the table with the text of its cells.
 type minute struct{ From, Words, Started, Failed, Letters string }
 
-// counted are the charts, in their order.
+// counted lists the charts in order.
 var counted = []struct {
 	label, tone, url string
 	of               func(*client.OverviewMinute) *int64
@@ -35,7 +36,7 @@ var counted = []struct {
 	{"dead letters arrived", "undo", "/ui/dlq/letters?", func(m *client.OverviewMinute) *int64 { return m.Letters }},
 }
 
-// lastHour draws the minutes of an overview; nil: it has none.
+// lastHour draws the minutes of an overview, or returns nil if it has none.
 func lastHour(minutes []client.OverviewMinute) *hour {
 	if len(minutes) == 0 {
 		return nil
@@ -70,7 +71,7 @@ func lastHour(minutes []client.OverviewMinute) *hour {
 
 func some(n *int64) bool { return n != nil && *n > 0 }
 
-// cell is a number in the table; empty: it was not counted.
+// cell formats a number in the table; it is empty if the quantity was not counted.
 func cell(n *int64) string {
 	if n == nil {
 		return ""

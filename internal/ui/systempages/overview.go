@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// overview lists what needs a person.
+// overview lists what needs a person's attention.
 type overview struct {
 	*client.Overview
 	Heading string
 	Causes  []cause // the most urgent ones
-	Less    int     // causes that are not shown
+	Less    int     // number of causes that are not shown
 	Figures []glanced
 	Traffic []flow
 	Hour    *hour // nil: not counted
@@ -23,24 +23,25 @@ type overview struct {
 	Now     time.Time
 }
 
-// mostCauses is how many causes are shown unless all are asked for (?causes=all): more than that is not a list to work
-// through, and each of fifty open overviews would draw them whenever one changes.
+// mostCauses is the number of causes shown unless all are requested (?causes=all). A longer list is
+// of little use to work through, and each of fifty open overviews would redraw it whenever one
+// cause changes.
 const mostCauses = 25
 
-// cause is a line of what needs a person.
+// cause is an entry in the list of what needs a person's attention.
 type cause struct {
 	client.OverviewCause
 	Badge web.Badge
-	URL   string // of the page of the items
-	Act   string // of what the button opens: that page, or the form of the step for all of them
-	Step  string // what its button says
-	Many  string // of how many items, where the button leads to a list of them
+	URL   string // URL of the page with the items
+	Act   string // URL that the button opens: that page, or the form for applying the step to all items
+	Step  string // label of the button
+	Many  string // number of items, if the button leads to a list of them
 	Needs string // the permission that the visitor lacks
-	Right string // what takes that permission
-	See   bool   // it is looked at before it is done
+	Right string // describes what requires that permission
+	See   bool   // the items are shown before the step is taken
 }
 
-// glanced is a figure, with the page behind it.
+// glanced is a figure with a link to the page behind it.
 type glanced struct {
 	Value, Label, URL string
 }
@@ -93,14 +94,15 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// answer is an overview as the API has answered it, with the state that its ETag names.
+// answer is an overview as returned by the API, with the state that its ETag names.
 type answer struct {
 	*client.Overview
 	state string
 }
 
-// answered asks the API for the overview on behalf of those who see what is named by sees. Pages that are open already
-// share an answer: encoding and decoding it for each of them was two fifths of what they cost.
+// answered requests the overview from the API on behalf of those who may see what sees names. Pages
+// that are already open share a response, because encoding and decoding it for each of them took
+// two fifths of their cost.
 func (p *pages) answered(v *web.Visit, sees string) (answer, error) {
 	ask := func() (answer, error) {
 		res, err := p.kit.Client.GetOverviewWithResponse(v.Context(), &client.GetOverviewParams{})
@@ -116,7 +118,7 @@ func (p *pages) answered(v *web.Visit, sees string) (answer, error) {
 	return p.answers.Get(sees, p.kit.Now(), ask)
 }
 
-// renewed are the times that advance while nothing needs a person.
+// renewed returns the times that advance while nothing needs attention.
 func renewed(o *client.Overview) map[string]time.Time {
 	all := map[string]time.Time{"checked-at": o.CheckedAt, "found-nothing-at": o.CheckedAt}
 	if o.SealedAt != nil {
@@ -128,10 +130,10 @@ func renewed(o *client.Overview) map[string]time.Time {
 	return all
 }
 
-// flow is a line of the traffic of now.
+// flow is an entry of the current traffic.
 type flow struct{ Label, Rate, Failed, URL string }
 
-// traffic are the lines of what the visitor may read.
+// traffic returns the entries that the visitor may read.
 func traffic(t *client.OverviewTraffic) (lines []flow) {
 	if t == nil {
 		return nil
@@ -156,7 +158,7 @@ func traffic(t *client.OverviewTraffic) (lines []flow) {
 	return lines
 }
 
-// perMinute is a rate in words.
+// perMinute formats a rate in words.
 func perMinute(f *client.OverviewFlow) string {
 	switch n := f.PerMinute; {
 	case f.Count == 0:
@@ -168,7 +170,7 @@ func perMinute(f *client.OverviewFlow) string {
 	}
 }
 
-// heading counts what needs a person.
+// heading counts what needs a person's attention.
 func heading(n int) string {
 	words := []string{"Nothing needs you", "One thing needs", "Two things need", "Three things need", "Four things need",
 		"Five things need", "Six things need", "Seven things need", "Eight things need", "Nine things need"}
@@ -181,7 +183,8 @@ func heading(n int) string {
 	return web.Count(n) + " things need a person"
 }
 
-// signs are the marks of causes: what has ended badly, what came back or waits, and what concerns this installation.
+// signs are the marks of causes: those that ended badly, those that came back or are waiting, and
+// those that concern this installation.
 var signs = map[client.OverviewCauseKind]web.Badge{
 	client.OverviewCauseKindSagasNeedAttention: {Shape: "▲", Word: "gave up", Tone: "bad"},
 	client.OverviewCauseKindSagasStuck:         {Shape: "◷", Word: "stuck", Tone: "bad"},
@@ -203,7 +206,7 @@ var signs = map[client.OverviewCauseKind]web.Badge{
 	client.OverviewCauseKindSweepLate:          {Shape: "◷", Word: "late", Tone: "bad"},
 }
 
-// steps are the words on the button of a cause, by the operation that helps.
+// steps are the labels on the button of a cause, by the operation that helps.
 var steps = map[string]string{
 	"resumeCompensation": "Resume", "acknowledgeSaga": "Acknowledge", "explainSaga": "See why", "explainJobRun": "See why",
 	"retryDeadLetterGroup": "See", "createRedrive": "See", "retrySaga": "Retry",
@@ -214,7 +217,8 @@ var steps = map[string]string{
 	"releaseJobQueue": "Open queue",
 }
 
-// rights are what takes a permission that the visitor may lack, by the operation that helps.
+// rights describe what requires a permission that the visitor may lack, by the operation that
+// helps.
 var rights = map[string]string{
 	"resumeCompensation": "resuming it", "acknowledgeSaga": "acknowledging it", "retrySaga": "retrying it",
 	"retryDeadLetterGroup": "retrying it", "createRedrive": "retrying them", "resumeRedrive": "resuming it",
@@ -223,16 +227,17 @@ var rights = map[string]string{
 	"releaseJobQueue": "releasing it",
 }
 
-// bulkSteps are the operations that help with one saga, as bulk actions.
+// bulkSteps maps operations that help with one saga to bulk actions.
 var bulkSteps = map[string]string{"resumeCompensation": "resume-compensation", "acknowledgeSaga": "acknowledge",
 	"retrySaga": "retry"}
 
-// nouns are what causes count, by the part of the system that they are about.
+// nouns name what causes count, by the part of the system.
 var nouns = map[client.OverviewPart]string{
 	client.OverviewPartSagas: "sagas", client.OverviewPartDeadLetters: "letters", client.OverviewPartJobRuns: "runs",
 }
 
-// lettersOf is the filter of a redrive that selects the letters of a cause; nil: it is not about errors of letters.
+// lettersOf returns the filter of a redrive that selects the letters of a cause, or nil if the
+// cause is not an error of letters.
 func lettersOf(c *client.OverviewCause) url.Values {
 	switch c.Next.Operation {
 	case "retryDeadLetterGroup":
@@ -243,8 +248,9 @@ func lettersOf(c *client.OverviewCause) url.Values {
 	return nil
 }
 
-// forAll is what the button of a cause of many items opens, and what it says: the form of a bulk operation that does
-// the step to all of them, or their list.
+// forAll returns the page that the button for a cause with many items opens, and the button's
+// label. The page is either the form for a bulk operation that applies the step to all items, or
+// the list of items.
 func (p *pages) forAll(c *client.OverviewCause, list, step string) (page, label string) {
 	if p.kit.ReadOnly {
 		return list, "See"
@@ -261,7 +267,8 @@ func (p *pages) forAll(c *client.OverviewCause, list, step string) (page, label 
 	return list, step
 }
 
-// needed is the permission for what the button of a cause does: many runs at once take more than one of them.
+// needed returns the permission required for the action behind the button of a cause. An action on
+// many runs requires a higher permission than one on a single run.
 func needed(c *client.OverviewCause, act string) string {
 	if strings.HasPrefix(act, "/ui/run-bulks/") {
 		return "jobs:admin"
@@ -269,7 +276,8 @@ func needed(c *client.OverviewCause, act string) string {
 	return c.Next.Permission
 }
 
-// pageOf is the page that shows what an operation returns. Lists have the same parameters on both.
+// pageOf returns the page that shows what an operation returns. Lists have the same parameters in
+// the API and on the pages.
 func pageOf(link string) string {
 	if page, ok := known(link); ok {
 		return page
@@ -277,7 +285,8 @@ func pageOf(link string) string {
 	return "/ui/search?" + url.Values{"q": {link}}.Encode()
 }
 
-// pagesOf are the pages of operations, those of longer paths first. An archived letter has the page of a letter.
+// pagesOf maps operations to pages, longest paths first. Archived letters have the same page as
+// live ones.
 var pagesOf = []struct{ api, ui string }{
 	{"/api/v1/sagas/bulk/", "/ui/sagas/bulk/"}, {"/api/v1/sagas", "/ui/sagas"}, {"/api/v1/workflows", "/ui/workflows"},
 	{"/api/v1/participants", "/ui/participants"},
@@ -290,7 +299,7 @@ var pagesOf = []struct{ api, ui string }{
 	{"/api/v1/scheduler/leader", "/ui/workers"}, {"/api/v1/timeline", "/ui/timeline"},
 }
 
-// known returns the page of path and query of an operation, if it has one.
+// known returns the page for the path and query of an operation, if there is one.
 func known(link string) (string, bool) {
 	for _, page := range pagesOf {
 		rest, ok := strings.CutPrefix(link, page.api)
@@ -301,7 +310,7 @@ func known(link string) (string, bool) {
 	return "", false
 }
 
-// singular makes the label of a figure that of one.
+// singular returns the singular form of a figure's label.
 var singular = strings.NewReplacer(
 	"sagas need ", "saga needs ", "sagas ", "saga ", "letters ", "letter ", "runs ", "run ", "jobs ", "job ")
 

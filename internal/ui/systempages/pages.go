@@ -1,8 +1,8 @@
-// Package systempages has the pages about everything at once: the overview, the search, webhooks, and the timeline of a
-// correlation.
+// Package systempages contains the pages that concern the whole system: the overview, the search,
+// webhooks, and the timeline of a correlation.
 //
-// Files, each on top of those before it: minutes, overview, search, webhooks_actions, participants, webhooks,
-// timeline, pages.
+// Files, each on top of those before it: minutes, overview, search, webhooks_actions, participants,
+// webhooks, timeline, pages.
 package systempages
 
 import (
@@ -17,7 +17,7 @@ var templates embed.FS
 
 type pages struct {
 	kit     *web.Kit
-	answers web.Shared[answer] // of the overview
+	answers web.Shared[answer] // responses for the overview
 }
 
 // Register adds the pages to k.

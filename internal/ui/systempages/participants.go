@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// participantList is the page of the list of participants with a name.
+// participantList is the page that lists the named participants.
 type participantList struct {
 	*web.List
 	Participants []client.Participant
@@ -38,7 +38,7 @@ func (p *pages) participants(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "participants", Title: "Participants", Nav: "Participants", Refresh: 5, Data: d}, nil
 }
 
-// participantPage is one participant, with the figures of its last hour.
+// participantPage shows one participant with the figures of its last hour.
 type participantPage struct {
 	*client.Participant
 	Codes   []codeCount // most frequent first
@@ -51,7 +51,7 @@ type codeCount struct {
 	Calls int64
 }
 
-// HeldAbove is the share of failures above which it is held.
+// HeldAbove returns the share of failures above which the participant is held.
 func (d *participantPage) HeldAbove() string {
 	if d.Outage.FailureRatio == nil {
 		return ""
@@ -59,10 +59,10 @@ func (d *participantPage) HeldAbove() string {
 	return strconv.FormatFloat(100**d.Outage.FailureRatio, 'f', -1, 64) + " %"
 }
 
-// Failures is the share of the calls of the last hour that failed, in percent; it has calls.
+// Failures returns the percentage of the last hour's calls that failed. There must have been calls.
 func (d *participantPage) Failures() int64 { return 100 * d.LastHour.Failed / d.LastHour.Calls }
 
-// participantOf reads the participant of the URL, with its ETag.
+// participantOf reads the participant in the URL, with its ETag.
 func (p *pages) participantOf(v *web.Visit) (*client.Participant, string, error) {
 	res, err := p.kit.Client.GetParticipantWithResponse(v.Context(), v.PathValue("participant"))
 	if err != nil {
@@ -104,7 +104,7 @@ const (
 
 func participantPath(name string) string { return "/ui/participants/" + url.PathEscape(name) }
 
-// onParticipant is the form of an action on the participant of the URL.
+// onParticipant is the form for an action on the participant in the URL.
 func (p *pages) onParticipant(v *web.Visit, label, means string) (*web.Action, *client.Participant, error) {
 	one, etag, err := p.participantOf(v)
 	if err != nil {

@@ -11,23 +11,23 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// found is the page of a search.
+// found is the page with the results of a search.
 type found struct {
 	Query   string
-	Kinds   []hits // what was found, by kind
+	Kinds   []hits // results by kind
 	Actions []place
 	Places  []place
 	Omitted []string
 	Now     time.Time
 }
 
-// hits are what was found of one kind, the kinds in the order of their first hits.
+// hits contains the results of one kind. Kinds are in the order of their first hits.
 type hits struct {
 	Name string
 	Hits []hit
 }
 
-// kindNames are the plurals of kinds of hits.
+// kindNames contains the plurals of the kinds of hits.
 var kindNames = map[client.SearchHitKind]string{
 	client.SearchHitKindSaga: "Sagas", client.SearchHitKindWorkflow: "Workflows", client.SearchHitKindTopic: "Topics",
 	client.SearchHitKindDeadLetter: "Dead letters", client.SearchHitKindDeadLetterGroup: "Groups of dead letters",
@@ -35,7 +35,7 @@ var kindNames = map[client.SearchHitKind]string{
 	client.SearchHitKindWebhook: "Webhooks", client.SearchHitKindWorker: "Workers",
 }
 
-// add puts a hit to those of its kind.
+// add adds a hit to the others of its kind.
 func (d *found) add(h client.SearchHit) {
 	name := cmp.Or(kindNames[h.Kind], web.Capital(web.Words(h.Kind)))
 	i := slices.IndexFunc(d.Kinds, func(k hits) bool { return k.Name == name })
@@ -45,13 +45,13 @@ func (d *found) add(h client.SearchHit) {
 	d.Kinds[i].Hits = append(d.Kinds[i].Hits, hit{h, pageOf(h.Link)})
 }
 
-// hit is a line of what was found.
+// hit is one search result.
 type hit struct {
 	client.SearchHit
 	URL string
 }
 
-// place is a page, or the form of an action, that people go to by name.
+// place is a page, or the form for an action, that people find by name.
 type place struct {
 	Name, Path, words string
 	needs             string // the permission that an action requires; empty: it is a page
@@ -59,7 +59,7 @@ type place struct {
 	Lacks             string // what else the visitor needs
 }
 
-// actions are forms that people ask for by name, with other words that they may use.
+// actions are forms that people find by name or by other words that they may use.
 var actions = []place{
 	{Name: "Register a workflow", Path: "/ui/register-workflow", words: "new definition upload", needs: "workflows:write"},
 	{Name: "Start a saga", Path: "/ui/sagas/new", words: "new create run", needs: "sagas:write"},
@@ -114,8 +114,8 @@ func (p *pages) search(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// resource is what a pasted URL of the API or of a page names: the id behind its list. Anything else is looked for as
-// it is.
+// resource returns the id that a pasted URL of the API or of a page names after its list. Any other
+// text is searched for unchanged.
 func resource(text string) string {
 	path, _, _ := strings.Cut(text, "?")
 	for _, root := range []string{"/api/v1/", "/ui/"} {
@@ -134,7 +134,8 @@ func resource(text string) string {
 	return text
 }
 
-// pasted is the page of a URL of the API or of a page: that of a list with its filters, or of what the id names.
+// pasted returns the page for a URL of the API or of a page: the page of a list with its filters,
+// or the page of the item that an id names.
 func pasted(text string) []place {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -149,7 +150,7 @@ func pasted(text string) []place {
 	}
 	for parts := strings.Split(rest, "/"); len(parts) > 0; parts = parts[:len(parts)-1] {
 		page, ok := known("/api/v1/" + strings.Join(parts, "/"))
-		// Of what an id names there is one page, without those of its parts.
+		// An item has a single page, without separate pages for its parts.
 		if ok && strings.Count(page, "/") <= deepest(page) {
 			if len(parts) == strings.Count(rest, "/")+1 && u.RawQuery != "" {
 				page += "?" + u.RawQuery
@@ -160,7 +161,7 @@ func pasted(text string) []place {
 	return nil
 }
 
-// deepest is how many slashes the path of a page of one item has.
+// deepest returns the number of slashes in the path of a page for one item.
 func deepest(page string) int {
 	for _, p := range pagesOf {
 		if ui := strings.TrimSuffix(p.ui, "/"); page == ui || strings.HasPrefix(page, ui+"/") {

@@ -10,30 +10,32 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// timelinePage is everything of one correlation, as lanes on one axis and as a list.
+// timelinePage shows everything with one correlation ID, both as lanes on a common axis and as a
+// list.
 type timelinePage struct {
 	Correlation string
 	Lanes       []*lane
 	Entries     []client.TimelineEntry
-	Marks       []timeMark // along the axis
+	Marks       []timeMark // marks along the axis
 	Folds       []timeFold
-	Present     float64 // position of the present; negative: everything has ended
+	Present     float64 // position of the current time; negative: everything has ended
 	Omitted     []string
 	Later       string // URL of the entries after these; empty: these are all
 	First       string // URL of the first entries; empty: these are the first
-	Unfolded    string // URL with every wait folded again; empty: none is unfolded
+	Unfolded    string // URL with all waits folded again; empty: none is unfolded
 	Now         time.Time
 }
 
-// lane is a saga, a step of it, a run, or a dead letter.
+// lane shows a saga, one of its steps, a run, or a dead letter.
 type lane struct {
 	Kind, Name, URL string
 	State           string // empty for a step
-	Inner           bool   // a step of the saga above
+	Inner           bool   // whether this is a step of the saga above
 	Bars            []laneBar
 }
 
-// laneBar is a time in which something happened. A whole bar is that of a saga or run, behind its parts.
+// laneBar is a period in which something happened. The bar of a whole saga or run is drawn behind
+// its parts.
 type laneBar struct {
 	X, W        float64
 	Tone, Title string
@@ -42,10 +44,11 @@ type laneBar struct {
 
 type timeMark struct{ web.AxisLabel }
 
-// At is the position within the width of the drawing: texts must not be stretched with it.
+// At returns the position within the width of the drawing, because texts must not be stretched with
+// it.
 func (m timeMark) At() string { return fmt.Sprintf("%.2f%%", m.X) }
 
-// timeFold is a wait that is not drawn in full, with the URL that draws it so.
+// timeFold is a wait that is drawn shortened, with the URL that draws it at full length.
 type timeFold struct {
 	X, W       float64
 	Title, URL string
@@ -53,8 +56,8 @@ type timeFold struct {
 
 const (
 	axisWidth = 720.0
-	axisChar  = 2.3 // percent of the axis that a character of a label takes where it is narrowest
-	// mostEntries pages of 200 are drawn at once.
+	axisChar  = 2.3 // percentage of the axis at its narrowest that a character of a label takes
+	// mostEntries is the number of pages, of 200 entries each, that are drawn at once.
 	mostEntryPages = 5
 )
 
@@ -76,7 +79,7 @@ func (p *pages) timeline(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// entries reads the timeline from the cursor of the URL.
+// entries reads the timeline from the cursor in the URL.
 func (p *pages) entries(v *web.Visit, d *timelinePage) error {
 	sent := url.Values{"correlation_id": {d.Correlation}, "page_size": {"200"}}
 	if c := v.Query("cursor"); c != nil {
@@ -105,7 +108,8 @@ func (p *pages) entries(v *web.Visit, d *timelinePage) error {
 	return nil
 }
 
-// draw lays the entries out. The parameters "open" are the times at which waits begin that are drawn in full.
+// draw lays out the entries. The "open" parameters are the start times of the waits that are drawn
+// at full length.
 func (d *timelinePage) draw(q url.Values) {
 	var busy []web.Interval
 	running := false
@@ -113,7 +117,7 @@ func (d *timelinePage) draw(q url.Values) {
 		e := &d.Entries[i]
 		end, now := d.endOf(e)
 		running = running || now
-		if isWhole(e) { // it began and ended; what happened between is in other entries
+		if isWhole(e) { // only its beginning and end are used; what happened in between is in other entries
 			busy = append(busy, web.Interval{From: e.At, To: e.At}, web.Interval{From: end, To: end})
 		} else {
 			busy = append(busy, web.Interval{From: e.At, To: end})
@@ -159,12 +163,13 @@ func (d *timelinePage) draw(q url.Values) {
 	d.lanes(axis)
 }
 
-// isWhole reports whether an entry is a saga or run, from its beginning to its end.
+// isWhole reports whether an entry stands for a whole saga or run, from its beginning to its end.
 func isWhole(e *client.TimelineEntry) bool {
 	return e.Kind == client.TimelineEntryKindSaga || e.Kind == client.TimelineEntryKindJobRun
 }
 
-// endOf returns when an entry ended, and whether it goes on. What has no duration ends when it began.
+// endOf returns when an entry ended, and whether it is still in progress. An entry without a
+// duration ends when it begins.
 func (d *timelinePage) endOf(e *client.TimelineEntry) (end time.Time, running bool) {
 	switch e.Kind {
 	case client.TimelineEntryKindSaga, client.TimelineEntryKindJobRun, client.TimelineEntryKindStep,
@@ -179,8 +184,8 @@ func (d *timelinePage) endOf(e *client.TimelineEntry) (end time.Time, running bo
 	return e.At, false
 }
 
-// lanes puts each entry into the lane of what it is about. Steps stand below their saga, in the order in which they
-// were first called.
+// lanes puts each entry into the lane of the item that it is about. Steps are placed below their
+// saga, in the order in which they were first called.
 func (d *timelinePage) lanes(axis *web.Scale) {
 	heads, steps := map[string]*lane{}, map[string][]*lane{}
 	var order []string
@@ -201,7 +206,7 @@ func (d *timelinePage) lanes(axis *web.Scale) {
 		var at *lane
 		switch {
 		case e.Kind == client.TimelineEntryKindSagaEnd || e.Kind == client.TimelineEntryKindJobRunEnd:
-			continue // the end of the whole bar
+			continue // it is the end of the whole bar
 		case e.MessageID != nil:
 			id := e.MessageID.String()
 			at = head(id, "dead letter", e.Name, "/ui/dlq/letters/"+id)

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// webhookList is the page of the list of webhooks.
+// webhookList is the page that lists the webhooks.
 type webhookList struct {
 	*web.List
 	Webhooks []webhookRow
@@ -42,24 +42,25 @@ func (p *pages) webhooks(v *web.Visit) (*web.Page, error) {
 // webhookRow is a webhook in a list.
 type webhookRow struct {
 	client.Webhook
-	Waiting string // deliveries
+	Waiting string // number of waiting deliveries
 }
 
-// preparedAtMost is how many deliveries are prepared at a time. Further events wait in the audit trail, uncounted.
+// preparedAtMost is the number of deliveries that are prepared at a time. Further events wait in
+// the audit trail and are not counted.
 const preparedAtMost = 1000
 
-// webhookPage is one webhook, with its deliveries.
+// webhookPage shows one webhook with its deliveries.
 type webhookPage struct {
 	*web.List
 	*client.Webhook
 	Deliveries []client.Delivery
 	Actions    []web.Button
-	// Redelivered is what a redelivery has just made due; empty: none.
+	// Redelivered is the delivery that a redelivery has just made due; empty means none.
 	Redelivered string
-	More        bool // and there are more
+	More        bool // there are more
 }
 
-// Letters is the topic of the dead letters of deliveries that gave up.
+// Letters is the topic of the dead letters for abandoned deliveries.
 func (d *webhookPage) Letters() string { return "webhook." + d.ID.String() }
 
 var deliveryViews = []web.View{
@@ -77,7 +78,7 @@ func (p *pages) webhook(v *web.Visit) (*web.Page, error) {
 	}
 	q := v.URL.Query()
 	d := &webhookPage{Webhook: w, Redelivered: q.Get("redelivered"), More: q.Get("more") == "true"}
-	q.Del("redelivered") // said once, and no parameter of the API
+	q.Del("redelivered") // it is shown only once, and is not a parameter of the API
 	q.Del("more")
 	v.URL.RawQuery = q.Encode()
 	l, list, err := web.ListPage[client.DeliveryList](v, deliveryViews, nil,
@@ -95,10 +96,10 @@ func (p *pages) webhook(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// deliveryPage is one delivery, with what was sent and what the endpoint answered.
+// deliveryPage shows one delivery, what was sent, and how the endpoint responded.
 type deliveryPage struct {
 	*client.Delivery
-	URL     string // of the endpoint
+	URL     string // URL of the endpoint
 	Actions []web.Button
 	Now     time.Time
 }
@@ -132,7 +133,7 @@ func (p *pages) delivery(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// filtersWords describes what a webhook gets: "all", or the names.
+// filtersWords describes what a webhook receives: "all", or the names.
 func filtersWords(names []string) string {
 	if len(names) == 0 {
 		return "all"
@@ -140,10 +141,10 @@ func filtersWords(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Types are the events that the webhook gets.
+// Types describes the events that the webhook receives.
 func (d *webhookPage) Types() string { return filtersWords(d.EventTypes) }
 
-// Names are the workflows whose events the webhook gets.
+// Names describes the workflows whose events the webhook receives.
 func (d *webhookPage) Names() string { return filtersWords(d.WorkflowNames) }
 
 // registerWebhooks adds the pages of webhooks.

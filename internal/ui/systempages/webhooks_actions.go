@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// webhookAdmin is the permission for every change of a webhook.
+// webhookAdmin is the permission required for every change to a webhook.
 const webhookAdmin = "sagas:admin"
 
 const (
@@ -32,7 +32,7 @@ const (
 	meansEdit      = "The new settings apply to everything not yet sent."
 )
 
-// webhookOf reads the webhook of the URL, with its ETag.
+// webhookOf reads the webhook in the URL, with its ETag.
 func (p *pages) webhookOf(v *web.Visit) (*client.Webhook, string, error) {
 	id, err := v.ID("webhook")
 	if err != nil {
@@ -52,7 +52,7 @@ func deliveryPath(webhook, id uuid.UUID) string {
 	return webhookPath(webhook) + "/deliveries/" + id.String()
 }
 
-// webhookButtons are the actions on a webhook.
+// webhookButtons returns the actions on a webhook.
 func (p *pages) webhookButtons(v *web.Visit, w *client.Webhook) []web.Button {
 	if p.kit.ReadOnly {
 		return nil
@@ -74,7 +74,7 @@ func (p *pages) webhookButtons(v *web.Visit, w *client.Webhook) []web.Button {
 	return append(all, button("Delete", "/delete", meansDelete, web.Dangerous))
 }
 
-// webhookFields are the settings of a webhook.
+// webhookFields returns the settings of a webhook.
 func webhookFields(w *client.Webhook) []web.Field {
 	return []web.Field{
 		{Name: "url", Label: "URL", Hint: "https://example.org/hooks/skald", Value: w.URL, Required: true},
@@ -86,7 +86,8 @@ func webhookFields(w *client.Webhook) []web.Field {
 	}
 }
 
-// createWebhook is the form of a new webhook. The secret is shown instead of the webhook.
+// createWebhook is the form for a new webhook. Afterwards it shows the secret instead of the
+// webhook.
 func (p *pages) createWebhook(*web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Create", Title: "Create a webhook", Nav: "Webhooks",
@@ -105,7 +106,7 @@ func (p *pages) createWebhook(*web.Visit) (*web.Action, error) {
 	}, nil
 }
 
-// showSecret is the page that shows a secret, once.
+// showSecret returns the page that shows a secret once.
 func showSecret(answer []byte) (*web.Page, error) {
 	var w client.Webhook
 	if err := json.Unmarshal(answer, &w); err != nil {
@@ -114,7 +115,7 @@ func showSecret(answer []byte) (*web.Page, error) {
 	return &web.Page{Template: "webhook-secret", Title: "The secret of the webhook", Nav: "Webhooks", Data: &w}, nil
 }
 
-// enabled is the state of a webhook in words.
+// enabled describes the state of a webhook in words.
 func enabled(is bool) string {
 	if is {
 		return "enabled"
@@ -122,7 +123,8 @@ func enabled(is bool) string {
 	return "disabled"
 }
 
-// onWebhook is the form of an action on the webhook of the URL, whose title ends with that of the webhook.
+// onWebhook is the form for an action on the webhook in the URL. Its title ends with the name of
+// the webhook.
 func (p *pages) onWebhook(v *web.Visit, label, title, means string) (*web.Action, *client.Webhook, error) {
 	w, etag, err := p.webhookOf(v)
 	if err != nil {
@@ -145,7 +147,7 @@ func (p *pages) editWebhook(v *web.Visit) (*web.Action, error) {
 	a.NoKey, a.Edits, a.Fields = true, true, webhookFields(w)
 	a.Body = func(_ web.Form, members map[string]any) error {
 		for name, none := range map[string]any{"description": "", "event_types": []string{}, "workflow_names": []string{}} {
-			if members[name] == nil { // emptied fields are changed as well
+			if members[name] == nil { // emptied fields are also changed
 				members[name] = none
 			}
 		}
@@ -231,7 +233,7 @@ func (p *pages) testWebhook(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// showDelivery leads to the delivery that the API has made due.
+// showDelivery redirects to the delivery that the API has made due.
 func showDelivery(webhook uuid.UUID) func(answer []byte) string {
 	return func(answer []byte) string {
 		var d client.Delivery

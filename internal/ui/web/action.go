@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Class is how much confirmation an action requires.
+// Class determines how much confirmation an action requires.
 type Class int
 
 const (
@@ -22,110 +22,118 @@ const (
 	Safe Class = iota
 	// Changes require a reason.
 	Changes
-	// Dangerous actions require a reason, and the end of an id or a number to be typed.
+	// Dangerous actions require a reason, and the visitor must type the end of an id or a number.
 	Dangerous
 )
 
-// DryRun is where an operation accepts dry_run.
+// DryRun states where an operation accepts dry_run.
 type DryRun int
 
 const (
-	// NoDryRun: the operation has none; the form says what it does in words.
+	// NoDryRun means that the operation has no dry run, so the form describes its effect in words.
 	NoDryRun DryRun = iota
-	// DryRunInQuery: it is a parameter.
+	// DryRunInQuery means that dry_run is a query parameter.
 	DryRunInQuery
-	// DryRunInBody: it is a member of the body.
+	// DryRunInBody means that dry_run is a member of the body.
 	DryRunInBody
 )
 
-// Action is an operation as a form on its own page: its fields, a preview, the reason, and for dangerous
-// ones a text to type. Fields are optional unless a comment says otherwise.
+// Action is an operation shown as a form on its own page, with its fields, a preview, the reason
+// and, for dangerous operations, a text to type. Fields are optional unless a comment says
+// otherwise.
 type Action struct {
-	Label string // on the button, required: "Retry"
-	Title string // of the page, required: "Retry order 4711"
-	Nav   string // the entry of the navigation, required
-	Back  Link   // where the visitor came from, required
+	Label string // label of the button, required: "Retry"
+	Title string // title of the page, required: "Retry order 4711"
+	Nav   string // current entry of the navigation, required
+	Back  Link   // page that the visitor came from, required
 	Class Class
 	Needs string // the permission that the operation requires, required
-	// Deployment means that it concerns all tenants, so it also requires a credential for any
-	// tenant.
+	// Deployment means that the operation concerns all tenants, so that it also requires a
+	// credential for all tenants.
 	Deployment bool
-	Means      string // a sentence on what it does
-	Warning    string // for dangerous ones
-	Confirm    string // for dangerous ones, required there: what has to be typed
-	About      string // what that is: "the last six characters of the saga's id"
+	Means      string // a sentence that describes the effect
+	Warning    string // for dangerous operations
+	Confirm    string // for dangerous operations, required there: the text to type
+	About      string // describes that text: "the last six characters of the saga's id"
 	Fields     []Field
-	// NoReason leaves out the reason, where the operation takes none.
+	// NoReason omits the reason for an operation that does not accept one.
 	NoReason bool
-	// ETag is the version that the form was opened for. The operation fails if that has changed. Empty: the
-	// operation takes no If-Match.
+	// ETag is the version for which the form was opened. The operation fails if that version has
+	// changed. "" means that the operation accepts no If-Match.
 	ETag string
-	// Subject is the subject of the actions on it in the list of what people did: a stale form shows who changed it.
+	// Subject is the subject of these actions in the audit trail, with which a stale form shows who
+	// changed it.
 	Subject string
-	// State is its present state, in words: a stale form shows that it has changed.
+	// State is the current state in words, with which a stale form shows that it has changed.
 	State string
-	// Edits means that the fields have the present values: a stale form shows which of them have changed.
+	// Edits means that the fields contain the current values, so that a stale form shows which of
+	// them have changed.
 	Edits bool
-	// NoKey leaves out the Idempotency-Key, where the operation takes none.
+	// NoKey omits the Idempotency-Key for an operation that does not accept one.
 	NoKey bool
 
 	DryRun DryRun
-	// Body changes the body made of the fields before it is sent, for bodies that are not flat objects. It
-	// may return a *Refusal.
+	// Body converts the body made from the fields before it is sent, for bodies that are not flat
+	// objects. It may return a *Refusal.
 	Body func(form Form, members map[string]any) error
-	// Send sends the body, required. It passes edit to the client; edit adds headers and dry_run.
+	// Send sends the body; it is required. It passes edit to the client; edit adds headers and
+	// dry_run.
 	Send func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error)
-	// Unready says what is still to be chosen: until then the form has no preview and cannot be sent. Optional; empty:
-	// nothing.
+	// Unready describes what must still be chosen. Until then, the form has no preview and cannot
+	// be sent. It is optional and returns "" if nothing is missing.
 	Unready func(form Form) string
-	// Foresee reads what the preview has besides what the dry run says. A *Refusal is shown in the form.
+	// Foresee reads what the preview shows in addition to the dry run. A *Refusal is shown in the
+	// form.
 	Foresee func(ctx context.Context, body []byte) (*Preview, error)
-	// Ways says what can be done about a problem, in place of the problem itself in a form that was not sent yet.
-	// Optional; nil: there is nothing to say about this one.
+	// Ways describes what can be done about a problem. In a form that was not sent yet, this
+	// replaces the problem. It is optional and returns nil if it does not know the problem.
 	Ways func(ctx context.Context, problem *client.Problem) []template.HTML
-	// Show turns the answer to a dry run into a preview. Optional; default: its changes.
+	// Show converts the response to a dry run into a preview. It is optional; by default, the
+	// changes are shown.
 	Show func(answer []byte) (*Preview, error)
-	// Done is the path below the base where the visitor goes once the API has accepted it, required unless
-	// Result is given.
+	// Done returns the path, below the base, to which the visitor is sent once the API has accepted
+	// the action. It is required unless Result is set.
 	Done func(answer []byte) string
-	// Failed is the path where the visitor goes when the API has done something but answers with a problem, such as
-	// a retry that was made and failed. Empty: the form is shown again.
+	// Failed returns the path to which the visitor is sent if the API has done something but
+	// responds with a problem, for example a retry that was made and failed. If it is empty, the
+	// form is shown again.
 	Failed func(status int, answer []byte) string
-	// Result shows the answer instead, for content that is shown only once (a new API key).
+	// Result shows the response instead, for content that is shown only once (a new API key).
 	Result func(answer []byte) (*Page, error)
-	// Template is a page of the subject whose name begins with "action-". It may redefine "action-fields"
-	// and "preview-extra"; the rest of the form is the same everywhere.
+	// Template is a page of the subject whose name begins with "action-". It may redefine
+	// "action-fields" and "preview-extra"; the rest of the form is the same for all actions.
 	Template string
 	// Scripts lists scripts that only this form needs.
 	Scripts []string
-	// Extra is for that template.
+	// Extra is data for that template.
 	Extra any
 }
 
-// PreviewReason is the reason of a dry run that needs one before a person has written it: it is not shown.
+// PreviewReason is the reason sent with a dry run that requires one before the visitor has typed
+// it. It is not shown.
 const PreviewReason = "preview"
 
-// Field is an input of an action's form, beside the reason.
+// Field is an input of an action's form, not including the reason.
 type Field struct {
-	// Name of the member of the body, "a.b" for one within another.
+	// Name is the name of the member in the body, or "a.b" for a nested one.
 	Name, Label, Hint string
-	// Group begins a group of fields with that title; empty: none.
+	// Group starts a group of fields with that title; "" starts none.
 	Group string
 	// Rare fields of a group are folded.
 	Rare bool
-	// Kind: text (the default), span (of time, for a member in milliseconds), json, lines (a list of texts), long, check,
-	// number, select, secret, hidden.
+	// Kind is text (the default), span (a duration, for a member in milliseconds), json, lines (a
+	// list of texts), long, check, number, select, secret or hidden.
 	Kind     string
 	Options  []Option // of a select
 	Value    string
 	Required bool
-	Problem  string // what the API says about it
+	Problem  string // what the API reports about it
 }
 
-// Option of a select.
+// Option is an option of a select.
 type Option struct{ Value, Label string }
 
-// Options makes options of constants of the API, shown as words.
+// Options makes options from constants of the API, which are shown as words.
 func Options[T ~string](constants ...T) (all []Option) {
 	for _, c := range constants {
 		all = append(all, Option{Value: string(c), Label: Words(c)})
@@ -133,7 +141,7 @@ func Options[T ~string](constants ...T) (all []Option) {
 	return all
 }
 
-// Labelled makes options of pairs of a value and its label.
+// Labelled makes options from pairs of a value and its label.
 func Labelled(pairs ...string) (all []Option) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		all = append(all, Option{Value: pairs[i], Label: pairs[i+1]})
@@ -141,28 +149,30 @@ func Labelled(pairs ...string) (all []Option) {
 	return all
 }
 
-// YesNo are the options of a parameter that is true or false.
+// YesNo contains the options for a parameter that is true or false.
 var YesNo = []Option{{"true", "yes"}, {"false", "no"}}
 
-// Form is what a visitor has filled in, by the names of the fields.
+// Form contains what a visitor has filled in, by field name.
 type Form map[string]string
 
-// Preview is what an action would do.
+// Preview describes what an action would do.
 type Preview struct {
 	Sentences []template.HTML // in order; made by Sentence
 	Ends      template.HTML   // the situation afterwards
-	// Heads and Rows are a table below it, such as samples or counts; empty: none. What Named finds in them is a link.
+	// Heads and Rows are a table below the sentences, for example of samples or counts; empty means
+	// none. Things that Named finds in the table become links.
 	Heads []string
 	Rows  [][]string
-	// Extra is for the template "preview-extra" of the action's own page.
+	// Extra is data for the template "preview-extra" of the action's own page.
 	Extra any
-	// Count is how many items it would apply to; nil: it is not a bulk operation. See
-	// SendsCount.
+	// Count is the number of items that it would apply to, or nil if it is not a bulk operation.
+	// See SendsCount.
 	Count *int64
 }
 
-// SendsCount makes a form send the number that its preview has shown, as "expected": if there are more by then, the
-// operation halts. Body and Show are those that a has now.
+// SendsCount makes a form send the number shown in its preview as "expected". If there are more
+// items by then, the operation halts. It wraps the Body and Show that a has at the time of the
+// call.
 func (a *Action) SendsCount(v *Visit) {
 	seen, body, show := v.Form.Get("matched"), a.Body, a.Show
 	a.Body = func(form Form, members map[string]any) error {
@@ -183,26 +193,27 @@ func (a *Action) SendsCount(v *Visit) {
 	}
 }
 
-// Sentence is fmt.Sprintf for sentences of a page: each argument is shown as code.
+// Sentence is fmt.Sprintf for sentences of a page. Each argument is shown as code.
 func Sentence(format string, args ...any) template.HTML {
 	shown := make([]any, len(args))
 	for i, a := range args {
 		shown[i] = "<code>" + template.HTMLEscapeString(fmt.Sprint(a)) + "</code>"
 	}
-	return template.HTML(fmt.Sprintf(template.HTMLEscapeString(format), shown...)) //nolint:gosec // all is escaped
+	return template.HTML(fmt.Sprintf(template.HTMLEscapeString(format), shown...)) //nolint:gosec // all parts are escaped
 }
 
-// Anchor is a link to one of the pages within a sentence.
+// Anchor returns a link to one of the pages for use within a sentence.
 func (k *Kit) Anchor(path string, words template.HTML) template.HTML {
 	page := template.HTMLEscapeString(k.Base + path)
-	return template.HTML(`<a href="`+page+`">`) + words + "</a>" //nolint:gosec // escaped
+	return template.HTML(`<a href="`+page+`">`) + words + "</a>" //nolint:gosec // it is escaped
 }
 
 // JSON is the content type of every body.
 const JSON = "application/json"
 
-// Emptied removes values whose fields were emptied: an omitted member would stay as it is. A field that the form
-// does not have is left alone. before are the values when the form was opened.
+// Emptied removes the values of emptied fields, because omitting a member would leave it unchanged.
+// Members for which the form has no field are not changed. before contains the values at the time
+// the form was opened.
 func Emptied(form Form, members map[string]any, before map[string]*string) {
 	for name, value := range before {
 		filled, shown := form[name]
@@ -212,7 +223,7 @@ func Emptied(form Form, members map[string]any, before map[string]*string) {
 	}
 }
 
-// members makes the body of the form.
+// members makes the body from the form.
 func (a *Action) members(form Form) (map[string]any, error) {
 	body := map[string]any{}
 	for _, f := range a.Fields {
@@ -237,7 +248,7 @@ func (a *Action) members(form Form) (map[string]any, error) {
 	return body, nil
 }
 
-// value converts a text to a value of the body. Numbers keep their digits.
+// value converts a text to a value for the body. Numbers keep their digits.
 func (f Field) value(text string) (any, error) {
 	switch f.Kind {
 	case "json", "number":
@@ -284,7 +295,7 @@ func place(into map[string]any, path []string, value any) {
 	into[path[len(path)-1]] = value
 }
 
-// request sends the form; as a dry run it changes nothing.
+// request sends the form. As a dry run, it changes nothing.
 func (a *Action) request(v *Visit, form Form, key, etag string, dry bool) (status int, answer []byte, err error) {
 	body, err := a.members(form)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Action registers the form of an action: a GET shows it, a POST to the same URL shows it again with what it
-// would do, or sends it. The parameters of the URL are the initial values of the fields with the same names.
+// Action registers the form for an action. A GET shows the form. A POST to the same URL either
+// shows it again with a preview or sends it. The parameters of the URL are the initial values of
+// the fields with the same names.
 func (k *Kit) Action(pattern string, open func(*Visit) (*Action, error)) {
 	serve := func(v *Visit) (*Page, error) {
 		if k.ReadOnly {
@@ -36,33 +37,33 @@ func (k *Kit) Action(pattern string, open func(*Visit) (*Action, error)) {
 	k.Page("POST "+pattern, serve)
 }
 
-// dialog is the form of an action as its template shows it.
+// dialog is the form for an action as shown by its template.
 type dialog struct {
 	*Action
 	Reason  string
-	Key     string // Idempotency-Key: the same however often the form is sent
-	Version string // the ETag that the form was opened for
+	Key     string // Idempotency-Key; stays the same however often the form is sent
+	Version string // the ETag for which the form was opened
 	Typed   string
 	Preview *Preview
-	Problem *client.Problem // of the preview, or of the attempt to act
+	Problem *client.Problem // of the preview or of the attempt to perform the action
 	Out     []template.HTML // what can be done about a problem
 	Changed bool            // the resource has changed since the form was opened
-	Since   *since          // what has changed, then
+	Since   *since          // what has changed since then
 	Opened  time.Time       // when this form was opened
-	Was     string          // the values of its fields then, as JSON
-	before  []string        // the values of the fields as the resource has them
-	Lacks   string          // what the visitor needs besides; empty: nothing
-	Unready string          // what is still to be chosen; empty: nothing
-	Command string          // as curl
+	Was     string          // the values of its fields at that time, as JSON
+	before  []string        // the current values of the resource for the fields
+	Lacks   string          // what the visitor lacks; empty: nothing
+	Unready string          // what must still be chosen; empty: nothing
+	Command string          // curl command
 }
 
 // WantsReason reports whether the form has a reason.
 func (d *dialog) WantsReason() bool { return !d.NoReason }
 
-// ReasonRequired reports whether the form insists on a reason.
+// ReasonRequired reports whether the form requires a reason.
 func (d *dialog) ReasonRequired() bool { return d.Class != Safe }
 
-// IsDangerous is for the template.
+// IsDangerous is called by the template.
 func (d *dialog) IsDangerous() bool { return d.Class == Dangerous }
 
 func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
@@ -126,13 +127,15 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 	return p, nil
 }
 
-// lacksFields reports whether the API has refused the values of the fields, which a new form does not have yet.
+// lacksFields reports whether the API has rejected the values of the fields, which a new form does
+// not have yet.
 func (d *dialog) lacksFields() bool {
 	return d.Problem.Code == "REQ_SCHEMA" ||
 		!d.Edits && d.Problem.Status == http.StatusUnprocessableEntity && len(d.Problem.Errors) > 0
 }
 
-// open records the values that the form begins with, and when: a form that was sent has them already.
+// open records the initial values of the form and the time, unless a submitted form already
+// contains them.
 func (d *dialog) open(v *Visit, posted bool) {
 	if d.before == nil {
 		for _, f := range d.Fields {
@@ -149,13 +152,13 @@ func (d *dialog) open(v *Visit, posted bool) {
 			was[f.Name] = d.before[i]
 		}
 	}
-	raw, _ := json.Marshal(was) // texts always encode
+	raw, _ := json.Marshal(was) // encoding texts cannot fail
 	d.Opened, d.Was = v.Now, string(raw)
 }
 
-// act sends the action. It returns neither page nor error if the form must be shown again.
+// act performs the action. It returns no page and no error if the form must be shown again.
 func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
-	if d.Unready != "" && d.Lacks == "" { // without the permission, the API says so
+	if d.Unready != "" && d.Lacks == "" { // without the permission, the API reports the problem
 		d.Problem = &client.Problem{Status: http.StatusBadRequest, Title: "Not complete", Detail: d.Unready}
 		return nil, nil
 	}
@@ -188,7 +191,7 @@ func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 		return nil, nil
 	case d.Result != nil:
 		page, err := d.Result(answer)
-		if page != nil { // it may show a key or a secret, and only once
+		if page != nil { // it may show a key or a secret, which is shown only once
 			if page.Header == nil {
 				page.Header = http.Header{}
 			}
@@ -209,7 +212,7 @@ func (d *dialog) preview(v *Visit, form Form) error {
 	if d.Unready != "" {
 		return nil
 	}
-	if d.DryRun != NoDryRun && d.Lacks == "" { // without the permission, the API would refuse it
+	if d.DryRun != NoDryRun && d.Lacks == "" { // without the permission, the API would reject it
 		if err := d.ask(v, form); err != nil {
 			return err
 		}
@@ -227,7 +230,7 @@ func (d *dialog) preview(v *Visit, form Form) error {
 	return nil
 }
 
-// ask sends the dry run. If that is refused, the form shows why.
+// ask sends the dry run. If it is rejected, the form shows the reason.
 func (d *dialog) ask(v *Visit, form Form) error {
 	status, answer, err := d.request(v, form, "", "", true)
 	if err != nil {
@@ -262,7 +265,7 @@ func (d *dialog) foresee(v *Visit, form Form) error {
 	return nil
 }
 
-// refused shows err in the form if it is about what was filled in.
+// refused shows err in the form if it concerns what was filled in.
 func (d *dialog) refused(err error) error {
 	var r *Refusal
 	if !errors.As(err, &r) {
@@ -283,7 +286,7 @@ func (d *dialog) fail(answer []byte) {
 	d.marks()
 }
 
-// marks puts the problem's errors beside their fields.
+// marks shows the problem's errors next to their fields.
 func (d *dialog) marks() {
 	for _, e := range d.Problem.Errors {
 		name := strings.ReplaceAll(strings.TrimPrefix(e.Place(), "/"), "/", ".")
@@ -295,10 +298,10 @@ func (d *dialog) marks() {
 	}
 }
 
-// errShown stops a request that is only built to be shown.
+// errShown stops a request that is built only to be shown.
 var errShown = errors.New("the request is only shown")
 
-// asCurl is the command that does what the form does.
+// asCurl returns the command that does the same as the form.
 func (d *dialog) asCurl(v *Visit, form Form) string {
 	body, err := d.members(form)
 	if err != nil {
@@ -334,33 +337,34 @@ func (d *dialog) asCurl(v *Visit, form Form) string {
 	return command
 }
 
-// Button is an action as a page offers it.
+// Button is an action as offered on a page.
 type Button struct {
 	Label, URL, Means string
 	Needs             string // what the visitor lacks; empty: nothing
 	Danger            bool
-	Quiet             bool // not drawn as the one to press, even where it comes first
+	Quiet             bool // not drawn as the primary button, even if it comes first
 	Page              bool // it opens as a page, not in a dialog
-	// Chosen is the action on the selected items that the surrounding form submits; empty: the button is a
-	// link.
+	// Chosen is the action on the selected items for which the button submits the surrounding form.
+	// If it is empty, the button is a link.
 	Chosen string
 }
 
-// Button returns the button of an action at a path below the base; disabled when the visitor lacks the
-// permission.
+// Button returns the button for an action at a path below the base. It is disabled if the visitor
+// lacks the permission.
 func (v *Visit) Button(label, path, permission, means string, class Class) Button {
 	return Button{
 		Label: label, URL: v.Kit.Base + path, Means: means, Danger: class == Dangerous, Needs: v.Lacks(permission, false),
 	}
 }
 
-// ForSelected returns the button of an action on the items selected in the surrounding form.
+// ForSelected returns the button for an action on the items selected in the surrounding form.
 func (v *Visit) ForSelected(label, action, permission string) Button {
 	return Button{Label: label, Chosen: action, Needs: v.Lacks(permission, false)}
 }
 
-// Withheld takes from the rows of a list the buttons that the visitor may not use, and returns one of each kind: the
-// page says once what they need. of are the buttons of a row.
+// Withheld removes the buttons that the visitor may not use from the rows of a list, and returns
+// one of each kind, so that the page states only once what they require. of returns the buttons of
+// a row.
 func Withheld[R any](rows []R, of func(*R) *[]Button) (all []Button) {
 	for i := range rows {
 		var offered []Button
@@ -378,8 +382,8 @@ func Withheld[R any](rows []R, of func(*R) *[]Button) (all []Button) {
 	return all
 }
 
-// Lacks is what the visitor needs besides for what requires a permission and, if it concerns all tenants, a
-// credential for any of them; empty: nothing.
+// Lacks returns what the visitor lacks for something that requires a permission and, if it concerns
+// all tenants, a credential for all tenants. It returns "" if nothing is missing.
 func (v *Visit) Lacks(permission string, deployment bool) string {
 	switch {
 	case permission != "" && !v.May(permission):

@@ -20,17 +20,19 @@ var files embed.FS
 //go:embed layout.html
 var layout string
 
-// asset is a file that pages refer to. Its URL has the hash of its content, so that browsers may keep it forever.
+// asset is a file that pages refer to. Its URL contains the hash of its content, so that browsers
+// may cache it forever.
 type asset struct {
 	name, media string // name: with the hash
 	plain, gz   []byte
 }
 
-// assets are the files of the folder assets, by their names in the source and by those that pages use.
+// assets are the files in the folder assets, by their names in the source and by the names used in
+// pages.
 type assets struct{ bySource, byName map[string]*asset }
 
-// loadAssets reads the folder assets. The style sheets are one: style.css, and after it those of the subjects in
-// the order of their names.
+// loadAssets reads the folder assets. The style sheets are combined into one: style.css, followed
+// by those of the subjects in the order of their names.
 func loadAssets() (assets, error) {
 	all := assets{bySource: map[string]*asset{}, byName: map[string]*asset{}}
 	sheets, err := fs.Glob(files, "assets/*.css")
@@ -78,7 +80,7 @@ func (all assets) add(source string, content []byte) {
 	}
 	var packed bytes.Buffer
 	zip, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // the level is valid
-	_, _ = zip.Write(content)                                    // a buffer takes everything
+	_, _ = zip.Write(content)                                    // writing to a buffer cannot fail
 	_ = zip.Close()
 	a.gz = packed.Bytes()
 	all.bySource[source], all.byName[a.name] = a, a

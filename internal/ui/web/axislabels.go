@@ -2,22 +2,24 @@ package web
 
 import "unicode/utf8"
 
-// AxisLabel is a text beside an axis. Anchor is the end of the text that is at X: start, middle or end.
+// AxisLabel is a text next to an axis. Anchor states which part of the text is at X: start, middle
+// or end.
 type AxisLabel struct {
 	X      float64 // in percent of the axis
 	Text   string
 	Anchor string
 }
 
-// AxisLabels are the texts in a line along an axis. None lies over another one or beyond the ends of the axis, however
-// close together the times are that they name.
+// AxisLabels places texts in a line along an axis. They do not overlap or extend beyond the ends of
+// the axis, however close together the times are.
 type AxisLabels struct {
-	PerChar float64 // what a character takes, in percent of the axis where it is narrowest
+	PerChar float64 // width of a character, in percent of the axis at its narrowest
 	taken   [][2]float64
 }
 
-// Place returns a label for a position, and false if there is no room. It has its middle there if centred, otherwise
-// its beginning; at the ends of the axis it keeps within it.
+// Place returns a label for a position, or false if there is no room. The position is the middle of
+// the label if it is centred, and its beginning otherwise. At the ends of the axis, the label is
+// moved so that it stays within the axis.
 func (l *AxisLabels) Place(x float64, text string, centred bool) (AxisLabel, bool) {
 	wide := l.PerChar * float64(utf8.RuneCountInString(text))
 	label := AxisLabel{X: x, Text: text, Anchor: "start"}
@@ -42,7 +44,7 @@ func (l *AxisLabels) Place(x float64, text string, centred bool) (AxisLabel, boo
 	return label, true
 }
 
-// Leave makes room again for what a label has taken.
+// Leave frees the room taken by a label.
 func (l *AxisLabels) Leave(x float64) {
 	for i, t := range l.taken {
 		if t[0] <= x && x <= t[1] {

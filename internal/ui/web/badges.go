@@ -6,12 +6,12 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Badge is how a state is shown: a shape, a word and a colour, so that none of them is needed to tell states
-// apart. Tone is a class of the style sheet: done, bad, undo, run, wait or muted.
+// Badge shows a state by shape, word and color, so that no single one of these is needed to tell
+// states apart. Tone is a class of the style sheet: done, bad, undo, run, wait or muted.
 type Badge struct{ Shape, Word, Tone string }
 
-// badges of the states of everything the API has, in upper case. A state has the same badge wherever it
-// occurs.
+// badges contains the badges for all states in the API, in upper case. A state has the same badge
+// wherever it occurs.
 var badges = map[string]Badge{
 	"PENDING":        {"○", "pending", "wait"},
 	"RUNNING":        {"▶", "running", "run"},
@@ -58,13 +58,13 @@ var badges = map[string]Badge{
 	"DRAINING": {"◐", "draining", "undo"},
 	"LOST":     {"▲", "lost", "bad"},
 	"DETACHED": {"■", "detached", "muted"},
-	// Attempts of runs that are not among the states of runs.
+	// States of attempts of runs that are not also states of runs.
 	"RELEASED":   {"◁", "released", "muted"},
 	"REASSIGNED": {"◇", "reassigned", "undo"},
 }
 
-// SagaBadge returns the badge of a saga's state. clean is its member of that name, nil until the end: a saga of which
-// nothing remains has ended well, even though it was undone.
+// SagaBadge returns the badge for a saga's state. clean is the saga's member of that name, which is
+// nil until the end. A saga of which no effects remain has ended well, even though it was undone.
 func SagaBadge(state any, clean *bool) Badge {
 	b := BadgeOf(state)
 	if clean != nil && *clean && b.Tone != "bad" {
@@ -73,11 +73,12 @@ func SagaBadge(state any, clean *bool) Badge {
 	return b
 }
 
-// Accepted is the badge of a thing that took the action of a bulk operation. How it goes on is its own state.
+// Accepted is the badge for an item that accepted the action of a bulk operation. The item's own
+// state shows how it continues.
 var Accepted = Badge{"●", "accepted", "run"}
 
-// BulkBadge returns the badge of the state of a bulk operation. Once everything has been asked, it has no more to do;
-// whether what it asked for succeeds is not its own state.
+// BulkBadge returns the badge for the state of a bulk operation. The operation is done once it has
+// sent all its requests; their success is not part of its state.
 func BulkBadge(state client.BulkState) Badge {
 	if state == client.BulkStateCOMPLETED {
 		return Badge{"●", "all requested", "run"}
@@ -85,7 +86,8 @@ func BulkBadge(state client.BulkState) Badge {
 	return BadgeOf(state)
 }
 
-// BackfillBadge returns the badge of the state of a backfill. It has ended when its runs have, however they ended.
+// BackfillBadge returns the badge for the state of a backfill. A backfill has ended when its runs
+// have ended, whatever their outcome.
 func BackfillBadge(state client.BulkState) Badge {
 	if state == client.BulkStateCOMPLETED {
 		return Badge{"●", "all runs ended", "muted"}
@@ -93,7 +95,8 @@ func BackfillBadge(state client.BulkState) Badge {
 	return BadgeOf(state)
 }
 
-// BadgeOf returns the badge of a state of any type; a Badge is returned as it is. An unknown state is shown unchanged.
+// BadgeOf returns the badge for a state of any type; a Badge is returned unchanged. An unknown
+// state is shown unchanged.
 func BadgeOf(state any) Badge {
 	if b, ok := state.(Badge); ok {
 		return b

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// ActionOf returns the call of a step's action, in whichever of the two forms the definition has it;
-// nil if it has none.
+// ActionOf returns the call of a step's action, whichever of the two forms the definition uses, or
+// nil if there is none.
 func ActionOf(st *client.Step) *client.Call {
 	switch {
 	case st.Action != nil:
@@ -19,7 +19,7 @@ func ActionOf(st *client.Step) *client.Call {
 	return nil
 }
 
-// UndoOf returns the call of a step's compensation; nil if there is nothing to call.
+// UndoOf returns the call of a step's compensation, or nil if there is none.
 func UndoOf(st *client.Step) *client.Call {
 	if undo, err := st.Compensation.AsCall(); err == nil && CallWords(&undo) != "" {
 		return &undo
@@ -27,17 +27,18 @@ func UndoOf(st *client.Step) *client.Call {
 	return nil
 }
 
-// GoesAhead reports whether the step after this one need not wait for its outcome to be on disk (checkpoint: false).
+// GoesAhead reports whether the next step need not wait for this step's outcome to be on disk
+// (checkpoint: false).
 func GoesAhead(st *client.Step) bool { return st.Checkpoint != nil && !*st.Checkpoint }
 
-// ToCertify is the permission to examine participants.
+// ToCertify is the permission to certify participants.
 const ToCertify = "workflows:admin"
 
-// MeansCertify is what an examination does.
+// MeansCertify describes what a certification does.
 const MeansCertify = "It executes and compensates steps there, with new saga ids, and marks every call with the header " +
 	"X-Saga-Certification: 1. What it does at the participant is not undone."
 
-// CallKind returns the transport of a call: http or job; "" for none.
+// CallKind returns the transport of a call: http or job, or "" if there is no call.
 func CallKind(c *client.Call) string {
 	switch {
 	case c == nil:
@@ -49,7 +50,7 @@ func CallKind(c *client.Call) string {
 	return ""
 }
 
-// CallWords describes what is called, without the scheme of the URL; "" for none.
+// CallWords describes what is called, without the scheme of the URL, or "" if there is no call.
 func CallWords(c *client.Call) string {
 	switch CallKind(c) {
 	case "http":

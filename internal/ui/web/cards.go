@@ -8,12 +8,13 @@ import (
 	"golang.org/x/net/html"
 )
 
-// cards prepares the tables of a page for narrow screens, where the style sheet draws each row as a card: every cell
-// gets the head of its column as data-label, and data-cell says what it is to the card: its "title", what "pick"s it,
-// an "act" without a label, or "none" of the row's values. The roles keep a table one for screen readers, which would
-// take what is displayed as a block for text; a table with a role has no links in its caption. Lanes get the roles
-// alone: their rows are blocks as well, each with its axis below. Tables in any other frame than these, or with fewer
-// than three columns, stay as they are.
+// cards prepares the tables of a page for narrow screens, where the style sheet draws each row as a
+// card. Every cell gets the heading of its column as data-label. data-cell states the cell's role
+// in the card: "title"; "pick" for a checkbox; "act" for a cell without a label; or "none" if it
+// contains no value of the row. The role attributes keep the table a table for screen readers,
+// which would otherwise treat elements displayed as blocks as text; a table with a role has no
+// links in its caption. Lanes get only the roles, because their rows are also blocks, each with its
+// axis below. Tables in other frames, or with fewer than three columns, are not changed.
 func cards(page []byte) []byte {
 	var out bytes.Buffer
 	from := 0
@@ -37,13 +38,14 @@ func cards(page []byte) []byte {
 	}
 }
 
-// framed reports whether the tag before a table is the frame of a list of that class.
+// framed reports whether the tag before a table is the frame of a list with that class.
 func framed(frame []byte, class string) bool {
 	return bytes.HasPrefix(frame, []byte("<div")) && bytes.Contains(frame, []byte(class)) &&
 		!bytes.Contains(frame, []byte("role="))
 }
 
-// endOfTable returns where the table ends that begins at a position, with those in its cells.
+// endOfTable returns the end of the table that begins at a position, including the tables in its
+// cells.
 func endOfTable(page []byte, begin int) int {
 	for at, depth := begin, 0; ; {
 		opens, closes := indexFrom(page, []byte("<table"), at), indexFrom(page, []byte("</table>"), at)
@@ -60,31 +62,31 @@ func endOfTable(page []byte, begin int) int {
 	}
 }
 
-// column of a table, as its head says.
+// column is a column of a table, as described by its heading.
 type column struct {
 	label        string
-	title, named bool // named: a title with its label before it
-	plain        bool // neither a number nor a time, and with a label
-	links        bool // a cell of it in the first row with a link has one
+	title, named bool // named: a title that is preceded by its label
+	plain        bool // contains no numbers or times, and has a label
+	links        bool // its cell in the first row with a link contains one
 }
 
-// cell of a table's body. Its tag ends at a position.
+// cell is a cell of a table's body. end is the position where its tag ends.
 type cell struct {
 	at, column             int
 	link, pick, full, wide bool
 }
 
-// grid is a table while it is read.
+// grid is the state of a table being read.
 type grid struct {
 	columns []column
 	cells   []cell
 	roles   []mark
-	nested  int // how many tables are open inside a cell
+	nested  int // number of tables that are open inside a cell
 	inHead  bool
 	in      *cell
-	next    int  // the column of the next cell
+	next    int  // column of the next cell
 	linked  bool // a row with a link has been seen
-	hidden  bool // text that is only for screen readers
+	hidden  bool // inside text that is only for screen readers
 
 	onlyRoles bool
 }
@@ -95,7 +97,7 @@ type mark struct {
 	text string
 }
 
-// asCards adds the attributes to a table, or the roles alone.
+// asCards adds the attributes to a table, or only the roles.
 func asCards(table []byte, roles bool) []byte {
 	g := &grid{onlyRoles: roles}
 	z := html.NewTokenizer(bytes.NewReader(table))
@@ -132,7 +134,7 @@ func (g *grid) text(text string) {
 	}
 }
 
-// roleOf are the roles of the parts of a table.
+// roleOf contains the roles of the parts of a table.
 var roleOf = map[string]string{
 	"table": "table", "thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell", "th": "rowheader",
 }
@@ -204,7 +206,8 @@ func (g *grid) end(name string) {
 	}
 }
 
-// title is the column whose cells are the titles of the cards: the one that says so, else the first with a link.
+// title returns the column whose cells are the titles of the cards: the one marked as such, or else
+// the first one with a link.
 func (g *grid) title() int {
 	first, linked := -1, -1
 	for i, c := range g.columns {

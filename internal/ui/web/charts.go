@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Spark is a drawing of a few numbers as bars, small enough for a line of text.
+// Spark draws a few numbers as bars, small enough for a line of text.
 type Spark struct {
 	Width, Height int
 	Bars          template.HTML
-	Words         string // the same as text for screen readers
-	Tone          string // empty: the usual one
+	Words         string // text version for screen readers
+	Tone          string // empty: the default
 }
 
 const (
@@ -24,8 +24,8 @@ const (
 	minuteHeight = 36
 )
 
-// NewSpark draws values, of which at least one must be above zero; else it returns nil. title describes one value,
-// words all of them.
+// NewSpark draws values, or returns nil unless at least one of them is greater than zero. title
+// describes one value, words all of them.
 func NewSpark(values []int64, words string, title func(i int) string) *Spark {
 	s := newSpark(values, sparkHeight, title)
 	if s != nil {
@@ -48,7 +48,7 @@ func newSpark(values []int64, height int, title func(i int) string) *Spark {
 	}
 	var bars Drawing
 	for i, n := range values {
-		h := 1 // zero is a line
+		h := 1 // zero is drawn as a line
 		if n > 0 {
 			h = max(2, int(n*int64(height)/most))
 		}
@@ -58,8 +58,8 @@ func newSpark(values []int64, height int, title func(i int) string) *Spark {
 	return &Spark{Width: len(values) * sparkStep, Height: height, Bars: bars.HTML()}
 }
 
-// Minutely draws numbers of minutes, the first of which begins at from. Its words say what is most worth knowing of so
-// many numbers: how many there were, and when most of them.
+// Minutely draws one number for each minute, starting at from. Its text states the total and the
+// minute with the highest number, which is the most useful information about so many numbers.
 func Minutely(label, tone string, from time.Time, values []int64) *Spark {
 	at := func(i int) string { return from.Add(time.Duration(i)*time.Minute).UTC().Format("15:04") + " UTC" }
 	s := newSpark(values, minuteHeight, func(i int) string { return "at " + at(i) })
@@ -79,7 +79,8 @@ func Minutely(label, tone string, from time.Time, values []int64) *Spark {
 	return s
 }
 
-// Hourly draws numbers of the last 24 hours, counted back from now; the last hour is the last.
+// Hourly draws numbers for the last 24 hours, counted back from now; the most recent hour comes
+// last.
 func Hourly(values []int64) *Spark {
 	return NewSpark(values, "By hour, most recent last", func(i int) string {
 		if ago := len(values) - i; ago > 1 {
@@ -89,7 +90,8 @@ func Hourly(values []int64) *Spark {
 	})
 }
 
-// NiceAbove is the smallest number of the form 1, 2 or 5 times a power of ten that is not below n: the end of an axis.
+// NiceAbove returns the smallest number of the form 1, 2 or 5 times a power of ten that is not less
+// than n, for the end of an axis.
 func NiceAbove(n float64) float64 {
 	if n <= 0 {
 		return 1

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Value shows a short piece of JSON inside of a line, its tokens in classes of the style sheet. Numbers keep their
-// digits. A long one is shown as Tree does.
+// Value shows a short JSON value within a line, with its tokens in classes of the style sheet.
+// Numbers keep their digits. A long value is shown as by Tree.
 func Value(raw json.RawMessage) template.HTML {
 	if len(raw) == 0 {
 		return ""

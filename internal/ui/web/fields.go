@@ -2,14 +2,15 @@ package web
 
 import "slices"
 
-// FieldGroup is a part of a form. Rare fields are folded, unless one of them says something.
+// FieldGroup is a part of a form. Rare fields are folded unless one of them has a value other than
+// its default.
 type FieldGroup struct {
 	Title        string
 	Fields, Rare []Field
 	Opened       bool
 }
 
-// Groups divides the fields of the form at those with a group.
+// Groups divides the fields of the form into groups. Each field with a Group starts a new one.
 func (a *Action) Groups() (groups []FieldGroup) {
 	for _, f := range a.Fields {
 		if f.Group != "" || len(groups) == 0 {
@@ -26,7 +27,8 @@ func (a *Action) Groups() (groups []FieldGroup) {
 	return groups
 }
 
-// says reports whether a field holds anything but its default, which is its hint or first option.
+// says reports whether a field contains anything but its default, which is its hint or first
+// option.
 func (f Field) says() bool {
 	if f.Problem != "" {
 		return true

@@ -14,55 +14,61 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Config of the pages. Fields are required unless a comment says otherwise.
+// Config configures the pages. Fields are required unless a comment says otherwise.
 type Config struct {
-	API  http.Handler // of this process
-	Base string       // the path that a proxy in front strips, such as "/skald"; may be empty
-	// PublicURL is the URL at which people reach this server, with its base; empty: what their request says.
+	API  http.Handler // the API of this process
+	Base string       // path that a proxy in front strips, such as "/skald"; may be empty
+	// PublicURL is the URL at which people reach this server, including its base. If it is empty,
+	// it is taken from each request.
 	PublicURL string
-	// ReadOnly omits every action.
+	// ReadOnly omits all actions.
 	ReadOnly bool
-	// ManualOnly: there are no pages but the manual.
+	// ManualOnly omits all pages except the manual.
 	ManualOnly bool
-	// Title and Colour name this installation in a bar on every page; both may be empty. Colour is one of red,
-	// amber, green and blue.
+	// Title and Colour identify this installation in a bar on every page; both may be empty. Colour
+	// is one of red, amber, green and blue.
 	Title, Colour string
-	// Links are templates of links to other tools, with {trace_id} and {correlation_id}; none: no links.
+	// Links contains templates for links to other tools, with {trace_id} and {correlation_id}.
 	Links []Link
-	// SingleSignOn lets visitors sign in at an identity provider; nil: only with a credential that they have.
+	// SingleSignOn lets visitors sign in with an identity provider. If it is nil, they need a
+	// credential to sign in.
 	SingleSignOn *SingleSignOn
-	// Within limits the time for a page, however many requests to the API it makes; 0: no limit.
+	// Within limits the time for a page, including all its requests to the API; 0 means no limit.
 	Within time.Duration
 	Now    func() time.Time
-	NewID  func() string // of an Idempotency-Key
+	NewID  func() string // creates an Idempotency-Key
 	Log    *slog.Logger
 }
 
-// SingleSignOn is how visitors sign in at an identity provider. Errors of type *Refusal are meant for people.
+// SingleSignOn describes how visitors sign in with an identity provider. The texts of errors of
+// type *Refusal are meant for people.
 type SingleSignOn struct {
-	Name string // of the provider, as people know it
-	// PublicURL is the URL of this server with its base, empty: what the request says.
+	Name string // name of the provider, as people know it
+	// PublicURL is the URL of this server including its base. If it is empty, it is taken from the
+	// request.
 	PublicURL string
-	// Begin returns the provider's URL to go to, which leads back to redirect, and what the browser must keep.
+	// Begin returns the URL of the provider, which leads back to redirect, and the data that the
+	// browser must keep.
 	Begin func(ctx context.Context, redirect, next string) (to, kept string, err error)
-	// Finish takes what the browser has kept, and the query that the provider sent it back with. It returns a
-	// credential with which a session can be opened, once, and the argument next of Begin.
+	// Finish takes the data that the browser has kept, and the query with which the provider sent
+	// the browser back. It returns a credential that can open a session once, and the argument next
+	// of Begin.
 	Finish func(ctx context.Context, kept string, answer url.Values) (credential, next string, err error)
 }
 
-// Kit is the handler of the pages registered with it.
+// Kit is the handler for the pages registered with it.
 type Kit struct {
 	Config
 	Client *client.ClientWithResponses
 	// SignIn returns the page that asks a visitor to sign in, for a request without a session.
 	SignIn func(*Visit) *Page
-	// Patterns are those of all pages, and of what is not a page.
+	// Patterns contains the patterns of all pages, and of the handlers that are not pages.
 	Patterns []string
 	assets   assets
 	pages    map[string]*parsed
 	common   *template.Template // the layout and the parts of all pages
 	mux      *http.ServeMux
-	started  string // is another in each process
+	started  string // differs between processes
 	drawn    Shared[[]region]
 }
 
@@ -82,42 +88,46 @@ func (p *parsed) execute(w io.Writer, name string, data any) error {
 	return t.ExecuteTemplate(w, name, data)
 }
 
-// Serves reports whether there is a page with exactly this path, so that pages do not link to missing ones.
+// Serves reports whether there is a page with exactly this path, so that pages do not link to
+// missing ones.
 func (k *Kit) Serves(path string) bool {
 	_, pattern := k.mux.Handler(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
 	return strings.HasSuffix(pattern, path)
 }
 
-// Page is what a handler of a page returns.
+// Page is the result of a page's handler.
 type Page struct {
-	Template string // its file in the folder templates, without ".html"
+	Template string // file name in the folder templates, without ".html"
 	Title    string
-	Nav      string // the entry of the navigation that is current
-	Status   int    // 0: 200
-	// Refresh is after how many seconds the page reloads; 0: never. 1 while its content is changing, 5
-	// while it is not, 10 for a list.
+	Nav      string // current entry of the navigation
+	Status   int    // 0 means 200
+	// Refresh is the number of seconds after which the page reloads; 0 means never. It is 1 while
+	// the content is changing, 5 while it is not, and 10 for a list.
 	Refresh int
-	// State is what Visit.Had returns when the browser requests the page again; empty: the ETag is derived from
-	// the rendered page.
+	// State is what Visit.Had returns when the browser requests the page again. If it is empty, the
+	// ETag is derived from the rendered page.
 	State string
-	// Sees names all that the regions of the page depend on besides State and URL, such as the visitor's permissions:
-	// visitors for whom it is the same share them. Empty: they are drawn for each.
+	// Sees identifies everything that the regions of the page depend on besides State and URL, such
+	// as the visitor's permissions. Visitors for whom it is the same share the regions. If it is
+	// empty, the regions are rendered for each visitor.
 	Sees string
-	// Times are the times that advance while nothing else changes, by the id of their element: browsers get them
-	// with each answer, including a 304.
+	// Times contains times that advance while nothing else changes, by the id of their element.
+	// Browsers receive them with each response, including a 304.
 	Times map[string]time.Time
-	// Header is added to the response: cookies.
+	// Header is added to the response, for cookies.
 	Header http.Header
-	// Attention is shown before the title, as in "(3) Skald"; 0: nothing.
+	// Attention is a number shown before the title, as in "(3) Skald"; 0 shows nothing.
 	Attention int64
-	// OwnCommand: the page shows what it does as curl itself, so that its requests are not shown as well.
+	// OwnCommand means that the page shows a curl command of its own, so that its requests to the
+	// API are not shown.
 	OwnCommand bool
-	// Scripts are files of the folder assets that only this page needs, beside those that every page has.
+	// Scripts lists files in the folder assets that only this page needs, in addition to those that
+	// every page has.
 	Scripts []string
 	Data    any
 }
 
-// region is an element that follows what it shows: one with an id and the attribute data-live.
+// region is an element that is updated automatically. It has an id and the attribute data-live.
 type region struct {
 	id, hash string
 	html     []byte
@@ -129,11 +139,12 @@ type Visit struct {
 	Kit *Kit
 	Who *client.CallerIdentity // nil without a session
 	Now time.Time
-	// Tenant is the one that the visitor looks at, as the URL names it; empty: their own.
+	// Tenant is the tenant that the URL selects; empty means the visitor's own.
 	Tenant string
-	// calls are the requests to the API that were made for this visit.
+	// calls contains the requests made to the API for this visit.
 	calls *calls
-	// canonical is the path with the query that the visitor is sent to instead; empty: none.
+	// canonical is the path, with the query, to which the visitor is redirected; empty means no
+	// redirect.
 	canonical string
 }
 

@@ -2,14 +2,14 @@ package web
 
 import "strings"
 
-// DiffLine is a line of the comparison of two texts.
+// DiffLine is a line in a comparison of two texts.
 type DiffLine struct {
-	Sign     string // "-": only in the old text; "+": only in the new one; " ": in both; "…": lines left out
-	Old, New int    // its numbers, from 1; 0: not in that text
-	Text     string // of "…": how many lines are left out
+	Sign     string // "-": only in the old text; "+": only in the new one; " ": in both; "…": omitted lines
+	Old, New int    // line numbers, from 1; 0: not in that text
+	Text     string // for "…": the number of omitted lines
 }
 
-// Tone is the class of the line in the style sheet.
+// Tone returns the class of the line in the style sheet.
 func (l DiffLine) Tone() string {
 	switch l.Sign {
 	case "-":
@@ -21,12 +21,12 @@ func (l DiffLine) Tone() string {
 }
 
 const (
-	diffContext = 3       // equal lines that are shown around a change
-	diffCells   = 4 << 20 // of the table of a comparison; larger texts are compared as a whole
+	diffContext = 3       // number of equal lines shown around a change
+	diffCells   = 4 << 20 // maximum size of the table for a comparison; larger texts are compared as a whole
 )
 
-// Diff compares two texts line by line. Equal lines far from a change are left out. It is empty when the texts are
-// equal.
+// Diff compares two texts line by line. Equal lines far from a change are omitted. The result is
+// empty if the texts are equal.
 func Diff(before, after string) []DiffLine {
 	a, b := linesOf(before), linesOf(after)
 	var head int
@@ -71,10 +71,10 @@ func linesOf(s string) []string {
 	return strings.Split(s, "\n")
 }
 
-// longestCommon returns the positions of a longest common subsequence in a and b, and then their lengths.
+// longestCommon returns the positions of a longest common subsequence in a and b.
 func longestCommon(a, b []string) (pairs [][2]int) {
 	if (len(a)+1)*(len(b)+1) <= diffCells {
-		length := make([][]int32, len(a)+1) // of the longest one of what begins at i and j
+		length := make([][]int32, len(a)+1) // length of the longest one in a[i:] and b[j:]
 		for i := range length {
 			length[i] = make([]int32, len(b)+1)
 		}
@@ -100,7 +100,7 @@ func longestCommon(a, b []string) (pairs [][2]int) {
 	return append(pairs, [2]int{len(a), len(b)})
 }
 
-// nearChanges leaves out the equal lines that are far from every change.
+// nearChanges omits the equal lines that are far from every change.
 func nearChanges(all []DiffLine) (out []DiffLine) {
 	near := make([]bool, len(all))
 	for i, l := range all {

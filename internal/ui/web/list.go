@@ -17,31 +17,33 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// List is what the pages of lists share: tabs, filters and the way to the next page. Filters are parameters of the
-// page's URL, with the names that the API gives them. The API rejects unknown parameters.
+// List is the common part of list pages: tabs, filters and the link to the next page. Filters are
+// parameters of the page's URL with the same names as in the API. The API rejects unknown
+// parameters.
 type List struct {
 	Tabs    []Tab
 	Filters []Filter
 	Total   string // "1,204" or "10,000+"; empty: unknown
-	Next    string // URL of the next page; empty: this is the last
-	First   string // URL of the first page; empty: this is it
-	Clear   string // URL without filters; empty: there are none
+	Next    string // URL of the next page; empty: this is the last one
+	First   string // URL of the first page; empty: this is the first one
+	Clear   string // URL without filters; empty: no filters are set
 	Chips   []Chip // the filters that are set
-	// Kept are the parameters that a form of the filters has to send as well.
+	// Kept contains the parameters that a filter form must also send.
 	Kept []Option
-	// Few of the filters are always shown, More are folded unless one of them is set.
+	// Few are the filters that are always shown; those in More are folded unless one of them is set.
 	Few, More []Filter
 	Opened    bool
-	Submit    string // the word on the button of the filters; empty: Filter
+	Submit    string // label of the filter button; empty: Filter
 	Now       time.Time
 	asked     url.Values
-	implied   string // what a prefix has the list sorted by
+	implied   string // the order that a prefix filter implies
 }
 
-// Reading is the function of the generated client that reads a list; each has parameters P of its own.
+// Reading is a function of the generated client that reads a list; each such function has its own
+// parameter type P.
 type Reading[P any] func(ctx context.Context, params *P, edit ...client.RequestEditorFn) (*http.Response, error)
 
-// Of is the reading of a list that belongs to the resource with an id.
+// Of returns the Reading of a list that belongs to the resource with an id.
 func Of[P any](
 	id uuid.UUID, read func(context.Context, uuid.UUID, *P, ...client.RequestEditorFn) (*http.Response, error),
 ) Reading[P] {
@@ -50,8 +52,8 @@ func Of[P any](
 	}
 }
 
-// ListPage reads the page of a list that the URL asks for. The API gets what Sent says, 50 rows to a page unless
-// extra says otherwise.
+// ListPage reads the page of a list that the URL requests. The API receives the parameters from
+// Sent, with 50 rows per page unless extra says otherwise.
 func ListPage[T, P any](
 	v *Visit, views []View, filters []Filter, read Reading[P], extra ...string,
 ) (*List, *T, error) {
@@ -60,7 +62,7 @@ func ListPage[T, P any](
 	if !slices.Contains(extra, "page_size") {
 		sent.Set("page_size", "50")
 	}
-	res, err := read(v.Context(), new(P), AsQuery(sent)) //nolint:bodyclose // into closes it
+	res, err := read(v.Context(), new(P), AsQuery(sent)) //nolint:bodyclose // into closes the body
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,7 +73,7 @@ func ListPage[T, P any](
 	return l, list, nil
 }
 
-// into decodes an answer of the API into each of dst, or returns its problem as a *Refusal.
+// into decodes a response of the API into each of dst, or returns the problem as a *Refusal.
 func into(res *http.Response, dst ...any) error {
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
@@ -94,10 +96,10 @@ func into(res *http.Response, dst ...any) error {
 type Tab struct {
 	Name, URL string
 	Current   bool
-	Count     string // beside the name; empty: none
+	Count     string // shown next to the name; empty: none
 }
 
-// Parts are the tabs of pages that belong together, of which one is current.
+// Parts contains the tabs of related pages, one of which is current.
 func Parts(current string, pages ...Link) (all []Tab) {
 	for _, page := range pages {
 		all = append(all, Tab{Name: page.Name, URL: page.URL, Current: page.Name == current})
@@ -108,16 +110,17 @@ func Parts(current string, pages ...Link) (all []Tab) {
 // Filter is a form field for a parameter of the API.
 type Filter struct {
 	Name, Label, Hint string
-	Options           []Option // of a select; nil: text
-	// Time accepts a distance from now, such as "-24h" or "-7d", besides what the API accepts.
+	Options           []Option // options of a select; nil: a text field
+	// Time means that the filter accepts a time relative to now, such as "-24h" or "-7d", in
+	// addition to what the API accepts.
 	Time bool
-	// Prefix is the parameter of the API for how a value begins, which is typed as "order-*"; "": it has none. A list
-	// with a prefix is sorted by that filter's name.
+	// Prefix is the API's parameter for the beginning of a value, which is typed as "order-*". ""
+	// means that there is none. A list with a prefix filter is sorted by the filter's name.
 	Prefix string
 	Value  string
 }
 
-// Chip is a parameter of the URL that is set, and the URL without it.
+// Chip is a parameter that is set in the URL, and the URL without it.
 type Chip struct{ Name, Label, Value, Without string }
 
 // View is a tab and the filters that it stands for.
@@ -126,12 +129,12 @@ type View struct {
 	Filter url.Values
 }
 
-// NewList reads the URL of a list. The filters of views are not fields of their own.
+// NewList parses the URL of a list. The filters of views have no fields of their own.
 func (v *Visit) NewList(views []View, filters []Filter) *List {
 	l := &List{Now: v.Now, asked: url.Values{}}
 	for name, values := range v.URL.Query() {
 		for _, value := range values {
-			if value != "" { // a field that was left empty
+			if value != "" { // otherwise the field was left empty
 				l.asked.Add(name, value)
 			}
 		}
@@ -189,19 +192,20 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 	return l
 }
 
-// prefix returns what values have to begin with, if value asks for that.
+// prefix returns the prefix that values must have, if value requests a prefix.
 func (f *Filter) prefix(value string) (string, bool) {
 	begins, is := strings.CutSuffix(value, "*")
 	return begins, is && f.Prefix != "" && begins != ""
 }
 
-// typed is the parameter of a field in which filters are typed, as in "workflow:order created:-24h".
+// typed is the parameter of a field in which filters are typed, as in "workflow:order
+// created:-24h".
 const typed = "filter"
 
 var typedFilter = regexp.MustCompile(`([^\s:]+):(?:"([^"]*)"|(\S*))`)
 
-// take replaces filters that were typed by the parameters that they stand for, and sends the visitor to the URL with
-// those. The API refuses names that it does not know.
+// take replaces typed filters with the parameters that they stand for, and redirects the visitor to
+// the resulting URL. The API rejects names that it does not know.
 func (v *Visit) take(asked url.Values, filters []Filter) {
 	text := asked.Get(typed)
 	if text == "" {
@@ -209,7 +213,7 @@ func (v *Visit) take(asked url.Values, filters []Filter) {
 	}
 	found := typedFilter.FindAllStringSubmatch(text, -1)
 	if strings.TrimSpace(typedFilter.ReplaceAllString(text, "")) != "" {
-		return // not only filters: the API says that it does not know the parameter
+		return // not only filters: the API reports the unknown parameter
 	}
 	asked.Del(typed)
 	for _, m := range found {
@@ -218,8 +222,8 @@ func (v *Visit) take(asked url.Values, filters []Filter) {
 	v.canonical = v.URL.EscapedPath() + "?" + without(asked, "cursor").Encode()
 }
 
-// parameter is the one that a typed name stands for: its own name, the beginning of it ("created" for
-// "created_from"), or its label.
+// parameter returns the parameter that a typed name stands for. The name may be the parameter's
+// own, its beginning ("created" for "created_from"), or its label.
 func parameter(name string, filters []Filter) string {
 	name = strings.ToLower(name)
 	for _, f := range filters {
@@ -235,10 +239,11 @@ func parameter(name string, filters []Filter) string {
 	return name
 }
 
-// Sent are the parameters for the API: those of the URL, with distances in time as times. extra are pairs of names
-// and values; a name without a value is a parameter of the page, which the API does not get.
+// Sent returns the parameters for the API: those in the URL, with relative times converted to
+// absolute ones. extra contains pairs of names and values; a name without a value is a parameter of
+// the page, which is not sent to the API.
 func (l *List) Sent(extra ...string) url.Values {
-	sent := without(l.asked, "columns") // the page's own
+	sent := without(l.asked, "columns") // it belongs to the page
 	if l.implied != "" {
 		sent.Del("sort")
 	}
@@ -265,10 +270,10 @@ func (l *List) Sent(extra ...string) url.Values {
 	return sent
 }
 
-// usual is how many filters are always shown: those used most, which come first.
+// usual is the number of filters that are always shown. The most frequently used ones come first.
 const usual = 4
 
-// fold divides the filters. A list with one more than the usual number shows them all.
+// fold divides the filters. A list with just one more than the usual number shows all of them.
 func (l *List) fold() {
 	l.Few = l.Filters
 	if len(l.Filters) > usual+1 {
@@ -277,7 +282,7 @@ func (l *List) fold() {
 	l.Opened = slices.ContainsFunc(l.More, func(f Filter) bool { return f.Value != "" })
 }
 
-// paged takes the total and the way to the next page from the API's answer.
+// paged takes the total and the link to the next page from the API's response.
 func (l *List) paged(p client.Pagination) {
 	if t := p.TotalCount; t != nil {
 		l.Total = Count(*t, p.TotalIsCapped != nil && *p.TotalIsCapped)
@@ -289,7 +294,7 @@ func (l *List) paged(p client.Pagination) {
 	}
 }
 
-// With is the URL of the list with one parameter changed; empty removes it.
+// With returns the URL of the list with one parameter changed; an empty value removes it.
 func (l *List) With(name, value string) string {
 	to := without(l.asked, name)
 	if value != "" {
@@ -298,10 +303,10 @@ func (l *List) With(name, value string) string {
 	return "?" + to.Encode()
 }
 
-// Value of a parameter of the URL; empty when it is absent.
+// Value returns a parameter of the URL, or "" if it is absent.
 func (l *List) Value(name string) string { return l.asked.Get(name) }
 
-// Relative reads a time given as a distance from now, such as "-24h" or "-7d".
+// Relative parses a time relative to now, such as "-24h" or "-7d".
 func Relative(now time.Time, text string) (time.Time, bool) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		d, err := time.ParseDuration(days + "h")
@@ -322,7 +327,7 @@ func without(q url.Values, names ...string) url.Values {
 	return out
 }
 
-// only returns the parameters of q that have these names.
+// only returns the parameters of q that have the given names.
 func only(q url.Values, names []string) url.Values {
 	out := url.Values{}
 	for _, n := range names {

@@ -14,9 +14,10 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// local is an http.RoundTripper that calls the API of this process, as the visitor whose request is in the
-// context: with the same credentials, from the same address. So a page passes the same checks as a program that
-// sends the request over the network, and sees the same answers.
+// local is an http.RoundTripper that calls the API of this process on behalf of the visitor whose
+// request is in the context, with the same credentials and from the same address. A page thus
+// passes the same checks as a program that sends the request over the network, and gets the same
+// responses.
 type local struct{ api http.Handler }
 
 type visitorKey struct{}
@@ -26,29 +27,31 @@ type visitor struct {
 	calls *calls
 }
 
-// onBehalfOf returns a context in which requests through local come from the visitor who sent r. They are
-// recorded in made.
+// onBehalfOf returns a context in which requests through local are made on behalf of the visitor
+// who sent r. They are recorded in made.
 func onBehalfOf(r *http.Request, made *calls) context.Context {
 	return context.WithValue(r.Context(), visitorKey{}, visitor{r, made})
 }
 
-// carried are the headers of the visitor's request that the API gets as well: the credentials, the proof that the
-// request was made by a page of this server, and whether it came to a proxy over TLS.
+// carried lists the headers of the visitor's request that are also sent to the API: the
+// credentials, the proof that the request was sent by a page of this server, and whether it reached
+// a proxy over TLS.
 var carried = []string{"Authorization", "Cookie", "Sec-Fetch-Site", "Origin", "X-Tenant-Id", "X-Forwarded-Proto"}
 
-// ChangesNothing marks a request of a page that changes nothing although it is a POST, such as a dry run. This server
-// has composed it, so it needs no proof that one of its pages sent it: of an address that was typed or bookmarked,
-// browsers give none.
+// ChangesNothing marks a page's request that changes nothing although it is a POST, such as a dry
+// run. This server has composed it, so it needs no proof that one of its pages sent it. Browsers
+// send no such proof for an address that was typed or bookmarked.
 func ChangesNothing(_ context.Context, r *http.Request) error {
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	return nil
 }
 
-// RoundTrip implements http.RoundTripper. It returns no error: the API answers everything.
+// RoundTrip implements http.RoundTripper. It never returns an error, because the API responds to
+// every request.
 func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())
 	in.RequestURI = r.URL.RequestURI()
-	in.URL.Scheme, in.URL.Host = "", "" // as a server sees it
+	in.URL.Scheme, in.URL.Host = "", "" // as a server receives it
 	if in.Body == nil {
 		in.Body = http.NoBody
 	}
@@ -92,7 +95,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.body.Write(p)
 }
 
-// Flush is for answers that are sent in pieces; all of them are kept.
+// Flush exists for responses that are sent in pieces; all pieces are kept.
 func (a *answer) Flush() {}
 
 // SetReadDeadline does nothing, because there is no connection.
@@ -101,8 +104,8 @@ func (a *answer) SetReadDeadline(time.Time) error { return nil }
 // SetWriteDeadline does nothing, because there is no connection.
 func (a *answer) SetWriteDeadline(time.Time) error { return nil }
 
-// AsQuery replaces the query of a request of the client: for lists whose parameters are those of the page's URL,
-// so that it is the API that says what is wrong with them.
+// AsQuery replaces the query of a request of the client. It is for lists whose parameters are those
+// of the page's URL, so that the API reports what is wrong with them.
 func AsQuery(q url.Values) client.RequestEditorFn {
 	return func(_ context.Context, r *http.Request) error {
 		r.URL.RawQuery = q.Encode()
@@ -110,15 +113,15 @@ func AsQuery(q url.Values) client.RequestEditorFn {
 	}
 }
 
-// calls are the requests made for one visit, in order. Pages call the API one request after the other or under
-// their own lock.
+// calls contains the requests made for one visit, in order. Pages call the API sequentially or
+// under a lock of their own.
 type calls struct{ made []*http.Request }
 
 func (c *calls) add(r *http.Request) { c.made = append(c.made, r) }
 
 func (c *calls) reset() { c.made = nil }
 
-// asCurl shows the reading requests as commands. Credentials are named, not shown.
+// asCurl shows the read requests as commands. Credentials are replaced by placeholders.
 func (c *calls) asCurl(by *http.Request, base string) (commands []string) {
 	for _, r := range c.made {
 		if r.Method == http.MethodGet {
@@ -128,7 +131,8 @@ func (c *calls) asCurl(by *http.Request, base string) (commands []string) {
 	return commands
 }
 
-// Curl is the command that sends a request to this server, with the body as JSON when it is not empty.
+// Curl returns the command that sends a request to this server, with the body as JSON unless it is
+// empty.
 func Curl(by *http.Request, base, method, path string, body []byte) string {
 	command := "curl"
 	if method != http.MethodGet {
@@ -149,18 +153,18 @@ func Curl(by *http.Request, base, method, path string, body []byte) string {
 
 var hosts = regexp.MustCompile(`^[A-Za-z0-9.:\[\]_-]+$`)
 
-// Address is the URL of this server with its base, as the visitor reaches it.
+// Address returns the URL of this server with its base, as used by the visitor.
 func (v *Visit) Address() string {
 	if v.Kit.PublicURL != "" {
 		return v.Kit.PublicURL
 	}
-	if !hosts.MatchString(v.Host) { // it would be part of a command
+	if !hosts.MatchString(v.Host) { // it would become part of a command
 		return "http://127.0.0.1:8080" + v.Kit.Base
 	}
 	return schemeOf(v.Request) + "://" + v.Host + v.Kit.Base
 }
 
-// schemeOf is how a request came to this server, or to the proxy in front of it.
+// schemeOf returns the scheme with which a request reached this server or the proxy in front of it.
 func schemeOf(r *http.Request) string {
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
 		return "https"
@@ -168,7 +172,7 @@ func schemeOf(r *http.Request) string {
 	return "http"
 }
 
-// quoted is s as one word of a shell.
+// quoted returns s quoted as a single word for a shell.
 func quoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

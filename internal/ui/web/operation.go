@@ -10,19 +10,21 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Operation is an operation on the resource with an id, as the Send of an action calls it.
+// Operation is an operation on the resource with an id, as called by Send of an action.
 type Operation func(
 	c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
 ) (*http.Response, error)
 
-// Call is the function that the generated client has for such an operation; each has parameters P of its own.
+// Call is a function of the generated client for such an operation; each has its own parameter type
+// P.
 type Call[P any] func(
 	c client.ClientInterface, ctx context.Context, id uuid.UUID, params *P, contentType string, body io.Reader,
 	edit ...client.RequestEditorFn,
 ) (*http.Response, error)
 
-// On is the operation that a function of the generated client calls: On(client.ClientInterface.CancelSagaWithBody).
-// What goes into its parameters, edit adds to the request.
+// On returns the operation that calls a function of the generated client:
+// On(client.ClientInterface.CancelSagaWithBody). Its parameters stay empty, because edit adds their
+// content to the request.
 func On[P any](call Call[P]) Operation {
 	return func(
 		c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,

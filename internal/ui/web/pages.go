@@ -18,13 +18,13 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Redirect is the Data of a redirect to a path below the base, such as "/ui/sagas".
+// Redirect is the Data for a redirect to a path below the base, such as "/ui/sagas".
 type Redirect string
 
-// Provider is the Data of a redirect to the identity provider: a complete URL.
+// Provider is the Data for a redirect to the identity provider, as a complete URL.
 type Provider string
 
-// File is the Data of a page that is a file to be kept.
+// File is the Data for a page that is a file to download.
 type File struct {
 	Name    string
 	Content []byte
@@ -38,7 +38,7 @@ func (f File) send(w http.ResponseWriter) {
 	_, _ = w.Write(f.Content) // an error means that the browser has disconnected
 }
 
-// Context returns the context for calls of the API: it carries the visitor's credentials.
+// Context returns the context for calls to the API. It carries the visitor's credentials.
 func (v *Visit) Context() context.Context { return v.Request.Context() }
 
 // May reports whether the visitor has a permission.
@@ -46,7 +46,7 @@ func (v *Visit) May(permission string) bool {
 	return v.Who != nil && slices.Contains(v.Who.Permissions, permission)
 }
 
-// Query returns a parameter of the page's URL, nil when it is absent or empty.
+// Query returns a parameter of the page's URL, or nil if it is absent or empty.
 func (v *Visit) Query(name string) *string {
 	if s := v.URL.Query().Get(name); s != "" {
 		return &s
@@ -54,7 +54,7 @@ func (v *Visit) Query(name string) *string {
 	return nil
 }
 
-// ID returns the id that the page's path names; ErrNoPage if it is none.
+// ID returns the id in the page's path, or ErrNoPage if it is not an id.
 func (v *Visit) ID(name string) (uuid.UUID, error) {
 	id, err := uuid.Parse(v.PathValue(name))
 	if err != nil {
@@ -63,15 +63,17 @@ func (v *Visit) ID(name string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// Page registers the page of a pattern of http.ServeMux below /ui/, for visitors who are signed in.
+// Page registers the page for a pattern of http.ServeMux below /ui/, for visitors who are signed
+// in.
 func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
 	k.page(pattern, func(v *Visit) (*Page, error) { return k.found(v, f) })
 }
 
-// OpenPage registers a page that requires no sign-in, because nothing on it comes from the API.
+// OpenPage registers a page that does not require signing in, because nothing on it comes from the
+// API.
 func (k *Kit) OpenPage(pattern string, f func(*Visit) (*Page, error)) { k.page(pattern, f) }
 
-// Handle registers a handler for anything but a page.
+// Handle registers a handler for anything that is not a page.
 func (k *Kit) Handle(pattern string, h http.Handler) {
 	k.Patterns = append(k.Patterns, pattern)
 	k.mux.Handle(pattern, h)
@@ -120,8 +122,8 @@ func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 	})
 }
 
-// withoutEmpty is the URL without the parameters that a form has sent for fields that were left empty, if there are
-// any: URLs that are shared say only what they mean.
+// withoutEmpty returns the URL without the parameters that a form has sent for empty fields, if
+// there are any, so that shared URLs contain only what is needed.
 func withoutEmpty(r *http.Request) string {
 	q := r.URL.Query()
 	if r.Method != http.MethodGet || !slices.ContainsFunc(slices.Collect(maps.Values(q)),
@@ -158,11 +160,11 @@ func (k *Kit) found(v *Visit, f func(*Visit) (*Page, error)) (*Page, error) {
 	if v.Who, err = Got(who.JSON200, who.ApplicationProblemJSONDefault); err != nil {
 		return nil, err
 	}
-	v.calls.reset() // the visitor's identity is not part of the page
+	v.calls.reset() // the request for the visitor's identity is not part of the page
 	return f(v)
 }
 
-// problem is the page that shows err.
+// problem returns the page that shows err.
 func (k *Kit) problem(v *Visit, err error) *Page {
 	var r *Refusal
 	if !errors.As(err, &r) {
@@ -173,7 +175,7 @@ func (k *Kit) problem(v *Visit, err error) *Page {
 		return k.SignIn(v)
 	}
 	p := &Page{Template: "problem", Title: r.Title, Status: r.Status, Data: r.Problem}
-	if r.Code == "SYS_UNAVAILABLE" { // it passes: the page retries automatically
+	if r.Code == "SYS_UNAVAILABLE" { // it is temporary, so the page retries automatically
 		p.Refresh = 5
 	}
 	return p
@@ -186,7 +188,7 @@ type chrome struct {
 	visit *Visit
 }
 
-// Heading is what the browser shows as the name of the page.
+// Heading returns the title of the page shown by the browser.
 func (c chrome) Heading() string {
 	if c.Attention > 0 {
 		return fmt.Sprintf("(%d) %s · Skald", c.Attention, c.Title)
@@ -194,43 +196,43 @@ func (c chrome) Heading() string {
 	return c.Title + " · Skald"
 }
 
-// Asset returns the URL of a file of the folder assets.
+// Asset returns the URL of a file in the folder assets.
 func (k *Kit) Asset(name string) string { return k.Base + "/ui/assets/" + k.assets.bySource[name].name }
 
-// Asset returns the URL of a file of the folder assets.
+// Asset returns the URL of a file in the folder assets.
 func (c chrome) Asset(name string) string { return c.kit.Asset(name) }
 
-// Base is the path before /ui/.
+// Base returns the path before /ui/.
 func (c chrome) Base() string { return c.kit.Base }
 
-// API is what comes before /api/v1 in the URLs of the API that belong to this page.
+// API returns the part before /api/v1 in the API's URLs for this page.
 func (c chrome) API() string { return c.visit.api() }
 
-// Switchable reports whether the visitor may look at other tenants.
+// Switchable reports whether the visitor may view other tenants.
 func (c chrome) Switchable() bool { w := c.visit.Who; return w != nil && w.AnyTenant }
 
-// Tenant is the one that the visitor has chosen; empty: none.
+// Tenant returns the tenant that the visitor has selected, or "" if none.
 func (c chrome) Tenant() string { return c.visit.Tenant }
 
-// Installation is the bar's text.
+// Installation returns the text of the bar.
 func (c chrome) Installation() string { return c.kit.Title }
 
-// Colour of the bar.
+// Colour returns the color of the bar.
 func (c chrome) Colour() string { return c.kit.Colour }
 
-// Who is the visitor; nil without a session.
+// Who returns the visitor, or nil without a session.
 func (c chrome) Who() *client.CallerIdentity { return c.visit.Who }
 
 // ReadOnly reports whether this installation offers no actions.
 func (c chrome) ReadOnly() bool { return c.kit.ReadOnly }
 
-// URL of the page.
+// URL returns the URL of the page.
 func (c chrome) URL() *url.URL { return c.visit.URL }
 
-// Now is when the page was made.
+// Now returns the time when the page was rendered.
 func (c chrome) Now() time.Time { return c.visit.Now }
 
-// Calls are the requests to the API that this page is made of, as curl would send them.
+// Calls returns the requests to the API behind this page as curl commands.
 func (c chrome) Calls() []string {
 	if c.OwnCommand {
 		return nil
@@ -238,7 +240,7 @@ func (c chrome) Calls() []string {
 	return c.visit.calls.asCurl(c.visit.Request, c.kit.Base)
 }
 
-// Entries of the navigation.
+// Entries returns the entries of the navigation.
 func (c chrome) Entries() []Entry {
 	if c.kit.ManualOnly {
 		return nil
@@ -249,12 +251,13 @@ func (c chrome) Entries() []Entry {
 // Navigation returns the entries that every page has.
 func Navigation() []Entry { return navigation }
 
-// InMore reports whether the current entry of the navigation is one of those that are folded.
+// InMore reports whether the current entry of the navigation is one of the folded ones.
 func (c chrome) InMore() bool {
 	return slices.ContainsFunc(c.Entries(), func(e Entry) bool { return e.More && e.Name == c.Nav })
 }
 
-// Entry of the navigation. Key is pressed after "g" to go there. Those with More are folded.
+// Entry is an entry of the navigation. Pressing Key after "g" opens it. Entries with More are
+// folded.
 type Entry struct {
 	Name, Path, Key string
 	More            bool
@@ -275,7 +278,7 @@ var navigation = []Entry{
 	{Name: "Manual", Path: "/docs/", Key: "m", More: true},
 }
 
-// Tag is the page's ETag, if it is known before the page is rendered.
+// Tag returns the page's ETag if it is known before the page is rendered.
 func (c chrome) Tag() string {
 	if c.State == "" {
 		return ""
@@ -283,7 +286,7 @@ func (c chrome) Tag() string {
 	return c.visit.tag(c.State)
 }
 
-// keep sets the Cache-Control and the ETag of an answer.
+// keep sets the Cache-Control and the ETag of a response.
 func keep(h http.Header, tag string) {
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "private, no-cache")
@@ -292,7 +295,7 @@ func keep(h http.Header, tag string) {
 	h.Add("Vary", "Cookie, "+liveHeader)
 }
 
-// draw returns a page as HTML.
+// draw renders a page as HTML.
 func (k *Kit) draw(c chrome) ([]byte, error) {
 	var out bytes.Buffer
 	if err := k.pages[c.Template].execute(&out, "layout.html", c); err != nil {
@@ -305,12 +308,12 @@ func (k *Kit) draw(c chrome) ([]byte, error) {
 	return page, nil
 }
 
-// drawnFor is for how long the regions of a page in one State are shared. Only the words for times in them are as old
-// as that, and the browser renews those.
+// drawnFor is the time for which the regions of a page in one State are shared. Only the texts of
+// relative times get that old, and the browser updates those.
 const drawnFor = 10 * time.Second
 
-// render sends a page. Its ETag, where the page has no State, changes when the page does, apart from the words for
-// times, which the browser keeps current.
+// render sends a page. If the page has no State, its ETag changes whenever the page changes. The
+// texts of relative times are ignored for this, because the browser keeps them current.
 func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 	chrome := chrome{Page: p, kit: k, visit: v}
 	h, tag, had := w.Header(), chrome.Tag(), ""

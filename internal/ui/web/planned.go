@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// FromTo is the sentence of one thing that changes; "" stands for no value.
+// FromTo returns the sentence for one thing that changes; "" stands for no value.
 func FromTo(what, from, to string) template.HTML {
 	what = strings.ReplaceAll(Capital(what), "%", "%%")
 	switch {
@@ -24,7 +24,7 @@ func FromTo(what, from, to string) template.HTML {
 	return Sentence(what+" changes from %s to %s.", from, to)
 }
 
-// plannedWords is how people call the members of a planned change.
+// plannedWords are the words that people use for the members of a planned change.
 var plannedWords = map[string]string{
 	"state":               "the state",
 	"status":              "the status",
@@ -59,27 +59,28 @@ var plannedWords = map[string]string{
 	"former_secret_expires_at": "the end of the former secret",
 }
 
-// records are members that say who has done what is asked for, and when. A plan has them only when they were there
-// before: that it will have been done now, by the visitor, needs no sentence.
+// records are members that state who performed the requested change, and when. A plan mentions them
+// only if they were already set: it is obvious that the visitor will have performed it now.
 var records = []string{"held_by", "approved_by", "approved_by_name", "revoked_at", "revoked_by", "disabled_at",
 	"disabled_reason"}
 
-// plannedKinds is how people call the things that planned changes count.
+// plannedKinds are the words that people use for the things that planned changes count.
 var plannedKinds = map[client.PlannedChangeOf]string{
 	client.PlannedChangeOfSaga: "saga", client.PlannedChangeOfDeadLetter: "letter", client.PlannedChangeOfJobRun: "run",
 	client.PlannedChangeOfStepLog: "step log", client.PlannedChangeOfAuditEvent: "audit event",
 	client.PlannedChangeOfWebhookDelivery: "webhook delivery",
 }
 
-// plannedStates is how people call the states of what is on or off.
+// plannedStates are the words that people use for the states of things that are on or off.
 var plannedStates = map[string]map[string]string{
 	"enabled": {"true": "enabled", "false": "disabled"},
 	"paused":  {"true": "paused", "false": "active"},
 	"alive":   {"true": "yes", "false": "no"},
 }
 
-// Planned says what a dry run says that an action changes, each from what to what, but not since when. fields are those
-// of its form: what they are about has their names and units.
+// Planned describes what an action changes according to its dry run, each with the old and new
+// value, but without start times. fields are the fields of the action's form; their names and units
+// are used for the members that they set.
 func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HTML) {
 	for i := range changes {
 		c := &changes[i]
@@ -92,7 +93,8 @@ func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HT
 	return all
 }
 
-// reasonIn is what a person has written of a reason, before which the API may say who did it: "ada holds it: tests".
+// reasonIn returns the reason that a person has written, without the name that the API may put in
+// front: "ada holds it: tests".
 func reasonIn(text string) string {
 	if _, written, after := strings.Cut(text, " holds it: "); after {
 		return written
@@ -100,7 +102,7 @@ func reasonIn(text string) string {
 	return text
 }
 
-// PlannedText is Planned for a cell of a table, as one text without markup.
+// PlannedText is Planned as a single text without markup, for a cell of a table.
 func PlannedText(changes []client.PlannedChange) string {
 	var all []string
 	for _, sentence := range Planned(changes) {
@@ -109,10 +111,10 @@ func PlannedText(changes []client.PlannedChange) string {
 	return strings.Join(all, " ")
 }
 
-// markup is what Sentence writes around its arguments.
+// markup matches what Sentence writes around its arguments.
 var markup = strings.NewReplacer("<code>", "", "</code>", "")
 
-// Planned is the preview of a dry run that only has changes.
+// Planned is the preview for a dry run that only contains changes.
 func (a *Action) Planned(answer []byte) (*Preview, error) {
 	var dry struct{ Changes []client.PlannedChange }
 	if err := json.Unmarshal(answer, &dry); err != nil {
@@ -125,7 +127,7 @@ func (a *Action) Planned(answer []byte) (*Preview, error) {
 	return shown, nil
 }
 
-// said is a value as the form shows it.
+// said formats a value as shown in the form.
 func (f *Field) said(value string) string {
 	for _, o := range f.Options {
 		if o.Value == value {
@@ -147,7 +149,8 @@ func (f *Field) said(value string) string {
 	return strings.Join(strings.Fields(value), " ")
 }
 
-// plannedField describes a change to the member that one of the fields sets; "": no field sets it.
+// plannedField describes a change to the member that one of the fields sets, or returns "" if no
+// field sets it.
 func plannedField(c *client.PlannedChange, fields []Field) template.HTML {
 	if c.Count != nil {
 		return ""
@@ -195,7 +198,7 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 		return Sentence(who+" from %s to %s.", "live", "deleted")
 	case "place":
 		return Sentence(who+" from %s to %s.", from, to)
-	case "active": // a key, or a session
+	case "active": // of a key or a session
 		return Sentence(who+" from %s to %s.", "active", "ended")
 	case "new_delivery":
 		return Sentence("A new delivery is made, which is %s.", to)
@@ -227,7 +230,7 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 		}
 	}
 	what := plannedWords[c.Member]
-	if what == "" { // a server that is newer
+	if what == "" { // the server is newer
 		what = Words(c.Member)
 	}
 	if many != "" {
@@ -236,7 +239,7 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 	return FromTo(what, from, to)
 }
 
-// manyOf is a number of things, in words.
+// manyOf formats a number of things in words.
 func manyOf(n int64, of client.PlannedChangeOf) string {
 	kind := plannedKinds[of]
 	switch {
@@ -250,7 +253,7 @@ func manyOf(n int64, of client.PlannedChangeOf) string {
 	return Count(n) + " " + kind
 }
 
-// plannedValue is a value of a planned change as people read it.
+// plannedValue formats a value of a planned change for people.
 func plannedValue(c *client.PlannedChange, value *string) string {
 	switch {
 	case value == nil && c.Member == "tenant_id":

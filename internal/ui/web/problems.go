@@ -7,12 +7,12 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Refusal is a problem document of the API, as an error.
+// Refusal is a problem document of the API as an error.
 type Refusal struct{ client.Problem }
 
 func (r *Refusal) Error() string { return r.Code + ": " + r.Detail }
 
-// ErrNoPage is returned for a URL that names nothing.
+// ErrNoPage is returned for a URL that does not name anything.
 var ErrNoPage = &Refusal{client.Problem{
 	Status: http.StatusNotFound, Code: "REQ_NOT_FOUND", Title: "Not found", Detail: "There is no such page.",
 }}
@@ -27,7 +27,7 @@ var readOnly = &Refusal{client.Problem{
 	Detail: "The pages of this installation are read-only (ui.mode is read_only). The API still accepts actions.",
 }}
 
-// Link is a place with a name.
+// Link is a link to a page, with its name.
 type Link struct{ Name, URL string }
 
 var internal = &Refusal{client.Problem{
@@ -42,7 +42,7 @@ func Malformed(detail string) *Refusal {
 	}}
 }
 
-// Got returns the API's answer, or its problem as a *Refusal.
+// Got returns the API's response, or its problem as a *Refusal.
 func Got[T any](answer *T, problem *client.Failure) (*T, error) {
 	switch {
 	case problem != nil:
@@ -53,7 +53,7 @@ func Got[T any](answer *T, problem *client.Failure) (*T, error) {
 	return answer, nil
 }
 
-// NotFound reports whether err is the API's answer that a resource does not exist.
+// NotFound reports whether err means that a resource does not exist according to the API.
 func NotFound(err error) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Status == http.StatusNotFound

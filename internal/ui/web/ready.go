@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// unready finds out what is still to be chosen.
+// unready determines what must still be chosen.
 func (d *dialog) unready(form Form) {
 	if d.Action.Unready != nil {
 		d.Unready = d.Action.Unready(form)
 	}
 }
 
-// Forbidden reports whether the state of the resource forbids the action, and nothing in the form can change that.
+// Forbidden reports whether the state of the resource forbids the action, so that nothing in the
+// form can change that.
 func (d *dialog) Forbidden() bool {
 	if d.Problem == nil || d.Problem.Status != http.StatusConflict || !strings.HasSuffix(d.Problem.Code, "_CONFLICT") {
 		return false

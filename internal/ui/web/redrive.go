@@ -2,8 +2,8 @@ package web
 
 import "net/url"
 
-// Redrive is the form of a redrive of the letters that a filter selects, with the filter filled in; a retry begins
-// with a canary.
+// Redrive returns the form for redriving the letters that a filter selects, with the filter filled
+// in. A retry begins with a canary.
 func Redrive(action string, filter url.Values) string {
 	q := url.Values{"action": {action}}
 	for name, values := range filter {

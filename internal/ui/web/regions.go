@@ -9,14 +9,15 @@ import (
 	"golang.org/x/net/html"
 )
 
-// liveHeader is sent by pages that ask for themselves again. It lists the regions that they show, as the answer
-// before has named them: "id=hash,…"; "-" before the first. The answer then has only the regions that differ.
+// liveHeader is sent by pages that request their own URL again. It lists the regions that they
+// show, as named in the previous response: "id=hash,…", or "-" before the first one. The response
+// then contains only the regions that differ.
 const liveHeader = "Skald-Live"
 
-// regionsOf returns the regions of a page. They do not contain each other.
+// regionsOf returns the regions of a page. Regions are not nested.
 func regionsOf(page []byte) (all []region) {
 	z := html.NewTokenizer(bytes.NewReader(page))
-	at, depth := 0, 0 // the position in the page; how many elements like the region are open in it
+	at, depth := 0, 0 // position in the page; nesting depth of elements with the same tag
 	from := 0         // where the region begins
 	var open region
 	var tag string
@@ -48,7 +49,7 @@ func regionsOf(page []byte) (all []region) {
 	}
 }
 
-// liveID returns the id of the tag that z is at, and whether it begins a region.
+// liveID returns the id of the tag that z is at, and reports whether it begins a region.
 func liveID(z *html.Tokenizer) (id string, live bool) {
 	for {
 		key, value, more := z.TagAttr()
@@ -64,8 +65,8 @@ func liveID(z *html.Tokenizer) (id string, live bool) {
 	}
 }
 
-// onlyChanged returns the part of a page that a browser lacks that shows the regions in had: the title, how often to
-// ask again, and the regions that differ. The header lists all regions.
+// onlyChanged returns what a browser that shows the regions in had needs to update the page: the
+// title, the refresh interval, and the regions that differ. The header lists all regions.
 func onlyChanged(h http.Header, regions []region, heading string, refresh int, had string) []byte {
 	known := map[string]bool{}
 	for _, r := range strings.Split(had, ",") {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// RunBulk is the form of a bulk operation on the runs that a list's parameters select, with its filter filled in;
-// of a list without filters, on all runs.
+// RunBulk returns the form for a bulk operation on the runs that a list's parameters select, with
+// its filter filled in. For a list without filters, it applies to all runs.
 func RunBulk(action string, list url.Values) string {
 	q := url.Values{"action": {action}}
 	for name, values := range list {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Shared keeps what was made for one visitor, for others who would get the same: fifty overviews that are open ask
-// every ten seconds each. What it returns must not be changed.
+// Shared keeps what was made for one visitor for others who would get the same, because fifty open
+// overviews each send a request every ten seconds. The returned values must not be changed.
 type Shared[T any] struct {
 	For time.Duration // how long a value is shared
 
@@ -15,7 +15,8 @@ type Shared[T any] struct {
 	made map[string]made[T] // guarded by mu
 }
 
-// mostShared is how many values are kept at once. Beyond that, each request creates its own.
+// mostShared is the maximum number of values that are kept at once. Beyond that, each request
+// creates its own value.
 const mostShared = 100
 
 type made[T any] struct {
@@ -23,8 +24,8 @@ type made[T any] struct {
 	at    time.Time
 }
 
-// Get returns the value of a key, which must name all that the value depends on. If no recent one is kept, it calls
-// create. Errors are not kept.
+// Get returns the value for a key, which must identify everything that the value depends on. If no
+// recent value is kept, it calls create. Errors are not kept.
 func (s *Shared[T]) Get(key string, now time.Time, create func() (T, error)) (T, error) {
 	s.mu.Lock()
 	m, ok := s.made[key]

@@ -5,12 +5,13 @@ import "strings"
 // Head is the heading of a column by which a list can be sorted.
 type Head struct {
 	Label, Class string
-	URL          string // of the list sorted by it, or turned around if it is; "": it cannot be now
-	Sorted       string // the value of aria-sort; "": the list is not sorted by it
+	URL          string // URL of the list sorted by it, or reversed if it already is; "": not sortable now
+	Sorted       string // value of aria-sort; "": the list is not sorted by it
 }
 
-// Head returns the heading of the column that the API calls by. Lists are sorted by the time of creation unless the
-// URL says otherwise; times begin with the latest, texts with the first.
+// Head returns the heading for the column with the API's name by. Lists are sorted by their
+// creation time unless the URL says otherwise. Times are sorted latest first, and texts in
+// ascending order.
 func (l *List) Head(by, label string) Head {
 	h := Head{Label: label}
 	if isTime(by) {
@@ -39,10 +40,10 @@ func (l *List) Head(by, label string) Head {
 
 const createdAt = "created_at"
 
-// isTime reports whether a list can be sorted by a time of that name.
+// isTime reports whether a list can be sorted by a time with that name.
 func isTime(by string) bool { return strings.HasSuffix(by, "_at") || by == "scheduled_for" }
 
-// Sorting returns what the list is sorted by, and whether the smallest comes first.
+// Sorting returns what the list is sorted by, and whether it is in ascending order.
 func (l *List) Sorting() (by string, ascending bool) {
 	by = l.implied
 	if by == "" {
@@ -56,7 +57,7 @@ func (l *List) Sorting() (by string, ascending bool) {
 	return by, !isTime(by)
 }
 
-// Sorted says in words how the list is sorted, for its caption.
+// Sorted describes in words how the list is sorted, for its caption.
 func (l *List) Sorted() string {
 	by, ascending := l.Sorting()
 	switch {

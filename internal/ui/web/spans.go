@@ -12,7 +12,7 @@ var (
 	inMS     = map[string]float64{"ms": 1, "s": 1000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 )
 
-// milliseconds reads a span of time as people write it: "90 s", "1 h 30 min", "1.5 h".
+// milliseconds parses a duration as people write it: "90 s", "1 h 30 min", "1.5 h".
 func milliseconds(text string) (ms string, ok bool) {
 	if strings.Trim(text, "0") == "" {
 		return "0", true
@@ -31,7 +31,7 @@ func milliseconds(text string) (ms string, ok bool) {
 	return strconv.FormatFloat(sum, 'f', 0, 64), true
 }
 
-// SpanOf is a number of milliseconds in the largest unit that says it exactly.
+// SpanOf formats a number of milliseconds in the largest unit that represents it exactly.
 func SpanOf(ms string) string {
 	n, err := strconv.ParseInt(ms, 10, 64)
 	if err != nil || n == 0 {

@@ -15,7 +15,7 @@ import (
 // remembers reports whether a form sends back the value that a field had when it was opened.
 func (a *Action) remembers(f Field) bool { return a.Edits && f.Kind != "secret" && f.Kind != "hidden" }
 
-// sameValue reports whether a field still has a value, however it is written.
+// sameValue reports whether a field still has the same value, even if it is written differently.
 func sameValue(f Field, before string) bool {
 	lines := func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")) }
 	was, is := lines(before), lines(f.Value)
@@ -33,30 +33,31 @@ func sameValue(f Field, before string) bool {
 	return was == is
 }
 
-// since describes what has changed since a stale form was opened: the values and the state that differ now, and who has
-// done what to its subject.
+// since describes what has changed since a stale form was opened: the values and the state that are
+// now different, and the actions performed on its subject.
 type since struct {
 	Values  []template.HTML
 	Actions []client.Action
-	Unknown bool // the visitor may not read the list of what people did, or it is not about this subject
+	Unknown bool // the visitor may not read the audit trail, or it does not cover this subject
 }
 
-// opened is what a form remembers of the time when it was opened.
+// opened contains what a form records about the time when it was opened.
 type opened struct {
 	at    time.Time
 	state string
 	was   map[string]string // the values of its fields
 }
 
-// remembered reads what the form sent back.
+// remembered parses what the form sent back.
 func (v *Visit) remembered() (o opened) {
 	o.state, o.was = v.Form.Get("was-state"), map[string]string{}
 	o.at, _ = time.Parse(time.RFC3339Nano, v.Form.Get("opened"))
-	_ = json.Unmarshal([]byte(v.Form.Get("was")), &o.was) // a form of a former release has none
+	_ = json.Unmarshal([]byte(v.Form.Get("was")), &o.was) // a form of an earlier release does not have this
 	return o
 }
 
-// stale reads what has changed since the form of an action was opened; present are the values of its fields now.
+// stale reads what has changed since the form for an action was opened; present contains the
+// current values of its fields.
 func (k *Kit) stale(v *Visit, a *Action, present []string) (*since, error) {
 	o, s := v.remembered(), &since{}
 	if o.state != "" && a.State != "" && o.state != a.State {
@@ -86,6 +87,6 @@ func (k *Kit) stale(v *Visit, a *Action, present []string) (*since, error) {
 		return s, nil
 	}
 	s.Actions = slices.Clone(res.JSON200.Actions)
-	slices.Reverse(s.Actions) // as they happened
+	slices.Reverse(s.Actions) // in chronological order
 	return s, nil
 }

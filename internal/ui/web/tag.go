@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// Unchanged is the Data of a page whose current state the browser already has: nothing is
+// Unchanged is the Data of a page whose current state the browser already has, so that nothing is
 // rendered.
 type Unchanged struct{}
 
-// stateMark separates, in an ETag, the state of a page from what the page depends on besides.
+// stateMark separates the state of a page in an ETag from everything else that the page depends on.
 const stateMark = "~"
 
-// weak begins the ETags of pages: two answers with one tag mean the same, and differ in words for times and in their
-// compression.
+// weak begins the ETags of pages. Two responses with the same tag are equivalent, and differ only
+// in the texts of relative times and in their compression.
 const weak = "W/"
 
-// tag returns the ETag of a page in a state. It includes the visitor, the URL and this process, because the page
-// depends on the visitor's permissions and on the version of the program.
+// tag returns the ETag for a page in a state. It includes the visitor, the URL and this process,
+// because the page depends on the visitor's permissions and on the version of the program.
 func (v *Visit) tag(state string) string {
-	who, _ := json.Marshal(v.Who) // it was JSON
+	who, _ := json.Marshal(v.Who) // it was decoded from JSON
 	sum := sha256.Sum256([]byte(v.Kit.started + v.Tenant + "\n" + v.URL.RequestURI() + "\n" + string(who)))
 	return weak + `"` + state + stateMark + hex.EncodeToString(sum[:9]) + `"`
 }
 
-// Had returns the state of the page that the browser has, as the handler has named it; empty: it has none, or that of
-// another visitor.
+// Had returns the state of the page that the browser has, as reported by the handler, or "" if it
+// has none, or one of another visitor.
 func (v *Visit) Had() string {
 	tag := v.Header.Get("If-None-Match")
 	state, _, ok := strings.Cut(strings.Trim(tag, weak+`"`), stateMark)
@@ -42,8 +42,8 @@ func (v *Visit) Had() string {
 	return state
 }
 
-// follow sends the browser the refresh interval and the advancing times in headers, because a 304 has no page that
-// would contain them.
+// follow sends the refresh interval and the advancing times to the browser in headers, because a
+// 304 response has no page that would contain them.
 func (p *Page) follow(h http.Header) {
 	if p.Refresh > 0 {
 		h.Set("Skald-Refresh", strconv.Itoa(p.Refresh))
@@ -57,19 +57,19 @@ func (p *Page) follow(h http.Header) {
 	}
 }
 
-// changing is what differs between two renderings of the same page: the words of a time, the calls with the times of
-// now in them, and the time at which it was checked.
+// changing lists what differs between two renderings of the same page: the texts of times, the
+// calls that contain current times, and the time at which the page was checked.
 var changing = []struct{ from, to []byte }{
 	{[]byte("<time "), []byte("</time>")}, {[]byte("<footer"), []byte("</footer>")}, {[]byte(`data-now="`), []byte(`"`)},
 }
 
-// tagOf is the ETag of a page.
+// tagOf returns the ETag of a page.
 func tagOf(page []byte) string { return weak + `"` + hashOf(page) + `"` }
 
-// hashOf is the hash of what of a page, or of a part of it, does not change with time alone.
+// hashOf returns the hash of a page, or of a part of it, ignoring what changes only with time.
 func hashOf(page []byte) string {
 	hash := sha256.New()
-	var next [3]int // where the changing part begins that comes next, of each kind
+	var next [3]int // where the next changing part of each kind begins
 	for i := range changing {
 		next[i] = indexFrom(page, changing[i].from, 0)
 	}
@@ -81,7 +81,7 @@ func hashOf(page []byte) string {
 			}
 		}
 		begin := next[kind]
-		_, _ = hash.Write(page[at:begin]) // a hash takes everything
+		_, _ = hash.Write(page[at:begin]) // writing to a hash cannot fail
 		if begin == len(page) {
 			return hex.EncodeToString(hash.Sum(nil)[:12])
 		}
@@ -95,7 +95,7 @@ func hashOf(page []byte) string {
 	}
 }
 
-// indexFrom returns where what begins in page at or after a position; the length of page if it
+// indexFrom returns where what begins in page at or after a position, or the length of page if it
 // does not occur.
 func indexFrom(page, what []byte, from int) int {
 	if i := bytes.Index(page[from:], what); i >= 0 {

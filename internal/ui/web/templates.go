@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Templates adds the pages of the folder "templates" of a subject: one file for each page, which defines
-// "content". Names are unique across subjects. A file whose name begins with "parts" defines parts for the
-// pages of its own folder; one whose name begins with "action-" is the form of an action that lays out its
-// fields itself.
+// Templates adds the pages in the folder "templates" of a subject. There is one file for each page,
+// which defines "content". Names are unique across subjects. A file whose name begins with "parts"
+// defines parts for the pages in its own folder. A file whose name begins with "action-" is the
+// form for an action that lays out its own fields.
 func (k *Kit) Templates(own fs.FS) error {
 	pages, err := k.parse(own)
 	if err != nil {
@@ -28,7 +28,8 @@ func (k *Kit) Templates(own fs.FS) error {
 	return nil
 }
 
-// Prepare makes every page ready, for tests: a page with a mistake fails only when it is asked for.
+// Prepare prepares every page for tests, because otherwise a page with a mistake fails only when it
+// is requested.
 func (k *Kit) Prepare() error {
 	for name, p := range k.pages {
 		if _, err := p.ready(); err != nil {
@@ -38,9 +39,9 @@ func (k *Kit) Prepare() error {
 	return nil
 }
 
-// parse reads the folder "templates" of a subject. A page is made ready when it is shown for the first time:
-// html/template copies and escapes the layout and the parts for each page, which takes more memory than the rest of
-// the pages, and a server whose pages are never viewed needs none of it.
+// parse reads the folder "templates" of a subject. A page is prepared when it is first shown.
+// html/template copies and escapes the layout and the parts for each page, which takes more memory
+// than the rest of the pages; a server whose pages are never viewed needs none of it.
 func (k *Kit) parse(own fs.FS) (map[string]*parsed, error) {
 	shared, err := k.shared()
 	if err != nil {
@@ -67,7 +68,7 @@ func (k *Kit) parse(own fs.FS) (map[string]*parsed, error) {
 	return pages, nil
 }
 
-// shared parses the layout and the parts of all pages, once; the subjects get copies.
+// shared parses the layout and the parts of all pages once; subjects get copies.
 func (k *Kit) shared() (*template.Template, error) {
 	if k.common == nil {
 		t, err := template.New("").Funcs(k.functions()).ParseFS(files, "templates/parts*.html")
@@ -82,7 +83,7 @@ func (k *Kit) shared() (*template.Template, error) {
 	return k.common.Clone()
 }
 
-// pageOf adds a page to a copy of what it shares with others.
+// pageOf adds a page to a copy of the templates that it shares with others.
 func pageOf(shared *template.Template, own fs.FS, name string) (*template.Template, error) {
 	t, err := shared.Clone()
 	if err != nil {
@@ -96,7 +97,7 @@ func pageOf(shared *template.Template, own fs.FS, name string) (*template.Templa
 	return t.ParseFS(own, name)
 }
 
-// functions are what templates may call.
+// functions are the functions that templates may call.
 func (k *Kit) functions() template.FuncMap {
 	return template.FuncMap{
 		"ago": Ago, "moment": Moment,
@@ -122,7 +123,7 @@ func (k *Kit) functions() template.FuncMap {
 	}
 }
 
-// dict makes a map of names and values, for parts that need several.
+// dict makes a map of names and values, for parts that need several values.
 func dict(pairs ...any) (map[string]any, error) {
 	if len(pairs)%2 != 0 {
 		return nil, fmt.Errorf("data: a name without a value")

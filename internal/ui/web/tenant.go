@@ -12,14 +12,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// tenantParameter of a page's URL chooses the tenant that the page is about, for visitors with a credential for any
-// tenant. Pages know nothing of it: it becomes the header X-Tenant-Id of each of their calls, and the links and forms
-// of what they render keep it.
+// tenantParameter is a parameter of a page's URL that selects the tenant of the page, for visitors
+// with a credential for all tenants. Pages are not aware of it: it becomes the header X-Tenant-Id
+// of each of their calls, and the links and forms in their output keep it.
 const tenantParameter = "tenant"
 
 const tenantHeader = "X-Tenant-Id"
 
-// chosen returns r as pages see it, and the tenant that its URL names.
+// chosen returns r as passed to pages, and the tenant in its URL.
 func chosen(r *http.Request) (*http.Request, string) {
 	q := r.URL.Query()
 	tenant := q.Get(tenantParameter)
@@ -33,7 +33,8 @@ func chosen(r *http.Request) (*http.Request, string) {
 	return r, tenant
 }
 
-// within returns a URL of a page of this server with the tenant of v, unless it names one.
+// within returns the URL of a page of this server with the tenant of v added, unless it already
+// names one.
 func (v *Visit) within(to string) string {
 	if v.Tenant == "" {
 		return to
@@ -53,10 +54,11 @@ func (v *Visit) within(to string) string {
 	return to
 }
 
-// Here is the URL of the page as the visitor has asked for it.
+// Here returns the URL of the page as requested by the visitor.
 func (v *Visit) Here() string { return v.within(v.URL.RequestURI()) }
 
-// api is what comes before /api/v1 in URLs that the browser asks for itself: it sends no headers with a link.
+// api returns the part before /api/v1 in URLs that the browser requests directly, because the
+// browser sends no headers with a link.
 func (v *Visit) api() string {
 	if v.Tenant == "" {
 		return v.Kit.Base
@@ -64,7 +66,8 @@ func (v *Visit) api() string {
 	return v.Kit.Base + "/ui/of/" + url.PathEscape(v.Tenant)
 }
 
-// forTenant answers a read of the API for the tenant of the path: a download or a stream.
+// forTenant responds to a read request to the API for the tenant in the path, which is a download
+// or a stream.
 func (k *Kit) forTenant(w http.ResponseWriter, r *http.Request) {
 	tenant := r.PathValue("tenant")
 	_, rest, _ := strings.Cut(r.URL.EscapedPath(), tenant)
@@ -81,14 +84,16 @@ func (k *Kit) forTenant(w http.ResponseWriter, r *http.Request) {
 	k.API.ServeHTTP(w, in)
 }
 
-// leading finds where the links and forms of a page lead, as html/template writes them.
+// leading finds the destinations of the links and forms of a page, in the form in which
+// html/template writes them.
 var (
 	leading = regexp.MustCompile(`<form\b[^>]*>|\b(?:href|action|formaction)="[^"]*"`)
 	leads   = regexp.MustCompile(`\b(href|action|formaction)="([^"]*)"`)
 )
 
-// keepTenant returns a page whose links and forms lead to pages of the tenant of v. A form that is sent as a query
-// replaces the one of its action, so it gets a field, unless it has one itself (data-tenant-form).
+// keepTenant returns a page whose links and forms lead to pages of v's tenant. Submitting a GET
+// form replaces the query of its action, so such a form gets a hidden field, unless it already has
+// one (data-tenant-form).
 func (v *Visit) keepTenant(page []byte) []byte {
 	return leading.ReplaceAllFunc(page, func(found []byte) []byte {
 		found = leads.ReplaceAllFunc(found, v.lead)
@@ -101,7 +106,7 @@ func (v *Visit) keepTenant(page []byte) []byte {
 	})
 }
 
-// lead is one attribute of keepTenant.
+// lead handles one attribute for keepTenant.
 func (v *Visit) lead(attribute []byte) []byte {
 	name, value, _ := strings.Cut(strings.TrimSuffix(string(attribute), `"`), `="`)
 	base, to := v.Kit.Base, html.UnescapeString(value)

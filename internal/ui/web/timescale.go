@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Scale maps times to positions in a drawing, from 0 to width. What lies between two
-// intervals in which something happened is folded when it is longer than a twentieth of
-// the whole: a saga that waited for two hours is then as readable as one that did not.
+// Scale maps times to positions in a drawing, from 0 to width. The gap between two intervals in
+// which something happened is folded if it is longer than a twentieth of the whole, so that a saga
+// that waited for two hours is as readable as one that did not.
 type Scale struct {
 	Pieces []Piece
 	width  float64
 }
 
-// Piece is a span of time that is drawn evenly.
+// Piece is a span of time that is drawn at a uniform scale.
 type Piece struct {
 	From, To time.Time
 	X0, X1   float64
 	Folded   bool
-	Since    time.Duration // from the beginning of the first piece to that of this one
+	Since    time.Duration // time from the beginning of the first piece to the beginning of this one
 }
 
 // Interval is a time during which something happened.
@@ -27,11 +27,11 @@ type Interval struct{ From, To time.Time }
 const (
 	foldFrom  = 0.05        // a gap of this fraction of the whole is folded,
 	foldLeast = time.Second // unless it is shorter than this
-	foldWidth = 28.0        // of a folded gap, in units of the drawing
+	foldWidth = 28.0        // width of a folded gap, in units of the drawing
 )
 
-// NewScale lays out the intervals, in any order, over width units. The gaps that are in
-// unfolded, by the time they begin, are drawn in full.
+// NewScale lays out the intervals, which may be in any order, over width units. The gaps in
+// unfolded, identified by their start times, are drawn at full length.
 func NewScale(busy []Interval, width float64, unfolded ...time.Time) *Scale {
 	s := &Scale{width: width}
 	if len(busy) == 0 {
@@ -71,7 +71,7 @@ func NewScale(busy []Interval, width float64, unfolded ...time.Time) *Scale {
 	return s
 }
 
-// add appends a piece, or makes the last one longer.
+// add appends a piece, or extends the last one.
 func (s *Scale) add(p Piece, open *time.Duration) {
 	if !p.Folded {
 		*open += p.To.Sub(p.From)
@@ -83,7 +83,7 @@ func (s *Scale) add(p Piece, open *time.Duration) {
 	s.Pieces = append(s.Pieces, p)
 }
 
-// At returns the position of t, within the drawing.
+// At returns the position of t within the drawing.
 func (s *Scale) At(t time.Time) float64 {
 	for _, p := range s.Pieces {
 		if t.Before(p.From) {
@@ -99,7 +99,7 @@ func (s *Scale) At(t time.Time) float64 {
 	return s.Pieces[len(s.Pieces)-1].X1
 }
 
-// merged sorts intervals and joins those that touch.
+// merged sorts intervals and joins adjacent or overlapping ones.
 func merged(all []Interval) []Interval {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Interval) int { return a.From.Compare(b.From) })

@@ -1,13 +1,14 @@
-// Package web is the kit of the pages for people: it renders pages, sends actions, and calls the API of this
-// process as the visitor. What a page shows and offers is what the API answers that person, and nothing else: the
-// only way to data is the generated client of the contract.
+// Package web is the toolkit for the pages: it renders pages, sends actions, and calls the API of
+// this process on behalf of the visitor. Pages show and offer only what the API returns to that
+// person, because the generated client of the contract is their only access to data.
 //
-// Every page is a GET whose URL holds its whole state. Every action is a form that works without scripts; scripts
-// make pages live and save round trips.
+// Every page is a GET whose URL contains its whole state. Every action is a form that works without
+// scripts; scripts make pages live and save round trips.
 //
-// Files, each on top of those before it: words, badges, calls, drawing, charts, redrive, bidi, jsontree, documents,
-// timescale, axislabels, linediff, problems, spans, local, tenant, assets, shared, kit, tag, cards, regions,
-// templates, pages, action, planned, stale, fields, operation, actions, ready, list, sorting, runbulk, web.
+// Files, each on top of those before it: words, badges, calls, drawing, charts, redrive, bidi,
+// jsontree, documents, timescale, axislabels, linediff, problems, spans, local, tenant, assets,
+// shared, kit, tag, cards, regions, templates, pages, action, planned, stale, fields, operation,
+// actions, ready, list, sorting, runbulk, web.
 package web
 
 import (
@@ -53,7 +54,8 @@ func (k *Kit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.mux.ServeHTTP(w, r)
 }
 
-// refuse returns why a request that may change something is not served, whatever its path.
+// refuse returns the reason why a request that may change something is rejected, regardless of its
+// path.
 func (k *Kit) refuse(r *http.Request) error {
 	switch {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
@@ -68,8 +70,9 @@ func (k *Kit) refuse(r *http.Request) error {
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// SameOrigin reports whether a request proves that a page of this server has sent it. Browsers do so with every
-// form; a request without the headers is not a proof, nor is one that no page has sent ("none").
+// SameOrigin reports whether a request proves that it was sent by a page of this server. Browsers
+// send this proof with every form. A request without the headers is not proof, and neither is one
+// that was not sent by a page ("none").
 func SameOrigin(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	proof := site != "none" && (site != "" || r.Header.Get("Origin") != "")

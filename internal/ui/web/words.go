@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Ago is a distance in time, as a person says it: "3 h ago", "in 4 min".
+// Ago formats a time relative to now, as a person would say it: "3 h ago", "in 4 min".
 func Ago(now, t time.Time) string {
 	d := now.Sub(t)
 	if d < 0 {
@@ -24,7 +24,7 @@ func Ago(now, t time.Time) string {
 	return Duration(d.Truncate(time.Second)) + " ago"
 }
 
-// When is a time by the clock (UTC), with its day unless that is today.
+// When formats a clock time (UTC), with the day unless that is today.
 func When(now, t time.Time) string {
 	now, t = now.UTC(), t.UTC()
 	if now.Year() == t.Year() && now.YearDay() == t.YearDay() {
@@ -33,8 +33,8 @@ func When(now, t time.Time) string {
 	return t.Format("2006-01-02 15:04:05") + " UTC"
 }
 
-// Moment is a time in a sequence that is read from its first: the clock (UTC) of the first, and how long after it the
-// others were.
+// Moment formats a time in a sequence: the clock time (UTC) for the first one, and the time since
+// the first one for the others.
 func Moment(first, t time.Time) string {
 	switch d := t.Sub(first); {
 	case d == 0:
@@ -46,13 +46,14 @@ func Moment(first, t time.Time) string {
 	}
 }
 
-// Stamp is a time for programs, such as the attribute of an element.
+// Stamp formats a time for programs, such as in the attribute of an element.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// Minute is a time in a table whose rows are minutes.
+// Minute formats a time in a table whose rows are minutes.
 func Minute(t time.Time) string { return t.UTC().Format("01-02 15:04") }
 
-// Prose is a text of the API as a sentence of its own: with a capital, a full stop, and times as people write them.
+// Prose formats a text of the API as a separate sentence, with a capital letter, a full stop, and
+// times as people write them.
 func Prose(text string) string {
 	s := readable(text)
 	if s == "" {
@@ -65,7 +66,7 @@ func Prose(text string) string {
 	return s
 }
 
-// readable writes the times in a text as people do.
+// readable rewrites the times in a text as people write them.
 func readable(text string) string {
 	return timeInText.ReplaceAllStringFunc(text, func(stamp string) string {
 		t, err := time.Parse(time.RFC3339Nano, stamp)
@@ -76,7 +77,7 @@ func readable(text string) string {
 	})
 }
 
-// Capital makes the first letter one.
+// Capital capitalizes the first letter.
 func Capital(s string) string {
 	first, size := utf8.DecodeRuneInString(s)
 	if size == 0 {
@@ -87,7 +88,8 @@ func Capital(s string) string {
 
 var timeInText = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
-// Part is a part of a text: words, or a thing that it names, with the path of its page below the base.
+// Part is a part of a text. It consists of words, or of a thing that the text names, with the path
+// of its page below the base.
 type Part struct{ Text, Kind, ID, Path string }
 
 var namesThing = regexp.MustCompile(
@@ -98,8 +100,8 @@ var pagesOfThings = map[string]string{
 	"worker": "/ui/workers/",
 }
 
-// Named returns a text of the API in parts, so that the things in it can be links, with its times as people write
-// them.
+// Named splits a text of the API into parts, so that the things in it can be links. Times are
+// written as people write them.
 func Named(text string) (parts []Part) {
 	text = readable(text)
 	at := 0
@@ -111,8 +113,9 @@ func Named(text string) (parts []Part) {
 	return append(parts, Part{Text: text[at:]})
 }
 
-// Duration shows d in at most two units: the smaller one below ten of the larger, and minutes below a day, so that
-// nearly twelve hours are not shown as eleven.
+// Duration formats d in at most two units. The smaller unit is used only if there are fewer than
+// ten of the larger one, except that minutes are used below a day, so that nearly twelve hours are
+// not shown as eleven.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -141,8 +144,8 @@ func Duration(d time.Duration) string {
 	return "0 s"
 }
 
-// Milliseconds shows a duration given as a number of milliseconds of any integer type, or a pointer to one; nil
-// is empty.
+// Milliseconds formats a duration given as a number of milliseconds of any integer type, or a
+// pointer to one; nil is empty.
 func Milliseconds(n any) string {
 	value, ok := integer(n)
 	if !ok {
@@ -151,7 +154,8 @@ func Milliseconds(n any) string {
 	return Duration(time.Duration(value) * time.Millisecond)
 }
 
-// integer is the value of an integer of any type, or of what points to one; false for nil and for anything else.
+// integer returns the value of an integer of any type or of a pointer to one, and false for nil and
+// anything else.
 func integer(n any) (int64, bool) {
 	switch n := n.(type) {
 	case int:
@@ -176,8 +180,8 @@ func integer(n any) (int64, bool) {
 	return 0, false
 }
 
-// Count shows an integer of any type, or what points to one, with separators of thousands, and a "+" when there
-// may be more: "10,000+". nil is empty.
+// Count formats an integer of any type, or a pointer to one, with thousands separators, and with a
+// "+" if there may be more: "10,000+". nil is empty.
 func Count(n any, capped ...bool) string {
 	value, ok := integer(n)
 	if !ok {
@@ -197,7 +201,7 @@ func Count(n any, capped ...bool) string {
 	return b.String()
 }
 
-// Bytes shows a size: "512 B", "1.4 kB", "23 MB". Units are powers of 1,000.
+// Bytes formats a size: "512 B", "1.4 kB", "23 MB". Units are powers of 1,000.
 func Bytes(n any) string {
 	value, ok := integer(n)
 	if !ok {
@@ -216,7 +220,7 @@ func Bytes(n any) string {
 	return fmt.Sprintf("%.1f TB", size)
 }
 
-// Percent shows part of whole: "99.4 %"; "–" when there is no whole.
+// Percent formats part as a percentage of whole: "99.4 %", or "–" if whole is zero.
 func Percent(part, whole any) string {
 	p, _ := integer(part)
 	w, _ := integer(whole)
@@ -226,7 +230,8 @@ func Percent(part, whole any) string {
 	return strconv.FormatFloat(float64(p)*100/float64(w), 'f', 1, 64) + " %"
 }
 
-// Short is the beginning and the end of an id, for tables; the whole of it is one click away.
+// Short returns the beginning and the end of an id for use in tables. The full id is one click
+// away.
 func Short(id any) string {
 	s := text(id)
 	if len(s) <= 12 {
@@ -235,16 +240,16 @@ func Short(id any) string {
 	return s[:4] + "…" + s[len(s)-6:]
 }
 
-// Words shows a constant of the API as words: "AWAITING_APPROVAL" is "awaiting approval".
+// Words formats a constant of the API as words: "AWAITING_APPROVAL" is "awaiting approval".
 func Words(constant any) string {
 	words := strings.ToLower(strings.ReplaceAll(text(constant), "_", " "))
-	if words == "undetach" { // no word
+	if words == "undetach" { // not a word
 		return "reattach"
 	}
 	return words
 }
 
-// text is a string of any type, or what points to one.
+// text returns the value of any string type, or of a pointer to one.
 func text(v any) string {
 	at := reflect.ValueOf(v)
 	if at.Kind() == reflect.Pointer {
@@ -256,14 +261,14 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// Clip cuts a key or name off where a list has no room for it: within a link, which shows all of it while it has the
-// focus; the pointer shows it as well.
+// Clip shortens a key or name for which a list has no room. It must be within a link, which shows
+// the full text while it has the focus; hovering over it also shows the full text.
 func Clip(v any) template.HTML { return clip(text(v), "") }
 
-// Clipped is Clip outside of a link.
+// Clipped is Clip for use outside of a link.
 func Clipped(v any) template.HTML { return clip(text(v), ` tabindex="0"`) }
 
-// clipAbove is how many characters of a key a list has room for.
+// clipAbove is the number of characters of a key that fit into a list.
 const clipAbove = 32
 
 func clip(all, focus string) template.HTML {
@@ -274,7 +279,7 @@ func clip(all, focus string) template.HTML {
 	return template.HTML(shown) //nolint:gosec // it is escaped
 }
 
-// deref is the text that s points to, empty for nil.
+// deref returns the text that s points to, or "" for nil.
 func deref(s *string) string {
 	if s == nil {
 		return ""

@@ -30,7 +30,7 @@ func (p *pages) buttonsOf(v *web.Visit, w *client.Workflow) []web.Button {
 // pathOf returns the path of a workflow's page, below the base.
 func pathOf(name string) string { return "/ui/workflows/" + url.PathEscape(name) }
 
-// enable and disable handle the forms of these actions.
+// enable and disable handle the forms for these actions.
 func (p *pages) enable(v *web.Visit) (*web.Action, error) {
 	a, name, err := p.change(v, "Enable", meansEnable)
 	if err != nil {

@@ -21,7 +21,8 @@ var verdicts = map[client.CertificationOutcome]web.Badge{
 	client.CertificationOutcomeINCOMPLETE: {Shape: "◐", Word: "no breach, not all tried", Tone: "wait"},
 }
 
-// verdictOf is how a certification is shown: its verdict, or its state while there is none.
+// verdictOf returns the badge for a certification: its verdict, or its state until there is a
+// verdict.
 func verdictOf(c *client.Certification) web.Badge {
 	if c.Verdict == nil {
 		return web.BadgeOf(c.State)
@@ -35,19 +36,19 @@ func verdictOf(c *client.Certification) web.Badge {
 // served is a host that steps of a workflow call, with its last certification.
 type served struct {
 	Host    string
-	url     string      // of the first call
-	later   bool        // that is answered later
-	Examine *web.Button // nil: the pages only show
+	url     string      // URL of the first call
+	later   bool        // the call is answered later
+	Examine *web.Button // nil: the pages are read-only
 	Steps   []string
 	Last    *client.Certification // nil: it was never certified
 	Verdict web.Badge
-	Later   *client.Certification // one after the last that says whether it is certified, which was left incomplete
-	// AnswersLater is the last certification of answers that come later.
+	Later   *client.Certification // a later, incomplete certification that shows whether the host is certified
+	// AnswersLater is the last certification for answers that come later.
 	AnswersLater        *client.Certification
 	VerdictAnswersLater web.Badge
 }
 
-// hostOf is the host of a URL as certifications have it; "" for none.
+// hostOf returns the host of a URL as named in certifications, or "" if there is none.
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
@@ -60,8 +61,8 @@ func hostOf(text string) string {
 	return host
 }
 
-// hostsOf are the hosts that the steps of a definition call, in their order. base returns where a participant with a
-// name is.
+// hostsOf returns the hosts that the steps of a definition call, in order. base returns the base
+// URL of a named participant.
 func hostsOf(d *client.WorkflowDefinition, base func(name string) string) (all []*served) {
 	for i := range d.Steps {
 		st := &d.Steps[i]
@@ -88,11 +89,11 @@ func hostsOf(d *client.WorkflowDefinition, base func(name string) string) (all [
 	return all
 }
 
-// maxHosts is how many hosts the API is asked about at once: each has up to four certifications on a page, two of them
-// of answers that come later.
+// maxHosts is the maximum number of hosts that are queried from the API at once. Each has up to
+// four certifications on a page, two of which are for answers that come later.
 const maxHosts = 50
 
-// bases are the base URLs of the participants with a name that a definition calls.
+// bases returns the base URLs of the named participants that a definition calls.
 func (p *pages) bases(v *web.Visit, d *client.WorkflowDefinition) (map[string]string, error) {
 	known := map[string]string{}
 	for i := range d.Steps {
@@ -109,7 +110,7 @@ func (p *pages) bases(v *web.Visit, d *client.WorkflowDefinition) (map[string]st
 			if err != nil {
 				return nil, err
 			}
-			known[name] = "" // deleted: it is nowhere
+			known[name] = "" // it was deleted, so it has no URL
 			if res.JSON200 != nil {
 				known[name] = res.JSON200.BaseURL
 			}
@@ -118,7 +119,8 @@ func (p *pages) bases(v *web.Visit, d *client.WorkflowDefinition) (map[string]st
 	return known, nil
 }
 
-// servedOf are the hosts of a definition with their last certifications; none if there is no database.
+// servedOf returns the hosts of a definition with their last certifications, or none if there is no
+// database.
 func (p *pages) servedOf(v *web.Visit, d *client.WorkflowDefinition) ([]*served, error) {
 	known, err := p.bases(v, d)
 	if err != nil {
@@ -158,7 +160,7 @@ func (p *pages) servedOf(v *web.Visit, d *client.WorkflowDefinition) ([]*served,
 			case c.Later != nil && *c.Later:
 				s.AnswersLater, s.VerdictAnswersLater = c, verdictOf(c)
 			default:
-				if s.Last != nil { // the list is newest first
+				if s.Last != nil { // the list is sorted newest first
 					s.Later = s.Last
 				}
 				s.Last, s.Verdict = c, verdictOf(c)
@@ -168,19 +170,19 @@ func (p *pages) servedOf(v *web.Visit, d *client.WorkflowDefinition) ([]*served,
 	return all, nil
 }
 
-// certificationPage is one certification with its report.
+// certificationPage shows one certification with its report.
 type certificationPage struct {
 	*client.Certification
 	Badge    web.Badge
 	Findings []breach
 	Untried  []untried
 	Actions  []web.Button
-	// Downloads are the formats of the report; none without a report.
+	// Downloads returns the formats of the report, or none without a report.
 	Downloads []reportFormat
 	Now       time.Time
 }
 
-// reportFormat is a format in which the API has the report.
+// reportFormat is a format in which the API provides the report.
 type reportFormat struct {
 	Format       client.GetCertificationReportParamsFormat
 	Name, Ending string
@@ -194,12 +196,12 @@ var reportFormats = []reportFormat{
 
 type breach struct {
 	client.CertificationFinding
-	Called string // what docs/participants.md calls the rule
-	Curl   string // the lines; empty: the visitor may not see them
+	Called string // the name of the rule in docs/participants.md
+	Curl   string // the command lines; empty: the visitor may not see them
 	Others []string
 }
 
-// untried are vectors that were not tried for one reason.
+// untried lists the vectors that were not tried for the same reason.
 type untried struct {
 	Reason  string
 	Vectors []string
@@ -264,7 +266,7 @@ func (p *pages) certification(v *web.Visit) (*web.Page, error) {
 
 const meansCancel = "No further calls are made. What was done at the participant stays."
 
-// certify is the form that starts an examination.
+// certify is the form that starts a certification.
 func (p *pages) certify(v *web.Visit) (*web.Action, error) {
 	at, later := "", ""
 	if to := v.Query("url"); to != nil {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// changes are the differences between two definitions: as a whole, and by step.
+// changes are the differences between two definitions, in the definition as a whole and by step.
 type changes struct {
 	Whole []member // outside of the steps
 	Steps []stepChange
@@ -17,21 +17,21 @@ type changes struct {
 // None reports whether there are no differences.
 func (c changes) None() bool { return len(c.Whole) == 0 && len(c.Steps) == 0 }
 
-// stepChange is how a step changed. Positions are numbered from 1.
+// stepChange describes how a step changed. Positions are numbered from 1.
 type stepChange struct {
 	Name    string
 	Added   bool
 	Removed bool
-	Moved   bool // its position among the steps that are in both has changed
+	Moved   bool // its position changed relative to the other steps that are in both
 	From    int
 	To      int
 	Members []member
 }
 
-// member is a value that differs. Old or New is empty if the value is absent.
+// member is a value that differs. Old or New is empty if the value is absent there.
 type member struct{ Path, Old, New string }
 
-// changesOf compares two definitions, each as JSON.
+// changesOf compares two definitions, each given as JSON.
 func changesOf(before, after json.RawMessage) (changes, error) {
 	var out changes
 	old, oldSteps, err := partsOf(before)
@@ -81,7 +81,7 @@ func changesOf(before, after json.RawMessage) (changes, error) {
 	return out, nil
 }
 
-// parts is a step as values by path.
+// parts contains the values of a step by path.
 type parts struct {
 	name    string
 	members map[string]string
@@ -110,7 +110,8 @@ func partsOf(raw json.RawMessage) (whole map[string]string, steps []parts, err e
 	return whole, steps, nil
 }
 
-// flatten lists the values in v by their paths, such as "retry.max_attempts". A list is one value.
+// flatten lists the values in v by their paths, such as "retry.max_attempts". A list counts as a
+// single value.
 func flatten(into map[string]string, path string, v any) {
 	if object, ok := v.(map[string]any); ok && (len(object) > 0 || path == "") {
 		for name, inner := range object {
@@ -147,7 +148,8 @@ func membersChanged(old, present map[string]string) (out []member) {
 	return out
 }
 
-// longestRising returns a longest increasing subsequence: the steps that keep their order.
+// longestRising returns a longest increasing subsequence, which are the steps that keep their
+// order.
 func longestRising(all []int) []int {
 	length, before := make([]int, len(all)), make([]int, len(all))
 	best := -1

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// graph is the drawing of the steps: a step is one layer below the last step it depends on. A step
-// without dependencies waits for the one before it, because steps run one at a time.
+// graph is the drawing of the steps. Each step is one layer below the last step that it depends on.
+// A step without dependencies waits for the previous step, because steps run one at a time.
 type graph struct {
 	W, H  int
 	Nodes []node
@@ -17,14 +17,15 @@ type graph struct {
 type node struct {
 	*step
 	X, Y, W, H int
-	// Lines of text, cut to the width of the node; the title has the full text.
+	// Lines of text, shortened to the width of the node. The title has the full text.
 	Label, Action, Back, Policy string
 	Title                       string
 }
 
 type edge struct {
 	Path string
-	// Order: the step runs after the other because of its position, not because it depends on it.
+	// Order means that the step runs after the other because of its position, and not because it
+	// depends on it.
 	Order bool
 	Title string
 }
@@ -33,13 +34,13 @@ const (
 	nodeW, nodeH = 310, 92
 	gapX, gapY   = 26, 34
 	margin       = 14
-	// mostDrawn is the maximum number of steps in a drawing; the table has them all.
+	// mostDrawn is the maximum number of steps in a drawing. The table contains all of them.
 	mostDrawn = 120
-	// Number of characters that fit into a node, in the fonts of the name and of the calls.
+	// Number of characters that fit into a node, for the fonts of the name and of the calls.
 	nameFits, callFits = 34, 40
 )
 
-// newGraph lays out the steps; nil if there are too many.
+// newGraph lays out the steps, or returns nil if there are too many.
 func newGraph(steps []step) *graph {
 	if len(steps) > mostDrawn {
 		return nil
@@ -97,7 +98,7 @@ func newGraph(steps []step) *graph {
 		if l.order {
 			e.Title = b.Name + " runs after " + a.Name
 		}
-		if layer[l.to]-layer[l.from] > 1 { // around what lies between
+		if layer[l.to]-layer[l.from] > 1 { // route it around the layers in between
 			around++
 			x := max(a.X, b.X) + nodeW
 			out := x + gapX/2 + 10*around

@@ -14,18 +14,19 @@ import (
 type finding struct {
 	Line   int // from 1; 0: unknown
 	Column int // where its words begin in the line, in characters, from 1; 0: unknown
-	Length int // of its words, in characters
+	Length int // length of its words, in characters
 	client.ProblemField
 }
 
-// listed is a line of the text, in three parts: the second one has the words of a mistake, or is empty.
+// listed is a line of the text in three parts. The second part contains the words of a mistake, or
+// is empty.
 type listed struct {
 	Number                int
 	Before, Marked, After string
 	Findings              []string
 }
 
-// placed returns the findings of the API with their places in a text.
+// placed returns the API's findings with their places in a text.
 func placed(text string, errors []client.ProblemField) (all []finding) {
 	at, rows := linesOf(text), strings.Split(text, "\n")
 	var known []int // the lines at which values begin
@@ -36,7 +37,7 @@ func placed(text string, errors []client.ProblemField) (all []finding) {
 	for _, e := range errors {
 		f := finding{Line: at.of(e.Pointer), ProblemField: e}
 		if f.Line > 0 && f.Line <= len(rows) {
-			end := len(rows) // of the value, which may have several lines
+			end := len(rows) // end of the value, which may span several lines
 			if i, _ := slices.BinarySearch(known, f.Line+1); i < len(known) {
 				end = known[i] - 1
 			}
@@ -47,7 +48,8 @@ func placed(text string, errors []client.ProblemField) (all []finding) {
 	return all
 }
 
-// find looks in the lines of a value, which are the last ones of rows, for what the message of its mistake quotes.
+// find searches the lines of a value, which are the last ones of rows, for the text that the
+// message of its mistake quotes.
 func (f *finding) find(rows []string) {
 	var words []string
 	for _, quoted := range inQuotes.FindAllString(f.Message, -1) {
@@ -67,10 +69,11 @@ func (f *finding) find(rows []string) {
 	}
 }
 
-// mark sets the place of a word in its line. An expression that cannot be read says at which of its characters.
+// mark sets the place of a word in its line. The message about an invalid expression names the
+// position of a character.
 func (f *finding) mark(line string, from int, word string) {
 	if at := atCharacter.FindStringSubmatch(f.Message); at != nil {
-		n, _ := strconv.Atoi(at[1]) // digits
+		n, _ := strconv.Atoi(at[1]) // they are digits
 		if rest := []rune(word); n >= 1 && n <= len(rest) {
 			from += len(string(rest[:n-1]))
 			word = string(rest[n-1:])
@@ -80,15 +83,17 @@ func (f *finding) mark(line string, from int, word string) {
 }
 
 var (
-	// inQuotes matches what a message quotes.
+	// inQuotes matches the quoted text in a message.
 	inQuotes = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-	// atCharacter extracts the character from the API's message about an expression that cannot be read.
+	// atCharacter extracts the position of the character from the API's message about an invalid
+	// expression.
 	atCharacter = regexp.MustCompile(`\bat character (\d{1,6})\b`)
-	// inLine extracts the line from the API's message about invalid YAML.
+	// inLine extracts the line number from the API's message about invalid YAML.
 	inLine = regexp.MustCompile(`\bline (\d{1,6})\b`)
 )
 
-// listing returns the lines of a text with what was found in them; of has what was found in lines without a pointer.
+// listing returns the lines of a text with the findings in them; of contains the findings for lines
+// without a pointer.
 func listing(text string, all []finding, of map[int][]string) (out []listed) {
 	marked := map[int]finding{}
 	for _, f := range all {

@@ -27,7 +27,7 @@ func Register(k *web.Kit) error {
 	k.Action("/ui/certifications/{certification}/cancel", p.cancelCertification)
 	k.Action("/ui/workflows/{workflow}/enable", p.enable)
 	k.Action("/ui/workflows/{workflow}/disable", p.disable)
-	// Not below /ui/workflows/, where it would hide a workflow of that name.
+	// This is not below /ui/workflows/, where it would hide a workflow with that name.
 	k.Page("GET /ui/register-workflow", p.register)
 	k.Page("POST /ui/register-workflow", p.registered)
 	k.Page("GET /ui/simulate-workflow", p.simulate)

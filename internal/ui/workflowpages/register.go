@@ -14,7 +14,7 @@ import (
 )
 
 // registration is the form for a new version of a workflow. It is checked as the user types, and
-// compared with the version that new sagas use now.
+// compared with the version that new sagas currently use.
 type registration struct {
 	Text     string
 	Key      string // Idempotency-Key
@@ -22,16 +22,16 @@ type registration struct {
 	Checked  bool
 	Valid    *client.WorkflowValidation
 	Findings []finding
-	Problem  *client.Problem // of the check or of the registration, if it contains no findings
+	Problem  *client.Problem // from the check or the registration, if it contains no findings
 	Listing  []listed        // the text with its findings
-	Current  *stored         // what Valid was compared with; nil: the name is new
+	Current  *stored         // the version with which Valid was compared; nil: the name is new
 	ETag     string          // version of that workflow
 	Steps    []step
 	Changes  changes
 	Diff     []web.DiffLine
 	May      bool // the visitor may register workflows
 	Stale    bool // the workflow has changed since the form was checked
-	Unseen   bool // the registration was not sent, because the differences had not been shown
+	Unseen   bool // the registration was not sent, because the differences had not been shown yet
 	Curl     string
 }
 
@@ -81,7 +81,7 @@ steps:
     retry: {max_attempts: 5}
 `
 
-// registered checks the form, or sends it.
+// registered checks the form or sends it.
 func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 	if p.kit.ReadOnly {
 		return nil, web.ErrNoPage
@@ -89,7 +89,7 @@ func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, web.Malformed("The form cannot be read.")
 	}
-	// Browsers send line ends as CR LF.
+	// Browsers send line endings as CR LF.
 	d := &registration{
 		Key: v.Form.Get("key"), Name: v.Form.Get("name"), Text: strings.ReplaceAll(v.Form.Get("definition"), "\r\n", "\n"),
 	}
@@ -109,8 +109,8 @@ func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 		}
 		return p.registerPage(v, d, status), nil
 	}
-	// The form names the version to compare with: if there is a newer one, its differences were not
-	// seen.
+	// The form names the version to compare with. If there is a newer version, the differences from
+	// it were not seen.
 	seen := ""
 	if v.Form.Get("compared") == d.Valid.Name {
 		seen = v.Form.Get("etag")
@@ -133,7 +133,7 @@ func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 	if w := res.JSON201; w != nil {
 		return &web.Page{Data: web.Redirect(pathOf(w.Name) + "?v=" + strconv.Itoa(w.Version))}, nil
 	}
-	if w := res.JSON200; w != nil { // an equal version existed
+	if w := res.JSON200; w != nil { // an identical version already existed
 		return &web.Page{Data: web.Redirect(pathOf(w.Name) + "?v=" + strconv.Itoa(w.Version))}, nil
 	}
 	if _, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault); !d.refused(err) {
@@ -196,8 +196,8 @@ func (p *pages) check(v *web.Visit, d *registration) error {
 	return err
 }
 
-// refused shows the API's findings at the places in the text that they refer to. It reports whether err came
-// from the API.
+// refused shows the API's findings at the places in the text that they refer to. It reports whether
+// err came from the API.
 func (d *registration) refused(err error) bool {
 	var refusal *web.Refusal
 	if !errors.As(err, &refusal) {
@@ -207,7 +207,7 @@ func (d *registration) refused(err error) bool {
 	d.Findings = placed(d.Text, refusal.Errors)
 	of := map[int][]string{}
 	if found := inLine.FindStringSubmatch(refusal.Detail); len(d.Findings) == 0 && found != nil {
-		line, _ := strconv.Atoi(found[1]) // digits
+		line, _ := strconv.Atoi(found[1]) // they are digits
 		of[line] = []string{refusal.Detail}
 	}
 	d.Listing = listing(d.Text, d.Findings, of)

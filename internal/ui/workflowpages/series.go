@@ -14,20 +14,20 @@ type series struct {
 	*window
 	AsOf     time.Time
 	Legend   []part
-	Rows     []seriesRow // of buckets with sagas, newest first
-	Empty    int         // buckets without
-	Columns  []column    // of both charts
+	Rows     []seriesRow // buckets with sagas, newest first
+	Empty    int         // number of buckets without sagas
+	Columns  []column    // columns of both charts
 	Width    int
 	Count    axis
-	Took     *axis // nil: none has ended
+	Took     *axis // nil: no saga has ended
 	Times    []time.Time
-	Days     bool // a bucket is a day
+	Days     bool // each bucket is a day
 	Workflow string
-	Sampled  bool // some durations cover only part of the sagas
+	Sampled  bool // some durations cover only some of the sagas
 	Total    int64
 }
 
-// axis has the labels of the vertical axis, from the top.
+// axis contains the labels of the vertical axis, from the top.
 type axis []string
 
 // part is one kind of outcome.
@@ -56,7 +56,7 @@ type seriesRow struct {
 	P50, P95 string
 }
 
-// Failed are those that failed and were not canceled by a user.
+// Failed returns the number of sagas that failed and were not canceled by a user.
 func (r *seriesRow) Failed() int64 { return r.FailedCount - r.CancelledCount }
 
 const (
@@ -74,7 +74,7 @@ func outcomeParts() []part {
 	}
 }
 
-// seriesOf reads the series of a workflow, or of all when name is empty.
+// seriesOf reads the series of a workflow, or of all workflows if name is empty.
 func (p *pages) seriesOf(v *web.Visit, name string) (*series, error) {
 	w, err := windowOf(v)
 	if err != nil {
@@ -128,7 +128,7 @@ func drawSeries(w *window, name string, got *client.SagaSeries, base string) *se
 				continue
 			}
 			part.Sagas += n
-			h := max(int(float64(n)*chartTall/top), 4) // non-zero values are visible
+			h := max(int(float64(n)*chartTall/top), 4) // make non-zero values visible
 			y -= h
 			c.Parts = append(c.Parts, block{y, h, part.Tone})
 			c.Title += fmt.Sprintf(", %s %s", web.Count(n), part.Word)
@@ -162,7 +162,7 @@ func milliseconds(ms float64) string {
 	return web.Duration(time.Duration(ms * float64(time.Millisecond)))
 }
 
-// statisticsPage is the series of all workflows.
+// statisticsPage shows the series of all workflows.
 type statisticsPage struct {
 	Series *series
 	Now    time.Time

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// simulation is the form in which a workflow is played against answers, and how it went.
+// simulation is the form for simulating a workflow with given answers, and the result.
 type simulation struct {
 	*client.Workflow
 	Payload  string
@@ -20,35 +20,35 @@ type simulation struct {
 	Answers  []answerField
 	Later    bool // some of its calls may be answered later
 	Problem  *client.Problem
-	Mistakes []string // in what the form says before the API sees it
+	Mistakes []string // mistakes found in the form before it is sent to the API
 	Result   *client.Simulation
 	Curl     string
 	Tabs     []web.Tab
 }
 
-// answerField is what comes back from one call.
+// answerField is the answer to one call.
 type answerField struct {
-	Key   string // of the API: STEP or STEP/compensate
+	Key   string // key in the API: STEP or STEP/compensate
 	Step  string
 	Words string // as the visitor wrote it
 	Call  string
 	Undo  bool
-	List  string // of answers that are proposed
+	List  string // list of suggested answers
 }
 
-// Lists of answers that the form proposes.
+// Lists of answers that the form suggests.
 const (
 	listHTTP  = "http-answers"
 	listLater = "later-answers"
 	listRuns  = "run-answers"
 )
 
-// Job reports whether it is a job that is called.
+// Job reports whether the call is to a job.
 func (f answerField) Job() bool { return f.List == listRuns }
 
-// simulate shows the form, and with POST how a saga would go.
+// simulate shows the form and, for a POST, how a saga would proceed.
 func (p *pages) simulate(v *web.Visit) (*web.Page, error) {
-	if p.kit.ReadOnly { // its pages have no forms
+	if p.kit.ReadOnly { // read-only pages have no forms
 		return nil, web.ErrNoPage
 	}
 	if err := v.ParseForm(); err != nil {
@@ -81,7 +81,7 @@ func (p *pages) simulate(v *web.Visit) (*web.Page, error) {
 	return page, err
 }
 
-// fieldsOf returns the calls of a workflow, with what the form says of them.
+// fieldsOf returns the calls of a workflow, with the answers from the form.
 func fieldsOf(def *client.WorkflowDefinition, form url.Values) (fields []answerField) {
 	for i := range def.Steps {
 		s := &def.Steps[i]
@@ -108,7 +108,7 @@ func fieldsOf(def *client.WorkflowDefinition, form url.Values) (fields []answerF
 	return fields
 }
 
-// play lets the API play the workflow, and returns the status of the page; 0: all is well.
+// play lets the API simulate the workflow, and returns the status for the page; 0 means success.
 func (p *pages) play(v *web.Visit, d *simulation) (status int, err error) {
 	in := client.SimulationInput{WorkflowName: &d.Name, WorkflowVersion: new(int32(d.Version))} //nolint:gosec // from 1
 	if text := strings.TrimSpace(d.Payload); text != "" {
@@ -152,10 +152,10 @@ func (p *pages) play(v *web.Visit, d *simulation) (status int, err error) {
 	return 0, err
 }
 
-// Dirty reports whether the saga ends with some of its effects.
+// Dirty reports whether some effects remain at the end of the saga.
 func (d *simulation) Dirty() bool { return d.Result.Clean != nil && !*d.Result.Clean }
 
-// Took is how long the saga takes; empty: no time.
+// Took formats how long the saga takes, or returns "" if it takes no time.
 func (d *simulation) Took() string {
 	if d.Result.DurationMS == 0 {
 		return ""
@@ -163,16 +163,16 @@ func (d *simulation) Took() string {
 	return web.Milliseconds(d.Result.DurationMS)
 }
 
-// Row is an entry of the path as the page shows it.
+// Row is an entry of the path as shown on the page.
 type Row struct {
 	client.SimulationEntry
 	At, Words, Tone, Shape string
 	Answered, Ended        string
-	Kept                   string // the output that a report has given
+	Kept                   string // the output that a report has provided
 	Undo                   bool
 }
 
-// Rows returns the path in words.
+// Rows describes the path in words.
 func (d *simulation) Rows() []Row {
 	rows := make([]Row, len(d.Result.Path))
 	for i, e := range d.Result.Path {

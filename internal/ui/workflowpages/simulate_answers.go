@@ -11,7 +11,8 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Words between the answers to the calls of one step, before a report, and before how long it takes to come.
+// Words that separate the answers to the calls of one step, that precede a report, and that precede
+// the time until the report arrives.
 const (
 	then   = " then "
 	report = "report"
@@ -24,7 +25,8 @@ var (
 	results   = []string{"done", "refused", "not_applied", "unknown", "heartbeat"}
 )
 
-// answersIn reads "timeout then 202 then report done after 90s {...}"; mistake says what is wrong with it.
+// answersIn parses "timeout then 202 then report done after 90s {...}"; mistake describes what is
+// wrong with it.
 func answersIn(text string) (list []client.SimulatedAnswer, mistake string) {
 	for text != "" {
 		var part string
@@ -50,8 +52,8 @@ func answersIn(text string) (list []client.SimulatedAnswer, mistake string) {
 	return list, ""
 }
 
-// cutAnswer cuts the first answer, or report, off. A body may contain the word that separates them: what is before it
-// must be whole, and what follows begin with a word that is known.
+// cutAnswer cuts off the first answer or report. A body may contain the separator word, so the text
+// before a separator must be complete, and the text after it must begin with a known word.
 func cutAnswer(text string) (first, rest string) {
 	for at := 0; ; {
 		next := strings.Index(text[at:], then)
@@ -67,7 +69,7 @@ func cutAnswer(text string) (first, rest string) {
 	}
 }
 
-// cutWord cuts a word off that a text begins with.
+// cutWord cuts off the first word of a text.
 func cutWord(text, word string) (rest string, is bool) {
 	first, rest, _ := strings.Cut(text, " ")
 	return strings.TrimSpace(rest), first == word
@@ -105,7 +107,7 @@ func answerIn(text string) (a client.SimulatedAnswer, mistake string) {
 	return a, mistake
 }
 
-// reportIn reads "done after 90s {...}".
+// reportIn parses "done after 90s {...}".
 func reportIn(text string) (r client.SimulatedReport, mistake string) {
 	word, body, _ := strings.Cut(text, " ")
 	if !slices.Contains(results, word) {

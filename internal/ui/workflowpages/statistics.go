@@ -45,7 +45,7 @@ type counts struct {
 	Partial  bool // there are more than a page reads
 }
 
-// Of a version; all zero when it has no sagas.
+// Of returns the figures of a version, which are all zero if it has no sagas.
 func (c *counts) Of(name string, version int) *figures {
 	if f := c.versions[name][version]; f != nil {
 		return f
@@ -53,7 +53,7 @@ func (c *counts) Of(name string, version int) *figures {
 	return &figures{}
 }
 
-// All versions of a workflow.
+// All returns the sum over all versions of a workflow.
 func (c *counts) All(name string) *figures {
 	sum := &figures{}
 	for _, f := range c.versions[name] {
@@ -72,7 +72,8 @@ func (c *counts) All(name string) *figures {
 // mostPages is the maximum number of pages of statistics that are read.
 const mostPages = 10
 
-// countsOf reads the statistics of one workflow, or of all when name is nil, for the sagas created since a time.
+// countsOf reads the statistics of one workflow, or of all workflows if name is nil, for the sagas
+// created since a time.
 func (p *pages) countsOf(v *web.Visit, name *string, since string) (*counts, error) {
 	c := &counts{versions: map[string]map[int]*figures{}}
 	q := map[string][]string{"page_size": {"200"}}
@@ -115,5 +116,5 @@ func (p *pages) countsOf(v *web.Visit, name *string, since string) (*counts, err
 	return c, nil
 }
 
-// versionID names a version in the form of the saga list's filter.
+// versionID names a version in the form used by the saga list's filter.
 func versionID(name string, version int) string { return name + "@" + strconv.Itoa(version) }

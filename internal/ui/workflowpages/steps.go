@@ -11,24 +11,24 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// step is a step of a definition, as people read it.
+// step describes a step of a definition for people.
 type step struct {
 	Number     int // from 1, in the order of execution
 	Name       string
-	Call, Undo string // Undo is empty when there is none
-	// Stays: there is no undo, and steps follow that may fail.
+	Call, Undo string // Undo is empty if there is none
+	// Stays means that there is no undo, although later steps may fail.
 	Stays            bool
 	Pivot            bool   // once it is done, nothing is undone
 	Later, UndoLater string // how long Skald waits for its report, if its answers may come later
-	Ahead            bool   // the next step may be called before its outcome is on disk
-	UndoFailure      string // what follows when the undo gave up, unless that is to stop
-	OnFailure        string // what its failure leads to, unless that is a compensation
+	Ahead            bool   // the next step may be called before this step's outcome is on disk
+	UndoFailure      string // what happens when the undo is abandoned, unless the saga stops
+	OnFailure        string // what its failure leads to, unless that is compensation
 	Retry, UndoRetry string // empty: the workflow's
-	Timeout          string // of one call; empty: the server's
+	Timeout          string // timeout of one call; empty: the server's
 	DependsOn        []string
 }
 
-// stepsOf are the steps of a definition in the order of execution.
+// stepsOf returns the steps of a definition in the order of execution.
 func stepsOf(d *client.WorkflowDefinition) []step {
 	all := make([]step, len(d.Steps))
 	pivot := slices.IndexFunc(d.Steps, func(s client.Step) bool { return s.Pivot != nil && *s.Pivot })
@@ -54,8 +54,8 @@ func stepsOf(d *client.WorkflowDefinition) []step {
 	return all
 }
 
-// laterWaits say how long Skald waits for the report of a step that is answered later, and of its undo; "": its
-// answers never come later.
+// laterWaits describes how long Skald waits for the report of a step that is answered later, and
+// for the report of its undo. It returns "" if the answers never come later.
 func laterWaits(s *client.Step) (action, undo string) {
 	if c := web.UndoOf(s); c != nil {
 		undo = laterWait(c.Answer)
@@ -63,7 +63,7 @@ func laterWaits(s *client.Step) (action, undo string) {
 	return laterWait(s.Answer), undo
 }
 
-// laterByDefault is how long it waits where the definition does not say.
+// laterByDefault is the wait time if the definition does not specify one.
 const laterByDefault = 24 * time.Hour
 
 func laterWait(a *client.AnswerRules) string {
@@ -76,7 +76,8 @@ func laterWait(a *client.AnswerRules) string {
 	return web.Milliseconds(a.LaterMS)
 }
 
-// onFailure says what follows when the step has failed, "" if the saga is compensated.
+// onFailure describes what happens when the step has failed, or returns "" if the saga is
+// compensated.
 func onFailure(d *client.WorkflowDefinition, s *client.Step) string {
 	on := d.OnFailure
 	if s.OnFailure != nil {
@@ -88,7 +89,8 @@ func onFailure(d *client.WorkflowDefinition, s *client.Step) string {
 	return "a failure suspends the saga"
 }
 
-// goesOn reports whether the steps before the step are compensated although its undo gave up.
+// goesOn reports whether earlier steps are compensated even though the undo of the step was
+// abandoned.
 func goesOn(d *client.WorkflowDefinition, s *client.Step) bool {
 	on := d.OnCompensationFailure
 	if s.OnCompensationFailure != nil {
@@ -97,7 +99,8 @@ func goesOn(d *client.WorkflowDefinition, s *client.Step) bool {
 	return on != nil && *on == client.OnCompensationFailureGoOn
 }
 
-// policyWords says what a retry policy sets: "5 attempts, 1 s to 1 min apart, ×2, on timeout, network".
+// policyWords describes what a retry policy sets: "5 attempts, 1 s to 1 min apart, ×2, on timeout,
+// network".
 func policyWords(p *client.RetryPolicy) string {
 	if p == nil {
 		return ""
@@ -133,7 +136,7 @@ func policyWords(p *client.RetryPolicy) string {
 	return strings.Join(parts, ", ")
 }
 
-// retentionWords says how long ended sagas stay live.
+// retentionWords describes how long ended sagas stay live.
 func retentionWords(r *client.Retention) string {
 	if r == nil {
 		return ""

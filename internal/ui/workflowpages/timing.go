@@ -13,10 +13,10 @@ type timing struct {
 	*client.StepStatisticsList
 	Rows     []timingRow
 	Failures []failureRow
-	Whole    bool   // durations are of steps, not of attempts
+	Whole    bool   // durations are those of steps, not of attempts
 	Other    string // URL for the other choice of versions
-	Measure  string // URL for the other durations
-	Scale    string // the end of the bars' axis
+	Measure  string // URL for the other kind of durations
+	Scale    string // label at the end of the bars' axis
 	Version  int
 }
 
@@ -25,7 +25,7 @@ type timingRow struct {
 	client.StepStatistics
 	Undo               bool
 	FailedShare        string
-	P50, P95, P99, Max string // empty: nothing has ended
+	P50, P95, P99, Max string // empty: no attempt has ended
 	// Bars, in thousandths of the axis.
 	To50, To95, To99 int
 	Words            string
@@ -35,11 +35,12 @@ type failureRow struct {
 	client.StepFailureStatistics
 	StepName string
 	Undo     bool
-	Share    string // of the attempts of the step
+	Share    string // share of the step's attempts
 	List     string
 }
 
-// timingOf reads the statistics of a workflow's steps: of all versions, or of the one of the page if that is asked for.
+// timingOf reads the statistics of a workflow's steps, either of all versions or, if requested, of
+// the version shown on the page.
 func (p *pages) timingOf(v *web.Visit, name string, version int) (*timing, error) {
 	w, err := windowOf(v)
 	if err != nil {
@@ -104,7 +105,7 @@ func (p *pages) timingOf(v *web.Visit, name string, version int) (*timing, error
 	return t, nil
 }
 
-// changed returns the page's URL with one parameter changed; empty removes it.
+// changed returns the page's URL with one parameter changed; an empty value removes it.
 func changed(q url.Values, name, value string) string {
 	to := url.Values{}
 	for k, values := range q {
@@ -117,8 +118,8 @@ func changed(q url.Values, name, value string) string {
 	return "?" + to.Encode()
 }
 
-// failedSagas returns the URL of the list of a workflow's sagas, created within a period, that did
-// not complete because a step failed with a code.
+// failedSagas returns the URL of a list of sagas. It contains a workflow's sagas that were created
+// within a period and did not complete because a step failed with a code.
 func failedSagas(name string, w *window, step, code string) string {
 	return sagasURL(name, w.From, w.To, "status", "FAILED", "step", step, "error_code", code)
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// window is the period covered by a page of statistics: sagas created in it are counted.
+// window is the period covered by a page of statistics: sagas created within it are counted.
 type window struct {
 	From, To time.Time
-	Name     string // of its length
+	Name     string // name of its length
 	Bucket   client.SeriesBucketLength
-	Length   time.Duration // of a bucket
+	Length   time.Duration // length of a bucket
 	Chooser  []web.Tab
 	Earlier  string // URL of the previous window; empty: there is none
-	Later    string // of the next one
-	Today    string // of the latest one; empty: this is it
+	Later    string // URL of the next window
+	Today    string // URL of the latest window; empty: this is the latest
 }
 
 var lengths = []struct {
@@ -32,10 +32,11 @@ var lengths = []struct {
 	{"30d", "30 days", 30 * 24 * time.Hour, 24 * time.Hour, client.SeriesBucketLengthN1D},
 }
 
-// minutesKept is how far back the API counts by the minute.
+// minutesKept is how far back the API can count by the minute.
 const minutesKept = 3 * 24 * time.Hour
 
-// windowOf reads the parameters window and until; other parameters stay in the URLs of other windows.
+// windowOf parses the parameters window and until; other parameters are kept in the URLs of other
+// windows.
 func windowOf(v *web.Visit) (*window, error) {
 	q := v.URL.Query()
 	at := slices.IndexFunc(lengths, func(l struct {
@@ -89,7 +90,8 @@ func windowOf(v *web.Visit) (*window, error) {
 	return w, nil
 }
 
-// sagasURL returns the URL of the list of sagas created within a period, of one workflow or of all.
+// sagasURL returns the URL of the list of sagas created within a period, either of one workflow or
+// of all.
 func sagasURL(workflow string, from, to time.Time, more ...string) string {
 	q := url.Values{"created_from": {from.Format(time.RFC3339)}, "created_to": {to.Format(time.RFC3339)}}
 	if workflow != "" {

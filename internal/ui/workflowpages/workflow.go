@@ -12,16 +12,16 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// workflowPage is one workflow, at one of its versions.
+// workflowPage shows one workflow at one of its versions.
 type workflowPage struct {
 	*client.Workflow
 	Steps    []step
 	Graph    *graph
-	Served   []*served // hosts of the steps
+	Served   []*served // hosts that the steps call
 	Versions []versionRow
 	Older    []versionRow // older versions with unfinished sagas
 	OlderSum int64
-	More     string // URL of the page of older versions; empty: these are all
+	More     string // URL of the page of older versions; empty: all are shown
 	Counts   *counts
 	Current  *figures
 	Tab      string
@@ -29,7 +29,7 @@ type workflowPage struct {
 	Text     string          // the definition as YAML
 	Raw      json.RawMessage // the definition as JSON, if requested
 	Stays    string          // how long ended sagas stay live; empty: the server's default
-	Retry    string          // of all steps that set nothing
+	Retry    string          // for all steps that specify none
 	UndoRe   string
 	Against  int // the version to compare with; 0: none
 	Changes  changes
@@ -37,24 +37,24 @@ type workflowPage struct {
 	Timing   *timing
 	Series   *series
 	Actions  []web.Button
-	Register *web.Button // to register a new version; nil: read-only pages
+	Register *web.Button // button for registering a new version; nil: the pages are read-only
 	Now      time.Time
 }
 
 type versionRow struct {
 	client.Workflow
 	*figures
-	Previous int // the version before it; 0: it is the first
+	Previous int // the preceding version; 0: this is the first one
 }
 
-// SagasOf returns the URL of the unfinished sagas of a version.
+// SagasOf returns the URL of the list of a version's unfinished sagas.
 func (d *workflowPage) SagasOf(version int) string {
 	return "/ui/sagas?" + url.Values{
 		"definition_id": {versionID(d.Name, version)}, "lifecycle": {"active", "compensating"},
 	}.Encode()
 }
 
-// At returns the query of this page for a version, with other parameters as pairs.
+// At returns the query of this page for a version, with other parameters given as pairs.
 func (d *workflowPage) At(version int, more ...string) string {
 	q := url.Values{"v": {strconv.Itoa(version)}}
 	for i := 0; i+1 < len(more); i += 2 {
@@ -65,7 +65,7 @@ func (d *workflowPage) At(version int, more ...string) string {
 
 var workflowTabs = []string{"Steps", "Performance", "Over time", "Definition", "Versions", "Changes", "Simulate"}
 
-// simulatePath is not below that of the workflow, where it would hide a workflow of that name.
+// simulatePath is not below the workflow's path, where it would hide a workflow with that name.
 const simulatePath = "/ui/simulate-workflow"
 
 // tabOf returns the value of the parameter tab.
@@ -136,7 +136,8 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "workflow", Title: name, Nav: "Workflows", Refresh: 10, Data: d}, nil
 }
 
-// tabsOf returns the views of a version. uncounted: the visitor may not see figures. The only version has no changes.
+// tabsOf returns the views of a version. uncounted means that the visitor may not see figures. If
+// there is only one version, there is no view of changes.
 func (p *pages) tabsOf(w *client.Workflow, current string, uncounted bool) (tabs []web.Tab) {
 	base, version := p.kit.Base, strconv.Itoa(w.Version)
 	for _, t := range workflowTabs {
@@ -154,7 +155,7 @@ func (p *pages) tabsOf(w *client.Workflow, current string, uncounted bool) (tabs
 	return tabs
 }
 
-// number parses a version in the URL.
+// number parses the version in the URL.
 func number(s string) (int, error) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 1 {
@@ -172,11 +173,11 @@ func (p *pages) versionsOf(v *web.Visit, name string, cursor *string) (*client.W
 	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 }
 
-// stored is a version of a workflow as the API sends it.
+// stored is a version of a workflow as sent by the API.
 type stored struct {
 	*client.Workflow
 	raw  json.RawMessage // the definition
-	etag string          // of the workflow
+	etag string          // ETag of the workflow
 }
 
 func (p *pages) version(v *web.Visit, name string, version int) (*stored, error) {
@@ -198,7 +199,8 @@ func (p *pages) version(v *web.Visit, name string, version int) (*stored, error)
 	return &stored{w, sent.Definition, res.HTTPResponse.Header.Get("ETag")}, nil
 }
 
-// latest returns the latest version of a workflow; nil without an error when there is no such workflow.
+// latest returns the latest version of a workflow. It returns nil without an error if there is no
+// such workflow.
 func (p *pages) latest(v *web.Visit, name string) (*stored, error) {
 	versions, err := p.versionsOf(v, name, nil)
 	switch {
@@ -236,7 +238,7 @@ func (d *workflowPage) rows(list *client.WorkflowList) {
 	}
 }
 
-// compare compares the version with that in the parameter diff, or by default with the previous
+// compare compares the version with the one in the parameter diff or, by default, with the previous
 // one.
 func (p *pages) compare(v *web.Visit, d *workflowPage, raw json.RawMessage) (err error) {
 	d.Against = d.Version - 1

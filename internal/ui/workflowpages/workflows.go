@@ -7,12 +7,12 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// workflowList is the page of the list of workflows.
+// workflowList is the page that lists the workflows.
 type workflowList struct {
 	*web.List
 	Workflows []workflowRow
 	Counts    *counts
-	Register  *web.Button // nil: the pages only show
+	Register  *web.Button // nil: the pages are read-only
 	Curl      string
 }
 

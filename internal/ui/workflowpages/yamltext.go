@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// asYAML formats JSON as YAML, preserving the order of members and the digits of numbers. JSON that
+// asYAML formats JSON as YAML, keeping the order of members and the digits of numbers. JSON that
 // cannot be converted is returned unchanged.
 func asYAML(raw json.RawMessage) string {
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -54,7 +54,7 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 		if len(n.Content) == 0 {
 			n.Style = yaml.FlowStyle
 		}
-		_, err := d.Token() // the end
+		_, err := d.Token() // the closing delimiter
 		return n, err
 	case string:
 		n.Tag, n.Value = "!!str", t
@@ -71,10 +71,10 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	return n, nil
 }
 
-// lines maps the JSON Pointers of a definition to lines of its text, from 1.
+// lines maps the JSON Pointers of a definition to lines of its text, numbered from 1.
 type lines map[string]int
 
-// linesOf parses a definition, as JSON or YAML. It maps as much as it can parse.
+// linesOf parses a definition given as JSON or YAML. It maps as much as it can parse.
 func linesOf(text string) lines {
 	at := lines{}
 	if isJSON(text) {
@@ -92,7 +92,7 @@ func linesOf(text string) lines {
 // YAML.
 func isJSON(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
 
-// of returns the line of a pointer, or of the closest enclosing value in the text; 0: unknown.
+// of returns the line of a pointer, or of the closest enclosing value in the text; 0 means unknown.
 func (at lines) of(pointer string) int {
 	for {
 		if n := at[pointer]; n > 0 {
@@ -106,7 +106,7 @@ func (at lines) of(pointer string) int {
 	}
 }
 
-// deepest bounds the recursion in pasted text.
+// deepest limits the recursion on pasted text.
 const deepest = 200
 
 func (at lines) yaml(pointer string, n *yaml.Node, depth int) {
@@ -134,7 +134,7 @@ func (at lines) json(text string) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	line, seen := 1, 0
-	now := func() int { // the line of the last token
+	now := func() int { // returns the line of the last token
 		for end := int(d.InputOffset()); seen < end; seen++ {
 			if text[seen] == '\n' {
 				line++

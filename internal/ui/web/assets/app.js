@@ -1,5 +1,6 @@
-// Pages ask for themselves again while they are looked at, and replace the regions that have changed. Actions open
-// in a dialog instead of a page of their own. Everything works without this file.
+// Pages request their own URL again while they are visible, and replace the regions that have
+// changed. Actions open in a dialog instead of on a separate page. Everything works without this
+// file.
 
 const body = document.body;
 const offline = document.getElementById('offline');
@@ -7,15 +8,16 @@ const dialog = document.getElementById('dialog');
 const base = body.dataset.base;
 let seen = Date.now();
 let tag = body.dataset.tag ?? '';
-let live = '-'; // the regions that this page shows, as the server has named them
+let live = '-'; // the regions that this page shows, as named by the server
 
-// A page that the browser had kept says when it was made, not what time it is: this computer's clock is right until
-// the server has been asked.
+// A page from the browser's cache contains the time when it was made, not the current time. This
+// computer's clock is used until the server has been asked.
 const [sent] = performance.getEntriesByType('navigation');
 const kept = Boolean(sent) && sent.transferSize < sent.encodedBodySize;
-let skew = kept ? 0 : Date.parse(body.dataset.now) - Date.now(); // the server's clock against this one
+let skew = kept ? 0 : Date.parse(body.dataset.now) - Date.now(); // the server's clock relative to this one
 
-// waiting shows a line at the top of the page while something takes more than a moment. The present content stays.
+// waiting shows a line at the top of the page while something takes more than a moment. The current
+// content stays visible.
 let pending = 0;
 export async function waiting(promise) {
   pending++;
@@ -28,13 +30,15 @@ export async function waiting(promise) {
   }
 }
 
-// A server that takes a connection and says nothing is as good as dead: a page is not waited for longer than this.
+// A server that accepts a connection but does not respond is treated as down: pages do not wait
+// longer than this.
 const patience = 5000;
 const soon = () => AbortSignal.timeout(patience);
 const silent = 'Skald has not answered for 5 s.';
 const whyOf = (error, otherwise = 'Skald is not responding.') => (error?.name === 'TimeoutError' ? silent : otherwise);
 
-// say shows a message above everything: an open dialog covers the page, and hides it from screen readers.
+// say shows a message above everything else, because an open dialog covers the page and hides it
+// from screen readers.
 const place = offline.nextElementSibling;
 function say(text) {
   offline.hidden = false;
@@ -57,7 +61,7 @@ function stale(why) {
 // On a narrow screen the rows come first: filters are folded unless one is set.
 if (matchMedia('(max-width: 640px)').matches) for (const d of document.querySelectorAll('details[data-fold]')) d.open = false;
 
-// Where the tabs have no room for all, the one that is shown is in view.
+// If there is not enough room for all tabs, scroll to the current one.
 for (const tab of document.querySelectorAll('.tabs [aria-current]')) {
   const row = tab.parentElement;
   row.scrollLeft = tab.offsetLeft + tab.offsetWidth - row.offsetLeft - row.clientWidth + 24;
@@ -84,13 +88,13 @@ async function refresh() {
       const kept = new Set();
       for (const old of document.querySelectorAll('[data-live]')) {
         const fresh = next.getElementById(old.id);
-        if (!fresh) continue; // it is as it was
+        if (!fresh) continue; // unchanged
         const detail = { old, fresh, replace, kept: false };
         const own = !document.dispatchEvent(new CustomEvent('skald:replace', { cancelable: true, detail }));
         if (own ? detail.kept : !replace(old, fresh)) kept.add(old.id);
       }
       live = (res.headers.get('Skald-Live') ?? '').split(',').filter((r) => !kept.has(r.split('=')[0])).join() || '-';
-      if (kept.size) tag = ''; // a region that is in use is brought again
+      if (kept.size) tag = ''; // request regions that are in use again
       body.dataset.refresh = next.body.dataset.refresh ?? '';
       document.title = next.title;
       document.dispatchEvent(new Event('skald:refreshed'));
@@ -105,8 +109,8 @@ async function refresh() {
   }
 }
 
-// replace puts a region's new content in place, and keeps what a person has opened, focused or filled in.
-// It returns false if it has left the region as it was, because it is in use.
+// replace updates a region with its new content, and keeps what a person has opened, focused or
+// filled in. It returns false if the region was not updated because it is in use.
 function replace(old, fresh) {
   if (!fresh || old.innerHTML === fresh.innerHTML) return true;
   const active = old.contains(document.activeElement) ? document.activeElement : null;
@@ -114,7 +118,7 @@ function replace(old, fresh) {
   const open = [...old.querySelectorAll('details[open]')].map((d) => d.id);
   const checked = [...old.querySelectorAll('input[type=checkbox]:checked')].map((i) => i.value);
   const focused = active && path(old, active);
-  const trees = [...old.querySelectorAll('.json.tree')]; // what is unfolded in them stays so
+  const trees = [...old.querySelectorAll('.json.tree')]; // keep what is unfolded in them
   for (const t of fresh.querySelectorAll('.json.tree')) {
     const i = trees.findIndex((o) => o.textContent === t.textContent);
     if (i >= 0) t.replaceWith(...trees.splice(i, 1));
@@ -141,21 +145,21 @@ function loop() {
   setTimeout(async () => { if (every) await refresh(); loop(); }, (every || 5) * 1000);
 }
 loop();
-document.addEventListener('skald:refresh', refresh); // another script wants the page's new state now
+document.addEventListener('skald:refresh', refresh); // another script needs the page's new state now
 addEventListener('offline', () => stale('This computer is offline.'));
 addEventListener('online', () => { if (body.dataset.refresh) refresh(); else offline.hidden = true; });
-// A slow link: the page stays, with the line. Coming back to it removes the line.
+// On a slow link, the page stays and the line is shown. Returning to the page removes the line.
 document.addEventListener('click', (e) => {
   const link = e.target.closest('a[href]:not([data-action], [data-peek], [download], [target])');
   if (!link || e.defaultPrevented || e.ctrlKey || e.metaKey || e.shiftKey || e.button !== 0 || link.origin !== location.origin) return;
   if (link.pathname === location.pathname && link.search === location.search && link.hash) return;
   const timer = setTimeout(() => { if (!e.defaultPrevented) body.classList.add('waiting'); }, 150);
   addEventListener('pagehide', () => { clearTimeout(timer); body.classList.remove('waiting'); }, { once: true });
-  setTimeout(() => body.classList.remove('waiting'), 20_000); // a file, or a page that never came
+  setTimeout(() => body.classList.remove('waiting'), 20_000); // the response was a file, or never arrived
 });
 document.addEventListener('visibilitychange', () => { if (!document.hidden && body.dataset.refresh) refresh(); });
 
-// Times are words that age.
+// Texts of relative times change as time passes.
 export function ago(ms) {
   const word = (n) => {
     if (n < 10_000) return `${Math.max(1, Math.floor(n / 1000))} s`;
@@ -180,7 +184,7 @@ function age() {
 setInterval(age, 1000);
 if (kept) { age(); if (body.dataset.refresh) refresh(); }
 
-// Actions: the form of the page that the link leads to, in a dialog.
+// Actions: show the form on the page that the link leads to in a dialog.
 async function open(url) {
   const res = await waiting(fetch(url, { headers: { Accept: 'text/html' }, signal: soon() }));
   show(await res.text(), url);
@@ -191,7 +195,7 @@ async function open(url) {
 
 function show(html, url) {
   const page = new DOMParser().parseFromString(html, 'text/html');
-  place.before(offline); // it is no part of what the dialog showed
+  place.before(offline); // it does not belong to the content of the dialog
   dialog.replaceChildren(...page.getElementById('content').childNodes);
   if (dialog.open && !offline.hidden) dialog.prepend(offline);
   const form = dialog.querySelector('form.act');
@@ -217,14 +221,14 @@ document.addEventListener('click', (e) => {
   }
 });
 
-// A field may be named "action", so that form.action would be the field.
+// A field may be named "action", in which case form.action would be that field.
 async function send(form, what) {
   const data = new URLSearchParams(new FormData(form));
   data.set('do', what);
   return waiting(fetch(form.getAttribute('action') || location.href, { method: 'POST', body: data, headers: { Accept: 'text/html' }, signal: AbortSignal.timeout(30_000) }));
 }
 
-// signedOut says in a form that it is kept.
+// signedOut tells the visitor in a form that the form is kept.
 function signedOut(form) {
   let again = form.querySelector('.signed-out');
   if (!again) {
@@ -237,12 +241,12 @@ function signedOut(form) {
   again.querySelector('a').focus();
 }
 
-// A form that is a page is sent by the browser itself, once it is known that the session still holds: the answer to
-// a request without a session would be a page without the form.
+// A form on a page of its own is submitted by the browser, but only after checking that the session
+// is still valid. Otherwise, the response would be a page without the form.
 document.addEventListener('submit', async (e) => {
   const form = e.target.closest('main form.act');
   if (!form || form.closest('dialog') || form.method !== 'post' || e.defaultPrevented) return;
-  if (form.querySelector('[name=credential]')) return; // it is sent in order to sign in
+  if (form.querySelector('[name=credential]')) return; // this form is sent in order to sign in
   if (form.dataset.asked) { delete form.dataset.asked; return; }
   e.preventDefault();
   const by = e.submitter;
@@ -266,7 +270,7 @@ document.addEventListener('submit', async (e) => {
   for (const b of form.querySelectorAll('button')) b.disabled = true; // one click, one request
   try {
     const res = await send(form, what);
-    if (res.status === 401) { // signed out meanwhile: the form stays as it is
+    if (res.status === 401) { // the session has ended in the meantime; the form is kept unchanged
       for (const b of form.querySelectorAll('button')) b.disabled = false;
       signedOut(form);
       return;
@@ -282,7 +286,7 @@ document.addEventListener('submit', async (e) => {
   }
 });
 
-// What the action would do follows the fields.
+// The preview of the action is placed after the fields.
 let typing;
 document.addEventListener('input', (e) => {
   const form = e.target.closest('form.act[data-preview]');
@@ -298,13 +302,13 @@ document.addEventListener('input', (e) => {
   }, 300);
 });
 
-// Fields that were left empty are not part of a URL.
+// Fields that were left empty are not included in URLs.
 document.addEventListener('formdata', (e) => {
   if (e.target.method !== 'get') return;
   for (const [name, value] of [...e.formData]) if (value === '') e.formData.delete(name);
 });
 
-// The menus of the header close as menus do.
+// Close the menus of the header in the usual ways.
 document.addEventListener('click', (e) => { for (const m of document.querySelectorAll('.top details[open]')) if (!m.contains(e.target)) m.open = false; });
 document.addEventListener('keydown', (e) => {
   const m = e.key === 'Escape' && e.target.closest?.('.top details[open]');

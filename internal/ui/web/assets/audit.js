@@ -1,6 +1,7 @@
-// The end of the audit trail as it grows: one stream, only while the page is visible. The page works without it.
+// Appends new entries to the end of the audit trail, with a single stream that is open only while
+// the page is visible. The page works without this file.
 const live = document.getElementById('live');
-const most = 1000; // rows in the page
+const most = 1000; // maximum number of rows on the page
 const { base, api, tenant } = document.body.dataset;
 let reading, last = '', count = 0;
 

@@ -1,11 +1,12 @@
-// The log of a run as it grows, and the selection of runs in a list. Both pages work without this file.
+// Shows new lines of a run's log, and selects runs in a list. Both pages work without this file.
 
-// Of a long log only the end is read; what is older comes on scrolling up. step is how many lines are in the page at
-// first, kept at most, and most how many are in memory while the log is followed: a log may have a million.
+// Only the end of a long log is read; older lines are loaded when the user scrolls up. A log may
+// have a million lines. step is the initial number of lines on the page, kept the maximum number on
+// the page, and most the maximum number in memory while the log is followed.
 const kept = 10000;
 const step = 2000;
 const most = 60000;
-const part = 512 << 10; // bytes that are asked for at once
+const part = 512 << 10; // number of bytes requested at once
 
 const section = document.getElementById('log');
 if (section) follow(section);
@@ -33,15 +34,15 @@ function follow(section) {
   const url = `${document.body.dataset.api}/api/v1/job-runs/${section.dataset.run}`;
   const older = section.querySelector('#log-older');
   let held = empty(); // the lines that are in memory
-  let begun = false; // the first of them is the first of the log
-  let first = 0, last = 0; // the lines that are in the page
-  let seen = 0; // lines, at the time when following was paused
+  let begun = false; // the first of them is the first line of the log
+  let first = 0, last = 0; // the lines that are on the page
+  let seen = 0; // number of lines when following was paused
   let following = true;
-  let position = ''; // of the last chunk
+  let position = ''; // position of the last chunk
   let stop = new AbortController();
   let drawing = false;
   let loading = false;
-  let whole = false; // all of it is wanted in memory
+  let whole = false; // keep the whole log in memory
   let hits = [], hit = -1;
 
   form.addEventListener('submit', (e) => e.preventDefault());
@@ -75,20 +76,20 @@ function follow(section) {
   form.attempt.addEventListener('change', restart);
   form.stream.addEventListener('change', restart);
 
-  // ended reports whether there will be no more lines; the head of the page knows.
+  // ended reports whether there will be no more lines, which the head of the page shows.
   function ended() {
     const head = document.querySelector('#head h1')?.dataset;
     return head && ('ended' in head || form.attempt.value && Number(head.attempt) > Number(form.attempt.value));
   }
 
-  // read asks for what is new once a second. A stream would hold a connection, of which a browser has six for all
-  // its tabs.
+  // read requests new lines once a second. A stream would occupy a connection, and a browser has
+  // only six for all its tabs.
   async function read() {
     const mine = stop = new AbortController();
     for (let after = false; !mine.signal.aborted; await new Promise((done) => setTimeout(done, 1000))) {
       if (mine.signal.aborted) return;
       try {
-        const over = ended(); // before the log is read: the last lines may still come
+        const over = ended(); // determined before the log is read, because the last lines may still arrive
         const n = await chunks(position ? {} : { tail_bytes: part }, mine, position ? { 'Last-Event-ID': position } : {}, (chunk) => {
           if (!held.starts.length) begun = chunk.seq === 0 && (chunk.attempt === 1 || form.attempt.value !== '');
           take(held, chunk, changed);
@@ -109,7 +110,8 @@ function follow(section) {
     }
   }
 
-  // chunks reads a part of the log, and returns how many chunks it has; -1: it cannot be read.
+  // chunks reads a part of the log, and returns the number of its chunks, or -1 if it cannot be
+  // read.
   async function chunks(what, mine, headers, each) {
     const res = await fetch(query({ format: 'ndjson', ...what }), { headers, signal: mine.signal });
     if (!res.ok) {
@@ -132,12 +134,12 @@ function follow(section) {
     }
   }
 
-  // changed draws a line again that has grown.
+  // changed redraws a line to which text was added.
   function changed(at) {
     if (at >= first && at < last) pre.children[at - first]?.replaceWith(draw(at));
   }
 
-  // earlier reads the part before what is in memory.
+  // earlier reads the part before the lines in memory.
   async function earlier() {
     if (begun || loading || !held.starts.length) return false;
     loading = true;
@@ -203,11 +205,11 @@ function follow(section) {
   function draws() {
     if (drawing) return;
     drawing = true;
-    if (document.hidden) setTimeout(show); // a page that is not shown gets no frames
+    if (document.hidden) setTimeout(show); // a page that is not visible gets no animation frames
     else requestAnimationFrame(show);
   }
 
-  // show brings the page up to date with what has come.
+  // show updates the page with the lines that have arrived.
   function show() {
     drawing = false;
     older.hidden = begun || !held.starts.length;
@@ -224,7 +226,7 @@ function follow(section) {
     seen = held.texts.length;
   }
 
-  // window_ puts the lines from a to b into the page, and keeps those that are there already.
+  // window_ puts the lines from a to b on the page, and keeps those that are already there.
   function window_(a, b) {
     if (a >= last || b <= first) { pre.replaceChildren(); first = last = a; }
     while (first < a) { pre.firstElementChild.remove(); first++; }
@@ -273,7 +275,7 @@ function follow(section) {
       pre.scrollTop -= was - pre.scrollHeight;
     }
   });
-  // above brings older lines into the page.
+  // above adds older lines to the page.
   function above() {
     if (first === 0) { earlier().catch(() => { state.textContent = 'Skald is not responding.'; }); return; }
     const was = pre.scrollHeight;
@@ -284,7 +286,7 @@ function follow(section) {
   }
   news.addEventListener('click', () => { following = true; show(); });
 
-  // of says in what was searched, unless it was all.
+  // of describes what was searched, unless it was everything.
   const of = () => (begun || !held.starts.length ? '' : ` in the last ${held.texts.length.toLocaleString('en')}`);
   const sought = () => form.find.value.toLowerCase();
   function search() {
@@ -318,7 +320,7 @@ function follow(section) {
     found.textContent = `${(hit + 1).toLocaleString('en')} of ${hits.length.toLocaleString('en')} lines${of()}`;
   });
 
-  // Only a page that is looked at has a stream.
+  // Only a visible page has a stream.
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) stop.abort();
     else if (stop.signal.aborted) read();
@@ -328,11 +330,12 @@ function follow(section) {
   read();
 }
 
-// empty is a part of a log: lines with their colours; of each line when it came and from where; where each chunk
-// begins; and by attempt and stream the line that is not complete.
+// empty returns an empty part of a log. It contains the lines with their color codes; the time and
+// source of each line; where each chunk begins; and the incomplete line of each attempt and stream.
 function empty() { return { texts: [], marks: [], starts: [], open: {} }; }
 
-// take adds the lines of a chunk. A line may be complete only with the next chunk of its stream.
+// take adds the lines of a chunk. The last line of a chunk may be completed by the next chunk of
+// its stream.
 function take(log, chunk, grown = () => {}) {
   const text = chunk.chunk ?? new TextDecoder().decode(Uint8Array.from(atob(chunk.chunk_base64 ?? ''), (c) => c.charCodeAt(0)));
   const key = `${chunk.attempt} ${chunk.stream}`;
@@ -356,16 +359,16 @@ function take(log, chunk, grown = () => {}) {
 
 const escape = /\x1b\[([0-9;:?]*)([@-~])|\x1b[@-Z\\^_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]/g;
 
-// visible is a line without what a terminal would have overwritten.
+// visible returns a line without the text that a terminal would have overwritten.
 function visible(text) {
   const line = text.endsWith('\r') ? text.slice(0, -1) : text;
   return line.slice(line.lastIndexOf('\r') + 1);
 }
 
-// shown is what of a line can be searched.
+// shown returns the searchable text of a line.
 function shown(text) { return visible(text).replace(escape, '').toLowerCase(); }
 
-// colour adds a line to node, the colours of a terminal as classes. Everything in it is text.
+// colour adds a line to node, with terminal colors as classes. Everything in it is added as text.
 function colour(node, text) {
   const line = visible(text);
   let classes = new Set();

@@ -1,7 +1,8 @@
-// JSON on a page can be searched, and the path of each member copied. Folding works without this file.
+// Adds a search to JSON on a page, and copies the path of each member. Folding works without this
+// file.
 
-const many = 20; // lines from which on there is a search
-const most = 1000; // matches
+const many = 20; // number of lines from which there is a search
+const most = 1000; // maximum number of matches
 
 function make(tag, props = {}, ...children) {
   const e = Object.assign(document.createElement(tag), props);
@@ -9,9 +10,9 @@ function make(tag, props = {}, ...children) {
   return e;
 }
 
-// pointerAt is the JSON Pointer (RFC 6901) of what the line around a place in indented JSON is about.
+// pointerAt returns the JSON Pointer (RFC 6901) for the line around a position in indented JSON.
 export function pointerAt(text, offset) {
-  const within = []; // of each array and object around the line: the name or number of its present member
+  const within = []; // the name or index of the current member in each array and object around the line
   for (let start = 0; start <= text.length;) {
     let end = text.indexOf('\n', start);
     if (end < 0) end = text.length;
@@ -31,7 +32,7 @@ export function pointerAt(text, offset) {
   return within.map((w) => `/${String(w.at).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
-// textsOf are the text nodes of a tree, with the offset where each begins.
+// textsOf returns the text nodes of a tree, with the offset at which each begins.
 function textsOf(tree) {
   const all = [], walk = document.createTreeWalker(tree, NodeFilter.SHOW_TEXT);
   let at = 0;

@@ -1,4 +1,5 @@
-// Keys for every page. They can be turned off, which this browser remembers. Ctrl-K belongs to the search.
+// Keyboard shortcuts for every page. They can be turned off, which is stored in this browser.
+// Ctrl-K belongs to the search.
 
 const keys = [
   ['/', 'filter this list'], ['g, then a letter', 'go to a page'], ['j  k', 'next and previous row'],
@@ -6,8 +7,8 @@ const keys = [
   ['.', 'go to the actions'], ['[  ]', 'previous and next item of the list you came from'], ['y', 'copy the id'],
   ['u', 'absolute times: UTC or local'], ['Esc', 'close, or leave a field'], ['?', 'this help'],
 ];
-let going = 0; // until when a letter after "g" counts
-let at = null; // the row that the keys are at, by its name
+let going = 0; // until when a letter after "g" is accepted
+let at = null; // the name of the row that is currently selected by keys
 
 const off = () => localStorage.getItem('skald.keys') === 'off';
 const rows = () => [...document.querySelectorAll('main table tbody tr')].filter((r) => r.querySelector('a[href]') && !r.classList.contains('peeked'));
@@ -34,7 +35,7 @@ function move(by) {
   mark(all[i < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, i + by))]);
 }
 
-// The list that one came from, for the way to the next one of it.
+// The list that the visitor came from, for going to its next item.
 function remember() {
   const all = rows().map((r) => linkOf(r)?.pathname).filter(Boolean);
   if (document.querySelector('form[role=search]') && all.length) sessionStorage.setItem('skald.list', JSON.stringify(all));
@@ -68,7 +69,7 @@ function copy() {
   navigator.clipboard?.writeText(id).then(() => say(`Copied ${id}`));
 }
 
-// Absolute times: what a relative one shows when it is pointed at.
+// Show absolute times, which relative times otherwise show only as a tooltip.
 function stamps() {
   const local = localStorage.getItem('skald.times') === 'local';
   for (const zone of document.querySelectorAll('[data-zone]')) zone.textContent = local ? 'local' : 'UTC';
@@ -151,12 +152,12 @@ document.addEventListener('keydown', (e) => {
     return;
   }
   if (e.key === 'g') { going = Date.now() + 1500; return; }
-  if (e.key === ' ' && (!current() || e.target.closest('button, summary, input'))) return; // the key's own meaning
+  if (e.key === ' ' && (!current() || e.target.closest('button, summary, input'))) return; // the key's usual meaning
   const act = actions[e.key];
   if (act) { e.preventDefault(); act(); }
 });
 
-// A peek opens in place.
+// A preview opens in place.
 document.addEventListener('click', (e) => {
   const link = e.target.closest('a[data-peek]');
   if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button !== 0) return;

@@ -1,4 +1,4 @@
-// Rows of letters are selected many at a time.
+// Selects many rows of letters at a time.
 const table = document.getElementById('letters');
 let last = null;
 table?.addEventListener('click', (e) => {
@@ -12,7 +12,8 @@ table?.addEventListener('click', (e) => {
   last = box;
 });
 
-// The rate of a redrive follows the slider, 300 ms after the last move. The form is the same without it.
+// The rate of a redrive follows the slider, 300 ms after its last movement. The form works in the
+// same way without it.
 const rate = document.getElementById('rate');
 if (rate) {
   const slide = rate.querySelector('.slide');
@@ -22,8 +23,8 @@ if (rate) {
   const said = document.getElementById('rate-said');
   let waiting;
 
-  // A redrive gets a new version by its own progress too. Only if another person has changed what this form changes is the
-  // form out of date.
+  // The progress of a redrive also creates new versions. The form is stale only if another person
+  // has changed the values that it edits.
   const now = () => document.getElementById('rate-now')?.dataset;
   const known = () => `${now()?.rate} ${now()?.concurrency}`;
   let was = known();

@@ -1,7 +1,8 @@
-// What every list has beside its table: which columns are shown, how dense, views by name, a link to copy, more rows
-// below, and new ones that wait until they are asked for. A list is the table before the links to its pages.
+// Adds to every list: a choice of columns and density, named views, a link to copy, more rows at
+// the end, and new rows that are held back until requested. A list is the table that precedes the
+// links to its pages.
 
-const most = 1000; // rows in the page
+const most = 1000; // maximum number of rows on the page
 const pages = document.querySelector('.pages[data-list]');
 const region = pages && [...document.querySelectorAll('.table[data-live]')]
   .filter((t) => t.compareDocumentPosition(pages) & Node.DOCUMENT_POSITION_FOLLOWING).pop();
@@ -24,7 +25,7 @@ function keep(name, value) {
   try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* it holds until the page is left */ }
 }
 
-// The rows of a table, each with its peek, by a name that stays the same.
+// Returns the rows of a table, each with its preview, by a name that does not change.
 function rowsOf(table) {
   const all = [], seen = new Map();
   for (const row of table.tBodies[0]?.rows ?? []) {
@@ -39,14 +40,14 @@ function rowsOf(table) {
 }
 
 if (region && tableOf(region)) {
-  let first = rowsOf(tableOf(region)).length; // rows that the page itself has: the others were added below
-  let latest = null; // the newest state of the region, whose new rows wait
+  let first = rowsOf(tableOf(region)).length; // rows that were part of the page; others were added
+  let latest = null; // newest state of the region, whose new rows are held back
   const news = make('button', { type: 'button', className: 'news', hidden: true });
   const status = make('p', { className: 'hidden' });
   status.setAttribute('role', 'status');
-  region.before(status, make('div', { className: 'news-bar' }, news)); // above the table, which it does not push down
+  region.before(status, make('div', { className: 'news-bar' }, news)); // above the table, without pushing it down
 
-  // How many rows the list has, if the page begins with its first and says so.
+  // The number of rows in the list, if the page begins with its first row and shows the total.
   function count() {
     const [, n, more] = /^\s*([\d,]+)(\+?)/.exec(tableOf(region).caption?.textContent ?? '') ?? [];
     if (!n || new URLSearchParams(location.search).has('cursor')) return;
@@ -54,7 +55,7 @@ if (region && tableOf(region)) {
   }
   count();
 
-  // A refresh changes the rows that are there. It moves none of them.
+  // A refresh changes existing rows but does not move them.
   document.addEventListener('skald:replace', (e) => {
     const { old, fresh, replace } = e.detail;
     if (old !== region || !fresh || !tableOf(fresh) || !tableOf(old)) return;
@@ -63,12 +64,12 @@ if (region && tableOf(region)) {
     e.preventDefault();
     const whole = fresh.cloneNode(true);
     const byName = new Map(come.map((c) => [c.name, c])), known = new Set(have.map((h) => h.name));
-    if (have.length === first) { // what comes after all that is there pushes nothing
+    if (have.length === first) { // rows after all existing ones do not move anything
       const end = come.findLastIndex((c) => known.has(c.name)) + 1;
       for (const c of end ? come.splice(end) : []) tableOf(old).tBodies[0].append(c.row, ...c.more);
     }
     const more = come.filter((c) => !known.has(c.name)).length;
-    let pushed = more; // as many have gone to the next page
+    let pushed = more; // this number of rows has moved to the next page
     for (let i = Math.min(first, have.length) - 1; i >= 0; i--) {
       const gone = !byName.has(have[i].name);
       if (gone && pushed > 0) { pushed--; byName.set(have[i].name, null); } else if (!gone) pushed = 0;
@@ -107,14 +108,14 @@ if (region && tableOf(region)) {
     document.dispatchEvent(new Event('skald:refreshed'));
     region.querySelector('a[href]')?.focus({ preventScroll: true });
     region.scrollIntoView({ block: 'nearest' });
-    try { // the way to the rows below is another one now
+    try { // the link to the rows at the end has changed
       const doc = new DOMParser().parseFromString(await (await fetch(location.href, { cache: 'no-store' })).text(), 'text/html');
       pages.replaceChildren(...doc.querySelector('.pages[data-list]')?.childNodes ?? []);
       name();
     } catch { /* the next refresh says that Skald does not answer */ }
   });
 
-  // More rows below the present ones.
+  // Load more rows at the end.
   const next = () => pages.querySelector('a[rel=next]');
   const name = () => {
     const link = next(), full = rowsOf(tableOf(region)).length >= most;
@@ -125,7 +126,7 @@ if (region && tableOf(region)) {
     const link = e.target.closest('a[rel=next]');
     if (!link || !name() || e.ctrlKey || e.metaKey || e.shiftKey || e.button !== 0) return;
     e.preventDefault();
-    if (link.getAttribute('aria-busy')) return; // it is on its way
+    if (link.getAttribute('aria-busy')) return; // the request is in progress
     link.setAttribute('aria-busy', 'true');
     try {
       const res = await fetch(link.href, { cache: 'no-store' });
@@ -159,7 +160,7 @@ if (region && tableOf(region)) {
     let shown = new Set(columns.map((c) => slug(c.label)));
     if (Array.isArray(wanted) && columns.some((c) => wanted.includes(slug(c.label)))) shown = new Set(wanted);
 
-    function address() { // of what is seen now, for others and for later
+    function address() { // URL of the current view, for sharing and for later
       const q = new URLSearchParams(location.search);
       for (const p of ['peek', 'cursor', 'columns']) q.delete(p);
       if (columns.some((c) => !shown.has(slug(c.label)))) q.set('columns', columns.map((c) => slug(c.label)).filter((c) => shown.has(c)).join(','));
@@ -178,7 +179,7 @@ if (region && tableOf(region)) {
       const box = make('input', { type: 'checkbox', checked: shown.has(slug(c.label)) });
       box.addEventListener('change', () => {
         if (box.checked) shown.add(slug(c.label)); else shown.delete(slug(c.label));
-        if (!columns.some((o) => shown.has(slug(o.label)))) { shown.add(slug(c.label)); box.checked = true; } // one stays
+        if (!columns.some((o) => shown.has(slug(o.label)))) { shown.add(slug(c.label)); box.checked = true; } // keep one visible
         const all = columns.every((o) => shown.has(slug(o.label)));
         keep(`skald.columns.${here}`, all ? null : [...shown]);
         const q = new URLSearchParams(location.search);
@@ -230,7 +231,7 @@ if (region && tableOf(region)) {
       try {
         await navigator.clipboard.writeText(link);
         copy.textContent = 'Copied';
-      } catch { // a browser that lets no page write, or a page without TLS
+      } catch { // the browser does not allow pages to write to the clipboard, or the page was loaded without TLS
         const text = make('input', { readOnly: true, value: link });
         text.setAttribute('aria-label', 'Link to this list');
         copy.after(text);
@@ -239,7 +240,7 @@ if (region && tableOf(region)) {
       setTimeout(() => { copy.textContent = 'Copy link'; }, 1500);
     });
     bar.append(dense, views, copy);
-    (region.closest('form') ?? status).before(bar); // and before the news, which lie over what follows them
+    (region.closest('form') ?? status).before(bar); // also before the news, which cover what follows them
     document.addEventListener('click', (e) => { for (const m of bar.querySelectorAll('details[open]')) if (!m.contains(e.target)) m.open = false; });
     bar.addEventListener('keydown', (e) => {
       const m = e.key === 'Escape' && e.target.closest('details[open]');

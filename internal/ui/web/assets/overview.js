@@ -1,5 +1,5 @@
-// Snoozed causes are hidden in this browser for four hours. Nothing
-// is sent to the server: others still see them.
+// Snoozed causes are hidden in this browser for four hours. Nothing is sent to the server, so other
+// users still see them.
 const key = 'skald.snoozed';
 const hour = 3_600_000;
 

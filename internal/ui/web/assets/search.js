@@ -1,4 +1,5 @@
-// Ctrl-K opens the search in a dialog, on every page. What it shows is the page /ui/search, which works without it.
+// Ctrl-K opens the search in a dialog on every page. The dialog shows the page /ui/search, which
+// also works without this file.
 const base = document.body.dataset.base;
 let box, asked, timer;
 
@@ -40,7 +41,7 @@ async function look() {
   try {
     const res = await fetch(`${base}/ui/search?${new URLSearchParams({ q: input.value, ...(document.body.dataset.tenant && { tenant: document.body.dataset.tenant }) })}`);
     const page = new DOMParser().parseFromString(await res.text(), 'text/html');
-    if (mine !== asked) return; // something else was typed meanwhile
+    if (mine !== asked) return; // something else was typed in the meantime
     const found = page.getElementById('hits') ?? page.getElementById('content');
     hits.replaceChildren(...found.childNodes);
   } catch { if (mine === asked) hits.textContent = 'Skald is not responding.'; }

@@ -1,4 +1,4 @@
-// A definition can be dropped onto its field, and a mistake leads to its place there.
+// A definition can be dropped onto its field, and a mistake links to its place in the field.
 
 const form = document.getElementById('register');
 const text = form?.elements.definition;
@@ -20,7 +20,7 @@ form?.addEventListener('click', (e) => {
   const at = Number(link.dataset.line) - 1;
   let from = lines.slice(0, at).join('\n').length + (at ? 1 : 0);
   let words = lines[at] ?? '';
-  if (link.dataset.column) { // in characters, of which some have two units
+  if (link.dataset.column) { // in characters, some of which take two code units
     const chars = [...words], start = Number(link.dataset.column) - 1;
     from += chars.slice(0, start).join('').length;
     words = chars.slice(start, start + Number(link.dataset.length)).join('');
