@@ -55,7 +55,7 @@ func TestASessionEndsAfterTwelveHoursOrAnHourWithoutUse(t *testing.T) {
 	if strings.Contains(string(s.Hash), string(token)) {
 		t.Error("the token is stored")
 	}
-	// A session of a session would be one that never ends.
+	// A session opened with a session would never end.
 	if _, err := access.OpenSession(token, s.Principal(), "", uuid.New(), now); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("a session made with a session: %v", err)
 	}

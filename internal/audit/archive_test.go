@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/audit/trail"
 )
 
-// all of the events that are sealed may be archived.
+// With atOnce, all sealed events may be archived.
 var atOnce = trail.EventRetention{Live: time.Nanosecond}
 
-// archived moves everything that is sealed to the archive and returns how much that was.
+// archived moves all sealed events to the archive and returns their number.
 func (w world) archived(t *testing.T) (events int64) {
 	t.Helper()
 	for {
@@ -38,8 +38,8 @@ func execute(t *testing.T, db *sql.DB, statement string, args ...any) {
 	}
 }
 
-// The chain says the same of events wherever they are, and of those that are gone that they are
-// gone; mistakes are found there as well.
+// The chain verifies events wherever they are stored, and reports purged events as purged. Mistakes
+// are found in the archive as well.
 func TestChainOutlivesItsEvents(t *testing.T) {
 	t.Parallel()
 	w, super := inPostgres(t)
@@ -77,9 +77,9 @@ func TestChainOutlivesItsEvents(t *testing.T) {
 	bad("a change in the archive", trail.DigestMismatch, 1)
 	execute(t, super, `DELETE FROM saga.audit_events_archive WHERE saga_id = $1`, first)
 	bad("a hole in the archive", trail.MissingEvents, 1)
-	// The month of the events is over and so is their retention.
+	// The month of the events and their retention have ended.
 	execute(t, super, `SELECT saga.purge_audit_events(now() + interval '2 months')`)
-	execute(t, super, `SELECT saga.purge_audit_events(now() + interval '2 months')`) // there is nothing left
+	execute(t, super, `SELECT saga.purge_audit_events(now() + interval '2 months')`) // nothing is left to purge
 	want.CheckedEvents, want.PurgedSeals, want.PurgedEvents = eventsEach, 3, 3*eventsEach
 	check("purged")
 	w.settle(t)
@@ -100,7 +100,7 @@ func TestEventsAreArchivedOnceAndOnlyAfterTheyWereRead(t *testing.T) {
 	tenant, broken := w.write(t), w.write(t)
 	execute(t, super, `INSERT INTO saga.webhooks (tenant_id, id, url, enabled, created_at, updated_at, version, cursor_txid, cursor_id)
 		SELECT $1, gen_random_uuid(), 'http://h/', true, now(), now(), 1, to_txid, to_id FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 1`, tenant)
-	// An event was removed from what is sealed: nothing of it is archived.
+	// A sealed event was removed, so no event of its seal is archived.
 	execute(t, super, `DELETE FROM saga.audit_events WHERE id = (SELECT min(id) FROM saga.audit_events WHERE tenant_id = $1)`, broken)
 	archive := w.chain.(trail.EventArchive)
 	n, _, err := archive.ArchiveEvents(t.Context(), atOnce)

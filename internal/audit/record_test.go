@@ -21,11 +21,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// record is an audit trail of actions that the tests tamper with.
+// record is an audit trail of actions that the tests alter.
 type record struct {
 	*auditdb.Actions
 	keys  *accessdb.Keys
-	super *sql.DB // a superuser's, with triggers disabled
+	super *sql.DB // superuser connection with triggers disabled
 }
 
 func newRecord(t *testing.T) record {
@@ -44,8 +44,8 @@ func newRecord(t *testing.T) record {
 	return record{auditdb.NewActions(db), accessdb.NewKeys(db), super}
 }
 
-// write creates keys of a tenant, two in each of three seals and one that is not
-// sealed, with texts that are awkward to encode.
+// write creates keys of a tenant: two in each of three seals and one that is not sealed, with texts
+// that are awkward to encode.
 func (r record) write(t *testing.T, tenantID uuid.UUID) {
 	t.Helper()
 	ctx := operator.As(t.Context(), operator.By{
@@ -101,8 +101,8 @@ func (r record) verify(t *testing.T, tenantID uuid.UUID) trail.Verification {
 	return v
 }
 
-// A change of any column of any action is found, and the action named: this fails if
-// the digest leaves out a column.
+// A change of any column of any action is detected, and the action is named. The test fails if the
+// digest omits a column.
 func TestAnyChangeOfAnActionIsDetected(t *testing.T) {
 	r := newRecord(t)
 	tenantID := uuid.New()
@@ -139,7 +139,7 @@ func TestAnyChangeOfAnActionIsDetected(t *testing.T) {
 		value, special := other[column]
 		switch {
 		case special && value == "":
-			continue // it would be another tenant's: the next test
+			continue // it would belong to another tenant: see the next test
 		case !special:
 			value = "'x' || " + column
 		}
@@ -214,7 +214,7 @@ func TestRemovedInsertedAndForgedActionsAreDetected(t *testing.T) {
 	}
 }
 
-// The hashes are those that jq and sha256sum compute of the same document.
+// jq and sha256sum compute the same hashes for the same document.
 func TestHashesCoverOrderedJSON(t *testing.T) {
 	got := operator.Hash(map[string]any{"b": "<&\u2028é", "a": []int{1, 2}})
 	want := operator.Hash(struct {

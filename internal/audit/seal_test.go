@@ -19,8 +19,8 @@ type fakeChain struct {
 	trail.Chain
 	events map[uuid.UUID]int
 	open   bool          // an older transaction is open: no event is settled
-	slow   time.Duration // duration of a look
-	fail   int           // how many looks fail first
+	slow   time.Duration // duration of a call of Unsealed
+	fail   int           // number of calls that fail first
 	looks  []time.Time
 }
 
@@ -45,7 +45,7 @@ func (c *fakeChain) Seal(_ context.Context, tenant uuid.UUID) (int, error) {
 	return n, nil
 }
 
-// run runs the loop for a time and returns the events sealed in each round.
+// run runs the loop for some time and returns the events sealed in each round.
 func (c *fakeChain) run(t *testing.T, d time.Duration) (sealed []int, lags []time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)

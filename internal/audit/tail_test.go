@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/trail"
 )
 
-// fakeTrail is the feed of one tenant whose events are numbers.
+// fakeTrail is the feed of one tenant, whose events are numbers.
 type fakeTrail struct {
 	trail.Trail
 	mu    sync.Mutex
@@ -87,7 +87,7 @@ func TestFollowersShareOneLoopAndGetEverythingAfterTheirPosition(t *testing.T) {
 		for range 10 {
 			c, at, stop := follow(t, tail, tenant)
 			all = append(all, follower{c, at, stop})
-			f.add(600) // more than one read holds
+			f.add(600) // more than one read returns
 			time.Sleep(2 * time.Second)
 		}
 		reads := f.count()
@@ -108,7 +108,7 @@ func TestFollowersShareOneLoopAndGetEverythingAfterTheirPosition(t *testing.T) {
 				t.Errorf("follower %d got events as far as %d of %d", i, fo.at.ID, f.last)
 			}
 		}
-		tail.Close() // no followers are left: the loop ends
+		tail.Close() // no followers are left, so the loop ends
 		time.Sleep(time.Minute)
 		if now := f.count(); now != reads {
 			t.Errorf("%d reads for nobody", now-reads)
@@ -131,7 +131,7 @@ func TestOnlyAFollowerThatDoesNotReadIsDropped(t *testing.T) {
 			}
 		}
 		n := 0
-		for range lazy { // it ends: the channel was closed
+		for range lazy { // it ends when the channel is closed
 			n++
 		}
 		if n == 0 || n >= 100 {

@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// world is a database with trails that the tests tamper with.
+// world is a database with audit trails that the tests alter.
 type world struct {
 	sagas interface {
 		Create(context.Context, []saga.NewSaga) ([]saga.CreateResult, error)
@@ -40,7 +40,7 @@ func inMemory() world {
 
 func inPostgres(t *testing.T) (world, *sql.DB) {
 	t.Helper()
-	dsn := testdb.DSN(t) // of a superuser, who can disable triggers
+	dsn := testdb.DSN(t) // for a superuser, who can disable triggers
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +64,8 @@ func inPostgres(t *testing.T) (world, *sql.DB) {
 	}}, super
 }
 
-// write writes the trail of a new tenant: three seals, each over a saga that was
-// started and canceled, and a fourth saga that is not sealed.
+// write writes the trail of a new tenant: three seals, each over a saga that was started and
+// canceled, and a fourth saga that is not sealed.
 func (w world) write(t *testing.T) uuid.UUID {
 	t.Helper()
 	tenant := tenant.Tenant{ID: uuid.New()}
@@ -151,7 +151,7 @@ func TestUnchangedTrailIsVerified(t *testing.T) {
 
 func TestEachKindOfTamperingIsDetectedAndNamed(t *testing.T) {
 	w, db := inPostgres(t)
-	// $1 is the tenant; e is the n-th of its events, s the n-th of its seals.
+	// event selects the n-th event of the tenant $1.
 	const event = `(SELECT id FROM saga.audit_events WHERE tenant_id = $1 ORDER BY txid, id OFFSET %d LIMIT 1)`
 	nth := func(n int) string { return fmt.Sprintf(event, n) }
 	for _, tt := range []struct {
@@ -159,7 +159,7 @@ func TestEachKindOfTamperingIsDetectedAndNamed(t *testing.T) {
 		statement string
 		want      trail.Tampering
 		seq       int64
-		nth       int // the event that is named; -1: none
+		nth       int // the event that is reported; -1: none
 	}{
 		{"a byte of an event's data", `UPDATE saga.audit_events SET event_data = '{"reason": "why nou"}' WHERE tenant_id = $1 AND id = ` + nth(4), trail.DigestMismatch, 2, 4},
 		{"an event's time", `UPDATE saga.audit_events SET timestamp = timestamp - interval '1 us' WHERE tenant_id = $1 AND id = ` + nth(1), trail.DigestMismatch, 1, 1},
@@ -217,8 +217,8 @@ func TestEachKindOfTamperingIsDetectedAndNamed(t *testing.T) {
 	}
 }
 
-// An event that was replaced together with its digest, by an attacker who knows how
-// digests are computed, still does not match the seal.
+// An event that was replaced together with its digest, by an attacker who knows how digests are
+// computed, still does not match the seal.
 func TestEventWithAForgedDigestDoesNotMatchItsSeal(t *testing.T) {
 	w, db := inPostgres(t)
 	tenant := w.write(t)

@@ -21,8 +21,9 @@ func asked(above *int64) Head {
 	return Head{State: Running, Version: 1, Cover: Cover{HaltsAbove: above}}
 }
 
-// How many things an operation may touch: asked for a number or not, of a kind that can be
-// undone or not, and how it halts, for every number that it may find.
+// This test checks how many items an operation may change, with and without a requested number, for
+// operations that can and cannot be undone, and how the operation halts, for every number of items
+// that it may find.
 func TestAnOperationHaltsBeforeItTouchesTooMany(t *testing.T) {
 	for name, tt := range map[string]struct {
 		asked    *int64

@@ -12,16 +12,16 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// TestAKeyIsNeverAdmittedTwice tries random runs of a key: whatever their policies,
-// at most one of them may begin, each is decided about once, only what the table
-// allows is decided, and the order in which they are read does not matter.
+// TestAKeyIsNeverAdmittedTwice tries random runs of a key, with any policies. At most one of them
+// may begin, each is decided about once, only decisions that the table allows are made, and the
+// order in which the runs are read does not matter.
 func TestAKeyIsNeverAdmittedTwice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var all []jobrun.Candidate
 		holder := rapid.SampledFrom([]jobrun.State{"", jobrun.Pending, jobrun.Assigned, jobrun.Running,
 			jobrun.Orphaned}).Draw(t, "holder")
-		if holder != "" { // of a key one is with a worker, or may come back to one
+		if holder != "" { // at most one run of a key is with a worker or may return to one
 			all = append(all, jobrun.Candidate{ID: uuid.UUID{1}, State: holder, Admitted: true,
 				CancelRequested: rapid.Bool().Draw(t, "asked")})
 		}
@@ -64,7 +64,7 @@ func TestAKeyIsNeverAdmittedTwice(t *testing.T) {
 					t.Fatalf("%+v is asked to stop", c)
 				}
 			}
-			r := point{state: c.State}.run() // what was decided, the rules carry out
+			r := point{state: c.State}.run() // the rules carry out the decisions
 			change, err := decide(r, spec(1), jobrun.Decided{Step: a.Step, Reason: a.Reason})
 			if err != nil || !change.Changes() {
 				t.Fatalf("%s of %+v is decided, and then: %v", a.Step, c, err)

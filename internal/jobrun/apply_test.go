@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// happenings are the words of the stories below that jobrun.Apply decides.
+// happenings maps the words used in the stories below to the events that jobrun.Apply decides
+// about.
 var happenings = map[string]jobrun.Event{
 	"done":      succeeded,
 	"fail":      failed(true),
@@ -37,7 +38,7 @@ var happenings = map[string]jobrun.Event{
 	"grace":     jobrun.CancelExpired{Settings: settings},
 }
 
-// story is a run that is given event by event, and its outcome.
+// story is a run to which events are given one after another, and its outcome.
 type story struct {
 	t        *testing.T
 	run      jobrun.Run
@@ -48,9 +49,9 @@ type story struct {
 	last     jobrun.Change
 }
 
-// tell lets happen what the words say, a second apart. Besides happenings there are "admit",
-// "claim", "start" and "renew", which statements do for many runs at once, "next", which continues
-// with the retry, and waits such as "+30s".
+// tell applies the events named by the words, a second apart. Apart from happenings, the words are
+// "admit", "claim", "start" and "renew", which statements do for many runs at once, "next", which
+// continues with the retry, and waits such as "+30s".
 func (s *story) tell(words string) {
 	s.t.Helper()
 	for i, word := range strings.Fields(words) {
@@ -88,7 +89,7 @@ func (s *story) tell(words string) {
 	}
 }
 
-// stated does what statements do, as far as the table lets them.
+// stated does the work of statements, as far as the table allows.
 func (s *story) stated(word string) bool {
 	s.t.Helper()
 	r := &s.run
@@ -128,7 +129,7 @@ func (s *story) stated(word string) bool {
 	return true
 }
 
-// begun is a run that was asked for at noon and may be claimed.
+// begun returns a run that was requested at noon and may be claimed.
 func begun(t *testing.T, attempts int) *story {
 	t.Helper()
 	d := jobrun.Definition{ID: uuid.New(), TenantID: uuid.New(), Name: "nightly", SpecVersion: 1, Spec: *spec(attempts)}
@@ -143,8 +144,8 @@ func TestStories(t *testing.T) {
 	for _, tt := range []struct {
 		name, story string
 		state       jobrun.State
-		attempts    string // that ended without the run
-		kinds       string // of what was reported
+		attempts    string // attempts that ended while the run did not
+		kinds       string // kinds of the recorded events
 	}{
 		{"a run that goes well", "claim start done", jobrun.Succeeded, "", "succeeded"},
 		{"a failure is retried by another run", "claim start fail", jobrun.Failed, "", "failed retry_created"},

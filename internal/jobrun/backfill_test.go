@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// tenMinutes is a backfill of ten slots, and its definition.
+// tenMinutes returns a backfill of ten slots, and its definition.
 func tenMinutes() (jobrun.Backfill, *jobrun.Definition) {
 	minutes := everyMinute()
 	d := &jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2}, Spec: jobrun.Spec{Schedule: &minutes}}
@@ -99,7 +99,7 @@ func TestAStepOfABackfill(t *testing.T) {
 	}
 }
 
-// Step by step, whatever runs meanwhile, every slot is run once and it ends.
+// Whatever runs in the meantime, every slot is run once, step by step, and the backfill ends.
 func TestABackfillComesToItsEnd(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit <= 11; limit++ {
@@ -154,7 +154,7 @@ func TestABackfillWhoseJobMakesNoSlotsIsCanceled(t *testing.T) {
 	}
 }
 
-// A backfill that is canceled may be canceled again: the runs that are left.
+// A canceled backfill may be canceled again, to cancel its remaining runs.
 func TestABackfillMayBeCanceledTwice(t *testing.T) {
 	t.Parallel()
 	for _, state := range bulk.States {
@@ -212,7 +212,7 @@ func TestABulkCountsWhatItDealtWith(t *testing.T) {
 	}
 }
 
-// A backfill is for the slots of its request, whatever schedule its job has by then.
+// A backfill covers the slots of its request, whatever schedule its job has by then.
 func TestABackfillKeepsTheSlotsOfItsRequest(t *testing.T) {
 	t.Parallel()
 	b, d := tenMinutes()

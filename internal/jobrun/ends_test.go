@@ -18,7 +18,7 @@ func moment() jobrun.Moment {
 	return jobrun.Moment{Now: noon, Jitter: 0.5, NewID: uuid.New}
 }
 
-// underWay is a run that is with a worker for the second time.
+// underWay returns a run that a worker holds for the second time.
 func underWay() jobrun.Run {
 	id := uuid.New()
 	return jobrun.Run{
@@ -50,7 +50,7 @@ func timedOut(retryable bool) jobrun.Event {
 
 var succeeded jobrun.Event = jobrun.Reported{Result: jobrun.Result{Value: []byte(`1`)}}
 
-// change is what an input makes of a run that it is allowed for.
+// change returns the expected effect of an input on a run for which it is allowed.
 func change(r jobrun.Run, s *jobrun.Spec, in jobrun.Event) jobrun.Change {
 	c, err := jobrun.Apply(jobrun.Instance{Run: r, Spec: s}, in, moment())
 	if err != nil {
@@ -107,14 +107,15 @@ func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
 		2, 1
 	want.RetryOfRunID, want.RootRunID, want.Trigger, want.IdempotencyKey = r.ID, r.RootRunID, jobrun.ByRetry,
 		jobrun.RetryKey(r.ID, 1)
-	// What it retries had these, and it carries them on: also the slot, which is whose work it does.
+	// The retry takes these values from the run that it retries, including the slot, because it
+	// does the work of that slot.
 	want.ScheduledFor = r.ScheduledFor
 	want.SpecVersion, want.Args, want.Queue, want.Priority, want.Checkpoint = r.SpecVersion, r.Args, r.Queue,
 		r.Priority, r.Checkpoint
 	want.ConcurrencyKey, want.Concurrency, want.TimeoutMS, want.MaxLosses = r.ConcurrencyKey, r.Concurrency,
 		r.TimeoutMS, r.MaxLosses
 	want.CorrelationID, want.TraceID = "c", "t"
-	want.WorkerID, want.LeaseToken, want.FinishedAt, want.Error = uuid.Nil, uuid.Nil, nil, nil // these it does not
+	want.WorkerID, want.LeaseToken, want.FinishedAt, want.Error = uuid.Nil, uuid.Nil, nil, nil // not copied
 	if diff := cmp.Diff(want, *n); diff != "" || n.ID == r.ID {
 		t.Errorf("the retry %s of %s (-want +got):\n%s", n.ID, r.ID, diff)
 	}

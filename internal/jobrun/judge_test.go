@@ -10,16 +10,16 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// calls is every call of a worker, with the event that Apply gets when it is carried out; nil: a
-// statement does it.
+// calls lists every call of a worker, with the event that Apply gets when the call is carried out.
+// Nil means that a statement executes the call.
 var calls = map[jobrun.Call]jobrun.Event{
 	jobrun.CallStart: nil, jobrun.CallProgress: nil, jobrun.CallLogs: nil, jobrun.CallConfirm: nil,
 	jobrun.CallComplete: succeeded, jobrun.CallFail: failed(true), jobrun.CallRelease: jobrun.Released{},
 	jobrun.CallCancel: jobrun.CancelAcknowledged{},
 }
 
-// judged is what Judge must say of a call by the holder of the fence, written down
-// once more.
+// judged is the expected result of Judge for a call by the holder of the fence, written down
+// independently.
 func judged(p point, c jobrun.Call) (replayed, again bool, code string) {
 	ends := map[jobrun.Call][]jobrun.State{
 		jobrun.CallComplete: {jobrun.Succeeded}, jobrun.CallFail: {jobrun.Failed, jobrun.TimedOut}, jobrun.CallCancel: {jobrun.Canceled},
@@ -71,7 +71,7 @@ func TestEveryCallOnEveryRunIsCarriedOutRepeatedOrRefused(t *testing.T) {
 				!fault.IsCode(err, code) {
 				t.Fatalf("%+v, %s: %v, %v, %v; want %v, %v, %q", p, c, replayed, again, err, wantReplayed, wantAgain, code)
 			}
-			// What a call is let through for, the rules do.
+			// The rules apply every call that Judge lets through.
 			if in == nil || !again {
 				continue
 			}

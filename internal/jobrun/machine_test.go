@@ -13,7 +13,8 @@ func decide(r jobrun.Run, s *jobrun.Spec, e jobrun.Event) (jobrun.Change, error)
 	return jobrun.Apply(jobrun.Instance{Run: r, Spec: s}, e, moment())
 }
 
-// What the table does not have is refused with the move as its cause, and changes nothing.
+// A transition that is not in the table is refused with that transition as the cause, and changes
+// nothing.
 func TestARefusedMoveIsNamed(t *testing.T) {
 	edge := func(from, to jobrun.State, by jobrun.Mover) jobrun.IllegalEdgeError {
 		return jobrun.IllegalEdgeError{From: from, To: to, By: by}

@@ -17,15 +17,15 @@ import (
 type point struct {
 	state    jobrun.State
 	doubted  bool // CONFIRMING
-	asked    bool // to be canceled
-	late     bool // every time that is set for it has passed
-	spent    bool // no assignment is left
+	asked    bool // a cancel was requested
+	late     bool // all of its deadlines have passed
+	spent    bool // the loss budget is exhausted
 	admitted bool
-	retried  bool // a failure has a retry
+	retried  bool // a failure is retried
 	letter   bool // it retries a dead letter
 }
 
-// points is every run that can exist, as far as decisions tell them apart.
+// points returns every kind of run that can exist, as far as decisions distinguish them.
 func points() (all []point) {
 	yesNo := []bool{false, true}
 	for _, state := range jobrun.States {
@@ -57,7 +57,7 @@ func yes(both bool) int {
 
 var settings = jobrun.NewSettings(1, nil)
 
-// run is the run of a point at noon.
+// run returns the run of a point at noon.
 func (p point) run() jobrun.Run {
 	when := noon.Add(time.Second)
 	if p.late {
@@ -104,12 +104,12 @@ func (p point) spec() *jobrun.Spec {
 	return spec(1)
 }
 
-// inputs is everything that can happen to a run, with what it leads to.
+// inputs lists everything that can happen to a run, with its results.
 var inputs = []struct {
 	name string
 	in   jobrun.Event
-	// to is the state in which the input leaves a run of a point; the run's own:
-	// there it changes nothing, or no state; "": it is refused.
+	// to is the state in which the input leaves a run of a point. The run's own state means that
+	// nothing changes, or that no state changes; "" means that the input is refused.
 	to func(p point) jobrun.State
 }{
 	{"success", succeeded, running(jobrun.Succeeded)},
@@ -160,7 +160,7 @@ var inputs = []struct {
 		return jobrun.Canceled
 	}},
 	{"ask to stop", jobrun.Decided{Step: jobrun.StepAskCancel, Reason: "replaced"}, running(jobrun.Running)},
-	{"admit", jobrun.Decided{Step: jobrun.StepAdmit}, func(point) jobrun.State { return "" }}, // no decision about one run
+	{"admit", jobrun.Decided{Step: jobrun.StepAdmit}, func(point) jobrun.State { return "" }}, // decided for many runs
 	{"lease", jobrun.LeaseExpired{Settings: settings}, func(p point) jobrun.State {
 		if p.late && (p.state == jobrun.Assigned || p.state == jobrun.Running && p.doubted) {
 			return jobrun.Orphaned
@@ -188,7 +188,7 @@ var inputs = []struct {
 	}},
 }
 
-// running is for what only happens to runs that are RUNNING.
+// running is for inputs that can happen only to RUNNING runs.
 func running(to jobrun.State) func(point) jobrun.State {
 	return func(p point) jobrun.State {
 		if p.state == jobrun.Running {
@@ -198,7 +198,7 @@ func running(to jobrun.State) func(point) jobrun.State {
 	}
 }
 
-// active is for what may happen to every run that has not ended.
+// active is for inputs that can happen to every run that has not ended.
 func active(to func(point) jobrun.State) func(point) jobrun.State {
 	return func(p point) jobrun.State {
 		if p.state.Terminal() {
@@ -257,7 +257,7 @@ func TestEveryInputOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
 	}
 }
 
-// inconsistent says what is wrong with a run that the database would refuse.
+// inconsistent describes why the database would refuse a run.
 func inconsistent(r *jobrun.Run) string {
 	held := r.State.Phase() == jobrun.Held
 	switch {
@@ -276,7 +276,7 @@ func inconsistent(r *jobrun.Run) string {
 	return ""
 }
 
-// wrongChange says what is wrong with a change of a run.
+// wrongChange describes the error in a change of a run.
 func wrongChange(before *jobrun.Run, c *jobrun.Change) string {
 	r := &c.After
 	switch why := inconsistent(r); {
@@ -336,12 +336,12 @@ func TestTheActionsOfAnOperatorAreExactlyWhatIsAccepted(t *testing.T) {
 	}
 }
 
-// untaken are moves that the database allows and nothing makes.
+// untaken lists the transitions that the database allows and that nothing makes.
 var untaken = map[[2]jobrun.State]bool{{jobrun.Orphaned, jobrun.TimedOut}: true}
 
-// TestEveryEdgeIsTaken takes each mover of each edge out of the table, one at a
-// time: then some input must lead elsewhere, or some statement that moves many
-// runs at once must pass over what it moved before.
+// TestEveryEdgeIsTaken removes each mover of each edge from the table, one at a time. Then some
+// input must have a different result, or some statement that moves many runs at once must skip runs
+// that it moved before.
 func TestEveryEdgeIsTaken(t *testing.T) {
 	whole := jobrun.Edges
 	defer func() { jobrun.Edges = whole }()
@@ -357,7 +357,7 @@ func TestEveryEdgeIsTaken(t *testing.T) {
 	}
 }
 
-// outcomes are the results of all steps.
+// outcomes returns the results of all steps.
 func outcomes() (all []string) {
 	for _, p := range points() {
 		for _, i := range inputs {
@@ -365,7 +365,7 @@ func outcomes() (all []string) {
 			all = append(all, fmt.Sprint(c.After.State, c.After.Version, err != nil))
 		}
 	}
-	// Claims, and starts: statements move all that the table lets them.
+	// Statements for claims and starts move all runs that the table allows.
 	return append(all, fmt.Sprint(jobrun.From(jobrun.Assigned, jobrun.Worker)),
 		fmt.Sprint(jobrun.From(jobrun.Running, jobrun.Worker)))
 }

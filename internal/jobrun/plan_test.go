@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// timed is a definition of a schedule that has come to a time.
+// timed is a definition with a schedule at a given time.
 func timed(t *rapid.T, spec schedule.Spec, upTo time.Time) (*jobrun.Definition, *schedule.Schedule) {
 	s, err := spec.Compile()
 	if err != nil {
@@ -31,14 +31,14 @@ func everyMinute() schedule.Spec { return schedule.Spec{Type: schedule.EveryNMin
 
 func at(now time.Time) jobrun.Moment { return jobrun.Moment{Now: now, NewID: uuid.New} }
 
-// plain runs f once as a test of rapid, for helpers that take one.
+// plain runs f once as a rapid test, for helpers that require one.
 func plain(t *testing.T, f func(*rapid.T)) {
 	t.Helper()
 	rapid.Check(t, f)
 }
 
-// J8: whenever the leader swept, and whichever node led, the slots are those of the schedule: none
-// twice, none missing.
+// J8: whenever the leader swept, and whichever node led, the slots are those of the schedule, with
+// none repeated and none missing.
 func TestSlotsAreThoseOfTheScheduleHoweverTheTicksFall(t *testing.T) {
 	t.Parallel()
 	plain(t, func(t *rapid.T) {
@@ -91,8 +91,8 @@ func TestMissedSlotsDoAsTheMisfirePolicySays(t *testing.T) {
 		name   string
 		policy jobrun.Misfire
 		away   time.Duration
-		want   []row // of the late ones
-		gap    bool  // some are not recorded
+		want   []row // of the late slots
+		gap    bool  // some slots are not recorded
 	}{
 		{"skip records them", jobrun.SkipLate, 8 * time.Minute, []row{{"11:53", false}, {"11:54", false}}, false},
 		{"skip records the newest", jobrun.SkipLate, 8 * time.Hour, []row{{"11:52", false}, {"11:53", false}, {"11:54", false}}, true},
@@ -142,7 +142,7 @@ func TestMissedSlotsDoAsTheMisfirePolicySays(t *testing.T) {
 	}
 }
 
-// A pause covers its own slots and no others, as they pass; it ends automatically.
+// A pause affects its own slots and no others, as they pass. It ends automatically.
 func TestSlotsOfAPauseAreSkippedAsTheyPass(t *testing.T) {
 	t.Parallel()
 	spec := everyMinute()

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// TestArgumentsOfARunAreOnlyWhereTheyAreKnownToBeData: a program is not asked what it is called, but whether it is
-// known to take its arguments for data.
+// TestArgumentsOfARunAreOnlyWhereTheyAreKnownToBeData checks that a program is accepted because it
+// is known to treat its arguments as data, and not because of its name.
 func TestArgumentsOfARunAreOnlyWhereTheyAreKnownToBeData(t *testing.T) {
 	listed := []string{"/opt/report"}
 	for program, pointer := range map[string]string{

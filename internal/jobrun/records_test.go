@@ -14,7 +14,7 @@ import (
 
 var written = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// record is a record of the topic orders.
+// record returns a record of the topic orders.
 func record(value string, headers ...string) dlq.Record {
 	r := dlq.Record{Place: dlq.Position{Topic: "orders", Partition: 2, Offset: 7}, Timestamp: written}
 	if value != "" {
@@ -117,7 +117,8 @@ func TestARecordThatIsNoEventIsRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// Nothing retries it automatically: other consumers of the topic would get it again.
+// The letter is not retried automatically, because other consumers of the topic would receive the
+// record again.
 func TestTheLetterOfARecordThatIsNoEventWaitsForAnOperator(t *testing.T) {
 	t.Parallel()
 	r, tenant, id := record("{", "x-dlq-original-topic", "elsewhere"), uuid.New(), uuid.New()

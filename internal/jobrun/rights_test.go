@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Of every way to make a run: the definition it is pinned to, who is behind it and
-// whose rights it has, also when it is retried.
+// For every way to create a run, this test checks the definition to which it is pinned, its
+// initiator, and whose rights it has, including after a retry.
 func TestEveryRunIsPinnedAndKnowsWhoIsBehindIt(t *testing.T) {
 	t.Parallel()
 	d := jobrun.Definition{ID: uuid.New(), Name: "d", SpecVersion: 7, UpdatedBy: "key:changer", Spec: jobrun.Spec{
@@ -78,7 +78,7 @@ func TestArgumentsOfProgramsAreNotTheirDefaultOnes(t *testing.T) {
 		string(other.Data(given)) != `{"n":2}` {
 		t.Errorf("%s %s %s %s", program.Data(nil), program.Data(given), other.Data(nil), other.Data(given))
 	}
-	// The schema is about the data, so the program need not fit it.
+	// The schema applies to the data, so the program need not conform to it.
 	program.ArgsSchema = json.RawMessage(`{"type":"object","additionalProperties":false,"required":["day"],"properties":{"day":{"type":"string"}}}`)
 	program.Type = jobrun.OnDemand
 	if err := jobrun.CheckNew("job", new(program.Complete())); err != nil {

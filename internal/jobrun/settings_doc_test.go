@@ -19,8 +19,8 @@ const (
 	settingsEnd   = "<!-- end of settings -->\n"
 )
 
-// TestTheManualHasTheTableOfSettings keeps what users read of a setting beside what
-// the server knows of it.
+// TestTheManualHasTheTableOfSettings keeps the users' description of settings consistent with the
+// server's settings.
 func TestTheManualHasTheTableOfSettings(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| Setting | Default | Minimum, maximum | Takes effect at the | Meaning |\n|---|---|---|---|---|\n")
@@ -50,7 +50,8 @@ func TestTheManualHasTheTableOfSettings(t *testing.T) {
 	}
 }
 
-// TestNoInternalCodesReachUsers keeps numbers of requirements out of what users read.
+// TestNoInternalCodesReachUsers ensures that texts for users do not contain numbers of
+// requirements.
 func TestNoInternalCodesReachUsers(t *testing.T) {
 	code := regexp.MustCompile(`\b[AJSWX]-?[0-9]{1,2}\b`)
 	for _, s := range jobrun.SettingsList {

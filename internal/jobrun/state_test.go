@@ -21,7 +21,7 @@ func TestTheTableHasTheMovesOfTheSeed(t *testing.T) {
 		{jobrun.Running, jobrun.Canceled, jobrun.Worker},
 		{jobrun.Assigned, jobrun.Orphaned, jobrun.Leader},  // J-13
 		{jobrun.Orphaned, jobrun.Assigned, jobrun.Worker},  // J-14
-		{jobrun.Pending, jobrun.Canceled, jobrun.Operator}, // which the seed forgot: trap X42
+		{jobrun.Pending, jobrun.Canceled, jobrun.Operator}, // missing in the seed: trap X42
 	} {
 		if !jobrun.CanMove(m.from, m.to, m.by) {
 			t.Errorf("%s → %s by %s is not in the table", m.from, m.to, m.by)
@@ -43,8 +43,8 @@ func TestNothingGoesBack(t *testing.T) {
 	}
 }
 
-// TestEachStateIsInOneListOfStates: statements take their lists from these, so a new state
-// must be put into one of them.
+// TestEachStateIsInOneListOfStates ensures that each new state is added to one of these lists, from
+// which statements take their states.
 func TestEachStateIsInOneListOfStates(t *testing.T) {
 	for _, s := range jobrun.States {
 		in := 0

@@ -10,7 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// What people read about a run, for everything that it can wait for without a worker.
+// This test checks the texts that people read about a run, for everything that it can wait for
+// without a worker.
 func TestWhatARunWithoutAWorkerWaitsFor(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -118,7 +119,7 @@ func TestTheLastAttemptIsToldOnce(t *testing.T) {
 	}
 }
 
-// A chunk of a log is the same after it was a line, whatever bytes it has.
+// A log chunk survives its conversion to a line and back, whatever bytes it contains.
 func TestAChunkOfALogIsTheSameAfterItWasALine(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 13, 0, 0, 1000, time.FixedZone("", 3600))

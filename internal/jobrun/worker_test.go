@@ -15,7 +15,7 @@ func TestHowAnOperatorMovesAWorker(t *testing.T) {
 		jobrun.WorkerDetached
 	for _, tt := range []struct {
 		from    jobrun.WorkerState
-		drains  bool // when it comes back
+		drains  bool // when it returns
 		to      jobrun.WorkerState
 		want    jobrun.WorkerState
 		changed bool

@@ -21,7 +21,7 @@ func TestOnlyWhatAnotherNodeHasAskedForIsSent(t *testing.T) {
 	w := b.Watch(asked)
 	defer w.Stop()
 	w.Ask()
-	b.Receive(fromB[0]) // its own: ignored
+	b.Receive(fromB[0]) // its own message, which it ignores
 	a.Receive(fromB[0])
 	a.Ended(other, nil)
 	if len(fromA) != 0 {
@@ -44,7 +44,7 @@ func TestOnlyWhatAnotherNodeHasAskedForIsSent(t *testing.T) {
 	x.Ask()
 	x.Stop()
 	a.Receive(fromB[1])
-	now = now.Add(time.Hour) // who asked has gone
+	now = now.Add(time.Hour) // the requests that asked have ended
 	a.Ended(late, nil)
 	if len(fromA) != 1 || slices.Contains(fromA[1:], fromB[1]) {
 		t.Errorf("sent %q to nobody", fromA[1:])
@@ -75,7 +75,7 @@ func TestThoseWhoWaitAreBoundedAndLeave(t *testing.T) {
 	}
 }
 
-// messages is the configuration of a board whose messages are kept in sent.
+// messages returns the configuration of a board that appends its messages to sent.
 func messages(sent *[]string) longpoll.Config {
 	return longpoll.Config{Send: func(m string) { *sent = append(*sent, m) }}
 }

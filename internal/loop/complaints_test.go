@@ -18,7 +18,7 @@ func TestComplaintsGrowRarerEachForItself(t *testing.T) {
 			}
 		}
 	}
-	// After 0, 1, 3, 7, 15, 31 and 63 seconds, and then each minute.
+	// The messages are due after 0, 1, 3, 7, 15, 31 and 63 seconds, and then every minute.
 	for about, n := range told {
 		if n < 60 || n > 70 {
 			t.Errorf("%s: told %d times in an hour", about, n)

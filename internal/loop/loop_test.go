@@ -39,7 +39,7 @@ func TestSleepWaitsForItsTimeOrForTheContext(t *testing.T) {
 	}
 }
 
-// With both ready, select takes either: an ended context must win every time.
+// If both are ready, select takes either of them. An ended context must take precedence every time.
 func TestAnEndedContextIsNeverOverlooked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

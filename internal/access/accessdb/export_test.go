@@ -1,6 +1,6 @@
 package accessdb
 
-// The tables are compared with those of the database.
+// The tests compare these tables with those of the database.
 var (
 	KeyTable     = keyTable
 	SessionTable = sessionTable

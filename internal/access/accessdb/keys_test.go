@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestIdentityOfAnAPIKeyIsImmutable bypasses the store: the permissions of a key were
-// decided when it was created.
+// TestIdentityOfAnAPIKeyIsImmutable bypasses the store, because the permissions of a key are fixed
+// when it is created.
 func TestIdentityOfAnAPIKeyIsImmutable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
@@ -57,7 +57,7 @@ func TestIdentityOfAnAPIKeyIsImmutable(t *testing.T) {
 	}
 }
 
-// TestKeysOfOlderNodesAreForAllQueues inserts as a node does that does not know the column.
+// TestKeysOfOlderNodesAreForAllQueues inserts a row as a node does that does not know the column.
 func TestKeysOfOlderNodesAreForAllQueues(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))

@@ -1,6 +1,6 @@
 package identity
 
-// Remembered is how many results c caches.
+// Remembered returns the number of results that c caches.
 func Remembered(c *Checker) int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -24,13 +24,13 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// world is a store of keys that counts look-ups, and a checker on it.
+// world contains a store of keys that counts look-ups, and a checker that uses it.
 type world struct {
 	access.Store
 	t       *testing.T
 	checker *identity.Checker
 	asked   atomic.Int64
-	gate    chan struct{} // when not nil, Find waits for it
+	gate    chan struct{} // if it is not nil, Find waits for it
 	down    error         // the error of Find and Used
 	log     bytes.Buffer
 }
@@ -63,7 +63,7 @@ func (w *world) Used(ctx context.Context, at map[uuid.UUID]time.Time) error {
 
 var home = tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a")}
 
-// issue stores a key with the given lifetime, 0: unlimited.
+// issue stores a key with the given lifetime; 0 means unlimited.
 func (w *world) issue(name string, life time.Duration) (access.Key, string) {
 	w.t.Helper()
 	r := access.Request{Name: name, Role: principal.Operator, Tenant: &home}
@@ -83,7 +83,8 @@ func (w *world) issue(name string, life time.Duration) (access.Key, string) {
 	return k, string(token)
 }
 
-// wants fails the test unless the credential has the given result: nil, it is accepted.
+// wants fails the test unless the credential has the given result, where nil means that it is
+// accepted.
 func (w *world) wants(when, credential string, why error) {
 	w.t.Helper()
 	_, err := w.checker.Identify(w.t.Context(), credential)
@@ -114,7 +115,7 @@ func TestCauseOfARefusedCredentialIsNotShown(t *testing.T) {
 	}
 	_, good := w.issue("good", 0)
 	_, unknown := newWorld(t).issue("elsewhere", 0)
-	other := []byte(good) // the prefix is right, the secret is not
+	other := []byte(good) // the prefix is correct, but the secret is not
 	other[20] ^= 1
 	var said string
 	for name, credential := range map[string]string{
@@ -165,7 +166,7 @@ func TestCacheAgeCountsFromTheStartOfTheLookup(t *testing.T) {
 		k, token := w.issue("orders", 0)
 		w.gate = make(chan struct{})
 		slow := make(chan struct{})
-		go func() { // the store answers after three seconds, from before the revocation
+		go func() { // after three seconds, the store returns the state from before the revocation
 			defer close(slow)
 			w.wants("a slow answer", token, nil)
 		}()
@@ -280,14 +281,14 @@ func TestTheFirstUseIsRecordedSoonLaterOnesOnceAMinute(t *testing.T) {
 	})
 }
 
-// errForm is the cause of refusing something that is not a credential.
+// errForm is the cause for refusing something that is not a credential.
 func errForm(w *world) error {
 	_, err := w.checker.Identify(w.t.Context(), "hunter2")
 	return fault.As(err).Unwrap()
 }
 
 func TestUnknownCredentialsCannotFillTheCache(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // in no time: what is cached expires after seconds
+	synctest.Test(t, func(t *testing.T) { // without delay, because cached results expire after seconds
 		w := newWorld(t)
 		_, token := w.issue("orders", 0)
 		w.wants("before", token, nil)

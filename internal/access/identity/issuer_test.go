@@ -31,7 +31,7 @@ type issuer struct {
 	keys    map[string]crypto.Signer // guarded by mu; by kid
 	down    bool                     // guarded by mu
 	fetches int                      // guarded by mu
-	codes   map[string]string        // guarded by mu; ID tokens that are not yet fetched, by code
+	codes   map[string]string        // guarded by mu; ID tokens that were not fetched yet, by code
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -99,7 +99,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// RoundTrip lets the issuer serve without a socket.
+// RoundTrip makes it possible to serve without a socket.
 func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	i.ServeHTTP(w, r)
@@ -114,8 +114,7 @@ func (i *issuer) set(change func()) {
 
 var algorithms = map[string]jose.SignatureAlgorithm{"es": jose.ES256, "ed": jose.EdDSA, "rs": jose.RS256}
 
-// token signs claims with the key of a kid; changes replace valid claims, nil removes
-// one.
+// token signs claims with the key of a kid. changes replace valid claims; nil removes a claim.
 func (i *issuer) token(kid string, changes map[string]any) string {
 	i.t.Helper()
 	i.mu.Lock()
@@ -155,7 +154,7 @@ func (i *issuer) sign(key any, alg jose.SignatureAlgorithm, kid string, changes 
 	return text
 }
 
-// checker accepts the issuer's tokens; change modifies its configuration.
+// checker returns a checker that accepts the issuer's tokens; change modifies its configuration.
 func (i *issuer) checker(change ...func(*identity.JWT)) *identity.Checker {
 	cfg := identity.JWT{
 		Issuer: i.name, Audience: "skald", JWKSURL: i.name + "/keys", Algorithms: []string{"EdDSA", "ES256", "RS256"},

@@ -136,7 +136,7 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 	}
 }
 
-// embedded is a token that contains the key it is signed with.
+// embedded returns a token that contains the key with which it is signed.
 func embedded(t *testing.T, payload string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -203,7 +203,8 @@ func TestNamesOfClaimsAreConfigurable(t *testing.T) {
 	}
 }
 
-// With a map only its names are roles: the words of Skald may be roles of another application.
+// If there is a map, only its names are roles, because Skald's names may be roles of another
+// application.
 func TestNamesOfAnIssuerBecomeRolesByTheMap(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
@@ -352,8 +353,8 @@ func TestTokenWithoutATenantNeedsTheSetting(t *testing.T) {
 	}
 }
 
-// The name of a person is text from outside, for people to read: it is cleaned and cut, and gives no
-// permission, whatever it says.
+// A person's name is text from outside that is only displayed. It is cleaned and cut, and gives no
+// permission, whatever its content.
 func TestNameOfAPersonIsCleanedAndDecidesNothing(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()

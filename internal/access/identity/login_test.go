@@ -38,7 +38,8 @@ func (i *issuer) client(secret string, now func() time.Time) *client {
 	return &client{t: i.t, i: i, checker: c, login: identity.NewLogin(on, c)}
 }
 
-// begin returns what the browser keeps of a sign-in, and the answer of the issuer, which has an ID token for it.
+// begin returns the state of a sign-in that the browser keeps, and the issuer's answer, which leads
+// to an ID token for that sign-in.
 func (c *client) begin(claims map[string]any) (keep string, answer url.Values) {
 	c.t.Helper()
 	to, keep, err := c.login.Begin(c.t.Context(), signedOnAt, "/ui/sagas")
@@ -59,7 +60,7 @@ func (c *client) begin(claims map[string]any) (keep string, answer url.Values) {
 	return keep, url.Values{"state": at.Query()["state"], "code": {code}}
 }
 
-// refuses expects that keep and answer identify no user, with a sentence that says why.
+// refuses expects that keep and answer do not identify a user, and that the error says why.
 func (c *client) refuses(what, keep string, answer url.Values, why string) {
 	c.t.Helper()
 	credential, next, err := c.login.Finish(c.t.Context(), keep, answer)
@@ -69,7 +70,7 @@ func (c *client) refuses(what, keep string, answer url.Values, why string) {
 	}
 }
 
-// accepts reports an error unless keep and answer make alice known, for one request.
+// accepts reports an error unless keep and answer identify alice for exactly one request.
 func (c *client) accepts(what, keep string, answer url.Values) {
 	c.t.Helper()
 	credential, next, err := c.login.Finish(c.t.Context(), keep, answer)
@@ -112,8 +113,8 @@ func TestASignInEndsAfterTenMinutes(t *testing.T) {
 	}
 }
 
-// A visitor can be given a cookie by a neighbouring site, or by an earlier user of the browser. One that an
-// attacker has made would sign the visitor in as the attacker.
+// A neighboring site or an earlier user of the browser can give a visitor a cookie. A cookie made
+// by an attacker would sign the visitor in as the attacker.
 func TestWhatTheBrowserKeepsOfASignInCannotBeMadeUp(t *testing.T) {
 	i := newSignOnIssuer(t)
 	here, there := i.client("secret", time.Now), i.client("secret", time.Now)
@@ -127,7 +128,7 @@ func TestWhatTheBrowserKeepsOfASignInCannotBeMadeUp(t *testing.T) {
 		made.accepts("where it belongs, signed "+what, keep, answer) // otherwise the refusal would prove nothing
 	}
 
-	// The parts of two true ones, and one that lasts longer.
+	// These cookies combine parts of two valid ones, or extend their lifetime.
 	one, answer := here.begin(nil)
 	other, _ := here.begin(nil)
 	body, mac, _ := strings.Cut(one, ".")

@@ -20,7 +20,7 @@ func TestASessionHasTheRightsOfItsKeyAndEndsWithIt(t *testing.T) {
 	store := memstore.New(time.Now)
 	now := time.Now()
 	clock := now
-	check := func(token access.SessionToken) (principal.Principal, error) { // a checker that remembers nothing
+	check := func(token access.SessionToken) (principal.Principal, error) { // through a checker without a cache
 		c := identity.New(identity.Config{
 			Keys: store.Keys, Sessions: store.Sessions, Now: func() time.Time { return clock },
 			Log: slog.New(slog.DiscardHandler),
@@ -75,7 +75,7 @@ func TestASessionHasTheRightsOfItsKeyAndEndsWithIt(t *testing.T) {
 	}
 	clock = now.Add(time.Hour)
 	refused("an hour without use", ofKey)
-	for hour := range 13 { // used all the time
+	for hour := range 13 { // the session is used continuously
 		clock = now.Add(time.Duration(hour) * time.Hour)
 		at := map[uuid.UUID]time.Time{s.ID: clock, other.ID: clock}
 		if err := store.Sessions.Used(t.Context(), at, now); err != nil {
@@ -125,7 +125,8 @@ func TestASessionThatHasEndedIsForgottenAtOnceHere(t *testing.T) {
 	}
 }
 
-// A node that gets no notice, because another node ended the session, remembers it for less than five seconds.
+// If a node is not notified because another node ended the session, it caches the session for less
+// than five seconds.
 func TestASessionThatHasEndedElsewhereIsRefusedWithinFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(time.Now)

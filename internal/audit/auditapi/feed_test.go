@@ -19,7 +19,7 @@ import (
 
 const sagaEvents = "/api/v1/saga-events"
 
-// story is a short form of events.
+// story returns a short form of events.
 func story(events []client.AuditEvent) string {
 	var out []string
 	for _, e := range events {
@@ -55,7 +55,7 @@ func TestTheHistoryOfASagaReadsForwardsAndBackwards(t *testing.T) {
 		*step.NewState != "running" {
 		t.Errorf("the event of a step = %+v", step)
 	}
-	// Page by page, in both orders.
+	// Read page by page, in both orders.
 	for _, order := range []string{"asc", "desc"} {
 		var got []client.AuditEvent
 		query := "?page_size=3&order=" + order
@@ -231,7 +231,7 @@ func TestAPIVerifiesTheTrail(t *testing.T) {
 		head    int64
 	}{
 		{"kept=2:" + v.Head.Hash, true, 0, 1, 3},
-		{"kept=3:" + third, true, 0, 0, 3}, // the newest: nothing follows
+		{"kept=3:" + third, true, 0, 0, 3}, // the newest seal: nothing follows it
 		{"kept=2:" + v.Head.Hash + "&from_seq=1", true, 0, 3, 3},
 		{"kept=1:" + v.Head.Hash, false, 1, 1, 1}, // the hash of another seal
 		{"kept=3:" + v.Head.Hash + "&from_seq=1", false, 3, 1, 3},

@@ -90,7 +90,7 @@ func TestStreamMissesNothingBesideSixteenWriters(t *testing.T) {
 	e.Tail.Wake()
 	for name, l := range map[string]*apitest.Live{"beside the writers": l, "after them": late} {
 		var got []client.AuditEvent
-		for { // as far as what comes last, so that a gap is seen at once
+		for { // up to the last expected event, so that a gap is detected immediately
 			next := l.Events(1)[0]
 			if next.SagaID == last {
 				break
@@ -168,7 +168,7 @@ func TestStreamOutlivesTheServersTimeouts(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Limits.StreamSilence = 20 * time.Millisecond })
 	const timeout = 50 * time.Millisecond
 	l := e.Follow(e.Serve(timeout) + sagaEvents + "/stream")
-	for n := range 10 { // of silence: four timeouts
+	for n := range 10 { // silence for four timeouts
 		if m := l.Next(); m.Over {
 			t.Fatalf("the stream ended after %d messages", n)
 		}

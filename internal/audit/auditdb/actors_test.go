@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// An object keeps who did something to it and when. What people called them then is in the record of
-// what they did.
+// An object stores the actor and the time of each action on it. The actor's name at that time is in
+// the audit record of the action.
 func TestTheNameOfAnActorIsThatOfTheTime(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -70,7 +70,7 @@ func TestTheNameOfAnActorIsThatOfTheTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			none := "" // the deed before it is about nothing
+			none := "" // the previous deed concerns no subject
 			if diff := cmp.Diff([]string{none, tt.want}, got); diff != "" {
 				t.Error(diff)
 			}

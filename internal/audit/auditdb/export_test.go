@@ -1,6 +1,6 @@
 package auditdb
 
-// The statements themselves, for the tests of plans.
+// These are the statements themselves, for the tests of plans.
 var (
 	ActionsQuery = actionsQuery
 	SealEvents   = OfEvents.seal

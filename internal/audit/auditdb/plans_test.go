@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestActionsAreFoundByIndex: the actions of a request or of a rare operation are found
+// TestActionsAreFoundByIndex checks that the actions of a request or of a rare operation are found
 // without reading all actions of the tenant.
 func TestActionsAreFoundByIndex(t *testing.T) {
 	t.Parallel()
@@ -84,8 +84,9 @@ func TestActionsAreFoundByIndex(t *testing.T) {
 	}
 }
 
-// TestOneListOfWhatOperatorsDid: what they did to sagas is merged with what they did to anything
-// else, newest first, on pages that neither repeat nor omit anything, also at the same time.
+// TestOneListOfWhatOperatorsDid checks that operators' actions on sagas are merged with all other
+// actions, newest first, on pages that neither repeat nor omit any action, even if several have the
+// same time.
 func TestOneListOfWhatOperatorsDid(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -98,7 +99,8 @@ func TestOneListOfWhatOperatorsDid(t *testing.T) {
 		`INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, actor, request_id, digest)
 		 SELECT ('01a20558-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid, '` + tenant.String() + `', '2026-03-01'::timestamptz + i / 4 * interval '1 s', 'webhook', 'w', 'create', 'ann', '', ''
 		   FROM generate_series(0, 19) AS i`,
-		// Some with the same time as actions, one of a bulk, one that a step's success led to, and an engine's.
+		// Some have the same time as actions, one belongs to a bulk, one follows from a step's
+		// success, and one comes from an engine.
 		`INSERT INTO saga.audit_events (saga_id, tenant_id, timestamp, event_type, actor, event_data, step_name, digest)
 		 SELECT '` + of.String() + `', '` + tenant.String() + `', '2026-03-01'::timestamptz + i / 4 * interval '1 s', type, 'bob', data::jsonb, step, ''
 		   FROM unnest(ARRAY['saga.cancel_requested', 'saga.compensation_requested', 'saga.compensation_resumed', 'saga.retry_requested',
@@ -191,9 +193,9 @@ func TestOneListOfWhatOperatorsDid(t *testing.T) {
 	}
 }
 
-// TestSealingReadsOnlyNewEvents: for the role that seals, row-level security keeps
-// every condition that is not LEAKPROOF out of the index; sealing then read all of the
-// tenant's events every second.
+// TestSealingReadsOnlyNewEvents guards against a performance regression. For the role that seals,
+// row-level security keeps every condition that is not LEAKPROOF out of the index, and sealing then
+// read all of the tenant's events every second.
 func TestSealingReadsOnlyNewEvents(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

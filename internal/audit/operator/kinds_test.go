@@ -12,8 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// A kind that is declared but not listed would be rejected by the filters of GET
-// /audit.
+// The filters of GET /audit would reject a kind that is declared but not listed.
 func TestEveryKindIsListedOnce(t *testing.T) {
 	source, err := os.ReadFile("operator.go")
 	if err != nil {
@@ -33,7 +32,7 @@ func TestEveryKindIsListedOnce(t *testing.T) {
 	}
 }
 
-// Tenants come in the order of their ids, not in that of a map.
+// Tenants are sorted by id, not in the order of a map.
 func TestRoundIsRecordedInTheOrderOfTenants(t *testing.T) {
 	ctx, tally := operator.Tallied(t.Context())
 	for n := range byte(40) {

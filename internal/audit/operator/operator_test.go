@@ -77,7 +77,7 @@ func TestDigestSeparatesFields(t *testing.T) {
 	}
 }
 
-// A field of By that is missing in an Action would be missing in the audit trail.
+// A field of By that is missing in Action would be missing in the audit trail.
 func TestActionRecordsEverythingAboutItsActor(t *testing.T) {
 	by := operator.By{
 		Actor:      "key:ann",

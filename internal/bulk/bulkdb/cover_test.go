@@ -23,8 +23,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// crowd is things that exist when an operation is requested, and copies of them that come
-// while it works.
+// crowd contains the items that exist when an operation is requested, and copies of them that are
+// added while it works.
 type crowd struct {
 	*manySagas
 	runs  *bulkdb.RunBulks
@@ -36,7 +36,7 @@ type execer interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 }
 
-// copied stores a copy of the first of them that has another id, and a time.
+// copied stores a copy of the first item with another id and another time.
 func (c *crowd) copied(db execer, at time.Time) uuid.UUID {
 	c.t.Helper()
 	var columns string
@@ -57,8 +57,8 @@ func (c *crowd) copied(db execer, at time.Time) uuid.UUID {
 	return id
 }
 
-// amid calls ask, which requests an operation, while one more thing is being stored; then
-// others come: one has the time of an older one, one is new.
+// amid calls ask, which requests an operation, while another item is being stored. After that, it
+// adds three more, with a past, the current and a future time.
 func (c *crowd) amid(ask func(late []uuid.UUID)) (late []uuid.UUID) {
 	c.t.Helper()
 	db := c.j.DB.SQL()
@@ -83,9 +83,10 @@ func sorted(ids []uuid.UUID) []uuid.UUID {
 	return ids
 }
 
-// Whatever a bulk operation does and however its things are named: it deals with those that
-// existed when it was requested, and with no other. Their changes meanwhile do not matter. All
-// kinds of operations through the API: uitest.TestAnOperationOnManyThingsIsForThoseOfItsRequest.
+// Whatever a bulk operation does and however its items are selected, it processes exactly the items
+// that existed when it was requested. Changes of these items in the meantime do not matter.
+// uitest.TestAnOperationOnManyThingsIsForThoseOfItsRequest covers all kinds of operations through
+// the API.
 func TestABulkOperationIsForWhatExistedAtItsRequest(t *testing.T) {
 	t.Parallel()
 	m := newManySagas(t, 0)
@@ -149,7 +150,7 @@ func TestABulkOperationIsForWhatExistedAtItsRequest(t *testing.T) {
 	}
 }
 
-// asks makes a bulk on runs.
+// asks requests a bulk operation on runs.
 func (c *crowd) asks(b jobrun.Bulk) jobrun.Bulk {
 	c.t.Helper()
 	b.Head = bulk.Head{Cover: b.Cover, ID: pgtest.NewID(), TenantID: c.j.Tenant, Version: 1, State: bulk.Running,
@@ -166,7 +167,7 @@ func (c *crowd) asks(b jobrun.Bulk) jobrun.Bulk {
 	return b
 }
 
-// worked lets the leader work until an operation on runs no longer does.
+// worked lets the leader work until an operation on runs is no longer RUNNING.
 func (c *crowd) worked(id uuid.UUID) jobrun.Bulk {
 	c.t.Helper()
 	for {
@@ -183,7 +184,7 @@ func (c *crowd) worked(id uuid.UUID) jobrun.Bulk {
 	}
 }
 
-// newRuns returns runs that wait, of one job.
+// newRuns returns waiting runs of one job.
 func newRuns(t *testing.T, j pgtest.Jobs, n int) *crowd {
 	t.Helper()
 	c := &crowd{manySagas: &manySagas{t: t, j: j}, runs: bulkdb.NewRunBulks(j.Base, j.Jobs), table: "jobs.job_runs"}
@@ -229,15 +230,15 @@ func TestABulkOnRunsIsForWhatExistedAtItsRequest(t *testing.T) {
 	}
 }
 
-// An operation halts before it touches more than it may, and continues with all of them when a
-// person says so; what undoes does without being asked.
+// An operation halts before it changes more items than it may, and continues with all of them when
+// a person resumes it. An irreversible operation halts even if no limit was requested.
 func TestABulkOperationHaltsOverMoreThanExpected(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	by := func() operator.Action {
 		return operator.By{Actor: "bob"}.Did(pgtest.NewID(), j.Tenant, pgtest.Now(), operator.JobBulk, "b", "resume", nil)
 	}
-	// matches makes more of those that existed match.
+	// matches makes more of the existing items match.
 	matches := func(n int) {
 		pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.job_runs SET queue = 'default' WHERE id IN (SELECT id FROM jobs.job_runs
 			WHERE queue = 'other' AND state = 'PENDING' ORDER BY created_at DESC LIMIT $1)`, n)
@@ -258,7 +259,7 @@ func TestABulkOperationHaltsOverMoreThanExpected(t *testing.T) {
 			halted := c.worked(b.ID)
 			want := int64(4)
 			if b.State == bulk.Halted {
-				want = 3 // as it found at its request
+				want = 3 // as it found them at its request
 			}
 			if halted.State != bulk.Halted || halted.HaltReason != bulk.HaltExpected ||
 				*halted.Found != want || halted.Matched != 0 {
@@ -287,7 +288,7 @@ func TestABulkOperationHaltsOverMoreThanExpected(t *testing.T) {
 	}
 }
 
-// A backfill is for the slots that its job had when it was requested.
+// A backfill covers the slots that its job had when it was requested.
 func TestABackfillIsForTheSlotsOfItsRequest(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)

@@ -1,4 +1,4 @@
 package bulkdb
 
-// SlotStates is the query of backfills for slots.
+// SlotStates is the query with which backfills read slots.
 var SlotStates = slotStates

@@ -49,7 +49,7 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 		t.Errorf("a run is %s", r.State)
 	}
 	term.Epoch = 2
-	for range 2 { // the second time there is nothing left to do
+	for range 2 { // the second time, nothing is left to do
 		if _, err := m.Bulk(t.Context(), term, jobrun.Settings{}, 100); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestABackfillContinuedByManyCreatesEachRunOnce(t *testing.T) {
 		if n := j.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE state = 'PENDING'`); n > 7 {
 			t.Fatalf("%d runs at once, want 7 at most", n)
 		}
-		// As if all of them had been skipped.
+		// This simulates that all of them were skipped.
 		pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.job_runs SET state = 'SKIPPED', version = version + 1, finished_at = now() WHERE state = 'PENDING'`)
 		got, _, err := m.GetBackfill(t.Context(), j.Tenant, b.ID)
 		if err != nil || round > 50 {

@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// manySagas is sagas of a tenant that wait for their first call, and the bulks on them.
+// manySagas contains sagas of a tenant that wait for their first call, and the bulks on them.
 type manySagas struct {
 	t     *testing.T
 	j     pgtest.Jobs
@@ -119,7 +119,7 @@ func TestABulkOnSagasActsOnEachOnceWhoeverLeads(t *testing.T) {
 	term.Epoch = 2
 	for round := 0; m.get(b.ID).State == bulk.Running && round < 100; round++ {
 		var all sync.WaitGroup
-		for range 6 { // as if former leaders were still at work
+		for range 6 { // this simulates that former leaders are still working
 			all.Go(func() {
 				if _, err := m.bulks.Bulk(t.Context(), term, jobrun.Settings{}, 7); err != nil {
 					t.Error(err)
@@ -183,7 +183,7 @@ func TestASagaThatRefusesIsSkippedWithTheReason(t *testing.T) {
 	}
 }
 
-// A suspended saga accepts a cancel, and nothing shows it until it is resumed: the item says so.
+// A suspended saga accepts a cancel, but does not show it until it is resumed. The item says so.
 func TestASuspendedSagaThatAcceptsSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	m := newManySagas(t, 2)
@@ -191,7 +191,7 @@ func TestASuspendedSagaThatAcceptsSaysWhatItWaitsFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.sagas.Claim(t.Context(), node, 10); err != nil { // else a cancel ends them at once
+	if _, err := m.sagas.Claim(t.Context(), node, 10); err != nil { // otherwise a cancel would end them immediately
 		t.Fatal(err)
 	}
 	m.create(sagabulk.Bulk{Action: saga.SuspendVerb, IDs: m.ids[:1]})
@@ -207,13 +207,13 @@ func TestASuspendedSagaThatAcceptsSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// The database refuses one of three changes: that of the failed saga whose business key is
-// another's by now. The others are made nevertheless.
+// The database refuses one of three changes: the change of the failed saga whose business key now
+// belongs to another saga. The other changes are stored.
 func TestASagaThatCannotBeStoredDoesNotKeepTheOthers(t *testing.T) {
 	t.Parallel()
 	m := newManySagas(t, 2)
 	first := m.start(new("order-7"))
-	for _, id := range append(m.ids, first) { // as if forced to fail
+	for _, id := range append(m.ids, first) { // this simulates a forced failure
 		pgtest.Execute(t, m.j.DB.SQL(), `UPDATE saga.saga_states SET state = 6, completed_at = now(), clean = false, next_run_at = NULL,
 			step_attempt = 1, step_failures = 1, interventions = '{"halted":true}' WHERE id = $1`, id)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// Operations that cannot continue do not keep later ones from their turns, however many they
-// are; each is reported, and once mended goes on. For redrives see
+// Operations that cannot continue do not keep later ones from their turns, however many there are.
+// Each of them is reported, and continues once it is repaired. For redrives see
 // redrive.TestARedriveThatCannotContinueDoesNotKeepTheOthers.
 func TestAnOperationThatCannotContinueDoesNotKeepTheOthers(t *testing.T) {
 	t.Parallel()
@@ -126,8 +126,8 @@ func TestABackfillWithADamagedScheduleDoesNothing(t *testing.T) {
 	}
 }
 
-// A backfill of a definition that is damaged waits, and goes on when that is mended; one whose
-// definition is deleted ends, damaged or not.
+// A backfill of a damaged definition waits, and continues when the definition is repaired. A
+// backfill whose definition is deleted ends, whether or not it is damaged.
 func TestABackfillOfADamagedDefinitionWaits(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)

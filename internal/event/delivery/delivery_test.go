@@ -24,14 +24,14 @@ import (
 
 var tenantID = uuid.New()
 
-// world is a store, and endpoints whose responses a test sets.
+// world contains a store, and endpoints whose responses a test determines.
 type world struct {
 	t      *testing.T
 	store  *memstore.Store
 	def    *workflow.Definition
 	script func(ctx context.Context, s *webhook.Subscription, d *webhook.Delivery) webhook.Outcome
 
-	mu       sync.Mutex             // guards script too, once a node runs
+	mu       sync.Mutex             // guards script as well, once a node runs
 	sent     map[string][]time.Time // attempts, by URL and event
 	inFlight map[string]int
 	most     map[string]int // concurrent attempts, by URL
@@ -80,7 +80,7 @@ func (w *world) subscribe(url string, types ...string) webhook.Subscription {
 	return s
 }
 
-// deliveries returns those of a webhook.
+// deliveries returns the deliveries of a webhook.
 func (w *world) deliveries(s webhook.Subscription) []webhook.Delivery {
 	w.t.Helper()
 	all := webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 100}}
@@ -91,7 +91,7 @@ func (w *world) deliveries(s webhook.Subscription) []webhook.Delivery {
 	return found.Items
 }
 
-// happen creates n sagas, with one event each.
+// happen creates n sagas with one event each.
 func (w *world) happen(n int) {
 	w.t.Helper()
 	for range n {
@@ -103,7 +103,7 @@ func (w *world) happen(n int) {
 	}
 }
 
-// node runs the loop until stop.
+// node runs the loop until stop is called.
 func (w *world) node() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -184,7 +184,7 @@ func TestADeadEndpointDoesNotDelayOthers(t *testing.T) {
 		}
 		defer w.node()()
 		w.happen(5)
-		time.Sleep(time.Minute) // the dead ones are detected by now
+		time.Sleep(time.Minute) // by now the dead endpoints have been detected
 		for range 20 {
 			w.happen(1)
 			time.Sleep(10 * time.Second)
@@ -243,7 +243,8 @@ func TestAttemptsAreSpacedAndTheEndpointIsFinallyDisabled(t *testing.T) {
 			t.Error("a disabled webhook is sent to")
 		}
 		w.mu.Unlock()
-		// Enabled again, it gets the deliveries that were not given up, and newer events.
+		// After it is enabled again, the subscription gets the deliveries that were not given up,
+		// and newer events.
 		w.script = func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome {
 			return webhook.Outcome{Status: 200}
 		}
@@ -271,7 +272,7 @@ func TestAStopEndsAttemptsAndTheNextNodeMakesThemAgain(t *testing.T) {
 			<-ctx.Done()
 			return webhook.Outcome{Abandoned: true}
 		}
-		w.happen(3) // before the node, which could read the first one alone
+		w.happen(3) // before the node starts, which could otherwise read the first event alone
 		stop := w.node()
 		time.Sleep(10 * time.Second)
 		begun := time.Now()

@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// TestDeliveriesWaitAtTheGateOfTheirEndpoint: while a person holds it, no attempt begins; then they are sent.
+// TestDeliveriesWaitAtTheGateOfTheirEndpoint checks that no attempt begins while a person holds the
+// gate, and that the deliveries are sent afterwards.
 func TestDeliveriesWaitAtTheGateOfTheirEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

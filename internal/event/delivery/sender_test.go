@@ -23,7 +23,7 @@ import (
 
 var now = time.Now().UTC()
 
-// sender may connect to loopback addresses only if loopback is set.
+// sender returns a sender that may connect to loopback addresses only if loopback is set.
 func sender(t *testing.T, log io.Writer, loopback bool, timeout time.Duration) *delivery.Sender {
 	t.Helper()
 	policy, err := egress.NewPolicy(nil, nil, loopback)
@@ -118,7 +118,7 @@ func TestOutcomesOfResponses(t *testing.T) {
 		}, webhook.Outcome{Status: 200}},
 		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, webhook.Outcome{Error: "the connection failed"}},
 		{"no answer", func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // the server watches for the sender's leaving only then
+			_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the sender disconnects
 			<-r.Context().Done()
 		}, webhook.Outcome{Error: "no answer in time"}},
 	} {
@@ -186,8 +186,8 @@ func TestAnAttemptThatTheNodeGivesUpIsAbandoned(t *testing.T) {
 	}
 }
 
-// An endpoint that closes idle connections closes one at times just when it is used: that costs no
-// attempt.
+// An endpoint that closes idle connections sometimes closes a connection just when it is used. That
+// does not count as an attempt.
 func TestAnEventThatAKeptConnectionLosesIsSentOnceMore(t *testing.T) {
 	var requests atomic.Int32
 	url, _ := server(t, func(_ http.ResponseWriter, r *http.Request) {

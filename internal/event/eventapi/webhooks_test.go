@@ -88,8 +88,8 @@ func TestAWebhookIsChangedByWhatTheBodyNames(t *testing.T) {
 	e.Send("GET", path, "").Wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND")
 }
 
-// A webhook for a workflow that does not exist waits for it, or its name is misspelled: the
-// response of creating or changing it has a warning.
+// A webhook for a workflow that does not exist either waits for that workflow, or the name is
+// misspelled. The response to creating or changing the webhook therefore contains a warning.
 func TestAWebhookReportsItsUnknownWorkflows(t *testing.T) {
 	e := apitest.NewEdge(t)
 	if r := e.Send("POST", apitest.WorkflowsPath, `{"name":"order","steps":[{"name":"a","action":{"http":{"url":"https://h.example/"}},"compensation":"none"}]}`); r.Status != http.StatusCreated {
@@ -105,7 +105,7 @@ func TestAWebhookReportsItsUnknownWorkflows(t *testing.T) {
 	}
 	w := unknown(e.Send("POST", apitest.WebhooksPath, `{"url":"https://h.example/in","workflow_names":["ordre","order","later"]}`), "later", "ordre")
 	path := apitest.WebhooksPath + "/" + w.ID.String()
-	unknown(e.Send("GET", path, "")) // shown also when it is read
+	unknown(e.Send("GET", path, "")) // the warning is also shown when the webhook is read
 	unknown(e.Send("PATCH", path, `{"description":"d"}`))
 	unknown(e.Send("PATCH", path, `{"workflow_names":["order","later"]}`), "later")
 	unknown(e.Send("PATCH", path, `{"workflow_names":["order"]}`))

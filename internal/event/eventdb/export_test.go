@@ -1,6 +1,6 @@
 package eventdb
 
-// The statements themselves, for the tests of plans.
+// These are the statements themselves, for the tests of plans.
 var (
 	WebhookTable    = webhookTable
 	DeliveryTable   = deliveryTable

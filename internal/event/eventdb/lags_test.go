@@ -11,7 +11,7 @@ import (
 )
 
 // While a transaction is open, the feed holds events back, and webhooks and publications fall
-// behind. Their lags say so, and nothing is sent.
+// behind. Their lags report that, and nothing is sent.
 func TestLagsCountWhatTheFeedHoldsBack(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestNoticesAreFoundByIndex: the queries that the loops of webhooks and publications
-// repeat all the time are index look-ups, whatever has piled up.
+// TestNoticesAreFoundByIndex checks that the queries that the loops of webhooks and publications
+// repeat continuously are index look-ups, however many rows have accumulated.
 func TestNoticesAreFoundByIndex(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// webhookLetters is a webhook of the tenant big, whose deliveries are attempted once.
+// webhookLetters contains a webhook of the tenant big, whose deliveries are attempted once.
 type webhookLetters struct {
 	*pgtest.Lettered
 	hooks *eventdb.Webhooks

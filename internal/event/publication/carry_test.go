@@ -28,14 +28,15 @@ var errBroker = errors.New("the broker has hung up")
 // broker keeps the messages that script accepts.
 type broker struct {
 	t *testing.T
-	// script is called for each batch, counted from 0, and returns how many of its
-	// messages are accepted and the error of the sender; nil: all, and nil.
+	// script is called for each batch, numbered from 0. It returns how many of the batch's messages
+	// are accepted, and the error for the sender. If script is nil, all are accepted without an
+	// error.
 	script func(batch, messages int) (taken int, err error)
 
 	mu      sync.Mutex
 	batches int                   // guarded by mu
-	open    int                   // guarded by mu: producers that are not closed
-	taken   []publication.Message // guarded by mu: in order
+	open    int                   // guarded by mu; number of producers that are not closed
+	taken   []publication.Message // guarded by mu; in the order in which they arrived
 }
 
 type producer struct {
@@ -78,7 +79,7 @@ func (p *producer) Close() {
 	p.b.open--
 }
 
-// heard is what a consumer gets that drops, for each saga, events whose id is not
+// heard returns the events received by a consumer that drops, for each saga, events whose id is not
 // greater than the last one it saw: the ids of the events, by saga.
 func (b *broker) heard() map[string][]string {
 	b.mu.Lock()
@@ -107,8 +108,8 @@ func headerOf(m publication.Message, name string) string {
 	return ""
 }
 
-// trail is a store with sagas of some tenants, each with an event of its start and of
-// its cancellation.
+// events is a store with sagas of some tenants, each with an event for its start and one for its
+// cancellation.
 type events struct {
 	t     *testing.T
 	store *memstore.Store
@@ -175,7 +176,7 @@ func (tr *events) told(tenants ...uuid.UUID) map[string][]string {
 	return told
 }
 
-// publish runs the loop on a node until stop, in batches of three.
+// publish runs the loop on a node until stop is called, with batches of three events.
 func (tr *events) publish(node string, to *broker, change ...func(*publication.Config)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tr.t.Context()))
 	ended := make(chan struct{})
@@ -193,9 +194,8 @@ func (tr *events) publish(node string, to *broker, change ...func(*publication.C
 	return func() { cancel(); <-ended }
 }
 
-// Whatever part of a batch a broker has when it fails, a consumer that drops events
-// whose id is not greater than the last one of their saga gets every event once, in
-// order.
+// Whichever part of a batch a broker has stored when it fails, a consumer that drops events whose
+// id is not greater than the last one of their saga gets every event once and in order.
 func TestNothingIsLostOrOutOfOrderHoweverABatchFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, tenants := newTrail(t), []uuid.UUID{{1}, {2}}
@@ -207,14 +207,14 @@ func TestNothingIsLostOrOutOfOrderHoweverABatchFails(t *testing.T) {
 			case 1:
 				return messages / 2, errBroker
 			case 2:
-				return messages, errBroker // all of it is stored; the answer is lost
+				return messages, errBroker // the whole batch is stored, but the answer is lost
 			}
 			return messages, nil
 		}}
 		published := 0
 		stop := tr.publish("a", b, func(c *publication.Config) { c.Observer.Published = func(n int) { published += n } })
 		time.Sleep(10 * time.Minute)
-		tr.happen(2, tenants...) // while it publishes
+		tr.happen(2, tenants...) // while the node publishes
 		time.Sleep(10 * time.Minute)
 		stop()
 		want := tr.told(tenants...)
@@ -272,8 +272,8 @@ func (unrenewed) Renew(context.Context, string, int64, time.Duration) (bool, err
 	return false, errors.New("the database does not answer")
 }
 
-// A leader whose batch is acknowledged only after its term is over must not move the
-// cursor back behind what its successor has published.
+// A leader whose batch is acknowledged only after its term is over must not move the cursor back
+// behind the events that its successor has published.
 func TestALateAcknowledgementMovesNoCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, tenant := newTrail(t), uuid.UUID{1}

@@ -18,8 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/publication"
 )
 
-// term is a publication that this node leads, with nothing to publish. It fails while
-// down is set.
+// term is a publication that this node leads, with nothing to publish. It fails while down is set.
 type term struct {
 	trail.Publications
 	down   atomic.Bool
@@ -39,7 +38,7 @@ func (p *term) Unpublished(context.Context, string) ([]trail.Unpublished, error)
 	return p.behind, nil
 }
 
-// lines is a log that can be read while it is written.
+// lines is a log that can be read while it is being written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -63,7 +62,7 @@ func (idle) Send(context.Context, []publication.Message) error { return nil }
 
 func (idle) Close() {}
 
-// What the feed holds back is not carried (the store here has no feed), and counts as behind.
+// Events that the feed holds back are not sent (the store here has no feed), and count as lag.
 func TestEventsThatTheFeedHoldsBackAreLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lag atomic.Int64
@@ -88,9 +87,9 @@ func TestEventsThatTheFeedHoldsBackAreLag(t *testing.T) {
 	})
 }
 
-// An unavailable broker is logged at once and then every ten minutes, however often it
-// is tried; the metrics count every failure. Once it was available, the next failure is
-// logged at once again.
+// An unavailable broker is logged immediately and then every ten minutes, however often the node
+// tries; the metrics count every failure. Once the broker has been available, the next failure is
+// logged immediately again.
 func TestAPublicationThatKeepsFailingIsLoggedEveryTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines

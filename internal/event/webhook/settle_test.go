@@ -31,7 +31,7 @@ func subscription(t *testing.T) webhook.Subscription {
 	return s
 }
 
-// inFlight is a delivery in its n-th attempt.
+// inFlight returns a delivery in its n-th attempt.
 func inFlight(n int) webhook.Delivery {
 	return webhook.Delivery{EventID: 1, Status: webhook.Pending, Attempt: n, DueAt: now}
 }
@@ -149,7 +149,7 @@ func TestRedeliver(t *testing.T) {
 		}
 		want := webhook.Delivery{Status: webhook.Pending, Attempt: 5, RoundStart: 5, DueAt: now}
 		if status == webhook.Pending {
-			want.RoundStart = 2 // its round goes on
+			want.RoundStart = 2 // its round continues
 		}
 		if diff := cmp.Diff(want, webhook.Redeliver(d, now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", status, diff)

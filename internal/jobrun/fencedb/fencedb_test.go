@@ -49,7 +49,7 @@ func TestAFenceOfAnotherSystemRefusesOlderTokens(t *testing.T) {
 	}
 }
 
-// shown is the token of a run, as a caller shows it who does not name the run.
+// shown returns the token of a run in the form shown by a caller that does not name the run.
 func shown(r jobrun.Run) jobrun.ShownToken {
 	return jobrun.ShownToken{Epoch: r.LeaderEpoch, Seq: r.FencingSeq}
 }
@@ -87,7 +87,7 @@ func TestAFenceTakesOnlyTokensOfItsTenantsRuns(t *testing.T) {
 	if ok, err := fencedb.New(j.DB).CheckFence(t.Context(), other.Tenant, "ledger", shown(foreign)); !ok || err != nil {
 		t.Errorf("its own tenant: %v, %v", ok, err)
 	}
-	// A run that has ended, and an attempt that another one has followed, must be named.
+	// The caller must name a run that has ended, and an attempt that was followed by another one.
 	released := j.Running(t, j.NewWorker(t), j.Job)
 	if _, err := j.Release(t.Context(), j.Tenant, released.ID, released.Fence(), jobrun.Released{}); err != nil {
 		t.Fatal(err)

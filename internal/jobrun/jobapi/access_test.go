@@ -61,7 +61,7 @@ func TestWithoutPayloadsReadARunIsShownWithoutItsContent(t *testing.T) {
 	}
 }
 
-// A log cannot be redacted: a caller without payloads:read is refused before it takes up a
+// A log cannot be redacted, so a caller without payloads:read is refused before it occupies a
 // stream.
 func TestALogThatIsRefusedHoldsNoStream(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// sweep does one round of the leader's work on backfills and bulks.
+// sweep executes one round of the leader's work on backfills and bulks.
 func (e *jobEdge) sweep() {
 	e.T.Helper()
 	for _, do := range []func() (jobrun.Swept, error){
@@ -118,7 +118,8 @@ func TestABackfillReprocessesOnlyWhatItSays(t *testing.T) {
 	hour := e.hourly("job", `"retry":{"max_attempts":2,"initial_interval_ms":1}`)
 	from := hour.Add(-4 * time.Hour)
 	path, whole := definitions+"/job/backfills", span(from, hour)
-	// The first slot succeeds, the second in its retry, the third fails; the fourth never runs.
+	// The first slot succeeds, the second succeeds in its retry, the third fails, and the fourth
+	// never runs.
 	var b client.Backfill
 	e.Send("POST", path, `{`+span(from, hour.Add(-time.Hour))+`,"max_active":1}`).Into(&b)
 	for i, failures := range []int{0, 1, 2} {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// calendar is what GetJobCalendar says of one definition at noon of 27 March 2027.
+// calendar returns the result of GetJobCalendar for one definition at noon of 27 March 2027.
 func calendar(t *testing.T, d *jobrun.Definition, runs []jobrun.SlotRun, from, to string) ([]string, bool) {
 	t.Helper()
 	s := &Handlers{Kit: &httpkit.Kit{Clock: func() time.Time { return stamp(t, "2027-03-27T12:00:00Z") }}}
@@ -136,7 +136,7 @@ func TestCalendarNamesJobsThatAreDueTooOften(t *testing.T) {
 			t.Errorf("%s: %d slots, listed: %v", name, len(got), listed)
 		}
 	}
-	// Too many runs of an earlier schedule.
+	// There are too many runs of an earlier schedule.
 	runs := make([]jobrun.SlotRun, calendarEach+1)
 	_, listed := calendar(t, nightly("0 0 * * *", "UTC"), runs, "2027-03-27T00:00:00Z", "2027-03-28T00:00:00Z")
 	if listed {

@@ -88,8 +88,8 @@ func TestAnInvalidDefinitionIsRefusedWithAPointer(t *testing.T) {
 	e.Send("POST", definitions, `{"name":"x","type":"manual","command_name":"x","priority":1000}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
 }
 
-// TestNumbersOfARetryAreTakenAsTheyAre: one that is out of range is refused, zero is not the default, and
-// accepted values are shown unchanged.
+// TestNumbersOfARetryAreTakenAsTheyAre checks that a number that is out of range is refused, that
+// zero does not mean the default, and that accepted values are shown unchanged.
 func TestNumbersOfARetryAreTakenAsTheyAre(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
@@ -198,7 +198,7 @@ func TestAPausedDefinition(t *testing.T) {
 	if list("true") != 1 || list("false") != 0 {
 		t.Error("the paused one is not listed as such")
 	}
-	// it can still be run manually
+	// The definition can still be run manually.
 	e.run("x", "")
 	past := time.Now().Add(-time.Hour)
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_definitions SET paused_at = now() - interval '2 hours', paused_until = now() - interval '1 hour'`) //nolint:errcheck // the checks below show its effect
@@ -214,8 +214,8 @@ func TestAPausedDefinition(t *testing.T) {
 	}
 }
 
-// TestSlotsOfAPauseAreNotForgottenWhenItEnds resumes a definition for which no runs were
-// created for a while: the slots that it missed are still recorded.
+// TestSlotsOfAPauseAreNotForgottenWhenItEnds resumes a definition for which no runs were created
+// for a while, and checks that the missed slots are still recorded.
 func TestSlotsOfAPauseAreNotForgottenWhenItEnds(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
@@ -231,8 +231,8 @@ func TestSlotsOfAPauseAreNotForgottenWhenItEnds(t *testing.T) {
 	}
 }
 
-// TestTheDatabaseSaysWhatTimeItIs has an edge whose clock is an hour fast: slots begin, and
-// manual runs are due, by the clock of the database.
+// TestTheDatabaseSaysWhatTimeItIs uses a node whose clock is an hour fast. Slots begin, and manual
+// runs are due, by the clock of the database.
 func TestTheDatabaseSaysWhatTimeItIs(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t, func(c *httpapi.Config) {

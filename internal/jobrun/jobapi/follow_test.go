@@ -23,7 +23,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// leading is what the leader does, when the test says so.
+// leading performs the leader's work when the test requests it.
 type leading struct {
 	*jobEdge
 	*leaderdb.Sweeps
@@ -37,10 +37,10 @@ func newLeading(t *testing.T) *leading {
 	return &leading{e, leaderdb.NewSweeps(base), jobrun.NewSettings(1, nil)}
 }
 
-// ahead is how long before a slot its run is made.
+// ahead is how long before a slot the slot's run is created.
 const ahead = 4 * time.Minute
 
-// plan is what the leader has in its memory: the slots of what is due, not stored yet.
+// plan contains the slots that the leader has planned in memory and not stored yet.
 func (l *leading) plan(ctx context.Context) (slots []jobrun.Slot, advances []jobrun.Advance, err error) {
 	now, err := l.Now(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (l *leading) plan(ctx context.Context) (slots []jobrun.Slot, advances []job
 	return slots, advances, err
 }
 
-// sweep makes the runs of slots that are near.
+// sweep creates the runs of slots that are near.
 func (l *leading) sweep() {
 	l.T.Helper()
 	slots, advances, err := l.plan(l.T.Context())
@@ -77,7 +77,8 @@ type slotRun struct {
 	why   string
 }
 
-// slotRuns returns the runs of a definition's slots after a time, those of SKIPPED ones with the reason.
+// slotRuns returns the runs of a definition's slots after a given time, and for SKIPPED runs the
+// reason.
 func (l *leading) slotRuns(id uuid.UUID, after time.Time) (all []slotRun) {
 	l.T.Helper()
 	rows, err := l.db.SQL().QueryContext(l.T.Context(), `
@@ -97,11 +98,11 @@ func (l *leading) slotRuns(id uuid.UUID, after time.Time) (all []slotRun) {
 	return all
 }
 
-// agrees checks that next-runs, the calendar, and the runs that exist tell the same of a definition's next
-// minutes, and that these runs are as the definition is.
+// agrees checks that next-runs, the calendar and the existing runs agree about the next minutes of
+// a definition, and that these runs have the values of the definition.
 func (l *leading) agrees(d *client.JobDefinition, fires bool) {
 	l.T.Helper()
-	from := d.UpdatedAt.Add(2 * time.Second).Truncate(time.Second) // what becomes due meanwhile is not compared
+	from := d.UpdatedAt.Add(2 * time.Second).Truncate(time.Second) // not those that become due meanwhile
 	to := d.UpdatedAt.Add(ahead - 5*time.Second).Truncate(time.Second)
 	span := func(all []time.Time) []string {
 		var out []string
@@ -153,11 +154,11 @@ func (l *leading) agrees(d *client.JobDefinition, fires bool) {
 }
 
 var (
-	clock  = regexp.MustCompile(`@\d+s`)  // the time of day in so many seconds, in UTC
-	moment = regexp.MustCompile(`@@\d+s`) // the same with its date
+	clock  = regexp.MustCompile(`@\d+s`)  // the time of day in the given number of seconds, in UTC
+	moment = regexp.MustCompile(`@@\d+s`) // the same, with its date
 )
 
-// timed returns a text with the times that it stands for.
+// timed returns a text in which these placeholders are replaced by times.
 func timed(text string) string {
 	now := time.Now().UTC()
 	in := func(form string) func(string) string {
@@ -170,8 +171,9 @@ func timed(text string) string {
 	return clock.ReplaceAllStringFunc(moment.ReplaceAllStringFunc(text, in(time.RFC3339)), in(time.TimeOnly))
 }
 
-// TestRunsOfSlotsFollowTheirDefinition: whatever is changed, and however: a slot to come that the schedule has no
-// more does not run, one that it has is as the definition says, and past ones stay.
+// TestRunsOfSlotsFollowTheirDefinition makes changes of all kinds in several ways. A future slot
+// that is no longer in the schedule must not run, a future slot that is in the schedule must have
+// the values of the definition, and past slots must remain.
 func TestRunsOfSlotsFollowTheirDefinition(t *testing.T) {
 	t.Parallel()
 	const every2 = `{"type":"interval","value":"2s"}`
@@ -180,7 +182,7 @@ func TestRunsOfSlotsFollowTheirDefinition(t *testing.T) {
 		schedule string
 		changes  []string // PATCH, or "METHOD path: body"
 		gone     string   // why slots are withdrawn; "": none is
-		silent   bool     // it no longer fires
+		silent   bool     // the definition no longer fires
 	}{
 		{"a daily time is moved", `{"type":"daily_at","value":"@80s"}`, []string{`{"schedule":{"type":"daily_at","value":"@180s"}}`}, jobrun.ScheduleChanged, false},
 		{"one of two daily times is moved", `{"type":"daily_at","value":"@80s,@120s"}`,
@@ -276,7 +278,8 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// pastSlots stores two runs of past slots: one that waits for a worker, and one that a worker has.
+// pastSlots stores two runs of past slots: one that waits for a worker, and one that a worker
+// holds.
 func (l *leading) pastSlots(id uuid.UUID) (waits, held uuid.UUID) {
 	l.T.Helper()
 	waits, held = uuid.New(), uuid.New()
@@ -294,7 +297,7 @@ func (l *leading) pastSlots(id uuid.UUID) (waits, held uuid.UUID) {
 	return waits, held
 }
 
-// What the leader had planned before a change is not stored after it.
+// Slots that the leader planned before a change are not stored after it.
 func TestWhatWasPlannedBeforeAChangeIsNotMade(t *testing.T) {
 	t.Parallel()
 	l := newLeading(t)
@@ -331,7 +334,8 @@ func TestWhoWaitsForASlotIsToldThatItIsWithdrawn(t *testing.T) {
 		t.Errorf("the decision is told as %+v", last)
 	}
 	l.Send("POST", jobRuns+"/"+id+"/cancel", `{}`).Wants(http.StatusConflict, "JOB_STATE_CONFLICT")
-	// It blocks nothing: the key is free for a run by hand, once those that came due before the change have ended.
+	// The withdrawn run blocks nothing: the key is free for a manual run once the runs that became
+	// due before the change have ended.
 	l.Send("GET", jobRuns+"?state=PENDING&definition="+d.ID.String(), "").Into(&runs)
 	for _, r := range runs.JobRuns {
 		l.Send("POST", jobRuns+"/"+r.ID.String()+"/cancel", `{}`).Wants2xx()
@@ -339,8 +343,9 @@ func TestWhoWaitsForASlotIsToldThatItIsWithdrawn(t *testing.T) {
 	l.run("job", `{}`)
 }
 
-// TestChangesRaceWithTheLeaderAndWorkers: whatever comes first, each change is accepted, nothing fires that the
-// schedule did not have when it was due, and in the end all agree.
+// TestChangesRaceWithTheLeaderAndWorkers checks that, in any order of events, each change is
+// accepted, nothing fires that was not in the schedule when it was due, and in the end all views
+// agree.
 func TestChangesRaceWithTheLeaderAndWorkers(t *testing.T) {
 	t.Parallel()
 	l := newLeading(t)

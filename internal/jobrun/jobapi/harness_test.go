@@ -30,12 +30,12 @@ const (
 	jobRuns     = "/api/v1/job-runs"
 )
 
-// jobEdge is an edge with job runs on PostgreSQL and a leader of epoch 1. Nothing sweeps, and
-// there is a worker only where a test registers one.
+// jobEdge is an API server with job runs on PostgreSQL and a leader of epoch 1. There are no
+// sweeps, and a worker exists only if a test registers one.
 type jobEdge struct {
 	*apitest.Edge
 	jobs *httpapi.Jobs
-	work *jobdb.Jobs // calls of workers, without HTTP
+	work *jobdb.Jobs // worker calls, without HTTP
 	db   *postgres.DB
 	term jobrun.Term
 }
@@ -65,7 +65,7 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	return e
 }
 
-// define stores a definition with members in addition to its name, type and command.
+// define stores a definition with additional members besides its name, type and command.
 func (e *jobEdge) define(name, more string) client.JobDefinition {
 	e.T.Helper()
 	if more != "" {
@@ -80,7 +80,7 @@ func (e *jobEdge) define(name, more string) client.JobDefinition {
 	return d
 }
 
-// run triggers a run of a definition; it must be new.
+// run triggers a run of a definition. The run must be new.
 func (e *jobEdge) run(name, body string, header ...string) client.JobRun {
 	e.T.Helper()
 	r := e.Send("POST", definitions+"/"+url.PathEscape(name)+"/runs", body, header...)
@@ -104,7 +104,7 @@ func (e *jobEdge) claim(slots int, start bool) (worker uuid.UUID, offers []jobru
 	return w.ID, offers
 }
 
-// finish makes the worker of an offer report a success, or the failure.
+// finish makes the worker of an offer report a success, or the given failure.
 func (e *jobEdge) finish(o *jobrun.Offer, failure *jobrun.Error) {
 	e.T.Helper()
 	done, err := e.work.Finish(e.T.Context(),

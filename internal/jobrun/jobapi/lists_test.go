@@ -33,7 +33,7 @@ func TestRunsAreListedByEachFilter(t *testing.T) {
 	plain := e.run("job", "")
 	labeled := e.run("job", `{"labels":{"x":"a=b"},"correlation_id":"c 1"}`)
 	failed := e.run("other", "")
-	// Its rerun is for the same slot, but late only if it starts long after it was asked for.
+	// The rerun has the same slot, but is late only if it starts long after it was requested.
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET scheduled_for = scheduled_for - interval '3 hours' WHERE id = $1`, failed.ID) //nolint:errcheck // the checks below show its effect
 	worker, offers := e.claim(1, true)
 	e.finish(&offers[0], &jobrun.Error{Code: "BOOM", Message: "x"})
@@ -139,7 +139,8 @@ func TestRunsArePagedByCursor(t *testing.T) {
 	}
 }
 
-// TestRunsAndDefinitionsAreWalkedInEveryOrder: each once, while others are created and end.
+// TestRunsAndDefinitionsAreWalkedInEveryOrder checks that paging returns each of them once while
+// others are created and end.
 func TestRunsAndDefinitionsAreWalkedInEveryOrder(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)

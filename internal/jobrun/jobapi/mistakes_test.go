@@ -19,7 +19,7 @@ func TestAllViolationsOfADefinitionAreReportedTogether(t *testing.T) {
 			t.Errorf("nothing is told of %s: %v", at, got)
 		}
 	}
-	// A member with a wrong form is reported once, not as missing as well.
+	// A member with a wrong form is reported only once, and not as missing as well.
 	if got := e.Send("POST", definitions, `{"name":7,"type":"time","command_name":"c","schedule":"daily","colour":"red"}`).Pointers(http.StatusUnprocessableEntity, "REQ_SCHEMA"); !slices.Equal(got,
 		[]string{"/colour", "/name", "/schedule"}) {
 		t.Errorf("mistakes at %v", got)

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// TestRunsAreFoundByHowTheirCorrelationIDsBegin: a prefix is text, whatever it means to LIKE, and the list is in
-// the order of its bytes.
+// TestRunsAreFoundByHowTheirCorrelationIDsBegin checks that a prefix is literal text, whatever it
+// means to LIKE, and that the list is in the order of its bytes.
 func TestRunsAreFoundByHowTheirCorrelationIDsBegin(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)

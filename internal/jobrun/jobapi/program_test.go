@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 )
 
-// A definition that might execute the arguments of its runs is refused however it is written; one that is stored
-// can still be stopped.
+// A definition that might execute the arguments of its runs is refused, however it is written. A
+// stored definition of that kind can still be stopped.
 func TestDefinitionsThatMightExecuteArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t, func(c *httpapi.Config) { c.Jobs.ArgsAllow = []string{"/opt/report"} })

@@ -13,8 +13,8 @@ import (
 
 const queues = "/api/v1/job-queues"
 
-// TestAHeldQueueHandsOutNothing: runs that wait keep their order, runs that workers have go on, and nothing is handed
-// out before a person releases the queue.
+// TestAHeldQueueHandsOutNothing checks that waiting runs keep their order, that runs held by
+// workers continue, and that no run is assigned before a person releases the queue.
 func TestAHeldQueueHandsOutNothing(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)
@@ -57,7 +57,7 @@ func TestAHeldQueueHandsOutNothing(t *testing.T) {
 		!strings.Contains(x.Summary, ": maintenance. It keeps its place") {
 		t.Errorf("explained: %s, %s", x.WaitsFor, x.Summary)
 	}
-	e.finish(&taken[0], nil) // what a worker has goes on
+	e.finish(&taken[0], nil) // a run held by a worker continues
 	var q client.JobQueue
 	e.Send("GET", queues+"/default", "").Reads(http.StatusOK, &q)
 	if *q.Waiting != 3 || *q.Running != 0 || q.WaitingIsCapped != nil {

@@ -16,18 +16,17 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// fillRuns stores n runs of a tenant that may be claimed, and as many that have ended,
-// with rows like those that Create writes.
+// fillRuns stores n runs of a tenant that may be claimed and n runs that have ended, with rows like
+// those that Create writes.
 const fillRuns = `
 INSERT INTO jobs.job_runs (id, tenant_id, definition_id, definition_name, spec_version, command_name, trigger, scheduled_for, available_at, admitted_at,
        idempotency_key, root_run_id, created_at, updated_at, args, state, finished_at)
 SELECT i.id, $1, $2, 'report', 1, 'report', 'MANUAL', i.at, i.at, i.at, 'manual:' || i.id, i.id, i.at, i.at, '{"n": 1}', $4::text, CASE WHEN $4::text = 'PENDING' THEN NULL ELSE i.at END
   FROM (SELECT gen_random_uuid() AS id, now() - n * interval '1 millisecond' AS at FROM generate_series($3::integer, 1, -1) AS n) AS i`
 
-// BenchmarkRuns takes runs through their life in batches, as a worker with many
-// requests at once does, and one by one. It reports the cost of each statement per run:
-// CPU time of the server's processes, which does not depend on what else the machine
-// does.
+// BenchmarkRuns takes runs through their life in batches, as a worker with many concurrent requests
+// does, and one by one. It reports the cost of each statement per run: the CPU time of the server's
+// processes, which does not depend on the load of the machine.
 func BenchmarkRuns(b *testing.B) {
 	for _, batch := range []int{100, 1} {
 		b.Run(fmt.Sprint(batch), func(b *testing.B) { benchmarkRuns(b, batch) })
@@ -97,8 +96,8 @@ func check(b *testing.B, fences []jobrun.RunFence) func([]jobrun.Done, error) {
 	}
 }
 
-// serverTime returns a function that returns the CPU time of the processes behind the
-// writers' connections.
+// serverTime returns a function that returns the CPU time of the processes behind the writers'
+// connections.
 func serverTime(b *testing.B, db *postgres.DB) func() time.Duration {
 	b.Helper()
 	rows, err := db.SQL().QueryContext(b.Context(), `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '% writer'`)

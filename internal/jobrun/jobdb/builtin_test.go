@@ -58,7 +58,7 @@ func TestRetentionDeletesWhatHasExpiredAndNothingElse(t *testing.T) {
 	}
 }
 
-// looseTables lets a test store what the database otherwise refuses.
+// looseTables lets a test store rows that the database otherwise refuses.
 const looseTables = `
 DO $$
 DECLARE
@@ -81,7 +81,8 @@ BEGIN
 END;
 $$`
 
-// Each check must be able to fail: a violation of each is created behind the rules' back.
+// Each check must be able to fail, so the test creates a violation of each while bypassing the
+// rules.
 func TestProofsFindViolations(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)

@@ -74,7 +74,8 @@ func TestWorkersThatDifferAreNotGivenEachOthersRuns(t *testing.T) {
 			}
 		}
 	}
-	// In the batch it got the run if it came first; alone it gets it.
+	// In the batch, the worker gets the run if it came first. In a claim of its own, it gets the
+	// run in any case.
 	left := ids(j.ClaimRuns(t, able, ofDefault))
 	if n := j.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE id = $1 AND state = 'ASSIGNED' AND assigned_worker_id = $2`, r.ID, able); n != 1 {
 		t.Errorf("alone it got %v, and the run is not its own", left)

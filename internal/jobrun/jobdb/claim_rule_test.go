@@ -18,8 +18,8 @@ import (
 // claimWorlds is the number of random cases.
 const claimWorlds = 100
 
-// TestClaimsFollowTheRule has the statements choose among random workers and
-// runs, and compares the result with claimrule.Pool.
+// TestClaimsFollowTheRule lets the statements choose among random workers and runs, and compares
+// the result with claimrule.Pool.
 func TestClaimsFollowTheRule(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -39,7 +39,7 @@ func TestClaimsFollowTheRule(t *testing.T) {
 	}
 }
 
-// claimWorld is a few workers and runs, in the database and in the rule's types.
+// claimWorld contains a few workers and runs, both in the database and in the rule's types.
 type claimWorld struct {
 	claimrule.Pool
 	t    *testing.T
@@ -91,7 +91,7 @@ func (w *claimWorld) build() {
 	}
 }
 
-// addRun makes a run in any state that can be claimed, or that blocks others.
+// addRun creates a run in any state in which it can be claimed or blocks others.
 func (w *claimWorld) addRun() {
 	r := claimrule.Pooled{Run: w.j.NewRun(w.j.Job)}
 	r.Queue, r.CommandName, r.Priority = w.one("a", "b", "c"), w.one("mail", "report"), w.rand.IntN(3)
@@ -132,14 +132,14 @@ func (w *claimWorld) addRun() {
 	w.Runs = append(w.Runs, r)
 }
 
-// keyTaken reports whether a worker has a run of the key: the database allows only one.
+// keyTaken reports whether a worker holds a run of the key, because the database allows only one.
 func (w *claimWorld) keyTaken(key string) bool {
 	return key != "" &&
 		slices.ContainsFunc(w.Runs,
 			func(r claimrule.Pooled) bool { return r.ConcurrencyKey == key && r.State != jobrun.Pending })
 }
 
-// asks is a claim of any queues by one worker, or claims of one queue by several
+// asks returns either a claim of any queues by one worker, or claims of one queue by several
 // workers.
 func (w *claimWorld) asks() (all []jobrun.ClaimRequest) {
 	start := w.often(50)
@@ -162,7 +162,7 @@ func (w *claimWorld) asks() (all []jobrun.ClaimRequest) {
 	return all
 }
 
-// claim makes claims as production does, and returns the new runs of each.
+// claim makes claims as production code does, and returns the new runs of each.
 func (w *claimWorld) claim(asks []jobrun.ClaimRequest) [][]uuid.UUID {
 	out := make([][]uuid.UUID, len(asks))
 	var offers [][]jobrun.Offer
@@ -179,7 +179,7 @@ func (w *claimWorld) claim(asks []jobrun.ClaimRequest) [][]uuid.UUID {
 	}
 	for i := range offers {
 		for _, o := range offers[i] {
-			if !w.knownAt(o.ID, asks[i].WorkerID) { // a repeated claim is answered as before
+			if !w.knownAt(o.ID, asks[i].WorkerID) { // a repeated claim gets the same answer
 				out[i] = append(out[i], o.ID)
 			}
 		}

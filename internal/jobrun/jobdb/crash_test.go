@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// A transaction that ends in the middle, as with a crash, leaves no trace: each case
-// makes another of its statements fail.
+// A transaction that ends in the middle, as in a crash, leaves no trace. Each case makes a
+// different statement of it fail.
 func TestACallThatFailsHalfwayLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -46,8 +46,8 @@ func TestACallThatFailsHalfwayLeavesNoTrace(t *testing.T) {
 			t.Errorf("after %s crashed, %d runs go on", middle.name, n)
 		}
 	}
-	// The same call repeated does all of it; without retries left the failure becomes a
-	// dead letter.
+	// The repeated call does all of it. Without remaining retries, the failure becomes a dead
+	// letter.
 	first := j.ClaimRuns(t, w, func(a *jobrun.ClaimRequest) { *a = ask })[0]
 	next := j.FinishRuns(t, pgtest.Failure(first.Run, true))[0].RetryID
 	j.AdmitRun(t, next)

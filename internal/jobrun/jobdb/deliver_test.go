@@ -92,7 +92,7 @@ func TestAnEventMakesARunOfEachDefinitionThatItIsFor(t *testing.T) {
 
 	id := l.publish("order.paid", `{"customer":{"vip":true}}`)
 	l.deliver()
-	l.deliver() // nothing is left
+	l.deliver() // nothing is left to deliver
 	e := l.event(id)
 	if e.ProcessedAt == nil || len(e.Deliveries) != 2 {
 		t.Fatalf("the event is %+v", e)
@@ -178,7 +178,7 @@ func TestAFormerLeaderDeliversNothing(t *testing.T) {
 	if e := l.event(id); e.ProcessedAt != nil || e.Deliveries != nil {
 		t.Errorf("the event is %+v", e)
 	}
-	// An event that another transaction is delivering is skipped, not waited for.
+	// An event that another transaction is delivering is skipped instead of waited for.
 	tx, err := l.DB.SQL().BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestAFormerLeaderDeliversNothing(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM jobs.events WHERE id = $1 FOR UPDATE`, id); err != nil {
 		t.Fatal(err)
 	}
-	l.deliver() // it comes back although that transaction is open
+	l.deliver() // the call returns although that transaction is open
 	if e := l.event(id); e.ProcessedAt != nil {
 		t.Errorf("the event is %+v", e)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// TestATransitionThatIsNotInTheTableIsInNoStatement removes each transition from the table
-// and renders the conditions of statements again.
+// TestATransitionThatIsNotInTheTableIsInNoStatement removes each transition from the table and
+// generates the conditions of the statements again.
 func TestATransitionThatIsNotInTheTableIsInNoStatement(t *testing.T) {
 	whole := jobrun.Edges
 	defer func() { jobrun.Edges = whole }()
@@ -31,7 +31,7 @@ func TestATransitionThatIsNotInTheTableIsInNoStatement(t *testing.T) {
 		{"what nobody confirms", jobrun.Running, jobrun.Orphaned, jobrun.Leader,
 			func() string { return Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) }, " = 'RUNNING'", " IN (NULL)"},
 		{"what is with a worker", jobrun.Assigned, jobrun.Orphaned, jobrun.Leader,
-			// a phase is moved whole, or not at all
+			// A phase is moved either as a whole or not at all.
 			func() string { return phaseMovableTo(jobrun.Orphaned, jobrun.Leader) }, " = 'HELD'", " IN (NULL)"},
 	} {
 		jobrun.Edges = whole

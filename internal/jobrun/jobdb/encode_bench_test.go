@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// BenchmarkEncodeRuns makes the parameters of batches of 64 rows, without a database.
+// BenchmarkEncodeRuns encodes the parameters of batches of 64 rows, without a database.
 func BenchmarkEncodeRuns(b *testing.B) {
 	runs := make([]jobrun.Run, 64)
 	for i := range runs {

@@ -14,13 +14,13 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// exchange is an exchange of a worker with the default queue.
+// exchange returns an exchange of a worker that uses the default queue.
 func exchange(j pgtest.Jobs, w uuid.UUID, slots int, results ...jobrun.Result) jobrun.Exchange {
 	return jobrun.Exchange{Results: results, Claim: jobrun.ClaimRequest{
 		TenantID: j.Tenant, WorkerID: w, Slots: slots, Queues: []string{jobrun.DefaultQueue}, Start: true}}
 }
 
-// exchanged makes exchanges together, and checks that each result has its answer.
+// exchanged executes exchanges together, and checks that each result has its answer.
 func exchanged(t *testing.T, j pgtest.Jobs, all ...jobrun.Exchange) []jobrun.Exchanged {
 	t.Helper()
 	got, err := j.Exchange(t.Context(), all)
@@ -35,7 +35,7 @@ func exchanged(t *testing.T, j pgtest.Jobs, all ...jobrun.Exchange) []jobrun.Exc
 	return got
 }
 
-// told is what an answer says of each result: its state, or the code of its refusal.
+// told returns what an answer reports for each result: its state, or the code of its refusal.
 func told(done []jobrun.Done) (out []string) {
 	for _, d := range done {
 		text := string(d.Run.State)
@@ -63,7 +63,7 @@ func TestAnExchangeAnswersEachResultAloneAndStartsTheNextRuns(t *testing.T) {
 
 	stale, broken, unknown := pgtest.Success(held[2]), pgtest.Success(held[3]), pgtest.Success(held[4])
 	stale.Fence.LeaderEpoch++
-	broken.Value = []byte(`{"a": "\u0000"}`) // the edge refuses it; the database must not be asked to store it twice
+	broken.Value = []byte(`{"a": "\u0000"}`) // the API refuses it, so the database must not be asked to store it twice
 	unknown.RunID = pgtest.NewID()
 	theirs := pgtest.Success(foreign)
 	theirs.Fence.WorkerID = w
@@ -83,7 +83,7 @@ func TestAnExchangeAnswersEachResultAloneAndStartsTheNextRuns(t *testing.T) {
 			t.Errorf("got %+v, stored %+v", o.Run, stored)
 		}
 	}
-	// The answer was lost: the results are known, and the claim is the same one.
+	// The answer was lost. The results are already known, and the claim is the same one.
 	again := exchanged(t, j, ask)[0]
 	want[0], want[1] = "SUCCEEDED again", "FAILED again"
 	if !slices.Equal(told(again.Done), want) || again.Done[1].RetryID != got.Done[1].RetryID || len(again.Offers) != 0 {
@@ -93,14 +93,15 @@ func TestAnExchangeAnswersEachResultAloneAndStartsTheNextRuns(t *testing.T) {
 	if err != nil || !slices.Equal(tokens(same), tokens(got.Offers)) {
 		t.Errorf("the repeated claim: %v, %v", ids(same), err)
 	}
-	// Both runs of that answer are reported, and there are no others.
+	// The worker reports both runs of that answer, and there are no others.
 	last := exchanged(t, j, exchange(j, w, 1, pgtest.Success(got.Offers[0].Run), pgtest.Success(got.Offers[1].Run)))[0]
 	if !slices.Equal(told(last.Done), []string{"SUCCEEDED", "SUCCEEDED"}) || len(last.Offers) != 0 {
 		t.Errorf("%v and runs %v", told(last.Done), ids(last.Offers))
 	}
 }
 
-// A worker is never idle between a report and its next run, and never has more than its maximum.
+// A worker is never idle between a report and its next run, and never has more than its maximum
+// number of runs.
 func TestAnExchangeFreesTheSlotsOfItsResults(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -121,7 +122,8 @@ func TestAnExchangeFreesTheSlotsOfItsResults(t *testing.T) {
 	}
 }
 
-// What a worker reports and what it gets for it are one commit, or the report is the earlier one.
+// A worker's report and the run that it gets in return are stored in one commit, or the report is
+// stored earlier.
 func TestASuccessAndTheNextRunAreOneTransaction(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -138,8 +140,8 @@ func TestASuccessAndTheNextRunAreOneTransaction(t *testing.T) {
 	}
 }
 
-// If the claim fails, successes are not stored either, and results with consequences are: both are
-// answered when the exchange is repeated.
+// If the claim fails, plain successes are not stored either, but results with consequences are.
+// When the exchange is repeated, both are answered.
 func TestAnExchangeThatBreaksAtItsClaimIsRepeated(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -188,8 +190,8 @@ func TestAnExchangeGivesNoRunsWhereAClaimGivesNone(t *testing.T) {
 	}
 }
 
-// Workers of two nodes exchange at the same time, each answer may be lost, and reports are repeated: each
-// run is executed under one token, and ends once.
+// Workers of two nodes exchange at the same time, any answer may be lost, and reports are repeated.
+// Each run must be executed under one token and must end once.
 func TestWorkersThatExchangeNeverShareARunOrLoseOne(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -213,7 +215,7 @@ func TestWorkersThatExchangeNeverShareARunOrLoseOne(t *testing.T) {
 				x.Claim.ClaimID = fmt.Sprint(round)
 				got, err := nodes[n%2].Exchange(t.Context(), []jobrun.Exchange{x})
 				offers := []jobrun.Offer(nil)
-				if err == nil && round%3 == 0 { // the answer is lost: again, at the other node
+				if err == nil && round%3 == 0 { // the answer is lost, so it is repeated at the other node
 					if got, err = nodes[(n+1)%2].Exchange(t.Context(), []jobrun.Exchange{x}); err == nil {
 						offers, err = nodes[n%2].Claim(t.Context(), x.Claim)
 					}

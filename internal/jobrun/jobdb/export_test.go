@@ -26,7 +26,8 @@ func CountOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (string, []any) 
 	return countOfRuns(tenant, f, page.ByTime{TotalCap: most})
 }
 
-// SlotsOf is the query of the calendar, RecentEnds that of how the last runs of definitions ended.
+// SlotsOf is the query of the calendar. RecentEnds is the query for how the last runs of
+// definitions ended.
 var SlotsOf, RecentEnds = slotsOf, recentEnds
 
 // LockUnclaimed is the query for the runs that follow a change of their definition.

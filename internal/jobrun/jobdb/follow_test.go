@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// every is a definition with slots at an interval.
+// every returns a definition with slots at an interval.
 func every(interval string) func(*jobrun.Definition) {
 	return func(d *jobrun.Definition) {
 		d.Spec = pgtest.Every(interval)
@@ -39,7 +39,8 @@ func slotsAhead(t *testing.T, j pgtest.Jobs, d *jobrun.Definition, n int) []jobr
 	return j.CreateAll(t, runs...)
 }
 
-// A run that follows is the run that would be created now, whatever is sealed.
+// A run that follows a change equals the run that would be created now, whichever of its fields are
+// sealed.
 func TestARunThatFollowsIsAsOneThatIsCreatedNow(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string]*envelope.Keyring{"plain": nil, "sealed": pgtest.Keyring(t, pgtest.KeyOne)} {
@@ -66,7 +67,7 @@ func TestARunThatFollowsIsAsOneThatIsCreatedNow(t *testing.T) {
 				})
 				want.Version, want.CreatedAt, want.UpdatedAt = 2, r.CreatedAt, got.UpdatedAt
 				if keys == nil {
-					want.Args = json.RawMessage(`{"n": [1, "$skald_"]}`) // as jsonb formats it
+					want.Args = json.RawMessage(`{"n": [1, "$skald_"]}`) // in the format of jsonb
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("(-created now +follows):\n%s", diff)
@@ -75,7 +76,7 @@ func TestARunThatFollowsIsAsOneThatIsCreatedNow(t *testing.T) {
 			if sealed, want := j.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE args ? 'n'`), map[bool]int{true: 0, false: 3}[keys != nil]; sealed != want {
 				t.Errorf("%d runs show their arguments, want %d", sealed, want)
 			}
-			// Of a change that is refused nothing reaches a run.
+			// A refused change does not affect any run.
 			stale := d
 			stale.SpecVersion, stale.Spec.Queue = 3, "nowhere"
 			if err := definitions.Change(t.Context(), stale, by); !fault.IsCode(err, jobrun.CodeStale) {
@@ -88,7 +89,7 @@ func TestARunThatFollowsIsAsOneThatIsCreatedNow(t *testing.T) {
 	}
 }
 
-// Skald's own jobs get other schedules with a new version of the program.
+// A new version of the program gives Skald's own jobs other schedules.
 func TestSlotsOfBuiltInJobsFollowTheProgram(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -123,7 +124,7 @@ func TestSlotsOfBuiltInJobsFollowTheProgram(t *testing.T) {
 	}
 }
 
-// However many runs there were, those that follow are found by indexes.
+// However many runs there were, indexes find those that follow.
 func testFollowPlans(t *testing.T, j pgtest.Jobs) {
 	t.Helper()
 	definition := pgtest.Ask[string](t, j.DB.SQL(), `SELECT definition_id::text FROM jobs.job_runs WHERE definition_id IS NOT NULL AND state = 'PENDING' LIMIT 1`)

@@ -120,7 +120,7 @@ func TestAHeartbeatRevivesALostWorkerAndNoDetachedOne(t *testing.T) {
 	if got := j.GetRun(t, r.ID); !got.LeaseExpiresAt.Equal(*r.LeaseExpiresAt) {
 		t.Error("the heartbeat of a detached worker renewed a lease")
 	}
-	// A late one does not change the worker.
+	// A heartbeat that arrives late does not change the worker.
 	j.Beat(t, lost, 7)
 	if w, _ := j.Beat(t, lost, 3); w.HeartbeatSeq != 7 {
 		t.Errorf("after heartbeats 7 and 3 the last one is %d", w.HeartbeatSeq)

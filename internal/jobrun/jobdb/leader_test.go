@@ -106,7 +106,7 @@ func TestOfManyContendersOneLeadsAndEpochsGrow(t *testing.T) {
 	elections := make([]*leaderdb.Elections, contenders)
 	ids := make([]uuid.UUID, contenders)
 	for i := range elections {
-		if i%2 == 0 { // two contenders to a database handle, so that they also meet on its connections
+		if i%2 == 0 { // two contenders share each database handle, so that they also compete for its connections
 			elections[i] = leaderdb.NewElections(pgtest.Connect(t, dsn))
 		} else {
 			elections[i] = elections[i-1]
@@ -136,8 +136,8 @@ func TestOfManyContendersOneLeadsAndEpochsGrow(t *testing.T) {
 	}
 }
 
-// J5: a write of the leader and the change of the epoch cannot commit in the wrong
-// order, however long the leader is paused in between.
+// J5: a write of the leader and the change of the epoch cannot commit in the wrong order, however
+// long the leader is paused in between.
 func TestALeadersWriteAndTheNextEpochAreSerialised(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -154,7 +154,7 @@ func TestALeadersWriteAndTheNextEpochAreSerialised(t *testing.T) {
 		})
 	}()
 	<-inside
-	// Its own renewals do not wait for it.
+	// The leader's own renewals do not wait for the write.
 	if again, leads, err := e.Acquire(t.Context(), term.LeaderID, "node", time.Minute); err != nil || !leads ||
 		again.Epoch != term.Epoch {
 		t.Fatalf("renewal: %+v, %v, %v", again, leads, err)
@@ -200,7 +200,7 @@ func TestALeaderThatPausesInAWriteLosesItsTransaction(t *testing.T) {
 	e := leaderdb.NewElections(db)
 	term := pgtest.Lead(t, e, time.Minute)
 	inside, resume, wrote := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	var silence float64 // after so many seconds the server ends the write
+	var silence float64 // the number of seconds after which the server ends the write
 	go func() {
 		wrote <- jobdb.AsLeader(context.WithoutCancel(t.Context()), db, term, func(tx *sqlx.Tx) error {
 			if _, err := tx.ExecContext(context.WithoutCancel(t.Context()), `INSERT INTO jobs.settings (name, value, updated_at) VALUES ('zombie', '1', now())`); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// end lets a worker begin a run and report its end.
+// end lets a worker start a run and report its end.
 func (m *jobLetters) end(id uuid.UUID, failure *jobrun.Error) jobrun.Done {
 	m.t.Helper()
 	for _, set := range []string{
@@ -36,7 +36,7 @@ func (m *jobLetters) end(id uuid.UUID, failure *jobrun.Error) jobrun.Done {
 	return done[0]
 }
 
-// exhausted is the letter of a run without retries left.
+// exhausted returns the letter of a run without remaining retries.
 const trace = "0af7651916cd43dd8448eb211c80319c"
 
 func (m *jobLetters) exhausted() dlq.Letter {
@@ -57,7 +57,7 @@ func (m *jobLetters) exhausted() dlq.Letter {
 	return found.Items[0]
 }
 
-// retried begins a retry of a letter and returns its drive, and the run.
+// retried begins a retry of a letter, and returns its drive and the run.
 func (m *jobLetters) retried(l dlq.Letter, change ...func(*dlq.Claim)) (dlq.Drive, uuid.UUID) {
 	m.t.Helper()
 	c := dlq.Claim{TenantID: m.Tenant, LetterID: l.ID, Routes: dlq.Routes{Kinds: []dlq.TargetKind{dlq.ToJobRun}},

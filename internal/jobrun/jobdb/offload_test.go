@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// newLogs returns a store of logs, and a run that a worker has.
+// newLogs returns a store of logs, and a run that a worker holds.
 func newLogs(t *testing.T) (pgtest.Jobs, *jobdb.Logs, jobrun.Run) {
 	t.Helper()
 	j := pgtest.NewJobs(t)
@@ -59,7 +59,7 @@ func TestALogIsReplacedByItsRefInOneTransaction(t *testing.T) {
 	if got := offloadable(t, logs, hour); !slices.Equal(got, []uuid.UUID{r.ID}) {
 		t.Errorf("%v may leave, want %s alone", got, r.ID)
 	}
-	j.Writes(t, r, 2, "last words\n") // of a worker that sent them late
+	j.Writes(t, r, 2, "last words\n") // from a worker that sent them late
 	for name, given := range map[string][2]int{"another number": {2, 19}, "other bytes": {3, 8}, "the old state": {2, 8},
 		"nothing": {0, 0}} {
 		if done, err := logs.Offloaded(t.Context(), j.Tenant, r.ID, "ref", logSum[:], given[0], int64(given[1])); done ||
@@ -75,7 +75,7 @@ func TestALogIsReplacedByItsRefInOneTransaction(t *testing.T) {
 		j.CountEvents(t, r.ID, jobrun.WasOffloaded) != 0 {
 		t.Errorf("a refusal left ref %q and %d chunks", got.LogRef, j.Chunks(t, r.ID))
 	}
-	for range 2 { // the second time because the answer to the first was lost
+	for range 2 { // the second time simulates that the answer to the first call was lost
 		if done, err := logs.Offloaded(t.Context(), j.Tenant, r.ID, "ref", logSum[:], 3, 19); !done || err != nil {
 			t.Errorf("%v, %v", done, err)
 		}
@@ -101,8 +101,8 @@ func TestALogIsReplacedByItsRefInOneTransaction(t *testing.T) {
 	}
 }
 
-// TestAChunkThatArrivesMeanwhileIsNotLost is J9: a ref without chunks, or all chunks and
-// no ref, in either order.
+// TestAChunkThatArrivesMeanwhileIsNotLost checks J9: there is either a reference without chunks, or
+// all chunks and no reference, in either order of the calls.
 func TestAChunkThatArrivesMeanwhileIsNotLost(t *testing.T) {
 	t.Parallel()
 	j, logs, _ := newLogs(t)
@@ -145,14 +145,14 @@ func TestExpiredRunsArePurgedOfAllTenants(t *testing.T) {
 	other.Tenant = pgtest.NewID()
 	other.Job = other.Define(t, nil)
 	var want []string
-	ended := map[uuid.UUID]bool{} // whether it is to be purged
+	ended := map[uuid.UUID]bool{} // whether the run is to be purged
 	for i, owner := range []pgtest.Jobs{j, j, other, j, other} {
 		r := owner.Running(t, owner.NewWorker(t), owner.Job)
 		owner.Writes(t, r, 0, "x")
 		owner.FinishRuns(t, pgtest.Success(r))
 		ended[r.ID] = i < 3
-		// The later ones are younger. The trigger allows no other session to change when
-		// a run ended.
+		// The later runs are younger. The trigger does not allow any other session to change the
+		// time when a run ended.
 		pgtest.Execute(t, pgtest.Observer(t, j.Dsn), fmt.Sprintf(`SET session_replication_role = replica;
 			UPDATE jobs.job_runs SET finished_at = now() - interval '100 days' + interval '%d hours' WHERE id = '%s'`, i, r.ID))
 		if i != 1 {
@@ -204,7 +204,8 @@ func TestExpiredRunsArePurgedOfAllTenants(t *testing.T) {
 	j.GetRun(t, active.ID)
 }
 
-// A start changes no index either: they only contain that a worker has the run.
+// A start does not change an index either, because indexes only contain that a worker holds the
+// run.
 func TestStartingARunAndAppendingToItsLogTouchNoIndex(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -226,7 +227,7 @@ func TestStartingARunAndAppendingToItsLogTouchNoIndex(t *testing.T) {
 	if err := watch.QueryRowContext(t.Context(), `SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'jobs' AND relname = 'job_runs'`).Scan(&updated, &hot); err != nil {
 		t.Fatal(err)
 	}
-	if updated < 6 || hot != 5 { // the start, and every chunk after the first
+	if updated < 6 || hot != 5 { // the start, and every chunk after the first one
 		t.Errorf("%d updates, %d of them HOT; want 5", updated, hot)
 	}
 }

@@ -54,7 +54,7 @@ func TestEventsForATopicAreInTheOutboxWithTheOutcomeOfTheirRun(t *testing.T) {
 	res.Emit = []jobrun.Emitted{
 		emits("order.paid", "k", ""), emits("other", "", ""), emits("order.sent", "", "c-2"), emits("order.paid", "k", ""),
 	}
-	for range 2 { // the second is a replay
+	for range 2 { // the second call is a replay
 		if done := l.FinishRuns(t, res)[0]; done.Err != nil {
 			t.Fatal(done.Err)
 		}
@@ -71,7 +71,7 @@ func TestEventsForATopicAreInTheOutboxWithTheOutcomeOfTheirRun(t *testing.T) {
 	l.ends(all)
 }
 
-// ends gives up the first event and sends the second, as nodes with and without the lease.
+// ends gives up the first event and sends the second one, as nodes with and without the lease.
 func (l *listening) ends(all []jobrun.Outgoing) {
 	t := l.t
 	t.Helper()
@@ -92,7 +92,7 @@ func (l *listening) ends(all []jobrun.Outgoing) {
 	if types, _ := l.unsent(); len(types) != 2 {
 		t.Fatalf("after that the outbox has %v", types)
 	}
-	for range 2 { // the answer to the first may have been lost
+	for range 2 { // the answer to the first call may have been lost
 		if !sent(7) {
 			t.Error("the leader does not record what it has sent")
 		}
@@ -111,7 +111,7 @@ func (l *listening) ends(all []jobrun.Outgoing) {
 	}
 }
 
-// An event that is purged before it is published would never be.
+// An event that was purged before its publication would never be published.
 func TestEventsInTheOutboxAreNotPurged(t *testing.T) {
 	t.Parallel()
 	l := newListening(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// TestPlansOfManyRuns fills one database, which takes longer than all that is asked of it. The extra indexes are made
-// last, so that no other plan uses them.
+// TestPlansOfManyRuns fills one database, which takes longer than all of the checks. The extra
+// indexes are created last, so that no other plan uses them.
 func TestPlansOfManyRuns(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -28,7 +28,8 @@ func TestPlansOfManyRuns(t *testing.T) {
 	t.Run("seed 5's queries are served by the extra indexes", func(t *testing.T) { testExtraPlans(t, j) })
 }
 
-// testOpenIndexes checks that what claims, admits and sweeps search does not grow with the runs that have ended.
+// testOpenIndexes checks that the indexes that claims, admissions and sweeps search do not grow
+// with the runs that have ended.
 func testOpenIndexes(t *testing.T, j pgtest.Jobs) {
 	t.Helper()
 	for _, name := range []string{"claimable", "waiting", "concurrency_key", "concurrency_waiting", "assigned_worker_id"} {
@@ -110,8 +111,8 @@ func testCalendarPlans(t *testing.T, j pgtest.Jobs) {
 	}
 }
 
-// J-27, J-28: the queries of seed 5 as it wrote them, of all tenants, are asked by
-// people only; the indexes for them are made by `skald migrate extras`.
+// J-27, J-28: the queries of seed 5, in its own words and over all tenants, are used only by
+// people. `skald migrate extras` creates the indexes for them.
 func testExtraPlans(t *testing.T, j pgtest.Jobs) {
 	t.Helper()
 	if _, err := db.MakeExtras(t.Context(), j.Dsn); err != nil {
@@ -130,7 +131,8 @@ func testExtraPlans(t *testing.T, j pgtest.Jobs) {
 	}
 }
 
-// testRecentEndPlans checks that the last runs of each definition are read by the index of definitions.
+// testRecentEndPlans checks that the index of definitions serves the query for the last runs of
+// each definition.
 func testRecentEndPlans(t *testing.T, j pgtest.Jobs) {
 	t.Helper()
 	lists := pgtest.InTenant(t, j.DB, j.Tenant)

@@ -27,8 +27,7 @@ func atOnce(n int, f func(i int)) {
 	all.Wait()
 }
 
-// beat keeps the workers alive, however long a round takes: silent workers are given
-// nothing.
+// beat keeps the workers alive, however long a round takes, because silent workers get no runs.
 func beat(t *testing.T, j pgtest.Jobs) {
 	t.Helper()
 	pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.workers SET heartbeat_at = clock_timestamp()`)
@@ -66,7 +65,7 @@ func TestWorkersThatRaceNeverShareARun(t *testing.T) {
 				holders[o.ID] = ids[i]
 			}
 		})
-		for len(holders) < runs { // a worker that had enough may have held the lock of one
+		for len(holders) < runs { // a worker that already had enough runs may have held the lock of one
 			offers := j.ClaimRuns(t, ids[0])
 			if len(offers) == 0 {
 				t.Fatalf("round %d: %d of %d runs were given", round, len(holders), runs)
@@ -95,8 +94,8 @@ func TestOnlyOneRunOfAConcurrencyKeyIsWithAWorker(t *testing.T) {
 	}
 	for round := range rounds {
 		beat(t, j)
-		// The leader admits one run of a key; here all are admitted, so that the claims
-		// have to exclude each other.
+		// The leader admits only one run of a key. Here all are admitted, so that the claims must
+		// exclude each other.
 		for range 4 {
 			for _, key := range []string{"a", "b", "c"} {
 				r := j.NewRun(d)
@@ -172,7 +171,7 @@ func TestACancelAndAResultAreDecidedByWhichCommitsFirst(t *testing.T) {
 	t.Log(won)
 }
 
-// The network may deliver a repetition while the first claim is still under way.
+// The network may deliver a repeated claim while the first one is still in progress.
 func TestTheSameClaimAtOnceGivesTheSameRuns(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -181,7 +180,7 @@ func TestTheSameClaimAtOnceGivesTheSameRuns(t *testing.T) {
 		j.CreateAll(t, j.NewRun(j.Job), j.NewRun(j.Job), j.NewRun(j.Job))
 		ask := jobrun.ClaimRequest{TenantID: j.Tenant, WorkerID: w, ClaimID: fmt.Sprint("c-", round), Slots: 2}
 		if round%2 == 1 {
-			ofDefault(&ask) // another statement
+			ofDefault(&ask) // uses another statement
 		}
 		answers := make([][]jobrun.Offer, 5)
 		atOnce(len(answers), func(i int) {
@@ -228,7 +227,7 @@ func TestTheSameClaimGivesTheSameRuns(t *testing.T) {
 	if left := j.ClaimRuns(t, w, same); len(left) != 1 || left[0].ID != given[1].ID {
 		t.Errorf("after one has ended, the repetition gets %v, want %s", ids(left), given[1].ID)
 	}
-	// The worker counts its lease from the answer that it gets.
+	// The worker counts its lease from the answer.
 	set := func(left string) {
 		pgtest.Execute(t, j.DB.SQL(), `UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() + $2::interval WHERE id = $1`, given[1].ID, left)
 	}

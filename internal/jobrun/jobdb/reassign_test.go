@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// TestARunThatWasToBeCanceledIsNotReassigned takes runs from their workers that were
-// asked to stop before: they end, because no worker may get them.
+// TestARunThatWasToBeCanceledIsNotReassigned takes runs from workers that were asked to stop them.
+// The runs end, because no worker may get them.
 func TestARunThatWasToBeCanceledIsNotReassigned(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)

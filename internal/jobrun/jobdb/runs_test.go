@@ -68,7 +68,7 @@ func TestARequestedRunWithPolicyForbidDoesNotWait(t *testing.T) {
 	later := j.NewRun(d, func(a *jobrun.Request) {
 		a.Trigger, a.ScheduledFor, a.Key = jobrun.ByTime, pgtest.Now().Add(time.Minute), "time:1"
 	})
-	first := j.CreateAll(t, later, j.NewRun(d))[1] // the slot is not due yet, and blocks nothing
+	first := j.CreateAll(t, later, j.NewRun(d))[1] // the slot is not due yet and blocks nothing
 	second := j.NewRun(d)
 	_, _, err := j.Create(t.Context(), second, j.Action(second))
 	if !fault.IsCode(err, jobrun.CodeForbidden) {

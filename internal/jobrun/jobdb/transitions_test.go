@@ -55,8 +55,8 @@ func TestTheDatabaseKnowsTheTableOfTransitions(t *testing.T) {
 	}
 }
 
-// A claim that starts its runs makes two transitions in one change of the row: both are in the table, and both leave
-// their traces.
+// A claim that starts its runs makes two transitions in one change of the row. Both are in the
+// table, and both leave their traces.
 func TestTheDatabaseKnowsClaimsThatStart(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -173,7 +173,7 @@ func TestTheDatabaseHasEachSlotAndEachActiveKeyOnce(t *testing.T) {
 	if err := put("MANUAL", "z", jobrun.State("UNKNOWN"), nil); err == nil {
 		t.Error("a state that does not exist is stored")
 	}
-	slot = nil // a unique index would let any number of these through (gap 4)
+	slot = nil // a unique index would allow any number of these (gap 4)
 	var e *pq.Error
 	if err := put("TIME", "y", jobrun.Pending, nil); !errors.As(err, &e) || e.Column != "scheduled_for" {
 		t.Errorf("a run without a slot: %v, want it refused", err)

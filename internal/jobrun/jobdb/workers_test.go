@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// putWorker stores a worker directly, registered that long ago.
+// putWorker stores a worker directly, registered the given time ago.
 func putWorker(t *testing.T, db *sql.DB, tenant uuid.UUID, state jobrun.WorkerState, age time.Duration) uuid.UUID {
 	t.Helper()
 	id := uuid.Must(uuid.NewV7())
@@ -170,7 +170,7 @@ func TestTheRunsOfADetachedWorkerAreInDoubtAtOnce(t *testing.T) {
 	}
 }
 
-// putHeldRun stores a run that a worker has, directly.
+// putHeldRun directly stores a run that a worker holds.
 func putHeldRun(t *testing.T, db *sql.DB, tenant, worker uuid.UUID, state string) uuid.UUID {
 	t.Helper()
 	id := uuid.Must(uuid.NewV7())

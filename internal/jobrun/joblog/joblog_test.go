@@ -40,7 +40,7 @@ func once(t *testing.T, m *joblog.Mover) joblog.Round {
 	return r
 }
 
-// many are so many chunks; every seventh is not text.
+// many returns the given number of chunks, every seventh of which is not text.
 func many(n int) (chunks []string) {
 	for i := range n {
 		c := fmt.Sprintf("line %d of many \"chunk_sealed\":\n", i)
@@ -64,8 +64,8 @@ func TestOldLogsMoveAndYoungOnesStay(t *testing.T) {
 			w := newWorld(t, keys)
 			old := w.ended(w.tenants[0], week, many(50)...)
 			w.ended(w.tenants[1], week, "one\n")
-			w.ended(w.tenants[1], week, many(16)...) // exactly a page
-			w.ended(w.tenants[0], week)              // said nothing
+			w.ended(w.tenants[1], week, many(16)...) // exactly one page
+			w.ended(w.tenants[0], week)              // this run wrote no log
 			w.ended(w.tenants[0], 6*24*time.Hour, "young\n")
 			if r := once(t, w.mover()); r.Moved != 3 || r.Failed != 0 || r.Purged != 0 || r.Bytes == 0 {
 				t.Errorf("a round: %+v", r)
@@ -115,7 +115,7 @@ func TestADamagedOrMissingLogIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content[5] ^= 1 // which uncompressing does not notice
+	content[5] ^= 1 // decompression does not notice this
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestADamagedOrMissingLogIsTold(t *testing.T) {
 	}
 }
 
-// TestAFailedUploadChangesNothing is S20.
+// TestAFailedUploadChangesNothing checks S20.
 func TestAFailedUploadChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -142,7 +142,7 @@ func TestAFailedUploadChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := w.mover()
-	if r := once(t, m); r.Moved != 0 || r.Failed != 3 { // then it is the store that is at fault
+	if r := once(t, m); r.Moved != 0 || r.Failed != 3 { // the cause is then the store
 		t.Errorf("a round: %+v", r)
 	}
 	if moved := w.whole(); moved != 0 {
@@ -157,7 +157,7 @@ func TestAFailedUploadChangesNothing(t *testing.T) {
 	w.whole()
 }
 
-// TestALogThatCannotBeMovedHoldsNobodyUp: it is left alone for an hour.
+// TestALogThatCannotBeMovedHoldsNobodyUp checks that such a log is skipped for an hour.
 func TestALogThatCannotBeMovedHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -251,15 +251,15 @@ func TestPurgedRunsTakeTheirStoredLogsAlong(t *testing.T) {
 	}
 }
 
-// forgetful notes no removal: as a node that dies after it has deleted the objects.
+// forgetful does not record removals, like a node that dies after it has deleted the objects.
 type forgetful struct{ jobrun.Offloading }
 
 var errDied = errors.New("the node dies")
 
 func (forgetful) Removed(context.Context, jobrun.LogRemoval) error { return errDied }
 
-// A node dies between the deletion of an erased run's log and the note of that: the next one deletes
-// what is left, and notes it.
+// A node dies between deleting the log of an erased run and recording that. The next node deletes
+// what is left and records it.
 func TestDeletedLogsSurviveACrash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -280,7 +280,7 @@ func TestDeletedLogsSurviveACrash(t *testing.T) {
 	}
 }
 
-// mover is testdata/move, with failpoints.
+// mover is the program testdata/move, with failpoints.
 var movers = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "move")
 	if out, err := exec.Command("go", "build", "-tags", "failpoints", "-o", path,
@@ -290,8 +290,8 @@ var movers = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// TestALogSurvivesACrashAtEveryPoint is F54 and J9 with a real database: at every
-// moment a log is where its run says.
+// TestALogSurvivesACrashAtEveryPoint checks F54 and J9 with a real database: at every moment, a log
+// is where its run says.
 func TestALogSurvivesACrashAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	program, err := movers()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// scratch is a directory of all tests of this process.
+// scratch is the directory for all tests of this process.
 var scratch string
 
 var discard = slog.New(slog.DiscardHandler)

@@ -27,7 +27,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// world is a database with ended runs, and a directory for their logs.
+// world contains a database with ended runs, and a directory for their logs.
 type world struct {
 	t       *testing.T
 	dsn     string
@@ -38,7 +38,7 @@ type world struct {
 	keys    *envelope.Keyring
 	said    bytes.Buffer
 	tenants []uuid.UUID
-	logs    map[uuid.UUID][]jobrun.LogChunk // of the runs that were made
+	logs    map[uuid.UUID][]jobrun.LogChunk // logs of the runs that were created
 	tenant  map[uuid.UUID]uuid.UUID
 }
 
@@ -88,7 +88,7 @@ func (w *world) sql(statement string, args ...any) {
 	}
 }
 
-// ended makes a run of the tenant that has ended so long ago, with a log.
+// ended creates a run of the tenant that ended the given time ago, with a log.
 func (w *world) ended(tenant uuid.UUID, ago time.Duration, chunks ...string) uuid.UUID {
 	w.t.Helper()
 	id := uuid.New()
@@ -124,7 +124,7 @@ func (w *world) run(id uuid.UUID) jobrun.Run {
 	return r
 }
 
-// read reads a log where it is: in the store or in the database.
+// read reads a log from its current location, the store or the database.
 func (w *world) read(r *jobrun.Run) (chunks []jobrun.LogChunk, err error) {
 	w.t.Helper()
 	if r.LogRef == "" {
@@ -146,8 +146,7 @@ func (w *world) read(r *jobrun.Run) (chunks []jobrun.LogChunk, err error) {
 	}
 }
 
-// whole fails the test unless every log is readable where its run says, and
-// nowhere else (J9).
+// whole fails the test unless every log is readable where its run says, and nowhere else (J9).
 func (w *world) whole() (moved int) {
 	w.t.Helper()
 	for id, want := range w.logs {
@@ -201,7 +200,7 @@ func (w *world) stored() (refs []string) {
 
 var _ joblog.Chunks = jobrun.Runs(nil)
 
-// busy is chunks of which another one comes while they are read.
+// busy returns chunks to which another one is added while they are being read.
 type busy struct {
 	joblog.Chunks
 	db *sql.DB

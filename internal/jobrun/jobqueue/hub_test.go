@@ -41,7 +41,7 @@ func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {
 	want := hint{uuid.New(), "mail:urgent"}
 	got := map[string]bool{}
 	patience.Until(t, "both nodes hear of it", func() bool {
-		nodes["here"].Admitted(want.tenant, want.queue) // repeated until the other one listens
+		nodes["here"].Admitted(want.tenant, want.queue) // repeated until the other node listens
 		for name, c := range heard {
 			select {
 			case h := <-c:
@@ -86,7 +86,7 @@ func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
 	}
 	got := map[string]bool{}
 	patience.Until(t, "both nodes hear of it", func() bool {
-		nodes["here"].WantLeader() // repeated until the other one listens
+		nodes["here"].WantLeader() // repeated until the other node listens
 		for name, c := range heard {
 			select {
 			case <-c:

@@ -18,7 +18,7 @@ var (
 	printers     = Kind{Queues: []string{"print"}}
 )
 
-// crowd is claims that wait on a node, by name.
+// crowd contains the claims that wait on a node, by name.
 type crowd struct {
 	t *testing.T
 	*Waits
@@ -39,7 +39,8 @@ func (c crowd) enter(name string, tenant uuid.UUID, k Kind) {
 	c.claims[name] = p
 }
 
-// woken lists those that were woken since it was asked last. They poll, find nothing and wait again.
+// woken lists the claims that were woken since its last call. They poll, find nothing, and wait
+// again.
 func (c crowd) woken() (names []string) {
 	for name, p := range c.claims {
 		select {
@@ -87,7 +88,7 @@ func TestAHintWhileNoneSleepsIsNotLost(t *testing.T) {
 		c.enter("mailer", ours, mailers)
 		c.Admitted(ours, "mail")
 		c.want("mailer")
-		c.Admitted(ours, "mail") // while it polls: what it finds may be older
+		c.Admitted(ours, "mail") // while it polls, because the result of that poll may be older
 		c.claims["mailer"].Requeue()
 		c.want("mailer")
 		c.claims["mailer"].Requeue() // the hint was used
@@ -139,7 +140,7 @@ func TestNoMoreClaimsWaitThanAllowed(t *testing.T) {
 	})
 }
 
-// Claims that ask for some of their queues are not woken for the others.
+// Claims for only some of their worker's queues are not woken for the others.
 func TestAClaimWaitsForTheQueuesThatItNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 10)

@@ -28,7 +28,7 @@ type ran struct {
 	err       error
 }
 
-// code is the failure's code; "" without one.
+// code returns the failure's code, or "" if there is none.
 func (r *ran) code() string {
 	var f *jobworker.Failure
 	if errors.As(r.err, &f) {
@@ -37,7 +37,7 @@ func (r *ran) code() string {
 	return ""
 }
 
-// shell executes a run with args, "" for none, of a definition with these default_args.
+// shell executes a run with args ("" for none) of a definition with these default_args.
 func shell(t *testing.T, ctx context.Context, defaults, args string) *ran {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -96,8 +96,8 @@ func TestOnlyWhatIsAllowedRuns(t *testing.T) {
 	}
 }
 
-// The arguments of a run never determine what is executed: not by any name with a
-// meaning for the command itself, a loader, a shell or an interpreter.
+// The arguments of a run never determine what is executed, whatever the names in them mean to the
+// command, a loader, a shell or an interpreter.
 func TestArgumentsOfARunAreNeverExecuted(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "escaped")
@@ -115,7 +115,7 @@ func TestArgumentsOfARunAreNeverExecuted(t *testing.T) {
 				t.Errorf("%s with %s: %q %q %v", defaults, args, r.out, r.errs, r.err)
 			}
 		}
-		// Interpreters that would read their program from standard input.
+		// These interpreters would read their program from standard input.
 		for _, defaults := range []string{
 			`{"argv":["/bin/sh"]}`, `{"argv":["/bin/sh","-s"]}`, `{"argv":["/bin/sh","/dev/stdin"]}`, `{"argv":["/usr/bin/env","sh","-"]}`, `{"argv":["/bin/sh","-o","errexit"]}`,
 		} {
@@ -185,7 +185,7 @@ func TestAProgramAndItsChildrenEndWithItsRun(t *testing.T) {
 	patience.Until(t, "what the program has started ends", func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) })
 }
 
-// zombie reports whether a process has ended and was not waited for.
+// zombie reports whether a process has ended without being waited for.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && strings.Contains(string(stat), ") Z ")

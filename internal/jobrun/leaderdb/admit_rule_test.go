@@ -14,19 +14,19 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// change is what a decision changes of a run, and the events about it.
+// change is the effect of a decision on a run, with the events about it.
 type change struct {
 	State                    jobrun.State
 	Version                  int64
 	Losses, Failures         int
 	Doubt                    jobrun.Continuation
-	Confirm, Backoff         time.Duration // how long it may be confirmed, and how long it waits; 0: unchanged
+	Confirm, Backoff         time.Duration // how long the run may be confirmed and how long it waits; 0: unchanged
 	Admitted, LeaseOver      bool
 	ErrorCode, Attempt, Told string
 	Stop                     string // why its worker was asked to stop it
 }
 
-// about is the change of a run, without events.
+// about returns the change of a run, without events.
 func about(before, r *jobrun.Run, now time.Time) change {
 	g := change{
 		State: r.State, Version: r.Version, Losses: r.LossesUsed, Failures: r.FailuresUsed, Doubt: r.Continuation,
@@ -52,7 +52,7 @@ func tellOf(kind jobrun.EventKind, from, to jobrun.State, version, epoch int64, 
 	return fmt.Sprintf("%s %s→%s v%d e%d: %s", kind, from, to, version, epoch, reason)
 }
 
-// ruled is the change that the rule makes.
+// ruled returns the change that the rule makes.
 func ruled(t *testing.T, r jobrun.Run, in jobrun.Event, m jobrun.Moment) change {
 	t.Helper()
 	c, err := jobrun.Apply(jobrun.Instance{Run: r, Spec: &jobrun.Spec{}}, in, m)
@@ -69,7 +69,7 @@ func ruled(t *testing.T, r jobrun.Run, in jobrun.Event, m jobrun.Moment) change 
 	return g
 }
 
-// stored is the change that a statement has made, and the events stored since.
+// stored returns the change that a statement has made, and the events stored since.
 func (s sweeping) stored(t *testing.T, before jobrun.Run, told int64, now time.Time) change {
 	t.Helper()
 	r := s.GetRun(t, before.ID)
@@ -91,7 +91,7 @@ func (s sweeping) stored(t *testing.T, before jobrun.Run, told int64, now time.T
 	return g
 }
 
-// everyKind makes runs of every kind that sweeps distinguish.
+// everyKind creates runs of every kind that sweeps distinguish.
 func (s sweeping) everyKind(t *testing.T) (all []uuid.UUID) {
 	t.Helper()
 	for _, state := range []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Running, "CONFIRMING", jobrun.Orphaned,
@@ -99,7 +99,7 @@ func (s sweeping) everyKind(t *testing.T) (all []uuid.UUID) {
 		for _, late := range []bool{false, true} {
 			for _, asked := range []string{"", "1 second", "1 hour"} {
 				for _, losses := range []int{0, 5} {
-					for _, timeout := range []int{0, 1_200_000} { // less and more than ago, whatever the test takes
+					for _, timeout := range []int{0, 1_200_000} { // below and above ago
 						all = append(all, s.kind(t, state, late, asked, losses, timeout))
 					}
 				}
@@ -109,7 +109,7 @@ func (s sweeping) everyKind(t *testing.T) (all []uuid.UUID) {
 	return all
 }
 
-// kind makes a run of one kind.
+// kind creates a run of one kind.
 func (s sweeping) kind(t *testing.T, state jobrun.State, late bool, asked string, losses, timeout int) uuid.UUID {
 	t.Helper()
 	r := s.NewRun(s.Job)
@@ -140,8 +140,8 @@ func (s sweeping) kind(t *testing.T, state jobrun.State, late bool, asked string
 	return id
 }
 
-// askAll asks the workers of all these runs to stop, as the sweep of keys does with
-// replaced runs.
+// askAll asks the workers of all these runs to stop them, as the sweep of keys does with replaced
+// runs.
 func (s sweeping) askAll(
 	all []uuid.UUID) func(context.Context, jobrun.Term, jobrun.Settings, int) (jobrun.Swept, error) {
 	return func(ctx context.Context, t jobrun.Term, _ jobrun.Settings, _ int) (jobrun.Swept, error) {
@@ -154,12 +154,12 @@ func (s sweeping) askAll(
 	}
 }
 
-// TestSweepsFollowTheRules compares the change that each sweep makes to every kind
-// of run with that of jobrun.Apply.
+// TestSweepsFollowTheRules compares the change that each sweep makes to every kind of run with the
+// change that jobrun.Apply makes.
 func TestSweepsFollowTheRules(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
-	// Between "a second ago" and "an hour ago" however slow the machine is.
+	// These values are between "a second ago" and "an hour ago", however slow the machine is.
 	s.set = jobrun.NewSettings(1, map[string]float64{jobrun.CancelGrace: 1200})
 	s.Job = s.Define(t, func(d *jobrun.Definition) { d.Spec.Retry.MaxAttempts = 1 })
 	all := s.everyKind(t)
@@ -168,7 +168,7 @@ func TestSweepsFollowTheRules(t *testing.T) {
 		name string
 		run  func(context.Context, jobrun.Term, jobrun.Settings, int) (jobrun.Swept, error)
 		in   jobrun.Event
-		of   func(*jobrun.Run) bool // the runs that the sweep applies to
+		of   func(*jobrun.Run) bool // the runs to which the sweep applies
 	}{
 		{"orphan", s.Orphan, lease, func(r *jobrun.Run) bool {
 			return r.State == jobrun.Assigned || r.Continuation == jobrun.Confirming
@@ -209,8 +209,8 @@ func TestSweepsFollowTheRules(t *testing.T) {
 	}
 }
 
-// TestDetachingAWorkerFollowsTheRules does the same for the statement
-// that detaches a worker.
+// TestDetachingAWorkerFollowsTheRules makes the same comparison for the statement that detaches a
+// worker.
 func TestDetachingAWorkerFollowsTheRules(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)

@@ -24,14 +24,14 @@ func (s sweeping) policed(t *testing.T, p jobrun.Policy, change ...func(*jobrun.
 	})
 }
 
-// due creates a run of d that was due that long ago.
+// due creates a run of d that became due the given time ago.
 func (s sweeping) due(t *testing.T, d jobrun.Definition, ago time.Duration) uuid.UUID {
 	t.Helper()
 	return s.CreateAll(t,
 		s.NewRun(d, func(a *jobrun.Request) { a.ScheduledFor, a.Trigger = pgtest.Now().Add(-ago), jobrun.ByEvent }))[0].ID
 }
 
-// admit runs rounds of admission until nothing changes any more.
+// admit executes rounds of admission until nothing changes.
 func (s sweeping) admit(t *testing.T, limit int) (moved int) {
 	t.Helper()
 	for range 100 {
@@ -47,8 +47,8 @@ func (s sweeping) admit(t *testing.T, limit int) (moved int) {
 	return 0
 }
 
-// standing is the state of each run: + when it is admitted, ! when its worker is asked
-// to stop.
+// standing returns the state of each run, with + if it is admitted and ! if its worker has been
+// asked to stop.
 func (s sweeping) standing(t *testing.T, ids ...uuid.UUID) string {
 	t.Helper()
 	all := make([]string, len(ids))
@@ -92,7 +92,7 @@ func TestARunWithoutAKeyIsAdmittedWhenItIsDue(t *testing.T) {
 	if err != nil || got.Moved != 2 || !got.More {
 		t.Errorf("%+v, %v", got, err)
 	}
-	s.expect(t, "pending pending pending pending+ pending+", ids...) // the oldest first
+	s.expect(t, "pending pending pending pending+ pending+", ids...) // the oldest one first
 	if n := s.admit(t, 2); n != 3 {
 		t.Errorf("moved %d", n)
 	}
@@ -104,7 +104,7 @@ func TestQueuedRunsOfAKeyComeOneAfterTheOther(t *testing.T) {
 	s := newSweeping(t)
 	shared := func(spec *jobrun.Spec) { spec.ConcurrencyKey, spec.QueueLimit = "shared", 2 }
 	d, e := s.policed(t, jobrun.Queue, shared), s.policed(t, jobrun.Queue, shared)
-	other := s.due(t, s.policed(t, jobrun.Queue), time.Minute) // a key of its own
+	other := s.due(t, s.policed(t, jobrun.Queue), time.Minute) // it has a key of its own
 	a, b, c := s.due(t, d, 4*time.Second), s.due(t, e, 3*time.Second), s.due(t, d, 2*time.Second)
 	over := s.due(t, e, time.Second)
 	s.admit(t, 10)
@@ -159,7 +159,7 @@ func TestAReplacementStartsWhenTheReplacedRunHasEnded(t *testing.T) {
 	moves(t, 1)(s.EndCanceled(t.Context(), s.term, s.set, 10)) // after the grace period
 	s.admit(t, 10)
 	s.expect(t, "canceled! pending+", b, c)
-	s.assign(t, c, time.Minute) // not started: ends at once
+	s.assign(t, c, time.Minute) // not started, so it ends immediately
 	e := s.due(t, d, 0)
 	s.admit(t, 10)
 	s.expect(t, "canceled pending+", c, e)
@@ -173,7 +173,7 @@ func TestRunsThatAllowOthersDoNotWait(t *testing.T) {
 	s.expect(t, "pending+ pending+", a, b) // without the leader
 }
 
-// A slot that was created ahead does not run in a pause that began since.
+// A slot that was created ahead of time does not run during a pause that began afterwards.
 func TestASlotMadeAheadIsSkippedInAPause(t *testing.T) {
 	t.Parallel()
 	for _, p := range []jobrun.Policy{jobrun.Allow, jobrun.Queue} {
@@ -203,7 +203,8 @@ func TestASlotMadeAheadIsSkippedInAPause(t *testing.T) {
 	}
 }
 
-// A slot that the leader has found is not admitted once its job was paused, disabled or moved.
+// A slot that the leader has found is not admitted once its job has been paused, disabled or
+// rescheduled.
 func TestASlotThatWasFoundIsNotAdmittedAfterAChange(t *testing.T) {
 	t.Parallel()
 	for change, want := range map[string]string{
@@ -230,7 +231,7 @@ func TestASlotThatWasFoundIsNotAdmittedAfterAChange(t *testing.T) {
 	}
 }
 
-// However many keys wait, each is decided, page by page.
+// However many keys wait, each gets a decision, page by page.
 func TestManyKeysAreAdmittedPageByPage(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)

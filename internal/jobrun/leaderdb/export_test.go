@@ -8,17 +8,17 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// AskToStop is what the sweep of keys does with replaced runs.
+// AskToStop does what the sweep of keys does with replaced runs.
 func (st *Sweeps) AskToStop(ctx context.Context, t jobrun.Term, asked []jobrun.Admission) (int, error) {
 	return st.askToStop(ctx, t, asked)
 }
 
-// AdmitFound admits runs as a sweep does that found them a while ago.
+// AdmitFound admits runs like a sweep that found them a while ago.
 func (st *Sweeps) AdmitFound(ctx context.Context, t jobrun.Term, ids ...uuid.UUID) (int, error) {
 	return st.carryOut(ctx, t, &decisions{admit: ids})
 }
 
-// The conditions by which the sweeps of job runs find rows.
+// These are the conditions with which the sweeps of job runs find rows.
 var (
 	FindKeys      = findKeys
 	KeyCandidates = keyCandidates
@@ -31,8 +31,8 @@ var (
 	AdvanceDefs = advanceDefinitions.Text
 )
 
-// SweepFinds are the queries of the sweeps that change or end runs; $1 is a limit, $2,
-// if there is one, a duration.
+// SweepFinds are the queries of the sweeps that change or end runs. $1 is a limit, and $2, if there
+// is one, is a duration.
 var SweepFinds = map[string]string{
 	"orphan": orphanUnstarted.find.Text, "give up": orphanUnconfirmed.find.Text, "doubt": doubtSilent.find.Text,
 	"lose":     endLost.find.Text,

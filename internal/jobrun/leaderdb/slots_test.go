@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// timed creates a definition with a schedule, due for that long.
+// timed creates a definition with a schedule that has been due for the given time.
 func (s sweeping) timed(t *testing.T, since time.Duration, change ...func(*jobrun.Definition)) jobrun.Definition {
 	t.Helper()
 	d := s.Define(t, func(d *jobrun.Definition) {
@@ -26,7 +26,7 @@ func (s sweeping) timed(t *testing.T, since time.Duration, change ...func(*jobru
 	return d
 }
 
-// plan is what the leader would store for a definition now.
+// plan returns what the leader would store for a definition now.
 func (s sweeping) plan(t *testing.T, d *jobrun.Definition) ([]jobrun.Slot, jobrun.Advance) {
 	t.Helper()
 	compiled, err := d.Spec.Schedule.Compile()
@@ -122,7 +122,7 @@ func TestOnlyDefinitionsThatMayRunAreDue(t *testing.T) {
 		set(s.timed(t, 0), `next_due_at = NULL`):                    false,
 		set(s.timed(t, 0), `enabled = false`):                       false,
 		set(s.timed(t, 0), `deleted_at = now()`):                    false,
-		// its slot is skipped
+		// The slot is skipped.
 		set(s.timed(t, 0), `paused_at = now()`):                                                              true,
 		set(s.timed(t, 0), `paused_at = now(), next_due_at = now() + interval '30 s'`):                       false,
 		set(s.timed(t, 0), `paused_at = now(), paused_until = now(), next_due_at = now() + interval '30 s'`): true,

@@ -36,7 +36,7 @@ func newSweeping(t *testing.T) sweeping {
 	return s
 }
 
-// worker stores a worker whose last heartbeat was that long ago.
+// worker stores a worker that sent its last heartbeat the given time ago.
 func (s sweeping) worker(t *testing.T, state jobrun.WorkerState, silence time.Duration) uuid.UUID {
 	t.Helper()
 	id := pgtest.NewID()
@@ -46,7 +46,7 @@ func (s sweeping) worker(t *testing.T, state jobrun.WorkerState, silence time.Du
 	return id
 }
 
-// assign gives a run to a worker, as a claim does, with a lease of that length.
+// assign gives a run to a worker, as a claim does, with a lease of the given length.
 func (s sweeping) assign(t *testing.T, id uuid.UUID, lease time.Duration) {
 	t.Helper()
 	pgtest.Execute(t, s.see, `UPDATE jobs.job_runs SET state = 'ASSIGNED', version = version + 1, attempt = attempt + 1, assigned_worker_id = gen_random_uuid(), assigned_at = now(),
@@ -54,7 +54,7 @@ func (s sweeping) assign(t *testing.T, id uuid.UUID, lease time.Duration) {
 		id, lease.Microseconds(), s.term.Epoch)
 }
 
-// start has a run started that long ago.
+// start changes a run to have been started the given time ago.
 func (s sweeping) start(t *testing.T, id uuid.UUID, lease, ago time.Duration) {
 	t.Helper()
 	s.assign(t, id, lease)
@@ -67,7 +67,7 @@ func (s sweeping) put(t *testing.T, id uuid.UUID, assignment string) {
 	pgtest.Execute(t, s.see, `UPDATE jobs.job_runs SET `+assignment+` WHERE id = $1`, id)
 }
 
-// moves expects a sweep to change that many rows.
+// moves expects a sweep to change the given number of rows.
 func moves(t *testing.T, want int) func(jobrun.Swept, error) {
 	t.Helper()
 	return func(got jobrun.Swept, err error) {
@@ -78,13 +78,13 @@ func moves(t *testing.T, want int) func(jobrun.Swept, error) {
 	}
 }
 
-// told are the kinds of the events of a run.
+// told returns the kinds of the events of a run.
 func (s sweeping) told(t *testing.T, id uuid.UUID) string {
 	t.Helper()
 	return pgtest.Ask[string](t, s.see, `SELECT coalesce(string_agg(kind || ':' || epoch, ' ' ORDER BY id), '') FROM jobs.job_run_events WHERE run_id = $1`, id)
 }
 
-// S8: a live worker that never starts its assigned run does not keep it.
+// S8: a live worker does not keep an assigned run that it never starts.
 func TestARunThatIsNotStartedInTimeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
@@ -113,7 +113,7 @@ func TestARunThatIsNotStartedInTimeIsGivenUp(t *testing.T) {
 	if told := s.told(t, got.ID); told != "orphaned:2" {
 		t.Error(told)
 	}
-	moves(t, 0)(s.Admit(t.Context(), s.term, s.set, 10)) // its backoff is not over
+	moves(t, 0)(s.Admit(t.Context(), s.term, s.set, 10)) // its backoff is not over yet
 	s.put(t, got.ID, `available_at = now()`)
 	moves(t, 1)(s.Admit(t.Context(), s.term, s.set, 10))
 	if got = s.GetRun(t, got.ID); got.AdmittedAt == nil || got.State != jobrun.Orphaned {
@@ -125,8 +125,8 @@ func TestARunThatIsNotStartedInTimeIsGivenUp(t *testing.T) {
 	moves(t, 0)(s.Orphan(t.Context(), s.term, wait, 10))
 }
 
-// S2, F52, J7: a dead worker keeps its run until the deadline that the leader has set,
-// and no longer; its budget of losses runs out (S7).
+// S2, F52, J7: a dead worker keeps its run until the deadline that the leader has set, and no
+// longer. Then the run's loss budget is exhausted (S7).
 func TestARunOfADeadWorkerIsDoubtedThenGivenUpThenLost(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
@@ -191,7 +191,7 @@ func TestARunPastItsTimeoutIsTimedOutAndRetried(t *testing.T) {
 	}
 }
 
-// S9: a worker that does not acknowledge is not waited for indefinitely.
+// S9: if a worker does not acknowledge a cancel, the leader does not wait indefinitely.
 func TestACancelThatIsNotAcknowledgedEndsAfterItsGrace(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)
@@ -270,8 +270,7 @@ func TestALeaderWhoseTermIsOverChangesNothing(t *testing.T) {
 	moves(t, 1)(s.Orphan(t.Context(), s.term, s.set, 10))
 }
 
-// Two rounds at once, as of a leader that was started twice in one term, change each
-// run once.
+// Two concurrent rounds, as of a leader that was started twice in one term, change each run once.
 func TestRoundsAtOnceMoveEachRunOnce(t *testing.T) {
 	t.Parallel()
 	s := newSweeping(t)

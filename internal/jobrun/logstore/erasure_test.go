@@ -22,7 +22,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// erasing is a database with ended runs, whose logs are moved to a store, and whose content is erased.
+// erasing contains a database with ended runs whose logs are moved to a store and whose content is
+// erased.
 type erasing struct {
 	*testing.T
 	kept
@@ -46,7 +47,8 @@ func newErasing(t *testing.T, s kept) *erasing {
 	}), uuid.New()}
 }
 
-// run makes a run of a correlation that ended so many days ago, with a log in the database.
+// run creates a run of a correlation that ended the given number of days ago, with a log in the
+// database.
 func (e *erasing) run(correlation string, days int) uuid.UUID {
 	e.Helper()
 	id := uuid.New()
@@ -61,7 +63,7 @@ func (e *erasing) run(correlation string, days int) uuid.UUID {
 	return id
 }
 
-// round does a round of moving, and returns how many removals are left.
+// round executes a round of moving, and returns how many removals are left.
 func (e *erasing) round() int {
 	e.Helper()
 	if _, err := e.mover.Once(e.Context()); err != nil {
@@ -80,7 +82,7 @@ func (e *erasing) objects(run uuid.UUID) int {
 	return len(found)
 }
 
-// upload stores what no run refers to, as a node does that dies before its transaction.
+// upload stores an object to which no run refers, like a node that dies before its transaction.
 func (e *erasing) upload(run uuid.UUID, content string) {
 	e.Helper()
 	name := logstore.Name{Tenant: e.tenant, Run: run, Attempt: 1, Created: time.Now()}
@@ -89,8 +91,9 @@ func (e *erasing) upload(run uuid.UUID, content string) {
 	}
 }
 
-// Erasing the content of runs erases their logs wherever they are: in the database, in the store, or
-// left in the store by a node that died while it moved them, also if it stores them afterwards.
+// Erasing the content of runs erases their logs wherever they are: in the database, in the store,
+// or left in the store by a node that died while it moved them, even if that node stores them
+// afterwards.
 func TestErasureReachesStoredLogs(t *testing.T) {
 	onBoth(t, func(t *testing.T, s kept) {
 		e := newErasing(t, s)

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/logstore"
 )
 
-// putter is testdata/put, with failpoints.
+// putter is the program testdata/put, with failpoints.
 var putter = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "put")
 	if out, err := exec.Command("go", "build", "-tags", "failpoints", "-o", path,
@@ -44,7 +44,7 @@ func putApart(t *testing.T, url string, name logstore.Name, content string, fail
 	return strings.TrimSpace(out.String()), complaint.String(), err
 }
 
-// lying lists the files under dir, by whether they have their final name.
+// lying lists the files under dir, grouped by whether they have their final name.
 func lying(t *testing.T, dir string) (named, unfinished []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -72,7 +72,7 @@ func apart() logstore.Name {
 	return n
 }
 
-// TestACrashLeavesALogWholeOrAbsent is F54 up to the database.
+// TestACrashLeavesALogWholeOrAbsent checks F54 without the database.
 func TestACrashLeavesALogWholeOrAbsent(t *testing.T) {
 	t.Parallel()
 	content := noise(5 << 20)
@@ -102,7 +102,7 @@ func TestACrashLeavesALogWholeOrAbsent(t *testing.T) {
 				t.Errorf("there lie %v and %v", named, left)
 			}
 			s := kept{open(t, "file://"+dir, logstore.Options{}), dir}
-			for _, ref := range named { // a file with a final name is whole
+			for _, ref := range named { // a file with a final name is complete
 				if got, err := get(t, s, ref, 0); err != nil || got != content {
 					t.Errorf("what it left: %d bytes, %v", len(got), err)
 				}
@@ -138,7 +138,7 @@ func TestAFullDiskLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestADirectoryThatCannotBeUsedIsReportedAtOnce has files in place of directories:
+// TestADirectoryThatCannotBeUsedIsReportedAtOnce uses files in place of directories, because
 // permissions would not stop root.
 func TestADirectoryThatCannotBeUsedIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
@@ -176,8 +176,8 @@ func TestADirectoryThatCannotBeUsedIsReportedAtOnce(t *testing.T) {
 	put(t, s, name, "x")
 }
 
-// TestSymbolicLinksLeadNowhere is F55: someone who can put links into the directory
-// still cannot make Skald read, write or delete outside of it.
+// TestSymbolicLinksLeadNowhere checks F55: someone who can put links into the directory still
+// cannot make Skald read, write or delete outside of it.
 func TestSymbolicLinksLeadNowhere(t *testing.T) {
 	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "outside")

@@ -32,16 +32,16 @@ const (
 
 var keys = logstore.Options{AccessKey: "skald", SecretKey: "not a secret", IOTimeout: 20 * time.Second}
 
-// s3 is a real S3 server (versitygw) for tests, on loopback. It stores objects as
-// files, which tests damage.
+// s3 is a real S3 server (versitygw) for tests, on loopback. It stores objects as files, which the
+// tests damage.
 type s3 struct {
 	addr string
 	dir  string
 	proc *exec.Cmd
 }
 
-// gateway is the server's program, pinned in tools/s3/go.mod. It is built the first
-// time on a machine, which takes minutes.
+// gateway is the server's program, pinned in tools/s3/go.mod. It is built on first use on a
+// machine, which takes minutes.
 var gateway = sync.OnceValues(func() (string, error) {
 	cmd := exec.Command("go", "tool", "-n", "-modfile=tools/s3/go.mod", "versitygw")
 	cmd.Dir = filepath.Join("..", "..", "..")
@@ -74,7 +74,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sharedS3 is the server of all tests that do not stop or damage it.
+// sharedS3 returns the server for all tests that do not stop or damage it.
 func sharedS3(t *testing.T) *s3 {
 	t.Helper()
 	sharedMu.Lock()
@@ -87,7 +87,7 @@ func sharedS3(t *testing.T) *s3 {
 	return shared
 }
 
-// newS3 is a server for this test only.
+// newS3 returns a server for this test only.
 func newS3(t *testing.T) *s3 {
 	t.Helper()
 	s := &s3{dir: filepath.Join(t.TempDir(), "data")}
@@ -109,7 +109,7 @@ func (s *s3) start(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	patience.Until(t, "an S3 server starts", func() bool { // another test may be faster at taking the port
+	patience.Until(t, "an S3 server starts", func() bool { // another test may take the port first
 		if s.addr == "" || s.proc == nil {
 			s.addr = testnet.FreeAddress(t)
 		}
@@ -126,8 +126,8 @@ func (s *s3) start(t *testing.T) {
 	}
 }
 
-// try reports whether the server answers; else it has stopped. The server stops with this process in
-// any case: a shell beside it reads a pipe that only this process holds open.
+// try reports whether the server answers; if it does not, it has stopped. The server ends with this
+// process in any case: a helper shell reads a pipe that only this process holds open.
 func (s *s3) try(t *testing.T, program, meta string) bool {
 	t.Helper()
 	cmd := exec.Command("sh", "-c",
@@ -186,8 +186,8 @@ func (s *s3) try(t *testing.T, program, meta string) bool {
 
 func (s *s3) signal(sig syscall.Signal) { _ = syscall.Kill(-s.proc.Process.Pid, sig) }
 
-// stop sends SIGSTOP to the server, and returns once it no longer answers: the signal
-// stops the threads one after another, after kill has returned.
+// stop sends SIGSTOP to the server and returns once the server no longer answers, because the
+// signal stops the threads one after another after kill has returned.
 func (s *s3) stop(t *testing.T) {
 	t.Helper()
 	s.signal(syscall.SIGSTOP)
@@ -203,8 +203,8 @@ func (s *s3) stopped(t *testing.T) bool {
 	}
 	group, threads := strconv.Itoa(s.proc.Process.Pid), 0
 	for _, name := range stats {
-		stat, _ := os.ReadFile(name)                                // nothing is left of a thread that has ended
-		_, rest, _ := strings.Cut(string(stat), ") ")               // the name before it may hold anything
+		stat, _ := os.ReadFile(name)                                // the file is missing if the thread has ended
+		_, rest, _ := strings.Cut(string(stat), ") ")               // the name before it may contain any character
 		if f := strings.Fields(rest); len(f) > 2 && f[2] == group { // state, parent, group
 			threads++
 			if f[0] != "T" {
@@ -223,7 +223,7 @@ func (s *s3) kill() {
 	}
 }
 
-// url is of the store on the server at addr, which may be a proxy's.
+// url returns the URL of the store on the server at addr, which may be the address of a proxy.
 func (s *s3) url(addr string) string {
 	return "s3://" + bucket + "/" + prefix + "?path_style=true&endpoint=" + url.QueryEscape("http://"+addr)
 }

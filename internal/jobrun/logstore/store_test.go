@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/logstore"
 )
 
-// kept is a store and the directory with its objects as files.
+// kept is a store and the directory that contains its objects as files.
 type kept struct {
 	*logstore.Store
 	dir string
@@ -54,7 +54,7 @@ func open(t *testing.T, url string, o logstore.Options) *logstore.Store {
 	return s
 }
 
-// newName is for a run that no other test uses.
+// newName returns a name for a run that no other test uses.
 func newName() logstore.Name {
 	return logstore.Name{Tenant: uuid.New(), Run: uuid.New(), Attempt: 2,
 		Created: time.Date(2026, 11, 30, 23, 0, 0, 0, time.FixedZone("", -2*3600))}
@@ -218,7 +218,7 @@ func TestDamageIsFound(t *testing.T) {
 		}
 		for name, damage := range map[string]func([]byte) []byte{
 			"a bit":             func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
-			"a bit in the head": func(b []byte) []byte { b[5] ^= 1; return b }, // which uncompressing does not notice
+			"a bit in the head": func(b []byte) []byte { b[5] ^= 1; return b }, // decompression does not notice this
 			"cut":               func(b []byte) []byte { return b[:len(b)/2] },
 			"cut by a byte":     func(b []byte) []byte { return b[:len(b)-1] },
 			"longer":            func(b []byte) []byte { return append(b, "more"...) },

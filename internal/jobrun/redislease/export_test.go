@@ -8,7 +8,7 @@ import (
 // SlotOf is slotOf.
 var SlotOf = slotOf
 
-// ConnectTrusting connects to a URL with TLS as Hints do, trusting only these authorities.
+// ConnectTrusting connects to a URL with TLS as Hints does, but trusts only the given authorities.
 func ConnectTrusting(ctx context.Context, rawURL string, roots *x509.CertPool) error {
 	p, err := parseURL(rawURL)
 	if err != nil {

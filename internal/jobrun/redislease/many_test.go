@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// newCluster is three masters, each with a third of the slots.
+// newCluster returns three masters, each with a third of the slots.
 func newCluster(t *testing.T, flags ...string) []*server {
 	t.Helper()
 	var nodes []*server
@@ -49,8 +49,8 @@ func addrs(servers []*server) string {
 	return strings.Join(all, ",")
 }
 
-// TestAClusterHasEachLeaseWhereItsKeyBelongs: found by one address of all, and by
-// several of which one is dead.
+// TestAClusterHasEachLeaseWhereItsKeyBelongs checks this with a single address for all nodes, and
+// with several addresses of which one is dead.
 func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
 	t.Parallel()
 	nodes := newCluster(t)
@@ -112,7 +112,7 @@ func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
 	}
 }
 
-// TestSlotsThatMoveAreFollowed, and no caller waits when a node dies with its slots.
+// TestSlotsThatMoveAreFollowed also checks that no caller waits when a node dies with its slots.
 func TestSlotsThatMoveAreFollowed(t *testing.T) {
 	t.Parallel()
 	nodes := newCluster(t, "--cluster-require-full-coverage", "no")
@@ -144,7 +144,7 @@ func TestSlotsThatMoveAreFollowed(t *testing.T) {
 	w.says(t, "is unreachable")
 }
 
-// TestSentinelsAreAskedForTheMaster, also after the master died. The passwords of
+// TestSentinelsAreAskedForTheMaster also checks this after the master has died. The passwords of
 // Sentinels and servers differ.
 func TestSentinelsAreAskedForTheMaster(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestSentinelsAreAskedForTheMaster(t *testing.T) {
 	replica := newServer(t, append(auth, "--replicaof", host+" "+port)...)
 	replica.password = "hush"
 
-	conf := filepath.Join(t.TempDir(), "sentinel.conf") // a Sentinel writes its state into it
+	conf := filepath.Join(t.TempDir(), "sentinel.conf") // a Sentinel writes its state into this file
 	err := os.WriteFile(conf, fmt.Appendf(nil, `requirepass sesame
 sentinel monitor the-master %s %s 1
 sentinel auth-pass the-master hush

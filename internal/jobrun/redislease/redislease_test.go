@@ -81,7 +81,7 @@ func TestOnlyTheSameFenceIsAlive(t *testing.T) {
 	}
 }
 
-// TestALaterAttemptWins: a late call of an old worker, or on another node, does not
+// TestALaterAttemptWins checks that a late call of an old worker, or on another node, does not
 // replace the new worker.
 func TestALaterAttemptWins(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestALaterAttemptWins(t *testing.T) {
 	}
 }
 
-// TestKeysOfOtherProgramsAreLeftAlone: keys of another type, or of another program.
+// TestKeysOfOtherProgramsAreLeftAlone uses keys of another type and keys of another program.
 func TestKeysOfOtherProgramsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newHints(t)
@@ -137,12 +137,12 @@ func TestTheNextNoteRestoresAFlushedLease(t *testing.T) {
 	w.settles(t, true, run.RunFence)
 }
 
-// quick fails the test when callers had to wait: so many notes and questions take longer than the
-// patience of the test if a note waits for the hints' 50 ms, or a question for the second that a
-// connection may take. Without waiting they take milliseconds.
+// quick fails the test if callers had to wait. The number of notes and questions is so large that
+// they take longer than the patience of the test if a note waits for the hints' 50 ms, or if a
+// question waits for the second that a connection may take. Without waiting they take milliseconds.
 func (w *world) quick(t *testing.T, what string) {
 	t.Helper()
-	run, never := newRun(), newRun() // of so many notes the last, a release, may find the queue full
+	run, never := newRun(), newRun() // with so many notes, the last one, a release, may find the queue full
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -183,7 +183,7 @@ func TestNoCallerWaitsForARedisThatDies(t *testing.T) {
 func TestNoCallerWaitsForASlowRedis(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	w := newWorldWithin(t, s, "redis://"+s.addr, 0) // a server that sleeps is waited for as long as the default is
+	w := newWorldWithin(t, s, "redis://"+s.addr, 0) // waits for a sleeping server for the default timeout
 	run := newRun()
 	w.Hold(run)
 	w.settles(t, true, run.RunFence)
@@ -222,8 +222,8 @@ func TestNotesAreDroppedWhenTheQueueIsFull(t *testing.T) {
 	}
 }
 
-// TestARedisThatRefusesIsTreatedAsUnavailable: a replica accepts no writes, and a server with a
-// password no clients without it.
+// TestARedisThatRefusesIsTreatedAsUnavailable uses a replica, which accepts no writes, and a server
+// with a password, which accepts no clients without it.
 func TestARedisThatRefusesIsTreatedAsUnavailable(t *testing.T) {
 	t.Parallel()
 	t.Run("replica", func(t *testing.T) {

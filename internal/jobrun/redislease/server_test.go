@@ -25,12 +25,12 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// server is a real redis-server of a test, on loopback, without any files.
+// server is a real redis-server for a test, on loopback, without any files.
 type server struct {
 	addr     string
 	conf     string // "": none
 	cluster  bool
-	bus      string // the port on which nodes of a cluster talk
+	bus      string // the port for communication between the nodes of a cluster
 	flags    []string
 	password string // "": none
 	proc     *exec.Cmd
@@ -45,7 +45,7 @@ func newServer(t *testing.T, flags ...string) *server {
 }
 
 // start starts the server, on its previous port if it had one. If another process takes the port in
-// the meantime, the server exits, and it is started again: on other ports, or until its own one is
+// the meantime, the server exits and is started again, on other ports or until its own port is
 // free.
 func (s *server) start(t *testing.T) {
 	t.Helper()
@@ -61,8 +61,8 @@ func (s *server) start(t *testing.T) {
 	})
 }
 
-// launch reports whether the server listens; else it has exited. It ends with this process in any
-// case: a shell beside it reads a pipe that only this process holds open.
+// launch reports whether the server listens; if it does not, it has exited. The server ends with
+// this process in any case: a helper shell reads a pipe that only this process holds open.
 func (s *server) launch(t *testing.T) bool {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
@@ -126,7 +126,7 @@ func (s *server) kill() {
 	}
 }
 
-// do runs a command on the server directly.
+// do runs a command directly on the server.
 func (s *server) do(t *testing.T, command string, args ...any) any {
 	t.Helper()
 	conn, err := redis.DialContext(t.Context(), "tcp", s.addr, redis.DialPassword(s.password))
@@ -154,7 +154,7 @@ func readable(answer any) any {
 	return answer
 }
 
-// world is running hints.
+// world contains running hints.
 type world struct {
 	*redislease.Hints
 	*server
@@ -182,11 +182,11 @@ func (w *world) counts() (answered, lost int) {
 	return w.answered, w.lost
 }
 
-// patient is the timeout of hints whose server answers or is gone: however busy the machine is, no
-// answer counts as lost because it came late.
+// patient is the timeout of hints whose server either answers or no longer exists. However busy the
+// machine is, no answer counts as lost because it came late.
 const patient = time.Minute
 
-// newWorld returns hints on the servers of a URL.
+// newWorld returns hints that use the servers of a URL.
 func newWorld(t *testing.T, s *server, url string) *world {
 	t.Helper()
 	return newWorldWithin(t, s, url, patient)
@@ -217,14 +217,14 @@ func newWorldWithin(t *testing.T, s *server, url string, timeout time.Duration) 
 	return w
 }
 
-// newHints returns hints on a server of their own.
+// newHints returns hints with a server of their own.
 func newHints(t *testing.T) *world {
 	t.Helper()
 	s := newServer(t)
 	return newWorld(t, s, "redis://"+s.addr)
 }
 
-// newRun is a run that a worker holds.
+// newRun returns a run that a worker holds.
 func newRun() jobrun.HeldRun {
 	return jobrun.HeldRun{TTL: time.Minute, RunFence: jobrun.RunFence{
 		RunID: uuid.New(), Fence: jobrun.Fence{WorkerID: uuid.New(), Attempt: 9, LeaseToken: uuid.New(), LeaderEpoch: 3}}}
@@ -235,20 +235,20 @@ func (w *world) alive(t *testing.T, runs ...jobrun.RunFence) []bool {
 	return w.Alive(t.Context(), runs)
 }
 
-// settles waits until Alive says want of a run.
+// settles waits until Alive returns want for a run.
 func (w *world) settles(t *testing.T, want bool, run jobrun.RunFence) {
 	t.Helper()
 	what := fmt.Sprintf("alive is %v of run %s", want, run.RunID)
 	patience.Until(t, what, func() bool { return w.alive(t, run)[0] == want })
 }
 
-// heals waits until a run that is held again and again is alive.
+// heals holds a run repeatedly and waits until it is alive.
 func (w *world) heals(t *testing.T, run jobrun.HeldRun) {
 	t.Helper()
 	patience.Until(t, "Redis is used again", func() bool { w.Hold(run); return w.alive(t, run.RunFence)[0] })
 }
 
-// says waits until the log has a text.
+// says waits until the log contains a text.
 func (w *world) says(t *testing.T, text string) {
 	t.Helper()
 	patience.Until(t, "the log says "+text, func() bool { return strings.Contains(w.said(), text) })

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// TestTLSChecksWhoAnswers: the certificate is that of httptest, for 127.0.0.1.
+// TestTLSChecksWhoAnswers uses the certificate of httptest, which is for 127.0.0.1.
 func TestTLSChecksWhoAnswers(t *testing.T) {
 	t.Parallel()
 	source := httptest.NewTLSServer(nil)

@@ -20,10 +20,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// jobFixture is job runs on PostgreSQL, a worker, a leader, and hints on Redis.
+// jobFixture contains job runs on PostgreSQL, a worker, a leader, and hints in Redis.
 type jobFixture struct {
 	*world
-	jobrun.Work // notes in Redis
+	jobrun.Work // records notes in Redis
 	t           *testing.T
 	db          *postgres.DB
 	runs        *jobdb.Jobs
@@ -71,7 +71,7 @@ func newJobFixture(t *testing.T) *jobFixture {
 	return s
 }
 
-// uses has the sweeps read, and the worker's calls write, through other hints.
+// uses makes the sweeps read, and the worker's calls write, through other hints.
 func (s *jobFixture) uses(w *world) {
 	s.world = w
 	s.Work = redislease.Note(s.runs, w.Hints,
@@ -86,7 +86,7 @@ func (s *jobFixture) sql(statement string, args ...any) {
 	}
 }
 
-// claimed is a run that the worker has, started or not.
+// claimed returns a run that the worker holds, started or not.
 func (s *jobFixture) claimed(start bool) jobrun.RunFence {
 	s.t.Helper()
 	moment := jobrun.Moment{Now: time.Now().UTC(), NewID: uuid.New}
@@ -114,13 +114,13 @@ func (s *jobFixture) beat(ctx context.Context, runs ...jobrun.RunFence) error {
 	return err
 }
 
-// silent has the lease of a run in the database end so long ago.
+// silent makes the lease of a run in the database end the given time ago.
 func (s *jobFixture) silent(r jobrun.RunFence, ago time.Duration) {
 	s.t.Helper()
 	s.sql(`UPDATE jobs.job_runs SET lease_expires_at = clock_timestamp() - $2 * interval '1 microsecond' WHERE id = $1`, r.RunID, ago.Microseconds())
 }
 
-// doubted sweeps, and expects so many runs to be in doubt by that.
+// doubted executes a sweep, and expects it to put the given number of runs in doubt.
 func (s *jobFixture) doubted(want int, what string) {
 	s.t.Helper()
 	got, err := s.sweeps.Doubt(patience.Context(s.t), s.term, s.settings, 100)
@@ -129,7 +129,7 @@ func (s *jobFixture) doubted(want int, what string) {
 	}
 }
 
-// TestWhoHasARunIsNotedFromClaimToEnd: the database says it, and Redis repeats it.
+// TestWhoHasARunIsNotedFromClaimToEnd checks that Redis repeats what the database says.
 func TestWhoHasARunIsNotedFromClaimToEnd(t *testing.T) {
 	t.Parallel()
 	s := newJobFixture(t)
@@ -181,14 +181,14 @@ func TestWhoHasARunIsNotedFromClaimToEnd(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsSpareRunsWhenTheDatabaseWasAway: every lease has run out there, while the workers
-// went on. One of two has died in the meantime.
+// TestHeartbeatsSpareRunsWhenTheDatabaseWasAway simulates an outage in which every lease expired in
+// the database while the workers continued. One of the two workers has died in the meantime.
 func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
 	t.Parallel()
 	s := newJobFixture(t)
 	lives, died := s.claimed(true), s.claimed(true)
 	s.settles(t, true, died)
-	s.do(t, "FLUSHALL") // time has passed
+	s.do(t, "FLUSHALL") // simulates that time has passed
 	away, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -215,8 +215,8 @@ func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
 	s.doubted(0, "after its next heartbeat")
 }
 
-// TestRedisDecidesNothing: whatever Redis does or says, runs are doubted as they
-// are without it, at most a lease later.
+// TestRedisDecidesNothing checks that, whatever Redis does or returns, runs are put in doubt as
+// they are without Redis, at most one lease later.
 func TestRedisDecidesNothing(t *testing.T) {
 	t.Parallel()
 	s := newJobFixture(t)
@@ -238,7 +238,7 @@ func TestRedisDecidesNothing(t *testing.T) {
 		{"a server that is gone", func(string) { s.signal(syscall.SIGCONT); s.kill() }, time.Second, 1},
 	} {
 		r := s.claimed(true)
-		if tt.what != "a server that is gone" { // the one before has left it alone
+		if tt.what != "a server that is gone" { // still stopped by the previous case
 			s.settles(t, true, r)
 		}
 		s.silent(r, tt.ago)

@@ -18,8 +18,8 @@ var benched = []schedule.Spec{
 	{Type: schedule.WeeklyAt, Value: "MON 09:00,WED 09:00,FRI 17:00", Timezone: "Africa/Casablanca"},
 }
 
-// BenchmarkNext walks from slot to slot. 100,000 definitions can be due in one
-// minute, so a slot may cost 20 µs and no more.
+// BenchmarkNext walks from slot to slot. Because 100,000 definitions can be due in one minute, a
+// slot may cost at most 20 µs.
 func BenchmarkNext(b *testing.B) {
 	for _, spec := range benched {
 		b.Run(string(spec.Type)+" "+spec.Value+" "+spec.Timezone, func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// The rows of docs/schedules.md are what the code does: on the given day, in UTC.
+// The code must behave as the rows of docs/schedules.md describe, on the given day, in UTC.
 func TestTheTableOfClockChangesIsTrue(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/schedules.md")
@@ -64,7 +64,7 @@ func rowsOf(ticks []schedule.Tick) []row {
 	return rows
 }
 
-// The pitfalls that were measured in other libraries, and what happens in each case here.
+// These are pitfalls that were measured in other libraries, and the behavior here in each case.
 func TestClockChanges(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

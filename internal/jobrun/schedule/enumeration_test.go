@@ -6,45 +6,47 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // the zones of this Go version wherever there are none
+	_ "time/tzdata" // the zones of this Go version, for machines that have none
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// places are zones with what makes each of them special, and the first of two years.
+// places lists zones with the peculiarity of each, and the first of two years.
 var places = []struct {
 	zone string
 	year int
 }{
-	// no changes; half and quarter hours
+	// These are zones without changes, some of them offset by half or quarter hours, and zones with
+	// ordinary changes.
 	{"UTC", 2026}, {"Asia/Tokyo", 2026}, {"Asia/Kolkata", 2026}, {"Asia/Kathmandu", 2026},
 	{"America/New_York", 2026}, {"Europe/Berlin", 2026}, {"Europe/London", 2026}, {"Australia/Sydney", 2026},
-	// summer is standard time, winter an hour less
+	// Summer time is standard time here, and winter time is an hour less.
 	{"Europe/Dublin", 2026},
-	// back for Ramadan
+	// The clock goes back for Ramadan.
 	{"Africa/Casablanca", 2026},
-	// on Fridays; ends at midnight
+	// The clock changes on Fridays, and summer time ends at midnight.
 	{"Africa/Cairo", 2026},
-	// midnight does not exist
+	// Midnight does not exist on the day of the change.
 	{"Asia/Beirut", 2026}, {"America/Havana", 2026}, {"America/Santiago", 2026}, {"America/Asuncion", 2023},
-	{"America/Sao_Paulo", 2017}, {"Asia/Tehran", 2021}, {"Asia/Amman", 2021}, // the same, until it was given up
-	// 30 minutes; 45; one minute past midnight
+	{"America/Sao_Paulo", 2017}, {"Asia/Tehran", 2021}, {"Asia/Amman", 2021}, // the same, until they abolished it
+	// Lord Howe changes by 30 minutes, Chatham is 45 minutes off the hour, and St. John's changed at
+	// one minute past midnight.
 	{"Australia/Lord_Howe", 2026}, {"Pacific/Chatham", 2026}, {"America/St_Johns", 2010},
 	{"Antarctica/Troll", 2026},                          // two hours
-	{"Pacific/Apia", 2011}, {"Pacific/Kwajalein", 1993}, // a whole day left out
+	{"Pacific/Apia", 2011}, {"Pacific/Kwajalein", 1993}, // a whole day is skipped
 	{"Asia/Pyongyang", 2015}, {"America/Caracas", 2016}, // half an hour permanently
 	{"Europe/Moscow", 2010}, {"Europe/Istanbul", 2015}, // forward permanently; postponed by two weeks
 	{"America/Nuuk", 2023}, {"Africa/Juba", 2020}, // an hour before midnight; back permanently
-	{"Asia/Gaza", 2026}, {"America/Scoresbysund", 2024}, // years of rules to come; a new zone beside the change
+	{"Asia/Gaza", 2026}, {"America/Scoresbysund", 2024}, // rules for years ahead; a new offset at the time of a change
 	{"Pacific/Norfolk", 2018}, {"America/Port-au-Prince", 2016}, {"Asia/Jerusalem", 2026}, {"Pacific/Auckland", 2026},
 	{"America/Los_Angeles", 2026}, {"Europe/Chisinau", 2026}, {"Africa/El_Aaiun", 2026}, {"Atlantic/Azores", 2026},
-	// by the rule that follows the tables
+	// The rule that follows the tables applies.
 	{"America/New_York", 2040}, {"Australia/Sydney", 2040}, {"Antarctica/Troll", 2039},
 }
 
-// subject is a spec, and the cron expressions that say the same.
+// subject is a spec, with cron expressions that have the same meaning.
 type subject struct {
 	spec     schedule.Spec
 	crons    []string
@@ -78,12 +80,12 @@ var subjects = []subject{
 	worded(schedule.HourlyAtMinute, "0,15", "0,15 * * * *"),
 }
 
-// dense fire too often to list two years of them in every zone.
+// dense lists schedules that fire too often to list two years of them in every zone.
 var dense = []subject{running("* * * * *"), running("*/7 * * * *"), running("15,45 * 0-2 * * *"),
 	fixed("0-59 0-23 * * *"), fixed("* 59 0-3 * * *"),
 	fixed("0/13 0,1,2,3,23 * * *"), worded(schedule.DailyAt, "00:00,00:30,01:00,01:30,02:00,02:30,03:00,23:45", "0,30 0-2 * * *", "0 3 * * *", "45 23 * * *")}
 
-// all rules for gaps and overlaps.
+// rules contains all combinations of rules for gaps and overlaps.
 var rules = []schedule.Spec{{}, {DSTGap: schedule.Skip}, {DSTOverlap: schedule.Both},
 	{DSTGap: schedule.Skip, DSTOverlap: schedule.Both}}
 
@@ -105,14 +107,14 @@ func compare(t *testing.T, zone *time.Location, from, until time.Time, specs []s
 		if err != nil {
 			t.Fatalf("%+v: %v", spec, err)
 		}
-		// The last day is there for the repetitions that slots of the day before leave out.
+		// The last day is needed for the repetitions that slots of the previous day omit.
 		end := until.Add(-26 * time.Hour)
 		want := models[i].ticks
 		for len(want) > 0 && want[len(want)-1].At.After(end) {
 			want = want[:len(want)-1]
 		}
 		got := s.Ticks(from.Add(-time.Nanosecond), end, 1<<30)
-		if !slices.Equal(want, got) { // cmp takes a second for the long ones
+		if !slices.Equal(want, got) { // cmp takes a second for the long lists
 			t.Errorf("%s %q in %s, gap %q, overlap %q (-walked +listed):\n%s", spec.Type, spec.Value, zone, spec.DSTGap, spec.DSTOverlap, cmp.Diff(want, got))
 		}
 	}
@@ -148,7 +150,7 @@ func TestTicksAreThoseOfAWalkOverTwoYears(t *testing.T) {
 			var models []*model
 			for j, s := range subjects {
 				if (i+j)%2 == 1 {
-					continue // half of them for each zone, the other half for the next
+					continue // half of them for each zone, and the other half for the next zone
 				}
 				spec, m := s.under(place.zone, rules[(i+j)/2%len(rules)])
 				specs, models = append(specs, spec), append(models, m)
@@ -181,7 +183,8 @@ func TestTicksAroundClockChangesFollowEveryRule(t *testing.T) {
 	}
 }
 
-// Next is Ticks one by one, wherever it starts, even inside gaps and overlaps.
+// Next returns the same slots as Ticks, one by one, wherever it starts, even inside gaps and
+// overlaps.
 func TestNextFromEveryMomentIsTheNextOfTheTicks(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Beirut"} {

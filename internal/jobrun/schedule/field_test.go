@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What the words for days mean, as adhocore/gronx 1.20.4 read them: the days of February 2024, which
-// begins on a Thursday, and of August 2026, which begins on a Saturday.
+// This is the meaning of the words for days in adhocore/gronx 1.20.4, for the days of February
+// 2024, which begins on a Thursday, and of August 2026, which begins on a Saturday.
 func TestDaysOfCronWords(t *testing.T) {
 	t.Parallel()
 	february, august := *at("2024-02-01T00:00:00Z"), *at("2026-08-01T00:00:00Z")

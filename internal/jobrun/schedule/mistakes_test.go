@@ -26,7 +26,7 @@ func at(text string) *time.Time {
 const ofDay = "must be one of: *, a number from 1 to 31, a range 1-5, a step */2, L (the last day), 15W (the workday nearest to the 15th)"
 const ofWeek = "must be one of: *, a number from 0 to 7, a range 1-5, a step */2, SUN to SAT, 5L (the last Friday), 1#2 (the second Monday)"
 
-// mistaken are specs, and the whole of what is said about each.
+// mistaken lists invalid specs, each with the complete error.
 var mistaken = []struct {
 	name string
 	spec schedule.Spec

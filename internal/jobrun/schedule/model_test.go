@@ -10,9 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// model says the same as a Spec in another way: it walks over every minute of
-// real time, reads the wall clock, and looks whether an expression fits. It
-// shares no code with the package.
+// model is an independent implementation of Spec. It walks over every minute of real time, reads
+// the wall clock, and checks whether an expression matches. It shares no code with the package.
 type model struct {
 	crons         []cron
 	realTime      bool
@@ -23,7 +22,7 @@ type model struct {
 	shown, latest int64  // wall-clock minutes
 }
 
-// cron is an expression of six fields, taken apart.
+// cron is an expression of six fields, split into its fields.
 type cron struct {
 	words                [6]string
 	second, minute, hour [60]bool
@@ -112,7 +111,8 @@ func (c *cron) dueOn(date time.Time) bool {
 	return onDay || onWeekday
 }
 
-// nearest returns the workday of the date's month that is nearest to its day n, 0 when there is no such day.
+// nearest returns the workday of the date's month that is nearest to its day n, or 0 if there is no
+// such day.
 func nearest(date time.Time, n, last int) int {
 	for distance := 0; n <= last && distance < 3; distance++ {
 		for _, d := range []int{n - distance, n + distance} {
@@ -138,10 +138,10 @@ func enumerate(t *testing.T, zone *time.Location, from, until time.Time, models 
 	var offset int64
 	changing := true
 	date := int64(-1)
-	const before = 26 * 60 // minutes of history, to know what the clock has shown
+	const before = 26 * 60 // minutes of history, to know which times the clock has shown
 	for u := from.Unix()/60 - before; u < until.Unix()/60; u++ {
 		if changing || u%15 == 0 {
-			offset = offsetAt(u) // in every minute of a quarter that ends otherwise than it began
+			offset = offsetAt(u) // computed every minute in a quarter hour whose offset changes
 			changing = changing && u%15 != 0 || u%15 == 0 && offset != offsetAt(u+15)
 		}
 		wall := u + offset
@@ -176,7 +176,7 @@ func (m *model) newDay(wall int64) {
 	}
 }
 
-// seconds lists the seconds of a wall-clock minute that fit.
+// seconds lists the matching seconds of a wall-clock minute.
 func (m *model) seconds(wall int64) []int64 {
 	var due []int64
 	for i := range m.crons {
@@ -216,7 +216,7 @@ func (m *model) minute(u, wall int64, again bool) {
 	}
 }
 
-// gap deals with wall-clock minutes that do not exist before the real minute u.
+// gap handles wall-clock minutes that do not exist before the real minute u.
 func (m *model) gap(u, wall, until int64) {
 	if m.realTime || m.skip {
 		return
@@ -224,7 +224,7 @@ func (m *model) gap(u, wall, until int64) {
 	defer m.newDay(until)
 	m.newDay(until)
 	if due := m.seconds(until); len(due) > 0 && due[0] == until*60 {
-		return // its own slot stands at that moment
+		return // its own slot is at that moment
 	}
 	for ; wall < until; wall++ {
 		m.newDay(wall)

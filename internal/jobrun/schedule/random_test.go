@@ -14,7 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// drawField makes a field of numbers, ranges and steps, and now and then one of the special words.
+// drawField generates a field of numbers, ranges and steps, and occasionally one of the special
+// words.
 func drawField(t *rapid.T, name string, low, high int, special ...string) string {
 	number := func(from int) int { return rapid.IntRange(from, high).Draw(t, name) }
 	step := func() int { return rapid.IntRange(1, min(high-low, 20)).Draw(t, name+" step") }
@@ -52,7 +53,8 @@ func drawDays(t *rapid.T) string {
 		drawField(t, "weekday", 0, 7, "nL", "n#1", "n#2", "n#3", "n#4", "n#5")
 }
 
-// The days of random expressions over five years, two of them leap years, are those of the calendar.
+// The days that random expressions select over five years, two of them leap years, must match the
+// calendar.
 func TestDaysOfRandomExpressions(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,7 +87,7 @@ func TestDaysOfRandomExpressions(t *testing.T) {
 	})
 }
 
-// Random times of day around a clock change, or around any other day, are those of the walk.
+// For random times of day around a clock change or any other day, the result must match the walk.
 func TestTimesOfRandomExpressionsAroundClockChanges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -116,7 +118,7 @@ func TestTimesOfRandomExpressionsAroundClockChanges(t *testing.T) {
 	})
 }
 
-// FuzzCompile: whatever the spec, Compile answers, and so does what it made.
+// FuzzCompile checks that Compile returns for any spec, and that the compiled schedule works.
 func FuzzCompile(f *testing.F) {
 	for _, s := range append(dense, subjects...) {
 		f.Add(string(s.spec.Type), s.spec.Value, "Europe/Berlin", int64(1_800_000_000))

@@ -98,7 +98,7 @@ func TestTicksAreInTheRangeAndNoMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// Whatever the time, there is an answer, and it comes.
+// For any time, there is an answer in finite time.
 func TestTheEndsOfTime(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []schedule.Spec{
@@ -122,7 +122,7 @@ func TestTheEndsOfTime(t *testing.T) {
 	}
 }
 
-// The spellings that cron's users bring along.
+// These are spellings that users of cron expect to work.
 func TestCronSpellings(t *testing.T) {
 	t.Parallel()
 	for same, as := range map[string]string{

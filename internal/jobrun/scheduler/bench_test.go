@@ -9,9 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// BenchmarkDefinitionsDueAtOnce measures how long it takes until the runs of
-// 100,000 definitions that are due in the same minute are stored, and until they
-// may be claimed. Run it with -benchtime 1x.
+// BenchmarkDefinitionsDueAtOnce measures the time until the runs of 100,000 definitions that are
+// due in the same minute are stored, and until they may be claimed. Run it with -benchtime 1x.
 func BenchmarkDefinitionsDueAtOnce(b *testing.B) {
 	const n = 100_000
 	for _, policy := range []string{"allow", "queue"} {
@@ -19,7 +18,7 @@ func BenchmarkDefinitionsDueAtOnce(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				w := newWorld(b)
-				w.set[jobrun.AssignAhead] = 1 // what is due now is made and admitted now
+				w.set[jobrun.AssignAhead] = 1 // runs that are due now are created and admitted now
 				w.exec(b, `
 INSERT INTO jobs.job_definitions (id, tenant_id, name, type, command_name, spec, last_materialized_at, next_due_at, created_at, updated_at)
 SELECT gen_random_uuid(), $1, 'job ' || i, 'time', 'c', jsonb_build_object('type', 'time', 'command_name', 'c', 'concurrency_policy', $3::text,
@@ -53,8 +52,8 @@ SELECT gen_random_uuid(), $1, 'job ' || i, 'time', 'c', jsonb_build_object('type
 	}
 }
 
-// BenchmarkSweeps measures the cost of a round without work, with 10,000 runs held by
-// workers, and 100,000 that wait for a key.
+// BenchmarkSweeps measures the cost of a round without work, with 10,000 runs held by workers, and
+// 100,000 that wait for a key.
 func BenchmarkSweeps(b *testing.B) {
 	w := newWorld(b)
 	d := w.define(b, jobrun.Spec{Type: jobrun.OnDemand, Concurrency: jobrun.Queue}, time.Now())

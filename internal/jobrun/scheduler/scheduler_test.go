@@ -27,10 +27,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// world is a database, and the schedulers of its nodes.
+// world contains a database, and the schedulers of its nodes.
 type world struct {
 	db     *postgres.DB
-	see    *sql.DB // a superuser's
+	see    *sql.DB // superuser connection
 	tenant uuid.UUID
 	set    map[string]float64
 }
@@ -68,7 +68,7 @@ func (w *world) count(t testing.TB, query string, args ...any) (n int) {
 	return n
 }
 
-// define stores a definition whose schedule has been processed up to a time.
+// define stores a definition whose schedule has been processed up to a given time.
 func (w *world) define(t testing.TB, spec jobrun.Spec, upTo time.Time) uuid.UUID {
 	t.Helper()
 	id := newID()
@@ -91,9 +91,9 @@ func timed(typ schedule.Type, value, zone string) jobrun.Spec {
 type node struct {
 	*scheduler.Scheduler
 	id     uuid.UUID
-	epoch  atomic.Int64 // while it leads; else 0
+	epoch  atomic.Int64 // 0 unless it leads
 	rounds atomic.Int64
-	stop   func() // waits for its end
+	stop   func() // waits until it has ended
 
 	mu    sync.Mutex
 	swept map[string]int           // successful sweeps, by name; guarded by mu
@@ -106,7 +106,7 @@ func (n *node) count(sweep string) int {
 	return n.swept[sweep]
 }
 
-// config is the common configuration of the nodes of w.
+// config returns the common configuration of the nodes of w.
 func (w *world) config() scheduler.Config {
 	return scheduler.Config{
 		Elections: leaderdb.NewElections(w.db),
@@ -147,7 +147,7 @@ func start(t testing.TB, cfg scheduler.Config) *node {
 	return n
 }
 
-// lasting is elections in which a lease lasts longer than any test, unless its holder leaves it.
+// lasting wraps elections in which a lease lasts longer than any test, unless its holder resigns.
 type lasting struct{ jobrun.Elections }
 
 func (l lasting) Acquire(ctx context.Context, id uuid.UUID, node string, _ time.Duration) (jobrun.Term, bool, error) {
@@ -180,8 +180,8 @@ func TestALeaderThatStopsIsFollowedAtOnce(t *testing.T) {
 	}
 }
 
-// cutOff is elections that a node cannot reach any more once cut is set: its calls
-// hang, as those of a paused process do.
+// cutOff wraps elections that a node cannot reach once cut is set. Its calls hang, as those of a
+// paused process do.
 type cutOff struct {
 	jobrun.Elections
 	cut atomic.Bool
@@ -203,8 +203,8 @@ func (c *cutOff) StepDown(ctx context.Context, t jobrun.Term) error {
 	return c.Elections.StepDown(ctx, t)
 }
 
-// A leader that cannot renew its lease stops. That it does before another node leads, which it does
-// within the lease's length and two seconds is shown on a fake clock, in the package lease.
+// A leader that cannot renew its lease stops. Package lease shows with a fake clock that it stops
+// before another node leads, which happens within the lease's length and two seconds.
 func TestALeaderThatCannotRenewStopsBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -223,7 +223,7 @@ func TestALeaderThatCannotRenewStopsBeforeItsLeaseEnds(t *testing.T) {
 		}
 		return second > 1
 	})
-	cut.cut.Store(false) // another node has the lease it had
+	cut.cut.Store(false) // another node now has its lease
 	rounds := a.rounds.Load()
 	patience.Until(t, "rounds of the second", func() bool { return b.rounds.Load() > 20 })
 	if a.rounds.Load() != rounds || a.epoch.Load() != 0 {
@@ -243,8 +243,8 @@ func TestADeposedLeaderStops(t *testing.T) {
 	patience.Until(t, "another one leads", func() bool { return b.epoch.Load() > 1 && a.epoch.Load() == 0 })
 }
 
-// F44: a call that hangs is canceled, and the other sweeps continue; F48 and O5: a
-// failure is reported, and a round with a failure is not counted as successful.
+// F44: a call that hangs is canceled, and the other sweeps continue. F48 and O5: a failure is
+// reported, and a round with a failure does not count as successful.
 func TestASweepThatHangsOrFailsDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -269,8 +269,8 @@ func TestASweepThatHangsOrFailsDoesNotStopTheOthers(t *testing.T) {
 	patience.Until(t, "rounds", func() bool { return a.rounds.Load() > 0 })
 }
 
-// One thing that a sweep cannot do is logged, rarer and rarer, and the round is a good one: else
-// a damaged bulk operation would look like a leader that does not work.
+// An item that a sweep cannot process is logged, at growing intervals, and the round still counts
+// as successful. Otherwise a damaged bulk operation would look like a leader that does not work.
 func TestWhatASweepCannotDoIsLoggedAndTheRoundCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -333,7 +333,7 @@ func TestALeaderWithoutProgressStepsDown(t *testing.T) {
 	patience.Until(t, "another one leads", func() bool { return b.rounds.Load() > 0 })
 }
 
-// brokenSweeps is sweeps that all hang once broken is set.
+// brokenSweeps wraps sweeps, all of which hang once broken is set.
 type brokenSweeps struct {
 	jobrun.Sweeps
 	broken atomic.Bool
@@ -347,7 +347,7 @@ func (b *brokenSweeps) Now(ctx context.Context) (time.Time, error) {
 	return b.Sweeps.Now(ctx)
 }
 
-// A run whose key is freed is admitted when the leader is woken, not only at its next
+// A run whose key becomes free is admitted when the leader is woken, without waiting for the next
 // sweep.
 func TestAWokenLeaderAdmitsAtOnce(t *testing.T) {
 	t.Parallel()

@@ -15,10 +15,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// fastClock is sweeps whose time advances by a step with every call of Now.
+// fastClock wraps sweeps. Its time advances by a step with every call of Now.
 type fastClock struct {
 	jobrun.Sweeps
-	at   *atomic.Int64 // Unix seconds, of all nodes
+	at   *atomic.Int64 // Unix seconds, shared by all nodes
 	step time.Duration
 }
 
@@ -26,7 +26,7 @@ func (c *fastClock) Now(context.Context) (time.Time, error) {
 	return time.Unix(c.at.Add(int64(c.step/time.Second)), 0).UTC(), nil
 }
 
-// slotsOf returns the slots of a definition that have become runs.
+// slotsOf returns the slots of a definition for which there are runs.
 func (w *world) slotsOf(t *testing.T, id uuid.UUID) (all []time.Time) {
 	t.Helper()
 	rows, err := w.see.QueryContext(t.Context(), `SELECT scheduled_for FROM jobs.job_runs WHERE definition_id = $1 AND trigger = 'TIME' AND state = 'PENDING' ORDER BY scheduled_for`, id)
@@ -47,8 +47,8 @@ func (w *world) slotsOf(t *testing.T, id uuid.UUID) (all []time.Time) {
 	return all
 }
 
-// J8, J1, F45: over days with clock changes, with changing leaders and lost next slots,
-// the runs are those of the schedule: no slot twice, none lost.
+// J8, J1, F45: over days with clock changes, changing leaders and lost next slots, the runs match
+// the schedule. No slot is repeated, and none is lost.
 func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -59,7 +59,7 @@ func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 	clock.Store(began.Unix())
 	specs := []jobrun.Spec{
 		timed(schedule.EveryNMinutes, "7", ""), timed(schedule.DailyAt, "02:30,12:00", "Europe/Berlin"),
-		timed(schedule.DailyAt, "02:30,12:00", "Asia/Tokyo"), // the same words, other times
+		timed(schedule.DailyAt, "02:30,12:00", "Asia/Tokyo"), // the same words with other times
 		timed(schedule.Cron, "*/20 1-3 * * *", "Europe/London"),
 		timed(schedule.HourlyAtMinute, "0,30", "Asia/Kathmandu"), timed(schedule.Interval, "1h", ""),
 	}
@@ -74,18 +74,18 @@ func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 		before := clock.Load()
 		patience.Until(t, "somebody leads", func() bool { return clock.Load() > before+3600*9 })
 		switch turn % 3 {
-		case 0: // the leader ends and another node begins
+		case 0: // the leader stops and another node begins
 			for i, n := range leaders {
 				if n.epoch.Load() != 0 {
 					n.stop()
 					leaders[i] = start(t, cfg)
 				}
 			}
-		case 1: // it is deposed in the middle of its work
+		case 1: // the leader is deposed in the middle of its work
 			w.exec(t, `UPDATE jobs.leader SET expires_at = clock_timestamp()`)
 		case 2: // the next slots are lost
 			w.exec(t, `UPDATE jobs.job_definitions SET next_due_at = NULL WHERE id = $1`, ids[turn%len(ids)])
-			w.exec(t, `UPDATE jobs.leader SET expires_at = clock_timestamp()`) // the next leader checks all of them at once
+			w.exec(t, `UPDATE jobs.leader SET expires_at = clock_timestamp()`) // the next leader checks all
 		}
 	}
 	epochs := w.count(t, `SELECT epoch FROM jobs.leader`)
@@ -146,7 +146,7 @@ func TestAScheduleThatCannotBeUsedIsSkippedForAWhile(t *testing.T) {
 	})
 }
 
-// refusing is sweeps that refuse to store the slots of one definition.
+// refusing wraps sweeps and refuses to store the slots of one definition.
 type refusing struct {
 	jobrun.Sweeps
 	bad uuid.UUID

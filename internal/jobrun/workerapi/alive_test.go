@@ -62,8 +62,8 @@ func TestAClaimTellsTheStateOfItsWorker(t *testing.T) {
 	if got := s.claimed(w, `{"slots":1}`); got.State != "ACTIVE" || len(got.Runs) != 1 {
 		t.Errorf("a worker that was lost and claims: %+v", got)
 	}
-	// This node has just received its heartbeat: only the store tells it that the worker is
-	// lost.
+	// This node has just received the worker's heartbeat, so it can learn only from the store that
+	// the worker is lost.
 	if r := s.Send("POST", workerPath(w, "heartbeat"), `{"seq":1}`); r.Status != 200 {
 		t.Fatalf("heartbeat: %d %s", r.Status, r.Body)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// exchange makes an exchange with these outcomes and more members.
+// exchange sends an exchange with these outcomes and additional members.
 func (s *workerEdge) exchange(worker uuid.UUID, more string, outcomes ...string) (out client.ExchangedRuns) {
 	s.T.Helper()
 	r := s.Send("POST", workerPath(worker, "exchange"), `{"outcomes":[`+strings.Join(outcomes, ",")+`]`+more+`}`)
@@ -27,7 +27,7 @@ func (s *workerEdge) exchange(worker uuid.UUID, more string, outcomes ...string)
 	return out
 }
 
-// statuses are those of the results of an exchange.
+// statuses returns the statuses of the results of an exchange.
 func statuses(x client.ExchangedRuns) (out []int) {
 	for _, r := range x.Results {
 		out = append(out, int(r.Status))
@@ -35,7 +35,7 @@ func statuses(x client.ExchangedRuns) (out []int) {
 	return out
 }
 
-// holding is a worker that has begun three runs.
+// holding returns a worker that has started three runs.
 func holding(t *testing.T) (s *workerEdge, worker uuid.UUID, held []client.ClaimedRun) {
 	t.Helper()
 	s = newWorkerEdge(t)
@@ -89,7 +89,7 @@ func TestOneCallReportsRunsAndStartsTheNext(t *testing.T) {
 		again.Results[0].Replayed == nil || *again.Results[2].RetryRunID != *got.Results[2].RetryRunID {
 		t.Errorf("repeated: %+v", again)
 	}
-	// A call with nothing to report, and a report alone: there is no other run.
+	// This covers a call with nothing to report, and a report on its own. There is no other run.
 	if x := s.exchange(w, `,"slots":1`); len(x.Runs) != 0 {
 		t.Errorf("nothing to report: %+v", x)
 	}
@@ -107,7 +107,7 @@ func TestOneCallReportsRunsAndStartsTheNext(t *testing.T) {
 	}
 }
 
-// A cancel is acknowledged among other outcomes, by both calls that report many runs.
+// A cancel is acknowledged among other outcomes, in both calls that report many runs.
 func TestACancelIsAcknowledgedInAReport(t *testing.T) {
 	t.Parallel()
 	s, w, held := holding(t)
@@ -126,7 +126,8 @@ func TestACancelIsAcknowledgedInAReport(t *testing.T) {
 	}
 }
 
-// Outcomes are stored before the wait for a run, and the lease of that run counts from its assignment.
+// Outcomes are stored before the wait for a run, and the lease of that run counts from its
+// assignment.
 func TestOutcomesAreStoredBeforeAnExchangeWaits(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t, long)
@@ -138,7 +139,7 @@ func TestOutcomesAreStoredBeforeAnExchangeWaits(t *testing.T) {
 	go func() { answer <- s.exchange(w, `,"slots":1,"wait_ms":30000`, item(held, "")) }()
 	patience.Until(t, "the outcome is stored", func() bool { return s.state(held.RunID) == "SUCCEEDED" })
 	for range s.work.claims {
-		break // its first look found nothing
+		break // its first poll found nothing
 	}
 	next, waited := s.run(s.job), time.Since(begun)
 	got := patience.Receive(t, "the next run", answer)
@@ -146,7 +147,7 @@ func TestOutcomesAreStoredBeforeAnExchangeWaits(t *testing.T) {
 		got.WaitedMS > time.Since(begun).Milliseconds() {
 		t.Errorf("after %v: %+v", waited, got)
 	}
-	// A refusal is answered at once.
+	// A refusal is answered immediately.
 	refused := s.exchange(w, `,"slots":1,"wait_ms":30000`, item(held, `,"error":{"code":"E"}`))
 	if refused.Results[0].Problem.Code != "JOB_STATE_CONFLICT" || refused.WaitedMS > 20_000 {
 		t.Errorf("%+v", refused)
@@ -189,7 +190,7 @@ func TestAnExchangeIsBoundToQueuesAsAClaimIs(t *testing.T) {
 		Wants(http.StatusForbidden, principal.CodeForbidden)
 }
 
-// Over its rate limit a worker still reports: it would lose its runs otherwise.
+// A worker that exceeds its rate limit may still report. Otherwise it would lose its runs.
 func TestARateLimitKeepsAnExchangeOnlyFromItsRuns(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)

@@ -24,11 +24,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// workerEdge is an edge with job runs on PostgreSQL, one definition, and a leader that only
+// workerEdge is an API server with job runs on PostgreSQL, one definition, and a leader that only
 // holds the lease.
 type workerEdge struct {
 	*apitest.Edge
-	raw  *sql.DB // without the stores
+	raw  *sql.DB // bypasses the stores
 	runs *jobdb.Jobs
 	jobs *httpapi.Jobs
 	work *told
@@ -40,7 +40,7 @@ type workerEdge struct {
 // told reports each claim that has reached the store.
 type told struct {
 	jobrun.Work
-	claims chan jobrun.ClaimRequest // after the claim; need not be read
+	claims chan jobrun.ClaimRequest // sent after the claim; need not be received
 }
 
 func (c *told) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
@@ -174,12 +174,12 @@ func (s *workerEdge) one(worker uuid.UUID, more string) client.ClaimedRun {
 	return runs[0]
 }
 
-// item is the item of a run in a batch.
+// item returns the item for a run in a batch.
 func item(c client.ClaimedRun, more string) string {
 	return fmt.Sprintf(`{"run_id":%q,"attempt":%d,"lease_token":%q,"leader_epoch":%d%s}`, c.RunID, c.Attempt, c.LeaseToken, c.LeaderEpoch, more)
 }
 
-// fence is the body of a call for a run, with more members.
+// fence returns the body of a call for a run, with additional members.
 func fence(worker uuid.UUID, c client.ClaimedRun, more string) string {
 	return fmt.Sprintf(`{"worker_id":%q,"attempt":%d,"lease_token":%q,"leader_epoch":%d%s}`, worker, c.Attempt, c.LeaseToken, c.LeaderEpoch, more)
 }

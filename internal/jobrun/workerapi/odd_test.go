@@ -11,8 +11,9 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// oddities are members of an item, or what is put in their place, and the pointer and code of
-// the problem that they cause; "": none, because they are made storable or left alone.
+// oddities lists odd members of an item, or odd values in place of an item, with the pointer and
+// code of the problem that each causes. "" means no problem, because the value is made storable or
+// left unchanged.
 var oddities = []struct{ more, pointer, code string }{
 	{`,"progress":{"percent":100.0000001}`, "/progress/percent", "maximum"},
 	{`,"progress":{"percent":-1}`, "/progress/percent", "minimum"},
@@ -44,8 +45,8 @@ var oddities = []struct{ more, pointer, code string }{
 	{`,"checkpoint":{'a':1}`, "/checkpoint", "syntax"},
 }
 
-// TestOneOddItemOfAHeartbeatCostsNoLease: what an item says of its progress is refused on its
-// own, and the lease is renewed.
+// TestOneOddItemOfAHeartbeatCostsNoLease checks that odd progress in an item is refused on its own,
+// and that the lease is renewed.
 func TestOneOddItemOfAHeartbeatCostsNoLease(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
@@ -90,7 +91,7 @@ func TestOneOddItemOfAHeartbeatCostsNoLease(t *testing.T) {
 		}
 	}
 	judge(items, 0)
-	for i := range oddities { // and each of them alone beside a good one
+	for i := range oddities { // and each of them alone beside a valid item
 		judge([]string{items[0], items[i+1]}, i)
 	}
 	var short, told int
@@ -102,7 +103,7 @@ SELECT count(*) FILTER (WHERE lease_expires_at < now() + interval '10 seconds'),
 	}
 }
 
-// TestOneOddItemOfABatchIsRefusedAlone: the others are done.
+// TestOneOddItemOfABatchIsRefusedAlone checks that the other items are processed.
 func TestOneOddItemOfABatchIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
@@ -130,7 +131,7 @@ func TestOneOddItemOfABatchIsRefusedAlone(t *testing.T) {
 		bad := s.claim(w, `{"slots":1,"start":true}`)[0]
 		for i, text := range odd(bad) {
 			if name == "start" && i < 19 && i != 12 {
-				continue // members that it does not have: they are all unknown
+				continue // it does not have these members, so they are all unknown
 			}
 			s.run(s.job)
 			good := s.claim(w, `{"slots":1,"start":true}`)[0]
@@ -171,7 +172,8 @@ func TestARunThatABatchNamesTwiceIsDoneOnce(t *testing.T) {
 	}
 }
 
-// TestTheWholeCallIsRefusedOnlyForWhatIsAroundTheItems names what is not a list of items.
+// TestTheWholeCallIsRefusedOnlyForWhatIsAroundTheItems checks the parts of a call that are not a
+// list of items.
 func TestTheWholeCallIsRefusedOnlyForWhatIsAroundTheItems(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
@@ -212,7 +214,7 @@ func TestTheWholeCallIsRefusedOnlyForWhatIsAroundTheItems(t *testing.T) {
 	}
 }
 
-// TestTheTextsOfAFailureAreStoredWhateverTheyContain: a failure keeps its retries.
+// TestTheTextsOfAFailureAreStoredWhateverTheyContain checks that a failure keeps its retries.
 func TestTheTextsOfAFailureAreStoredWhateverTheyContain(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)

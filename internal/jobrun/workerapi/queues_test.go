@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// boundTo makes the credential worker-a a key of the same name as worker, for the queue a.
+// boundTo makes the credential worker-a a key with the same name as worker, for the queue a.
 func boundTo(cfg *httpapi.Config) {
 	identify := cfg.Access.Identify
 	cfg.Access.Identify = func(ctx context.Context, credential string) (principal.Principal, error) {
@@ -44,7 +44,7 @@ func TestAKeyBoundToQueuesServesTheseAndNoOthers(t *testing.T) {
 		s.Send("POST", "/api/v1/workers", `{"name":"w"`+queues+`}`, bound...).
 			Wants(http.StatusForbidden, principal.CodeForbidden)
 	}
-	// A worker of the queue b, whose id and fence the bound key has got hold of.
+	// The worker serves the queue b, and the bound key has obtained its id and fence.
 	w := s.worker(`,"queues":["a","b"]`, apitest.As("worker")...)
 	c := s.claim(w, `{"slots":1,"queues":["b"],"start":true}`, apitest.As("worker")...)[0]
 	if c.RunID != foreign {
@@ -63,7 +63,8 @@ func TestAKeyBoundToQueuesServesTheseAndNoOthers(t *testing.T) {
 	} {
 		s.call(w, c, call, more, bound...).Wants(http.StatusForbidden, principal.CodeForbidden)
 	}
-	// A worker of its own does not help: the fence names the one that holds the run.
+	// A worker that belongs to the key does not help, because the fence names the worker that holds
+	// the run.
 	mine := s.worker(`,"queues":["a"]`, bound...)
 	s.call(mine, c, "complete", "", bound...).Wants(http.StatusConflict, jobrun.CodeFenceLost)
 	if s.state(own) != "PENDING" || s.state(foreign) != "RUNNING" {

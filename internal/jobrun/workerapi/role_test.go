@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// TestWhatAWorkersCredentialOpens lists every operation that a credential of the role worker
-// may call: adding another one is a decision, not an accident.
+// TestWhatAWorkersCredentialOpens lists every operation that a credential of the role worker may
+// call. Adding another operation must be a decision and not an accident.
 func TestWhatAWorkersCredentialOpens(t *testing.T) {
 	t.Parallel()
 	var open []string
@@ -27,7 +27,7 @@ func TestWhatAWorkersCredentialOpens(t *testing.T) {
 		"POST /job-runs/{run_id}/cancel-ack", "POST /job-runs/{run_id}/complete", "POST /job-runs/{run_id}/confirm-continuation",
 		"POST /job-runs/{run_id}/fail", "POST /job-runs/{run_id}/logs", "POST /job-runs/{run_id}/progress", "POST /job-runs/{run_id}/release",
 		"POST /job-runs/{run_id}/start",
-		"GET /sessions/current", "DELETE /sessions/{session_id}", "GET /sessions", "POST /sessions", // of itself
+		"GET /sessions/current", "DELETE /sessions/{session_id}", "GET /sessions", "POST /sessions", // its own
 		"GET /whoami",
 		"POST /workers/{worker_id}/claim", "POST /workers/{worker_id}/complete", "POST /workers/{worker_id}/drain",
 		"POST /workers/{worker_id}/exchange", "POST /workers/{worker_id}/heartbeat", "POST /workers/{worker_id}/start",
@@ -60,7 +60,7 @@ func TestAWorkersCredentialDoesARunFromBeginningToEnd(t *testing.T) {
 	if beat.Into(&h); beat.Status != 200 || len(h.Leases) != 1 || !h.Leases[0].Ok {
 		t.Fatalf("heartbeat: %d %s", beat.Status, beat.Body)
 	}
-	// What a run emits requires the permission to publish.
+	// Emissions of a run require the permission to publish.
 	emit := `,"emit":[{"event":{"event_type":"a"}}]`
 	if p := s.call(w, c, "complete", emit, apitest.As("worker")...).Wants(http.StatusForbidden,
 		principal.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// waiting sends a claim for one run in the background and waits until its first look is over.
-// The response arrives on the channel.
+// waiting sends a claim for one run in the background and waits until its first poll is over. The
+// response arrives on the channel.
 func (s *workerEdge) waiting(ctx context.Context, worker uuid.UUID) <-chan []client.ClaimedRun {
 	s.T.Helper()
 	out := make(chan []client.ClaimedRun, 1)
@@ -78,8 +78,8 @@ func TestARunWakesOneOfThoseWhoWait(t *testing.T) {
 	if first := patience.Receive(t, "somebody gets the run", got); first != id {
 		t.Errorf("claimed %s, want %s", first, id)
 	}
-	// The hint wakes one claim; a claim that was filled wakes two more; each queue polls once a
-	// second. Without that, all would look at the same time.
+	// The hint wakes one claim, and a claim that was filled wakes two more. Each queue polls once a
+	// second. Without these rules, all claims would poll at the same time.
 	if n := len(s.work.claims); n >= crowd {
 		t.Errorf("%d claims for one run", n)
 	}
@@ -123,7 +123,7 @@ func TestAClaimEndsWithItsClientOrTheServer(t *testing.T) {
 	if _, open := <-left; open {
 		t.Fatal("an answer for a client that left")
 	}
-	s.run(s.job) // it is not claimed: the waiting claim has ended with its client
+	s.run(s.job) // it is not claimed, because the waiting claim has ended with its client
 	stays := s.waiting(t.Context(), s.worker(`,"queues":["other"]`))
 	close(stopping)
 	if runs, open := <-stays; !open || len(runs) != 0 {

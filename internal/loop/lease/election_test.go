@@ -13,21 +13,21 @@ import (
 	"github.com/skald-saga/skald/internal/loop/lease"
 )
 
-// office is the store of an election: a lease by its own clock, and an epoch that
-// grows with every taking.
+// office is the store of an election: a lease by its own clock, and an epoch that grows with every
+// takeover.
 type office struct {
 	mu    sync.Mutex
 	owner string
 	epoch int
 	until time.Time
-	down  map[string]bool // who gets no answer
-	hangs bool            // who gets no answer gets no error either, and waits until there is one
+	down  map[string]bool // the nodes that get no answer
+	hangs bool            // these nodes get no error either, and wait for an answer
 }
 
 func (o *office) acquire(node string) (epoch int, leads bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// Whatever the caller's deadline is, as for a process that is paused.
+	// The call waits whatever the caller's deadline is, like a process that is paused.
 	for begun := time.Now(); o.hangs && o.down[node] && time.Since(begun) < time.Hour; {
 		o.mu.Unlock()
 		time.Sleep(100 * time.Millisecond)
@@ -60,19 +60,19 @@ func (o *office) cut(node string, down bool) {
 	o.down[node] = down
 }
 
-// contest is nodes that stand for one election, in a bubble of time.
+// contest contains the nodes that take part in one election, in a synctest bubble.
 type contest struct {
 	t *testing.T
 	*office
 	mu      sync.Mutex
-	leading []string // who leads now
-	story   []string // who has led, one after the other
-	overlap bool     // a leader whose lease is ended behind its back learns of it with its next renewal
+	leading []string // the nodes that lead now
+	story   []string // the nodes that have led, one after the other
+	overlap bool     // a leader whose lease was ended without its knowledge learns of it at its next renewal
 	wg      sync.WaitGroup
 }
 
-// stand lets a node stand until the returned function is called. work is what a
-// leader does until ctx ends; nil: it waits.
+// stand makes a node a candidate until the returned function is called. work is the leader's work
+// until ctx ends; nil means that the leader only waits.
 func (c *contest) stand(
 	node string,
 	stalled time.Duration,
@@ -119,7 +119,7 @@ func (c *contest) leader() string {
 	return c.leading[0]
 }
 
-// until waits at most so long for node to lead.
+// until waits for at most the given time until node leads.
 func (c *contest) until(node string, most time.Duration) {
 	c.t.Helper()
 	for began := time.Now(); c.leader() != node; time.Sleep(100 * time.Millisecond) {
@@ -173,8 +173,7 @@ func TestALeaderThatGetsNoAnswerStopsBeforeItsLeaseEnds(t *testing.T) {
 	}
 }
 
-// A statement that hangs does not keep the node in the lead, nor does the next term
-// begin beside it.
+// A statement that hangs neither keeps the node in the lead nor lets the next term begin beside it.
 func TestALeaderWhoseWorkHangsStopsLeadingAndBeginsNoTermBesideIt(t *testing.T) {
 	inContest(t, func(c *contest) {
 		hang := make(chan struct{})

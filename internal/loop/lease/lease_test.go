@@ -29,8 +29,8 @@ func TestNothingIsTrustedThatNobodyGranted(t *testing.T) {
 	}
 }
 
-// TestALeaseIsKeptUntilItIsLost tells what each renewal is answered, how long after
-// it was sent, and when Keep returns.
+// TestALeaseIsKeptUntilItIsLost specifies the answer to each renewal, the delay after which it
+// arrives, and when Keep returns.
 func TestALeaseIsKeptUntilItIsLost(t *testing.T) {
 	type answer struct {
 		held bool
@@ -40,7 +40,7 @@ func TestALeaseIsKeptUntilItIsLost(t *testing.T) {
 	yes, no, down := answer{held: true}, answer{}, answer{err: errDown}
 	for _, tt := range []struct {
 		name    string
-		answers []answer // the last one again and again
+		answers []answer // the last one is repeated
 		lost    time.Duration
 	}{
 		{"granted every time", []answer{yes}, 0},

@@ -44,7 +44,7 @@ func TestAPasswordFileIsReadAgainWhenItChangesAndWhenItIsRefused(t *testing.T) {
 		before  func()
 		refused credentials.Login
 		want    string
-		reads   int // in all, after it
+		reads   int // total number after this step
 		failed  bool
 	}{
 		{"nothing has changed", func() {}, none, "one", 0, false},

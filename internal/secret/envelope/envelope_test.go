@@ -64,7 +64,7 @@ func TestNothingIsSealedWithoutKeysOrWhileTheyOnlyOpen(t *testing.T) {
 	for name, keys := range map[string]*envelope.Keyring{"no keys": nil, "only opens": parse(t, keyOne).OpenOnly()} {
 		t.Run(name, func(t *testing.T) {
 			p := keys.SealerFor(tenant, sagaID)
-			// What a client says stays what it is, even when it looks like ours.
+			// A client's value stays unchanged, even if it looks like one of Skald's.
 			for plain, want := range map[string]string{
 				`{"n":1}`:                        `{"n":1}`,
 				`{"!":1,"$skald_":2}`:            `{"!":1,"$skald_":2}`,

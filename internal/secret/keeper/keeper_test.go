@@ -21,14 +21,14 @@ import (
 
 const path = "secret/data/card"
 
-// world is a keeper of a file and two keys of Vault.
+// world contains a keeper of a file and two keys of Vault.
 type world struct {
 	*keeper.Keeper
 	t     *testing.T
 	file  string
 	vault *vaulttest.Vault
 
-	mu  sync.Mutex // of what the rounds write
+	mu  sync.Mutex // guards the data that the rounds write
 	log bytes.Buffer
 	bad []int
 }
@@ -40,7 +40,7 @@ func (w *world) Write(p []byte) (int, error) {
 	return w.log.Write(p)
 }
 
-// seen returns how many readings failed, and what was logged.
+// seen returns the number of failed reads and the log output.
 func (w *world) seen() (failures int, log string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,7 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 		w.write("file-value-2-longer")
 		w.vault.Secret(path, map[string]any{"token": "vault-value-2", "other": "other-value"})
 		time.Sleep(2 * time.Second)
-		w.wants(0, "file-value-2-longer", "") // it was looked at when it was asked for
+		w.wants(0, "file-value-2-longer", "") // the file was checked when the value was requested
 		w.wants(1, "vault-value-1", "")
 		time.Sleep(time.Minute)
 		w.wants(1, "vault-value-2", "")
@@ -132,7 +132,7 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 	})
 }
 
-// The last value is used as long as it may be, and then none.
+// The last value is used as long as it is permitted; after that there is none.
 func TestASecretThatCanNoLongerBeRead(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestValuesThatAreNoSecrets(t *testing.T) {
 				t.Errorf("%.20q is a secret", text)
 			}
 			w.wants(0, "", wrong)
-			if wrong != "is not UTF-8" { // JSON is
+			if wrong != "is not UTF-8" { // JSON is always UTF-8
 				w.wants(1, "", wrong)
 			}
 			w.wants(2, "", `has no text at key "other"`)

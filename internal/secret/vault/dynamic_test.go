@@ -18,18 +18,18 @@ import (
 
 const creds = "database/creds/system-saga-rw"
 
-// watch is a Dynamic that runs against a stand-in, with a clock that only advances when
-// all goroutines wait.
+// watch is a Dynamic that runs against a stand-in, with a clock that advances only when all
+// goroutines wait.
 type watch struct {
 	*vault.Dynamic
 	mu      sync.Mutex
 	text    bytes.Buffer // guarded by mu: the log
-	turns   int          // guarded by mu: how often the login changed
-	failed  int          // guarded by mu: attempts
+	turns   int          // guarded by mu; number of times the login changed
+	failed  int          // guarded by mu; number of failed attempts
 	validTo time.Time    // guarded by mu
 }
 
-// Write makes it the log's writer.
+// Write makes watch the log's writer.
 func (w *watch) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,7 +42,7 @@ func (w *watch) until() time.Time     { w.mu.Lock(); defer w.mu.Unlock(); return
 func (w *watch) logs() string         { w.mu.Lock(); defer w.mu.Unlock(); return w.text.String() }
 func (w *watch) logged(s string) bool { return strings.Contains(w.logs(), s) }
 
-// dynamic starts one and stops it with the test. The day begins at once.
+// dynamic starts a Dynamic and stops it at the end of the test. The day begins immediately.
 func dynamic(t *testing.T, v *vaulttest.Vault, cfg vault.Config) *watch {
 	t.Helper()
 	w := &watch{}
@@ -81,7 +81,7 @@ func dynamic(t *testing.T, v *vaulttest.Vault, cfg vault.Config) *watch {
 	return w
 }
 
-// user is whom new connections sign in as.
+// user returns the user with which new connections sign in.
 func (w *watch) user(t *testing.T) string {
 	t.Helper()
 	l, err := w.Login(t.Context(), credentials.Login{})
@@ -97,7 +97,7 @@ func (w *watch) user(t *testing.T) string {
 // pass advances the clock by d and returns when all goroutines wait again.
 func pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-// role of the seed: a day, and at most ten of them.
+// day is the role of the seed: one day, and at most ten days.
 var day = vaulttest.Role{TTL: 24 * time.Hour, MaxTTL: 240 * time.Hour}
 
 func TestALeaseIsRenewedUntilItsLongestTimeAndThenReplaced(t *testing.T) {
@@ -109,7 +109,7 @@ func TestALeaseIsRenewedUntilItsLongestTimeAndThenReplaced(t *testing.T) {
 		if w.TTL() != 24*time.Hour {
 			t.Errorf("TTL = %v, want a day", w.TTL())
 		}
-		for hour := range 215 { // one day less than ten: renewals suffice
+		for hour := range 215 { // one day less than ten, so renewals suffice
 			if pass(time.Hour); w.user(t) != first || !w.until().After(time.Now()) {
 				t.Fatalf("after %d hours the user is %s until %v, want %s alive", hour, w.user(t), w.until(), first)
 			}
@@ -144,7 +144,8 @@ func TestALeaseThatCannotBeRenewedIsReplacedInTime(t *testing.T) {
 	})
 }
 
-// Faults of Vault, each starting when a renewal is due, for a given time.
+// These are failures of Vault, each of which starts when a renewal is due and lasts for a given
+// time.
 func TestWhatHappensWhenVaultFails(t *testing.T) {
 	status := func(path string, code int) func(*http.Request) int {
 		return func(r *http.Request) int {
@@ -158,9 +159,9 @@ func TestWhatHappensWhenVaultFails(t *testing.T) {
 		name     string
 		fail     func(*vaulttest.Vault)
 		heal     time.Duration
-		changes  int           // logins besides the first, an hour after healing
+		changes  int           // logins in addition to the first one, an hour after Vault has recovered
 		warnings bool          // whether the log warns
-		check    time.Duration // when the first login must still be in use; 0: never
+		check    time.Duration // time at which the first login must still be in use; 0: never
 	}{
 		{"sealed for four hours", (*vaulttest.Vault).Seal, 4 * time.Hour, 0, true, 3 * time.Hour},
 		{"away for four hours", func(v *vaulttest.Vault) { v.Fail(func(*http.Request) int { return -1 }) }, 4 * time.Hour, 0, true, 3 * time.Hour},
@@ -231,7 +232,7 @@ func TestARefusedLoginIsReplacedOnceForAllWhoMetIt(t *testing.T) {
 		if w.changes() != 1 || w.Current(refused) {
 			t.Errorf("%d changes, and the refused login is current: %v", w.changes(), w.Current(refused))
 		}
-		// A database that refuses everything must not flood Vault.
+		// A database that refuses everything must not cause a flood of requests to Vault.
 		before := len(v.Requests())
 		for range 100 {
 			l, _ := w.Login(t.Context(), credentials.Login{})
@@ -266,7 +267,7 @@ func TestALoginDiesWithTheTokenThatMadeIt(t *testing.T) {
 		if w.changes() < 4 || w.changes() > 7 {
 			t.Errorf("%d changes in 50 hours with tokens of at most 10 hours, want about 5", w.changes())
 		}
-		// The token is revoked, and with it the login: the database says so first.
+		// The token is revoked, and the login with it. The database is the first to report that.
 		v.RevokeTokens()
 		refused, _ := w.Login(t.Context(), credentials.Login{})
 		if l, err := w.Login(t.Context(), refused); err != nil || l == refused || v.Live() != 1 {
@@ -292,7 +293,7 @@ func TestATokenThatIsGivenIsRenewed(t *testing.T) {
 		if w.logged("level=WARN") {
 			t.Errorf("warned too early:\n%s", w.logs())
 		}
-		pass(3 * time.Hour) // it reaches its maximum lifetime, which nothing can prevent
+		pass(3 * time.Hour) // it reaches its maximum lifetime, which cannot be prevented
 		if !w.logged("level=WARN") || len(v.Requests()) > 2000 {
 			t.Errorf("%d requests; want a warning and patience:\n%s", len(v.Requests()), w.logs())
 		}

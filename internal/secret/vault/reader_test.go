@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/vault/vaulttest"
 )
 
-// The token of a reader is renewed while it reads, and replaced at the end of its longest life.
+// The token of a reader is renewed while it reads, and replaced at the end of its maximum lifetime.
 func TestAReaderKeepsItsToken(t *testing.T) {
 	for name, cfg := range map[string]vault.Config{
 		"a token that is renewed":      {Method: vault.Token, Token: "given"},

@@ -36,7 +36,7 @@ func TestAStaticLoginIsReadOverTLSByEveryMethod(t *testing.T) {
 		vaulttest.Login{Want: map[string]string{"role": "skald", "jwt": "eyJ"}, TTL: time.Hour, MaxTTL: time.Hour},
 	)
 	server := httptest.NewUnstartedServer(v)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the client that does not trust it
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of the client that does not trust the server
 	server.StartTLS()
 	defer server.Close()
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func TestAStaticLoginIsReadOverTLSByEveryMethod(t *testing.T) {
 		return path
 	}
 	ca := file("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	// Skald's settings count, whatever the environment says to Vault's own tools.
+	// Skald's settings apply, whatever the environment contains for Vault's own tools.
 	t.Setenv("VAULT_TOKEN", "hvs.other")
 	t.Setenv("VAULT_NAMESPACE", "other")
 
@@ -131,12 +131,12 @@ func TestAStaticLoginIsReadAgainWhenItIsRefused(t *testing.T) {
 		time.Sleep(time.Hour)
 		v.Seal()
 		ask(credentials.Login{}, "old") // Vault is not asked
-		ask(old, "old")                 // it is, and cannot say
+		ask(old, "old")                 // Vault is asked, but cannot answer
 		time.Sleep(time.Minute)
 		v.Unseal()
-		ask(old, "old") // not changed there either
+		ask(old, "old") // the login has not changed in Vault either
 		v.Secret(static, map[string]any{"username": "app", "password": "new"})
-		ask(old, "old") // asked a moment ago
+		ask(old, "old") // Vault was asked a moment ago
 		time.Sleep(time.Minute)
 		ask(old, "new")
 		ask(old, "new") // by a connection that was slower
