@@ -77,8 +77,7 @@ type slotRun struct {
 	why   string
 }
 
-// slotRuns returns the runs of a definition's slots after a given time, and for SKIPPED runs the
-// reason.
+// slotRuns returns the runs of a definition's slots after a time, with the reasons of SKIPPED ones.
 func (l *leading) slotRuns(id uuid.UUID, after time.Time) (all []slotRun) {
 	l.T.Helper()
 	rows, err := l.db.SQL().QueryContext(l.T.Context(), `
@@ -102,7 +101,7 @@ func (l *leading) slotRuns(id uuid.UUID, after time.Time) (all []slotRun) {
 // a definition, and that these runs have the values of the definition.
 func (l *leading) agrees(d *client.JobDefinition, fires bool) {
 	l.T.Helper()
-	from := d.UpdatedAt.Add(2 * time.Second).Truncate(time.Second) // not those that become due meanwhile
+	from := d.UpdatedAt.Add(2 * time.Second).Truncate(time.Second) // omits slots that become due now
 	to := d.UpdatedAt.Add(ahead - 5*time.Second).Truncate(time.Second)
 	span := func(all []time.Time) []string {
 		var out []string
@@ -154,7 +153,7 @@ func (l *leading) agrees(d *client.JobDefinition, fires bool) {
 }
 
 var (
-	clock  = regexp.MustCompile(`@\d+s`)  // the time of day in the given number of seconds, in UTC
+	clock  = regexp.MustCompile(`@\d+s`)  // the time of day, this many seconds from now, in UTC
 	moment = regexp.MustCompile(`@@\d+s`) // the same, with its date
 )
 
@@ -278,8 +277,7 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// pastSlots stores two runs of past slots: one that waits for a worker, and one that a worker
-// holds.
+// pastSlots stores two runs of past slots, one waiting for a worker and one held by a worker.
 func (l *leading) pastSlots(id uuid.UUID) (waits, held uuid.UUID) {
 	l.T.Helper()
 	waits, held = uuid.New(), uuid.New()
@@ -344,8 +342,7 @@ func TestWhoWaitsForASlotIsToldThatItIsWithdrawn(t *testing.T) {
 }
 
 // TestChangesRaceWithTheLeaderAndWorkers checks that, in any order of events, each change is
-// accepted, nothing fires that was not in the schedule when it was due, and in the end all views
-// agree.
+// accepted, nothing fires that was not in the schedule when it was due, and all views agree at the end.
 func TestChangesRaceWithTheLeaderAndWorkers(t *testing.T) {
 	t.Parallel()
 	l := newLeading(t)
