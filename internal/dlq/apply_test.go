@@ -17,15 +17,15 @@ var testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func testMoment() Moment { return Moment{Now: testNow, Jitter: 0.5} }
 
-// pointFault is something that may happen to a letter, and the trigger it stands for.
-// after is nil when it is refused.
+// pointFault is something that may happen to a letter, with the trigger that it stands for. after
+// is nil if it is rejected.
 type deed struct {
 	name  string
 	on    Trigger
 	apply func(Letter) *Letter
 }
 
-// finished is what a retry of l makes of it, as a store writes it.
+// finished returns l after a retry, as a store writes it.
 func finished(l Letter, forced bool, was Resolution, outcome AttemptOutcome) *Letter {
 	p := DefaultPolicy
 	d := Drive{Letter: l, Forced: forced, Was: was}
@@ -36,7 +36,7 @@ func finished(l Letter, forced bool, was Resolution, outcome AttemptOutcome) *Le
 	return &l
 }
 
-// claimed is l as a claim leaves it.
+// claimed returns l as a claim leaves it.
 func claimed(l Letter, force bool) *Letter {
 	if l.Unretryable(force) != nil {
 		return nil
@@ -72,7 +72,7 @@ func hears(what Outcome) func(Letter) *Letter {
 	}
 }
 
-// dropped is l as the store discards letters of a webhook.
+// dropped returns l as the store leaves it when it discards the letters of a webhook.
 func dropped(on Trigger) func(Letter) *Letter {
 	return func(l Letter) *Letter {
 		if !slices.Contains(From(on), l.Status) {
@@ -103,7 +103,7 @@ func deeds() []deed {
 			if l.Status != Retrying {
 				return nil
 			}
-			return finished(l, l.RetryCount >= l.MaxRetries, "", Withdrawn) // only force claims those
+			return finished(l, l.RetryCount >= l.MaxRetries, "", Withdrawn) // only a claim with force claims those
 		}},
 		{"withdrawn by force", RetryWithdraw, retried(true, Discarded, Withdrawn)},
 		{"came back", CameBack, func(l Letter) *Letter {
@@ -129,7 +129,7 @@ func deeds() []deed {
 	}
 }
 
-// invariants of a stored letter: D3, and the CHECKs of its table.
+// invariants checks the rules for a stored letter: D3, and the CHECK constraints of its table.
 func broken(l *Letter) string {
 	switch {
 	case l.RetryCount < 0 || l.RetryCount > l.MaxRetries:
@@ -148,8 +148,8 @@ func broken(l *Letter) string {
 	return ""
 }
 
-// edgeOf returns the edge that a pointFault took; one trigger stands for another
-// where a rule decides which it is.
+// edgeOf returns the edge that a pointFault took. One trigger stands for another where a rule
+// decides which of them applies.
 func edgeOf(before, after *Letter, on Trigger) (Edge, bool) {
 	switch {
 	case on == RetryFailed && after.Status == Dead:
@@ -161,22 +161,22 @@ func edgeOf(before, after *Letter, on Trigger) (Edge, bool) {
 	return e, slices.Contains(Edges, e)
 }
 
-// start is a new letter.
+// start returns a new letter.
 func start(source Source, retries int) Letter {
 	p := DefaultPolicy
 	return New(Letter{Source: source, OriginalTopic: "t", Failure: Failure{Message: "m"}, MaxRetries: retries}, uuid.New(),
 		&p, testMoment())
 }
 
-// step is what a deed has made of a letter in explore.
+// step is what happened to a letter in explore.
 type step struct {
 	deed          deed
 	before, after Letter
 	edge          Edge
 }
 
-// explore goes wherever letters with few retries can go. A move that panics, because
-// its move is not in the table, is refused.
+// explore visits all states that letters with few retries can reach. A transition that panics
+// because the table does not contain it counts as rejected.
 func explore(t *testing.T) (steps []step, illegal int) {
 	t.Helper()
 	type place struct {
@@ -251,7 +251,7 @@ func TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken(t *testing.T) { //nolint:parallelt
 	}
 }
 
-// A rule that moves letters without asking the table takes an edge that is no more.
+// A rule that changes letters without consulting the table would take an edge that was removed.
 func TestNothingTakesAnEdgeThatIsRemoved(t *testing.T) { //nolint:paralleltest // it changes the table
 	all := Edges
 	defer func() { Edges = all }()
@@ -303,7 +303,7 @@ func TestNoLifeLeavesALetterThatNothingCanFetch(t *testing.T) {
 			if after := rapid.SampledFrom(all).Draw(t, "deed").apply(l); after != nil {
 				l = *after
 			}
-			// an edit may leave it retries
+			// An edit may give it more retries.
 			exhausted := l.Resolution == Exhausted && before.Resolution == Exhausted && l.Status == Dead
 			if why := broken(&l); why != "" && !exhausted {
 				t.Fatalf("%s: %+v", why, l)

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// savedRecord is a record of testdata/consumers, which the test of real consumers in
-// package kafka writes (scripts/kafka.sh records).
+// savedRecord is a record in testdata/consumers. These are written by the test of real consumers in
+// package kafka (scripts/kafka.sh records).
 type savedRecord struct {
 	Topic      string
 	Partition  int32
@@ -34,8 +34,8 @@ func (r *savedRecord) record() dlq.Record {
 		Timestamp: r.Timestamp, Content: r.content()}
 }
 
-// Records as real consumers wrote them: the letter tells what happened where, and a
-// retry sends what the consumer had got.
+// These are records as written by real consumers. The letter describes what happened where, and a
+// retry sends what the consumer had received.
 func TestRecordsOfRealConsumers(t *testing.T) {
 	t.Parallel()
 	const timeout, shop = "java.net.SocketTimeoutException", "-shop"
@@ -47,7 +47,7 @@ func TestRecordsOfRealConsumers(t *testing.T) {
 		"spring-retryable":    {dlq.Failure{Type: timeout, Class: dlq.Transient, Message: "Listener failed; order refused"}, shop},
 		"spring-cloud-stream": {dlq.Failure{Type: timeout, Class: dlq.Transient, Message: "; Read timed out"}, shop},
 		"spring-deserializer": {dlq.Failure{Type: "org.springframework.kafka.support.serializer.DeserializationException",
-			Class: dlq.Permanent, Message: "failed to deserialize"}, shop}, // with names of the application's own
+			Class: dlq.Permanent, Message: "failed to deserialize"}, shop}, // with application-specific names
 		"connect": {dlq.Failure{Type: "org.apache.kafka.connect.errors.DataException", Class: dlq.Permanent,
 			Message: "Converting byte[] to Kafka Connect data failed"}, "connect-"},
 	} {

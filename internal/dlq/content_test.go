@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// contents differ from each other in the least that content can differ in: nothing and
-// an empty value are two things, and order and repetitions of headers count.
+// contents are the smallest possible differences in content: nil and an empty value differ, and the
+// order and repetition of headers are significant.
 func contents() map[string]Content {
 	b := func(s string) []byte { return []byte(s) }
 	return map[string]Content{
@@ -37,8 +37,8 @@ func contents() map[string]Content {
 	}
 }
 
-// Every pair of different contents has different digests, is not the same record, and
-// is another message for a target that keeps answers by key; each is like its copy.
+// Each pair of different contents has different digests, is not the same record, and counts as
+// different messages for a target that stores responses by key. Each content equals its copy.
 func TestNoTwoContentsAreTakenForOne(t *testing.T) {
 	t.Parallel()
 	root := uuid.New()
@@ -59,7 +59,7 @@ func TestNoTwoContentsAreTakenForOne(t *testing.T) {
 			da := Drive{Letter: Letter{RootID: root}, Send: a}
 			db := Drive{Letter: Letter{RootID: root}, Send: b}
 			if nameA == "nothing" || nameB == "nothing" {
-				continue // what is sent as it came has no tag
+				continue // content sent unchanged has no tag
 			}
 			if got := da.EditTag() == db.EditTag(); got != same {
 				t.Errorf("%s and %s have one tag: %v", nameA, nameB, got)
@@ -157,8 +157,8 @@ func TestAnEditKeepsWhatItDoesNotName(t *testing.T) {
 	})
 }
 
-// A target that keeps answers by key must get the same key for the same message, and
-// another one for another.
+// A target that stores responses by key must get the same key for the same message, and different
+// keys for different messages.
 func TestTheKeyOfADriveIsThatOfItsMessage(t *testing.T) {
 	t.Parallel()
 	root := uuid.New()

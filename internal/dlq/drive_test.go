@@ -41,8 +41,8 @@ func TestARetryWhoseNodeIsGone(t *testing.T) {
 	}
 }
 
-// A target takes a record of that size tomorrow as little as today: no retry is used up
-// for it, and none is planned.
+// A record of that size will be rejected every time, so no retry is used up for it, and none is
+// scheduled.
 func TestWhatIsTooLargeCostsNoRetryAndWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy
@@ -67,8 +67,8 @@ func TestWhatIsTooLargeCostsNoRetryAndWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// What cannot be read is not read better the next time: it waits for a person, from
-// whatever state it gets there, unless the policy says otherwise.
+// Content that cannot be read will not become readable later. Such a letter waits for a person,
+// whatever its state before, unless the policy says otherwise.
 func TestPermanentErrorsAreNotRetriedAutomatically(t *testing.T) {
 	t.Parallel()
 	for _, class := range Classes {
@@ -100,9 +100,9 @@ func TestPermanentErrorsAreNotRetriedAutomatically(t *testing.T) {
 	}
 }
 
-// The next automatic retry waits for the larger of the backoff and what the target asked
-// for, at most an hour as for steps; where nothing is retried automatically it changes
-// nothing.
+// The next automatic retry waits for the backoff or for the time that the target requested,
+// whichever is longer, but at most an hour, as for steps. If nothing is retried automatically, the
+// target's request changes nothing.
 func TestATargetThatAsksToWaitIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy // a minute, without jitter at 0.5

@@ -38,7 +38,7 @@ func TestTheInnermostCauseOfAWrapperIsTheError(t *testing.T) {
 		if class := classOf("", got, tt.kind, tt.message); class != tt.class {
 			t.Errorf("%s: %s is %s, want %s", tt.name, got, class, tt.class)
 		}
-		// The same through the headers of every family that can tell it.
+		// The same through the headers of every family that can express it.
 		for _, f := range []struct{ kind, cause, message, stack string }{
 			{"kafka_dlt-exception-fqcn", "kafka_dlt-exception-cause-fqcn", "kafka_dlt-exception-message", "kafka_dlt-exception-stacktrace"},
 			{"kafka_exception-fqcn", "kafka_exception-cause-fqcn", "kafka_exception-message", "kafka_exception-stacktrace"},

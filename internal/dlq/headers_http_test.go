@@ -101,7 +101,7 @@ func TestHeadersThatNoRequestCarriesAreRefused(t *testing.T) {
 	}
 }
 
-// What is encoded must be told from what is not, and be read back to the byte.
+// Encoded text must be distinguishable from plain text, and must decode to exactly the same bytes.
 func FuzzWhatARequestCarriesIsTheRecord(f *testing.F) {
 	f.Add("x-tenant", []byte("acme"), "tenant_id", []byte("\xff=%"), []byte("key"))
 	f.Add("Host", []byte("a\r\nb"), "", []byte(nil), []byte(nil))

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// families are records as each tool leaves them behind: the headers of the application,
-// then those that the tool appends.
+// families contains records as each tool writes them: the headers of the application, followed by
+// those that the tool appends.
 var families = map[string][]dlq.Header{
 	"Spring for Apache Kafka": headers("kafka_dlt-original-topic", "orders", "kafka_dlt-original-partition", be32(1),
 		"kafka_dlt-original-offset", be64(2), "kafka_dlt-original-timestamp", be64(3), "kafka_dlt-original-timestamp-type", "CREATE_TIME",
@@ -52,7 +52,7 @@ var families = map[string][]dlq.Header{
 	"Skald": headers("x-dlq-error-message", "m", "x-dlq-error-stack", "s", "x-dlq-original-topic", "orders"),
 }
 
-// applications are headers that belong to the application, whatever they look like.
+// applications are headers that belong to the application, even if they look like those of a tool.
 var applications = append(headers("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "n", "1", "n", "\x00\xff",
 	"kafka_correlationId", "c", "kafka_replyTopic", "answers", "kafka_messageKey", "k",
 	"spring_json_header_types", "{}", "x-original-url", "/a",
@@ -89,14 +89,14 @@ func names(headers []dlq.Header) (all []string) {
 	return all
 }
 
-// Whatever tool gave the record up, the application gets it as it was, over Kafka and
-// over HTTP, in its order, with repetitions and bytes; a policy may keep headers, and
-// keeps nothing else.
+// Whichever tool moved the record to the dead-letter topic, the application receives it as it was,
+// over Kafka and over HTTP, with the same order, repetitions and bytes. A policy may keep headers,
+// and nothing else is kept.
 func TestARetrySendsTheRecordAsItWasBeforeItFailed(t *testing.T) {
 	t.Parallel()
 	for family, failed := range families {
 		for _, kind := range []dlq.TargetKind{dlq.ToKafka, dlq.ToHTTP} {
-			upper := make([]dlq.Header, len(failed)) // names are compared in any case
+			upper := make([]dlq.Header, len(failed)) // case is ignored in names
 			for i, h := range failed {
 				upper[i] = dlq.Header{Name: strings.ToUpper(h.Name), Value: h.Value}
 			}
@@ -110,7 +110,7 @@ func TestARetrySendsTheRecordAsItWasBeforeItFailed(t *testing.T) {
 				d.KeepHeaders = []string{"*"}
 				want := names(d.Send.Headers)
 				if family == "Skald" {
-					want = names(applications) // ours are written again, whatever a policy says
+					want = names(applications) // Skald's own are always rewritten, whatever a policy says
 				}
 				if diff := cmp.Diff(want, sentTo(kind, &d)); diff != "" {
 					t.Errorf("%s, all kept, to %s (-want +got):\n%s", family, kind, diff)
@@ -134,8 +134,8 @@ func TestARetrySendsTheRecordAsItWasBeforeItFailed(t *testing.T) {
 	}
 }
 
-// A consumer that fails each time appends its headers to what it got: rounds must not
-// make the record larger, and the letter stays of its first place and time.
+// A consumer that fails each time appends its headers to what it received. Repeated rounds must not
+// make the record larger, and the letter keeps its first place and time.
 func TestARecordDoesNotGrowWithItsRounds(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 20, 0, 0, 123_000_000, time.UTC)

@@ -28,7 +28,7 @@ func headers(pairs ...string) (out []dlq.Header) {
 	return out
 }
 
-// seen is what a test compares of an arrival.
+// seen is the part of an arrival that a test compares.
 type seen struct {
 	Topic             string
 	Partition, Offset int64 // -1: not known

@@ -169,7 +169,7 @@ func TestWhetherTryingAgainMayHelp(t *testing.T) {
 	}
 }
 
-// What a record tells of its letter, beyond the families of headers.
+// These are facts that a record contains about its letter, apart from the families of headers.
 func TestWhatARecordTells(t *testing.T) {
 	t.Parallel()
 	root, drive := uuid.New(), uuid.New()
@@ -198,7 +198,7 @@ func TestWhatARecordTells(t *testing.T) {
 			t.Errorf("%s serves the topic %q, want %q", topic, got, want)
 		}
 	}
-	for want, names := range map[string][]string{ // of a record that was moved on several times, the first topic
+	for want, names := range map[string][]string{ // for a record that was moved several times, the first topic
 		"orders": {"x-original-topic", "orders", "X-Original-Topic", "orders.retry"},
 		"paid":   {"x-original-topic", "", "x-original-topic", "paid"},
 	} {

@@ -56,7 +56,8 @@ func TestBacklogIsHeldForAPerson(t *testing.T) {
 	}
 }
 
-// Setting nothing changes nothing, and exactly the given fields are set: an empty value is one, too.
+// Setting nothing changes nothing, and exactly the given fields are set. An empty value is also a
+// value.
 func TestAnEditReplacesWhatItNames(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

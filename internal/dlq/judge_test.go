@@ -61,7 +61,7 @@ func TestARedriveEndsOnlyWhenAllOfItIsThrough(t *testing.T) {
 		}
 		busy := rapid.Int64Range(0, r.Left()).Draw(t, "busy")
 		now := testNow
-		for range 3 { // judged again and again, it comes to rest
+		for range 3 { // judged repeatedly, it becomes stable
 			after, changed := r.Judge(busy, now)
 			if after.State == RedriveCompleted && (!r.Gathered || r.Left() > 0 || busy > 0) {
 				t.Fatalf("complete with %d left and %d busy", r.Left(), busy)

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every way in which a letter becomes PENDING gives it the wait of all failures of its
-// lineage: how often it came back, and how often the retries of the letter itself failed.
+// In every way in which a letter becomes PENDING, its wait depends on all failures of its lineage:
+// how often it came back, and how often the retries of the letter itself failed.
 func TestTheWaitOfALetterCountsTheFailuresOfItsLineage(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy
@@ -69,8 +69,8 @@ func TestTheWaitOfALetterCountsTheFailuresOfItsLineage(t *testing.T) {
 	}
 }
 
-// With the defaults, a consumer whose dependency is unavailable for ten minutes finds most of its
-// letters retried afterwards, not POISON.
+// With the defaults, if a consumer's dependency is unavailable for ten minutes, most of its letters
+// are retried afterwards and are not POISON.
 func TestMostLettersOutliveAnOutageOfTenMinutes(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy
@@ -91,7 +91,7 @@ func TestMostLettersOutliveAnOutageOfTenMinutes(t *testing.T) {
 	}
 }
 
-// No number of failures overflows the wait, and none makes it shorter.
+// No number of failures makes the wait overflow or become shorter.
 func TestWaitsOfALineageNeverShrink(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

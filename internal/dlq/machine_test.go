@@ -7,14 +7,14 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// applied is what Apply makes of a letter.
+// applied returns l after Apply.
 func applied(l Letter, e Event, m Moment) (Letter, error) {
 	c, err := Apply(l, e, m)
 	legal(err)
 	return c.After, err
 }
 
-// legal panics with a move that the rules make and the table does not have.
+// legal panics if the rules make a transition that the table does not contain.
 func legal(err error) {
 	if illegal, is := errors.AsType[*IllegalEdgeError](err); is && illegal.To != "" {
 		panic(illegal)
@@ -44,7 +44,8 @@ func refusal(l Letter, e Event) error {
 	return err
 }
 
-// What the table does not have is refused with the move as its cause, and changes nothing.
+// A transition that the table does not contain is rejected, is named as the cause, and changes
+// nothing.
 func TestARefusedMoveIsNamed(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy

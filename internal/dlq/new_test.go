@@ -111,7 +111,7 @@ func TestWhatAPayloadIs(t *testing.T) {
 	}
 }
 
-// Each mistake is found on its own, at its bound, and reported with a pointer into the body.
+// Each mistake is found separately, at the limit, and is reported with a pointer into the body.
 func TestALetterOverRESTIsRefusedWithEveryMistake(t *testing.T) {
 	t.Parallel()
 	long := func(n int) string { return strings.Repeat("x", n) }
@@ -180,7 +180,8 @@ func TestALetterOverRESTIsRefusedWithEveryMistake(t *testing.T) {
 	}
 }
 
-// wantMistake holds err to one mistake, as pointer and code; "": there is none.
+// wantMistake checks that err reports exactly one mistake, given as pointer and code; "" means
+// none.
 func wantMistake(t *testing.T, name string, err error, want string) {
 	t.Helper()
 	got := ""
@@ -216,8 +217,8 @@ func TestWhatOthersHaveWrittenIsMadeStorable(t *testing.T) {
 	}
 }
 
-// A letter of an export is as it was there, but is not on its way, and is not retried automatically
-// (invariant D3 holds for it as well).
+// A letter from an export is stored as it was, but is not being retried, and is not retried
+// automatically (invariant D3 also holds for it).
 func TestALetterOfAnExport(t *testing.T) {
 	t.Parallel()
 	earlier := testNow.Add(-time.Hour)

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// stored returns a letter of our own in a status, of so many failed retries.
+// stored returns one of our own letters in a status, with the given number of failed retries.
 func stored(source dlq.Source, status dlq.Status, retries int) dlq.Letter {
 	l := dlq.New(dlq.Letter{
 		Source: source, OriginalTopic: "saga.order.reserve.compensate", MaxRetries: 3, Target: dlq.Target{Kind: dlq.ToSaga},
@@ -33,7 +33,7 @@ func stored(source dlq.Source, status dlq.Status, retries int) dlq.Letter {
 	return l
 }
 
-// reported is what a letter becomes when its source reports n.
+// reported returns the letter after its source has reported n.
 func reported(l dlq.Letter, n *dlq.SourceUpdate, m dlq.Moment) (after dlq.Letter, ended *dlq.Attempt, changed bool) {
 	c, err := dlq.Apply(l, dlq.SourceReported{SourceUpdate: n}, m)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestNewsOfALetterFollowTheTable(t *testing.T) {
 	}
 }
 
-// contradiction is what the CHECK constraints of the table refuse.
+// contradiction returns what the CHECK constraints of the table would reject.
 func contradiction(l *dlq.Letter) error {
 	switch {
 	case (l.Status == dlq.Retrying) != (l.Token != uuid.Nil), (l.Token == uuid.Nil) != (l.LeaseUntil == nil):

@@ -36,7 +36,7 @@ func TestActionsOfEveryLetter(t *testing.T) {
 					want = []string{VerbAck, VerbUpdate, VerbDelete}
 				}
 				waited := source == FromSaga && status != Resolved
-				if waited { // a saga waits: it is given up and deleted with force only
+				if waited { // a saga is waiting: only force discards or deletes the letter
 					want = slices.DeleteFunc(want, func(v string) bool { return v == VerbDiscard || v == VerbDelete })
 				}
 				if d := cmp.Diff(want, l.Actions()); d != "" || l.Waited() != waited {
@@ -47,7 +47,7 @@ func TestActionsOfEveryLetter(t *testing.T) {
 	}
 }
 
-// The offered actions are those that the rules allow without force.
+// The actions offered are those that the rules allow without force.
 func TestWhatIsOfferedIsAllowedAndWhatIsNotIsRefused(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy
@@ -247,7 +247,7 @@ func TestAnEditOfALetter(t *testing.T) {
 	}
 }
 
-// An error names the setting that is missing, and the kind that nothing drives to.
+// An error names the missing setting, and the kind that no driver exists for.
 func TestWhatIsSaidOfTargetsThatAreNotConfigured(t *testing.T) {
 	t.Parallel()
 	for _, kind := range TargetKinds {

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// What a policy may hold: every letter that is retried automatically, without a request.
+// A policy may hold every letter that is retried automatically, unless a person has requested the
+// retry.
 func TestWhichLettersAPolicyMayHold(t *testing.T) {
 	t.Parallel()
 	for _, source := range Sources {
@@ -47,7 +48,7 @@ func TestWhenALetterIsRetriedByItself(t *testing.T) {
 		}
 		for spread, part := range map[float64]time.Duration{0: 0, 0.5: wait / 2, 0.75: wait * 3 / 4} {
 			p := p
-			p.Backoff.Jitter = new(1.0) // all that were held go on in the time of one backoff, whatever its jitter
+			p.Backoff.Jitter = new(1.0) // all letters that were held continue within one backoff, whatever its jitter
 			if got, want := p.Released(failures, now, spread), testNow.Add(part+time.Microsecond); !got.Equal(want) {
 				t.Errorf("released after %d failures, at %v: %v, want %v", failures, spread, got, want)
 			}
@@ -90,7 +91,7 @@ func TestWhenATopicWakesSomebody(t *testing.T) {
 	}
 }
 
-// Every kind of own target with every kind of other, under policies that name nothing,
+// Every kind of own target is combined with every other kind, under policies that name nothing,
 // everything, and something.
 func TestWhereAPolicyLetsALetterBeDriven(t *testing.T) {
 	t.Parallel()
@@ -100,12 +101,12 @@ func TestWhereAPolicyLetsALetterBeDriven(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		to      Target
-		allowed []string        // patterns of the policy
+		allowed []string        // the letters whose own target it is
 		own     map[string]bool // whose own target it is
 		other   bool            // may others be driven there
 	}{
 		{Target{Kind: ToKafka, Topic: "orders"}, nil, map[string]bool{"its topic": true}, true},
-		{Target{Kind: ToKafka}, []string{"x"}, nil, true}, // without a topic it is the original one
+		{Target{Kind: ToKafka}, []string{"x"}, nil, true}, // without a topic, it means the original one
 		{Target{Kind: ToKafka, Topic: "orders"}, []string{"x"}, map[string]bool{"its topic": true}, true},
 		{Target{Kind: ToKafka, Topic: "retry"}, nil, nil, true},
 		{Target{Kind: ToKafka, Topic: "retry"}, []string{"x"}, nil, false},

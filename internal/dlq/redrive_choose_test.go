@@ -100,8 +100,8 @@ func TestHowManyLettersMayBeTaken(t *testing.T) {
 	}
 }
 
-// waiting makes candidates of words: a status (P, D, R, X resolved, - gone), then a
-// key or nothing, then what it waits for.
+// waiting makes candidates from words: a status (P, D, R, X resolved, - gone), then a key or
+// nothing, then what the candidate waits for.
 func waiting(words string) (all []Candidate) {
 	statuses := map[byte]Status{'P': Pending, 'D': Dead, 'R': Retrying, 'X': Resolved, '-': ""}
 	for i, word := range strings.Fields(words) {
@@ -199,8 +199,8 @@ func TestAKeyThatHasFailedStaysSo(t *testing.T) {
 	}
 }
 
-// Of one key at most one letter is taken, and nothing is lost: what is neither taken
-// nor skipped waits for an older one, or behind the last one taken.
+// At most one letter of each key is taken, and nothing is lost: a letter that is neither taken nor
+// skipped waits for an older one, or is behind the last one taken.
 func TestWhatIsChosenIsChosenOnce(t *testing.T) { //nolint:paralleltest // another test changes the table
 	rapid.Check(t, func(t *rapid.T) {
 		var words []string
@@ -302,7 +302,8 @@ func TestAHaltIsOnRecord(t *testing.T) { //nolint:paralleltest // another test c
 	}
 }
 
-// A retry leaves letters to a redrive that has collected them and goes on; every other action takes them.
+// A retry leaves letters to a redrive that has collected them and is running; every other action
+// takes them.
 func TestWhichLettersARedriveLeavesToAnother(t *testing.T) {
 	t.Parallel()
 	for _, state := range RedriveStates {

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Which letters a redrive covers, and how many it may touch: every action, requested
-// with and without a number and with later letters.
+// This tests which letters a redrive covers and how many it may change, for every action, requested
+// with and without a number, and with later letters.
 func TestARedriveIsForTheLettersThatWereSeen(t *testing.T) {
 	seen := bulk.Seen{At: testNow.Add(time.Second), Snapshot: "at the request", Count: 3}
 	for _, action := range RedriveActions {
@@ -74,8 +74,8 @@ func TestARedriveIsForTheLettersThatWereSeen(t *testing.T) {
 
 func same(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// A canary that has not been sent yet still comes first when too many letters were
-// found and a person lets the redrive go on.
+// If too many letters were found and a person lets the redrive continue, a canary that has not been
+// sent yet still comes first.
 func TestTooManyLettersDoNotSkipTheCanary(t *testing.T) {
 	r := Redrive{Action: BulkRetry, State: RedriveRunning, Rate: 1, Canary: &Canary{Count: 1}, HaltsAbove: new(int64(1))}
 	r, halted := r.Collected(2, true, testNow)

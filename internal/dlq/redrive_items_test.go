@@ -100,7 +100,7 @@ func TestProgressOfARedrive(t *testing.T) {
 	}
 }
 
-// Whatever happens to a letter, it is sent, or maybe sent, or neither, and repeated at
+// Whatever happens to a letter, it counts as sent, as maybe sent or as neither, and as repeated at
 // most once.
 func TestALetterIsCountedOnce(t *testing.T) {
 	t.Parallel()
@@ -127,8 +127,8 @@ func TestALetterIsCountedOnce(t *testing.T) {
 	})
 }
 
-// Every edge of items is taken by a rule, or by the statement that the edge makes, and
-// no rule leaves the table: to would panic.
+// Every edge of items is taken by a rule or by a statement built from the edge, and no rule takes
+// an edge that is not in the table, because to would panic.
 func TestEveryEdgeOfItemsIsTaken(t *testing.T) {
 	t.Parallel()
 	// by SQL

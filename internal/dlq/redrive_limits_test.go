@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Every bound of a redrive is allowed, and what is just beyond it is not.
+// A redrive may have every value up to each limit, and no value just beyond it.
 func TestBoundsOfARedrive(t *testing.T) {
 	t.Parallel()
 	limits := RedriveLimits{DefaultRate: 50, MaxRate: 1000, Bulk: 100}
@@ -76,8 +76,8 @@ func TestBoundsOfARedrive(t *testing.T) {
 	}
 }
 
-// Whatever a filter can ask for, a redrive by it alone does not mean every letter: a
-// member that is added and forgotten in Empty fails here (trap X31).
+// A redrive whose filter contains any single restriction does not mean every letter. A member that
+// is added to the filter but forgotten in Empty fails here (trap X31).
 func TestAFilterThatAsksForAnythingIsNotEmpty(t *testing.T) {
 	t.Parallel()
 	if !(&Filter{}).Empty() {
@@ -252,7 +252,7 @@ func TestAnEditOfARedriveKeepsWhatItDoesNotName(t *testing.T) {
 	}
 }
 
-// What stores make conditions of says the same as the rules say of one letter.
+// The lists from which stores build conditions agree with the rules for a single letter.
 func TestListsForStoresSayWhatTheRulesSay(t *testing.T) { //nolint:paralleltest // another test changes the table
 	for _, s := range Sources {
 		if got := slices.Contains(Automatic, s); got != s.automatic() {

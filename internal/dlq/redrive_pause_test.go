@@ -30,7 +30,7 @@ func TestARedriveLeavesATargetAloneAsLongAsItAsks(t *testing.T) {
 	}
 }
 
-// What waits for a paused target is neither taken nor skipped, and holds back its key.
+// A letter that waits for a paused target is neither taken nor skipped, and holds back its key.
 func TestLettersForAPausedTargetWait(t *testing.T) { //nolint:paralleltest // another test changes the table
 	all := []Candidate{
 		{Seq: 1, LetterID: uuid.UUID{1}, Status: Pending, Topic: "t", Key: []byte("k"), To: to("http://one/"), Paused: true},

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// happenings are what may move a redrive: the words of the stories below.
+// happenings are the events that may move a redrive, named by the words of the stories below.
 var happenings = map[string]func(Redrive) (Redrive, bool){
 	"pause":   byOperator(PauseRedrive, "ann"),
 	"resume":  byOperator(ResumeRedrive, "ann"),
@@ -24,7 +24,7 @@ var happenings = map[string]func(Redrive) (Redrive, bool){
 	"nothing": func(r Redrive) (Redrive, bool) { return r.Judge(1, testNow) },
 }
 
-// byWhat is the edge that a happening stands for.
+// byWhat returns the edge that an event stands for.
 var byWhat = map[string]RedriveVerb{
 	"pause": PauseRedrive, "resume": ResumeRedrive, "cancel": CancelRedrive, "approve": ApproveRedrive,
 	"begin":   BeginRedrive,
@@ -86,8 +86,8 @@ func TestStoriesOfRedrives(t *testing.T) { //nolint:paralleltest // another test
 	}
 }
 
-// tried applies a happening; one that panics, because its move is not in the table, is
-// refused.
+// tried applies an event. If it panics because the table does not contain its transition, it counts
+// as rejected.
 func tried(word string, r Redrive) (after Redrive, moved, panicked bool) {
 	defer func() {
 		if recover() != nil {
@@ -215,7 +215,7 @@ func TestPagesOfARedrivesLetters(t *testing.T) {
 	}
 }
 
-// A redrive that was given up after a halt still shows why it had stopped.
+// A redrive that was canceled after a halt still shows why it had halted.
 func TestACanceledRedriveSaysWhyItHadHalted(t *testing.T) { //nolint:paralleltest // another test changes the table
 	halted := Redrive{State: RedriveHalted, HaltReason: "failures", LastHalt: "failures"}
 	canceled, err := halted.Moved(CancelRedrive, "ada", time.Unix(0, 0))

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// TestAnEditContinuesWhatTheRetryWouldSend: the number follows the highest one, the content the
-// one that the letter stands at.
+// TestAnEditContinuesWhatTheRetryWouldSend checks that the number follows the highest existing one,
+// and that the edit applies to the content of the letter's current revision.
 func TestAnEditContinuesWhatTheRetryWouldSend(t *testing.T) {
 	original := dlq.Content{Payload: []byte(`{"n":1}`), Key: []byte("k"), Headers: []dlq.Header{
 		{Name: "a", Value: []byte("1")}, {Name: "a", Value: []byte("2")}, {Name: "b", Value: []byte("3")},

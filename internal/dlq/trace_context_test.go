@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// The headers of a letter are passed on to the run that retries it as those of a request are:
-// several lines are one list, and malformed lists are dropped.
+// The headers of a letter are passed on to the run that retries it in the same way as those of a
+// request: several lines form one list, and malformed lists are dropped.
 func TestTraceContextOfALetter(t *testing.T) {
 	const parent = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for name, c := range map[string]struct {

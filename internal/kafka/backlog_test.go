@@ -47,8 +47,8 @@ func (b *inbox) counts() (held, retried int) {
 	return held, retried
 }
 
-// Records that were in a topic when it was first seen are held, over restarts as well;
-// later records, and all of a topic that is created later, are retried.
+// Records that were in a topic when it was first seen are held, even across restarts. Later
+// records, and all records of a topic that is created later, are retried.
 func TestTheBacklogOfATopicIsNotRetriedAutomatically(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
@@ -77,7 +77,7 @@ func TestTheBacklogOfATopicIsNotRetriedAutomatically(t *testing.T) {
 	c.produce(lived(old, 2, 6, 5)...)
 	wants(50, 45)
 	stop()
-	// A changed expression matches topics that existed all the time.
+	// A changed expression matches topics that already existed.
 	c.produce(lived(c.create("old.dead", 1), 1, 7, 5)...)
 	stop = b.ingest(
 		c,
@@ -167,8 +167,8 @@ func (l locked) Write(p []byte) (int, error) {
 	return l.to.Write(p)
 }
 
-// aged are records that differ, each written at another time before now: those who copy
-// records into dead-letter topics keep the times of the originals.
+// aged returns records that differ, each written at a different time before now, because programs
+// that copy records into dead-letter topics keep the original times.
 func aged(topic string, partitions int32, life int) (records []*kgo.Record) {
 	const day = 24 * time.Hour
 	ages := []time.Duration{0, 2 * time.Minute, 7 * time.Minute, time.Hour, day, 20 * 365 * day, -time.Hour}
@@ -179,8 +179,8 @@ func aged(topic string, partitions int32, life int) (records []*kgo.Record) {
 	return records
 }
 
-// What was there when the group first looked is backlog, by offsets: whatever the times
-// of the records say, and however a topic or a partition came to be there later.
+// The offsets at the time of the first look decide what is backlog, regardless of the times of the
+// records and of how a topic or partition was added later.
 func TestOnlyWhatWasThereAtTheFirstLookIsBacklog(t *testing.T) {
 	t.Parallel()
 	for name, later := range map[string]func(c *cluster, whileStopped func(func())) (topic string, partitions int32){
@@ -245,7 +245,7 @@ func wantCounts(t *testing.T, b *inbox, held, retried int) {
 	}
 }
 
-// grow adds partitions to a topic, and waits until the brokers know them.
+// grow adds partitions to a topic, and waits until the brokers report them.
 func (c *cluster) grow(topic string, partitions int32) {
 	c.t.Helper()
 	req := kmsg.NewPtrCreatePartitionsRequest()
@@ -266,8 +266,8 @@ func (c *cluster) grow(topic string, partitions int32) {
 	c.client.PurgeTopicsFromClient(topic)
 }
 
-// A partition that has no leader at the first look has a backlog nevertheless, and is
-// asked for its end once it has one.
+// A partition without a leader at the first look still has a backlog. Its end is requested once it
+// has a leader.
 func TestThePartitionWithoutALeaderHasItsBacklogToo(t *testing.T) {
 	t.Parallel()
 	c, b := newFake(t), newInbox(t, testdb.DSN(t))
@@ -309,7 +309,7 @@ func TestThePartitionWithoutALeaderHasItsBacklogToo(t *testing.T) {
 	stop()
 }
 
-// On another cluster a group looks for the first time, whatever it has seen elsewhere.
+// On another cluster, a group looks for the first time, regardless of what it has seen elsewhere.
 func TestTheTopicsOfAnotherClusterHaveABacklog(t *testing.T) {
 	t.Parallel()
 	b := newInbox(t, testdb.DSN(t))
@@ -320,7 +320,7 @@ func TestTheTopicsOfAnotherClusterHaveABacklog(t *testing.T) {
 		held += len(c.produce(aged(c.create(fmt.Sprintf("old-%d.dlq", i), 2), 2, i)...))
 		stop := b.ingest(c)
 		b.has(held)
-		if i == 2 { // the same cluster: a topic that is found later has none
+		if i == 2 { // the same cluster: a topic found later has no backlog
 			wantCounts(t, b, held*2/3, held/3)
 		} else {
 			wantCounts(t, b, held, 0)

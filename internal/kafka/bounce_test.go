@@ -25,7 +25,7 @@ func (b *inbox) retry(r *targets.Kafka, id uuid.UUID) {
 	b.retryWith(r, id, nil)
 }
 
-// retryWith sends another payload; nil: the letter's.
+// retryWith sends a different payload; nil means the letter's own.
 func (b *inbox) retryWith(r *targets.Kafka, id uuid.UUID, payload []byte) {
 	b.t.Helper()
 	by := operator.By{
@@ -69,8 +69,8 @@ func (b *inbox) retryWith(r *targets.Kafka, id uuid.UUID, payload []byte) {
 	}
 }
 
-// TestALetterThatComesBackIsLinkedUntilItIsPoison simulates a consumer that cannot
-// process a record, however often it is driven back to it.
+// TestALetterThatComesBackIsLinkedUntilItIsPoison simulates a consumer that can never process a
+// record, however often the record is driven back to it.
 func TestALetterThatComesBackIsLinkedUntilItIsPoison(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
@@ -126,8 +126,8 @@ func TestALetterThatComesBackIsLinkedUntilItIsPoison(t *testing.T) {
 	}
 }
 
-// TestLettersOfAnOrderedKeyAreDrivenAsTheyArrived lets two nodes compete for
-// letters of which those of one key must not overtake each other (invariant D7).
+// TestLettersOfAnOrderedKeyAreDrivenAsTheyArrived lets two nodes compete for letters. Letters with
+// the same key must not overtake each other (invariant D7).
 func TestLettersOfAnOrderedKeyAreDrivenAsTheyArrived(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))

@@ -17,9 +17,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// cluster is the brokers of a test: those of TEST_KAFKA_BROKERS, which other
-// tests use too, or fakes in this process. Names of topics and groups contain its mark,
-// so that tests do not share any.
+// cluster represents the brokers of a test: those in TEST_KAFKA_BROKERS, which other tests also
+// use, or fakes in this process. Names of topics and groups contain its mark, so that tests do not
+// share any.
 type cluster struct {
 	t      *testing.T
 	addrs  []string
@@ -28,7 +28,7 @@ type cluster struct {
 	fake   *kfake.Cluster // nil: real brokers
 }
 
-// newCluster uses the given brokers, else fakes.
+// newCluster uses the given brokers, or fakes if there are none.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if given := os.Getenv("TEST_KAFKA_BROKERS"); given != "" {
@@ -58,7 +58,7 @@ func openCluster(t *testing.T, addrs []string, fake *kfake.Cluster) *cluster {
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchMaxBytes(30<<20),
 		kgo.MetadataMinAge(100*time.Millisecond),
-		kgo.UnknownTopicRetries(-1), // brokers may take a while to know a new one; produce has a limit
+		kgo.UnknownTopicRetries(-1), // brokers may take a while to learn of a new topic; produce has a time limit
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func (c *cluster) connection() kafka.Connection {
 	return kafka.Connection{Brokers: c.addrs, ClientID: "skald-test"}
 }
 
-// name is the name of a topic for this test only.
+// name returns a topic name that only this test uses.
 func (c *cluster) name(topic string) string { return c.mark + "-" + topic }
 
 // create makes a topic that takes records of up to 20 MB.
@@ -104,14 +104,14 @@ func (c *cluster) tryCreate(topic string, partitions int32) ([16]byte, error) {
 	return res.Topics[0].TopicID, kerr.ErrorForCode(res.Topics[0].ErrorCode)
 }
 
-// knows reports whether the brokers answer with this id for a topic: shortly after a topic was
-// recreated they may still tell that of the deleted one.
+// knows reports whether the brokers return this id for a topic. Shortly after a topic was
+// recreated, they may still return the id of the deleted one.
 func (c *cluster) knows(topic string, id [16]byte) bool {
 	known, ok := c.metadata(c.name(topic))
 	return ok && known.TopicID == id
 }
 
-// metadata returns what the brokers answer about a topic.
+// metadata returns what the brokers report about a topic.
 func (c *cluster) metadata(topic string) (known kmsg.MetadataResponseTopic, ok bool) {
 	req := kmsg.NewPtrMetadataRequest()
 	rt := kmsg.NewMetadataRequestTopic()
@@ -169,7 +169,7 @@ func (c *cluster) consume(topic string, n int) (records []*kgo.Record) {
 	return records
 }
 
-// ends returns how many records a topic has.
+// ends returns the number of records in a topic.
 func (c *cluster) ends(topic string, partitions int32) (sum int64) {
 	c.t.Helper()
 	req := kmsg.NewPtrListOffsetsRequest()
@@ -195,8 +195,8 @@ func (c *cluster) ends(topic string, partitions int32) (sum int64) {
 	return sum
 }
 
-// committed is the offset that a group has committed for the first partition of a
-// topic; -1: none.
+// committed returns the offset that a group has committed for the first partition of a topic, or -1
+// if there is none.
 func (c *cluster) committed(group, topic string) int64 {
 	c.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()

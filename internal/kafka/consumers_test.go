@@ -26,7 +26,7 @@ import (
 
 var updateRecords = flag.Bool("update-records", false, "rewrite the records of internal/dlq/testdata/consumers")
 
-// failedRecord is a record of a dead-letter topic as a real tool wrote it, and the one
+// failedRecord is a record that a real tool wrote to a dead-letter topic, together with the record
 // that failed. The tests of package dlq read them.
 type failedRecord struct {
 	Original savedRecord `json:"original"`
@@ -57,15 +57,15 @@ func saved(r *kgo.Record) savedRecord {
 	return s
 }
 
-// givesUp is a real consumer that gives records up.
+// givesUp is a real consumer that moves records to a dead-letter topic after they fail.
 type givesUp struct {
 	dead  func(topic, group string) string // the name of its dead-letter topic
-	makes bool                             // it creates that topic
+	makes bool                             // whether it creates that topic
 	start func(p *programs, brokers, topic, group string) *exec.Cmd
 	value []byte
-	// mended is sent instead of a value that cannot be consumed; nil: the value.
+	// mended is sent instead of a value that cannot be consumed; nil means that the value is sent.
 	mended []byte
-	shown  string      // how the program prints what it consumed; "": as it is
+	shown  string      // how the program prints what it consumed; "": unchanged
 	want   dlq.Failure // Stack is not compared, Message must be contained
 	group  string      // "": the consumer group
 }
@@ -161,8 +161,8 @@ func (p *programs) run(cmd *exec.Cmd) *output {
 	return out
 }
 
-// Records of real consumers become letters with place, error, class and group, and a
-// retry is consumed: by the real programs, on a real broker.
+// Records of real consumers become letters with place, error, class and group, and their retries
+// are consumed. This uses the real programs and a real broker.
 func TestWhatRealConsumersGiveUpIsUnderstoodAndConsumedAgain(t *testing.T) {
 	dir := os.Getenv("TEST_KAFKA_CONSUMERS")
 	if dir == "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// events is the real store of events. before and after are called around each batch.
+// events is the real store of events. before and after are called before and after each batch.
 type events struct {
 	jobrun.RecordEvents
 	before, after func(batch []jobrun.RecordEvent) error // nil: not called
@@ -45,7 +45,7 @@ func (s *events) PublishRecords(ctx context.Context, batch []jobrun.RecordEvent)
 	return n, err
 }
 
-// source runs a node that makes events of the records of topics.
+// source runs a node that creates events from the records in topics.
 func (b *inbox) source(
 	c *cluster, s jobrun.RecordEvents, topics []string, change ...func(*kafka.IngestConfig),
 ) (stop func()) {
@@ -79,8 +79,8 @@ func (b *inbox) count(query string, args ...any) (n int) {
 	return n
 }
 
-// hasEvents waits until there are as many events as records, and fails unless each
-// record is one, in the order of its partition.
+// hasEvents waits until there are as many events as records, and fails unless each record is an
+// event, in the order of its partition.
 func (b *inbox) hasEvents(records []*kgo.Record) {
 	b.t.Helper()
 	patience.Until(b.t, fmt.Sprintf("%d events are stored", len(records)), func() bool {
@@ -116,7 +116,7 @@ func TestEveryRecordOfATopicIsOneEventAlthoughANodeDiesBeforeItCommits(t *testin
 		if batches.Load() == 3 {
 			close(died)
 		}
-		return errCrash // its rows are there, its offsets are not, and it learns of neither any more
+		return errCrash // its rows are stored, its offsets are not, and it learns of neither
 	}
 	small := func(cfg *kafka.IngestConfig) { cfg.Batch = 30 }
 	stop := b.source(c, dead, topics, small)
@@ -144,10 +144,10 @@ func TestARecordThatIsReadAgainIsNoOtherEventEvenIfItsEventWasDeleted(t *testing
 		t.Fatal(err)
 	}
 	second := c.produce(values(c.name("orders"), 2, 40, 3)...)
-	b.source(c, newEvents(b), topics, func(cfg *kafka.IngestConfig) { cfg.Group += "-again" }) // which has no offsets
+	b.source(c, newEvents(b), topics, func(cfg *kafka.IngestConfig) { cfg.Group += "-again" }) // without offsets
 	b.hasEvents(second)
 
-	// One that is created again has other records at the same offsets.
+	// A recreated topic has other records at the same offsets.
 	again := c.produce(values(c.anew("orders", 2), 2, 50, 20)...)
 	patience.Until(t, "the records of the new topic are events", func() bool {
 		return b.count("SELECT count(*) FROM jobs.events WHERE payload_json >= '50'") == len(again)
@@ -220,7 +220,7 @@ func TestARecordThatIsNoEventBecomesALetterAndStopsNothing(t *testing.T) {
 	})
 }
 
-// While the database is unavailable nothing is lost, and no broker is asked to wait for it.
+// While the database is unavailable, nothing is lost, and brokers need not wait for it.
 func TestEventsWaitForTheDatabase(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))
@@ -244,7 +244,7 @@ func TestEventsWaitForTheDatabase(t *testing.T) {
 	})
 }
 
-// offset returns what a group has committed, -1 for nothing.
+// offset returns what a group has committed, or -1 if there is nothing.
 func (c *cluster) offset(group, topic string, partition int32) int64 {
 	c.t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()

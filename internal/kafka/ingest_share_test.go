@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A free worker gets the next batch, never one of a partition that another worker is
-// storing, and each partition's records come in order.
+// A free worker gets the next batch, but never one from a partition that another worker is storing.
+// The records of each partition arrive in order.
 func TestWorkIsDividedByPartitionAndInOrder(t *testing.T) {
 	t.Parallel()
 	var records []read

@@ -28,15 +28,15 @@ import (
 
 var tenantID = uuid.MustParse("00000000-0000-0000-0000-000000000001")
 
-// inbox is the real store of letters, and records which ids each record was given: a
-// record that is read twice has two, and only one of them is stored.
+// inbox is the real store of letters. It also notes the ids given to each record: a record that is
+// read twice has two ids, but only one of them is stored.
 type inbox struct {
 	t       *testing.T
 	db      *postgres.DB
 	letters *dlqdb.Letters
 	queue   *dlqdb.Queue
-	// before and after are called around each batch that is stored; an error is returned
-	// to the reader. nil: not called.
+	// before and after are called before and after storing each batch; their errors are returned to
+	// the reader. nil means not called.
 	before, after func(batch []dlq.Arrival) error
 
 	mu     sync.Mutex
@@ -61,7 +61,7 @@ func newInbox(t *testing.T, dsn string) *inbox {
 	}
 }
 
-// newInboxOf is another node's view of the same store.
+// newInboxOf returns another node's view of the same store.
 func newInboxOf(b *inbox) *inbox {
 	return &inbox{t: b.t, letters: b.letters, queue: b.queue, ids: map[dlq.Position][]uuid.UUID{}}
 }
@@ -134,8 +134,8 @@ func (b *inbox) ingest(c *cluster, change ...func(*kafka.IngestConfig)) (stop fu
 	return stop
 }
 
-// has waits until n letters are stored, and fails when there are more. It queries the
-// database: a node that dies while it commits does not get the answer.
+// has waits until n letters are stored, and fails if there are more. It queries the database,
+// because a node that dies during a commit does not get the response.
 func (b *inbox) has(n int) {
 	b.t.Helper()
 	var there int
@@ -148,8 +148,7 @@ func (b *inbox) has(n int) {
 	}
 }
 
-// letter returns the one letter of a record; the test fails unless there is exactly
-// one.
+// letter returns the letter of a record, and fails unless there is exactly one.
 func (b *inbox) letter(r *kgo.Record) dlq.Letter {
 	b.t.Helper()
 	place := dlq.Position{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
@@ -172,7 +171,7 @@ func (b *inbox) letter(r *kgo.Record) dlq.Letter {
 	return found[0]
 }
 
-// same fails unless a letter has the content of its record, byte for byte.
+// same fails unless a letter has exactly the same content as its record.
 func same(t *testing.T, r *kgo.Record, l dlq.Letter) {
 	t.Helper()
 	var headers []dlq.Header
@@ -189,7 +188,7 @@ func same(t *testing.T, r *kgo.Record, l dlq.Letter) {
 	}
 }
 
-// dead returns n records of a dead-letter topic.
+// dead returns n records for a dead-letter topic.
 func dead(topic string, partitions int32, from, n int) (records []*kgo.Record) {
 	for i := from; i < from+n; i++ {
 		records = append(records, &kgo.Record{
@@ -223,7 +222,7 @@ func TestEveryRecordBecomesOneLetterAlthoughANodeDiesBeforeItCommits(t *testing.
 			return nil
 		}
 		close(died)
-		return errCrash // it is stored, but the answer is lost
+		return errCrash // the batch is stored, but the response is lost
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	stop = b.ingest(c, func(cfg *kafka.IngestConfig) {
@@ -242,10 +241,10 @@ func TestEveryRecordBecomesOneLetterAlthoughANodeDiesBeforeItCommits(t *testing.
 			t.Fatalf("record %d became %+v", i, l)
 		}
 	}
-	b.has(len(records)) // and no more came after them
+	b.has(len(records)) // no further letters have arrived
 }
 
-// crashingStore is the store of a node that crashes: after the crash no call returns a result.
+// crashingStore is the store of a node that crashes. After the crash, no call returns a result.
 type crashingStore struct {
 	kafka.Arrivals
 	ctx  context.Context

@@ -53,7 +53,7 @@ func newWorld(t *testing.T, opts ...kfake.Opt) *world {
 	return w
 }
 
-// sagas makes n sagas of a tenant, each with five events.
+// sagas creates n sagas of a tenant with five events each.
 func (w *world) sagas(tenantID uuid.UUID, n int) {
 	w.t.Helper()
 	for range n {
@@ -99,8 +99,8 @@ func (w *world) publisher(node string, change ...func(*publication.Config)) (sto
 	return stop
 }
 
-// undisturbed makes a publication send every batch once, however busy the machine is: who loses its lease, or waits
-// too long for the broker, sends a batch again.
+// undisturbed makes a publication send every batch exactly once, however busy the machine is. A
+// publisher that loses its lease or waits too long for the broker sends a batch again.
 func undisturbed(c *publication.Config) { c.Lease, c.Timeout = time.Hour, patience.Limit }
 
 // expected returns the ids of every event, by saga, in order.
@@ -119,8 +119,8 @@ func (w *world) expected(tenants ...uuid.UUID) map[string][]string {
 	return all
 }
 
-// wantTopic consumes until every expected event has come, and fails when the
-// first copies of a saga's events are not in order.
+// wantTopic consumes until every expected event has arrived, and fails if the first copies of a
+// saga's events are out of order.
 func (w *world) wantTopic(want map[string][]string) (records []*kgo.Record) {
 	w.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.ConsumeTopics(topic))
@@ -261,7 +261,7 @@ func TestABrokerThatFailsLosesNothingAndChangesNoOrder(t *testing.T) {
 	}
 }
 
-// refused is the answer of a broker that took nothing of a request.
+// refused is the response of a broker that accepted nothing in a request.
 func refused(req *kmsg.ProduceRequest, code int16) *kmsg.ProduceResponse {
 	res := req.ResponseKind().(*kmsg.ProduceResponse)
 	for _, t := range req.Topics {
@@ -282,8 +282,8 @@ func TestAnotherNodeTakesOverAndAFormerLeaderWritesNoCursor(t *testing.T) {
 	w := newWorld(t)
 	tenantID := uuid.New()
 	w.sagas(tenantID, 10)
-	// The leader stops in the middle of a batch that the broker has, before it
-	// could write that down: as after a kill.
+	// The leader stops in the middle of a batch that the broker has received but that it could not
+	// record, as if it were killed.
 	var held atomic.Bool
 	stuck := make(chan struct{})
 	dead := func(c *publication.Config) {
@@ -301,8 +301,8 @@ func TestAnotherNodeTakesOverAndAFormerLeaderWritesNoCursor(t *testing.T) {
 	}
 }
 
-// lostAdvance is a store as a dying leader sees it: it never hears whether its
-// cursor was written, and it cannot renew its lease.
+// lostAdvance is the store as seen by a dying leader: it never learns whether its cursor was
+// written, and it cannot renew its lease.
 type lostAdvance struct {
 	trail.Publications
 	once  *atomic.Bool

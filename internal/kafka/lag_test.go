@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// lagging is a node that tells its lag; -1: it has not told it yet.
+// lagging is a node that reports its lag; -1 means that it has not reported it yet.
 type lagging struct {
 	*inbox
 	c     *cluster
@@ -34,20 +34,20 @@ func (l *lagging) run(change ...func(*kafka.IngestConfig)) (stop func()) {
 	return l.ingest(l.c, append(change, func(cfg *kafka.IngestConfig) { cfg.Observer.Lag = l.lag.Store })...)
 }
 
-// lags waits until the node tells this lag.
+// lags waits until the node reports this lag.
 func (l *lagging) lags(want int64) {
 	l.t.Helper()
 	patience.Until(l.t, fmt.Sprintf("the lag is %d", want), func() bool { return l.lag.Load() == want })
 }
 
-// caughtUp waits until nothing is unread, and the group has committed the end.
+// caughtUp waits until nothing is unread and the group has committed the end offsets.
 func (l *lagging) caughtUp() {
 	l.t.Helper()
 	l.lags(0)
 	patience.Until(l.t, "the group has committed the end", func() bool { return l.c.committed(l.c.mark, l.topic) == l.c.ends(l.topic, 1) })
 }
 
-// transaction writes records in a transaction, and returns what ends it.
+// transaction writes records in a transaction, and returns a function that ends it.
 func (l *lagging) transaction(life, n int) (end func(kgo.TransactionEndTry)) {
 	l.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(l.c.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -70,9 +70,9 @@ func (l *lagging) transaction(life, n int) (end func(kgo.TransactionEndTry)) {
 	}
 }
 
-// While a transaction is open nothing behind it is read, and the lag says so, also when no
-// records come and after a restart. Once it has ended there is no lag, and the group has
-// committed the end, whatever the last entries of the log are.
+// While a transaction is open, nothing behind it is read. The lag shows this, even if no records
+// arrive and after a restart. Once the transaction has ended, there is no lag, and the group has
+// committed the end offset, whatever the last entries of the log are.
 func TestTheLagIsThatOfThePositionInTheLog(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]kgo.TransactionEndTry{"aborted": kgo.TryAbort, "committed": kgo.TryCommit} {
@@ -105,7 +105,7 @@ func TestTheLagIsThatOfThePositionInTheLog(t *testing.T) {
 	}
 }
 
-// What is gone before it was read is not unread: retention has removed it.
+// Records that retention has removed before they were read do not count as unread.
 func TestRecordsThatAreGoneAreNoLag(t *testing.T) {
 	t.Parallel()
 	l := newLagging(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// After a request that the broker refused permanently, nothing later may be stored: the messages
-// are sent again, and a later one would have come before them.
+// After a request that the broker permanently rejected, no later message may be stored: the
+// rejected messages are sent again, and the later one would precede them.
 func TestNothingIsStoredAfterWhatTheBrokerRefused(t *testing.T) {
 	t.Parallel()
 	const messages = 3000
@@ -59,7 +59,7 @@ func TestNothingIsStoredAfterWhatTheBrokerRefused(t *testing.T) {
 	}
 }
 
-// stored returns the values of the records of the topic.
+// stored returns the values of the records in the topic.
 func (w *world) stored() []string {
 	w.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.ConsumeTopics(topic))

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// gate stands between a store and its database. While it is shut no connection gets through, and
-// open ones are cut.
+// gate stands between a store and its database. While it is shut, no connection gets through, and
+// open connections are cut.
 type gate struct {
 	l    net.Listener
 	open atomic.Bool
@@ -83,7 +83,7 @@ func (g *gate) shut() {
 	}
 }
 
-// members returns the ids of those in the test's group, and its state.
+// members returns the ids of the members of the test's group, and the group's state.
 func (c *cluster) members() (ids []string, state string) {
 	c.t.Helper()
 	req := kmsg.NewPtrDescribeGroupsRequest()
@@ -105,7 +105,7 @@ func (c *cluster) members() (ids []string, state string) {
 	return ids, state
 }
 
-// expel takes a member out of the test's group, who learns of it with its next heartbeat.
+// expel removes a member from the test's group. The member learns of this with its next heartbeat.
 func (c *cluster) expel(id string) {
 	c.t.Helper()
 	req := kmsg.NewPtrLeaveGroupRequest()

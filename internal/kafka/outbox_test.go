@@ -23,8 +23,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// emits stores events in the outbox, as their runs do: n for a topic, each of one of
-// three keys. It returns their ids by key, in order.
+// emits stores events in the outbox as their runs do: n for a topic, using three keys. It returns
+// the ids by key, in order.
 func (b *inbox) emits(topic string, n int, payload string) map[string][]string {
 	b.t.Helper()
 	all := map[string][]string{}
@@ -71,8 +71,8 @@ func (b *inbox) publish(c *cluster, node string, change ...func(*publication.Con
 	return stop
 }
 
-// heard returns the ids of events in a topic by key, each once, in the order of their
-// first copies, and all records that are there now.
+// heard returns the ids of the events in a topic by key, each once and in the order of their first
+// copies, and all records that the topic contains now.
 func (c *cluster) heard(topic string, partitions int32) (ids map[string][]string, records []*kgo.Record) {
 	c.t.Helper()
 	ids = map[string][]string{}
@@ -92,8 +92,8 @@ func (b *inbox) emptied() {
 	})
 }
 
-// deadAfterSend is the outbox of a node that dies once it has sent a batch, and has
-// recorded some before.
+// deadAfterSend is the outbox of a node that dies after it has sent a batch, having recorded some
+// batches before.
 type deadAfterSend struct {
 	jobrun.Outbox
 	batches atomic.Int32

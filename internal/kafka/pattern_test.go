@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// The expression that the manual gives matches the names that the tools choose.
+// The expression in the manual matches the names that the tools choose.
 func TestTheExpressionOfTheManual(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/kafka.md")

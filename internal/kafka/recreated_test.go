@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// remove deletes a topic, and waits until no broker has it.
+// remove deletes a topic, and waits until no broker has it anymore.
 func (c *cluster) remove(name string) {
 	c.t.Helper()
 	req := kmsg.NewPtrDeleteTopicsRequest()
@@ -51,8 +51,8 @@ func (c *cluster) anew(topic string, partitions int32) string {
 	return c.name(topic)
 }
 
-// lived returns records of one incarnation of a topic, which differ from those of any
-// other.
+// lived returns records of one incarnation of a topic. They differ from those of all other
+// incarnations.
 func lived(topic string, partitions int32, life, n int) []*kgo.Record {
 	records := dead(topic, partitions, 0, n)
 	for _, r := range records {
@@ -61,7 +61,7 @@ func lived(topic string, partitions int32, life, n int) []*kgo.Record {
 	return records
 }
 
-// each returns the stored letters by their payload.
+// each returns the stored letters by payload.
 func (b *inbox) each() map[string][]dlq.Letter {
 	b.t.Helper()
 	out := map[string][]dlq.Letter{}
@@ -88,7 +88,7 @@ func (b *inbox) each() map[string][]dlq.Letter {
 	return out
 }
 
-// keeps fails unless every record is one letter, byte for byte, and there are no other
+// keeps fails unless every record is a letter with exactly the same content and there are no other
 // letters.
 func (b *inbox) keeps(records []*kgo.Record) {
 	b.t.Helper()
@@ -105,8 +105,8 @@ func (b *inbox) keeps(records []*kgo.Record) {
 	}
 }
 
-// A topic that is deleted and recreated begins at offset 0 again: its records are new
-// ones, whether the node runs meanwhile or is stopped.
+// A topic that is deleted and recreated begins at offset 0 again. Its records are new ones, whether
+// the node is running or stopped in the meantime.
 func TestARecreatedTopicLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -156,8 +156,8 @@ func TestARecreatedTopicLosesNothing(t *testing.T) {
 	}
 }
 
-// The node has seen the topic, and has not begun to read it: what is written to the next
-// life is new, although the configuration is to read topics from their end.
+// The node has seen the topic but has not begun to read it. Records written to the next life are
+// new, even though the configuration says to read topics from their end.
 func TestATopicThatIsRecreatedBeforeANodeBeginsLosesNothing(t *testing.T) {
 	t.Parallel()
 	c, b := newFake(t), newInbox(t, testdb.DSN(t))
@@ -187,7 +187,7 @@ func TestATopicThatIsRecreatedBeforeANodeBeginsLosesNothing(t *testing.T) {
 	b.keeps(records)
 }
 
-// Another cluster has topics of the same names, and the letters belong to both.
+// Another cluster has topics with the same names, and the letters of both are kept.
 func TestTheSameTopicOfAnotherClusterIsAnotherOne(t *testing.T) {
 	t.Parallel()
 	b := newInbox(t, testdb.DSN(t))

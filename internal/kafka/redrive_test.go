@@ -39,7 +39,7 @@ func (c *cluster) redriver(change ...func(*targets.KafkaConfig)) *targets.Kafka 
 	return r
 }
 
-// driven is a letter on its way to a topic.
+// driven is a letter being sent to a topic.
 func driven(topic string, key, payload []byte, headers ...dlq.Header) dlq.Drive {
 	content := dlq.Content{Key: key, Payload: payload, Headers: headers}
 	return dlq.Drive{
@@ -81,7 +81,7 @@ func TestARedriveKeepsKeyHeadersAndBytes(t *testing.T) {
 	fixed.To.Partition = &at
 	batch = append(batch, fixed)
 	results := r.Drive(t.Context(), batch)
-	// Kafka's own hash: what its clients would have chosen.
+	// This is the hash that Kafka's own clients would have used.
 	hash := kgo.StickyKeyPartitioner(nil).ForTopic(topic)
 	arrived := map[string]*kgo.Record{}
 	for _, rec := range c.consume(topic, len(batch)) {
@@ -175,7 +175,7 @@ func TestWhatKafkaRefusesIsFailedAndSpoilsNothingElse(t *testing.T) {
 	}
 }
 
-// noise does not get smaller by compression.
+// noise returns data that cannot be compressed.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	if _, err := rand.Read(b); err != nil {
@@ -184,7 +184,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// control makes the brokers of a fake answer produce requests as f says.
+// control makes the brokers of a fake answer produce requests with f.
 func (c *cluster) control(f func(n int32, req *kmsg.ProduceRequest) (kmsg.Response, error, bool)) *atomic.Int32 {
 	var calls atomic.Int32
 	c.fake.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -198,7 +198,7 @@ func (c *cluster) control(f func(n int32, req *kmsg.ProduceRequest) (kmsg.Respon
 	return &calls
 }
 
-// with sets a setting of a topic.
+// with changes a setting of a topic.
 func (c *cluster) with(topic, name, value string) {
 	c.t.Helper()
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
@@ -215,8 +215,8 @@ func (c *cluster) with(topic, name, value string) {
 	}
 }
 
-// A record that failed is larger than it was: with the headers of the failure its own
-// topic might refuse it.
+// A record that failed is larger than before: with the headers that describe the failure, its own
+// topic might reject it.
 func TestARecordThatItsTopicOnceTookIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -225,7 +225,8 @@ func TestARecordThatItsTopicOnceTookIsTakenAgain(t *testing.T) {
 	payload := noise(95_000)
 	stack := dlq.Header{Name: "kafka_dlt-exception-stacktrace", Value: noise(8_000)}
 	failed := driven(topic, nil, payload, stack)
-	// As large as a record may be: with the headers that only inform it would not fit.
+	// The record has the maximum size, so it would not fit with the headers that are only
+	// informative.
 	full := driven(topic, nil, noise(100_000-61-150))
 	full.OriginalTopic, full.Origin.Offset = topic, new(int64(1)<<60)
 	kept := driven(topic, nil, payload, dlq.Header{Name: "n", Value: noise(1_000)}, stack, stack, stack)
@@ -258,7 +259,7 @@ func TestARecordThatItsTopicOnceTookIsTakenAgain(t *testing.T) {
 	}
 }
 
-// Brokers that do not tell the limit, and clients that do not tell the size.
+// Brokers that do not report the limit, and clients that do not report the size.
 func TestARecordThatIsTooLargeForWhoKnowsWhat(t *testing.T) {
 	t.Parallel()
 	c := newFake(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/publication"
 )
 
-// Events of tenants that are not named stay, and go out once they are.
+// Events of tenants that are not listed are kept, and are sent once the tenants are listed.
 func TestOnlyTheEventsOfTheTenantsThatAreNamedArePublished(t *testing.T) {
 	w := newWorld(t)
 	named, silent := uuid.New(), uuid.New()

@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// newKit returns all pages over an API that answers nothing but 401, and counts what changes something.
+// newKit returns all pages on top of an API that always responds with 401, and counts the requests
+// that would change something.
 func newKit(t *testing.T, change ...func(*ui.Config)) (k *web.Kit, writes *int) {
 	t.Helper()
 	writes = new(int)
@@ -47,7 +48,7 @@ func TestEveryPageCanBeMadeReady(t *testing.T) {
 
 var wildcard = regexp.MustCompile(`\{[^}]*\}`)
 
-// paths of all patterns that a method fits.
+// paths returns the paths of all patterns for a method.
 func paths(k *web.Kit, method string) (all []string) {
 	for _, p := range k.Patterns {
 		m, path, both := strings.Cut(p, " ")

@@ -82,7 +82,8 @@ func TestWithoutPayloadsReadALetterIsShownWithoutItsContent(t *testing.T) {
 	}
 }
 
-// A client that polls with the ETag it has does not keep showing what is hidden since.
+// A client that polls with its current ETag must not keep showing content that has been hidden
+// since.
 func TestWhatAPolicyHidesIsPartOfTheETag(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -222,7 +223,7 @@ func TestALetterOfAnotherTenantDoesNotExist(t *testing.T) {
 	}
 }
 
-// TestNoInputOfTheQueueIsAServerError sends what users and fuzzers send.
+// TestNoInputOfTheQueueIsAServerError sends inputs that users and fuzzers send.
 func TestNoInputOfTheQueueIsAServerError(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -270,7 +271,7 @@ func TestNoInputOfTheQueueIsAServerError(t *testing.T) {
 				if r.Status < 500 {
 					continue
 				}
-				switch code := r.Problem().Code; { // allowed errors of a retry's target
+				switch code := r.Problem().Code; { // errors that a retry's target may cause
 				case strings.HasSuffix(path, "/retry") && (code == "DLQ_NO_KAFKA" || code == "DLQ_PROCESS_FAILED"):
 				default:
 					t.Errorf("%s %s %s: %d %s", op.Method, path, body, r.Status, r.Body)

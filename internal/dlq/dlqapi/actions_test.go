@@ -167,7 +167,7 @@ func TestOperatorsMoveLetters(t *testing.T) {
 	q.audited(l.ID, "push", "resolve booked by hand", "delete GDPR")
 }
 
-// audited checks the recorded actions on a letter, oldest first: verbs and reasons.
+// audited checks the verbs and reasons of the recorded actions on a letter, oldest first.
 func (q *queue) audited(id uuid.UUID, want ...string) {
 	q.T.Helper()
 	found, err := q.actions.Actions(q.T.Context(), apitest.Tenant.ID, operator.Filter{Kind: operator.DeadLetter,
@@ -187,7 +187,7 @@ func (q *queue) audited(id uuid.UUID, want ...string) {
 	}
 }
 
-// meanwhile changes a letter just before a change is stored, a few times.
+// meanwhile changes a letter just before a change is stored, the first few times.
 type meanwhile struct {
 	dlq.Letters
 	times int
@@ -308,7 +308,7 @@ func TestAnArchivedLetterIsReadAndRestored(t *testing.T) {
 	}
 	archive := func() {
 		q.Send("POST", at(l)+"/resolve", "").Letter(200)
-		for range 100 { // a letter is archived when its retention has passed on the database's clock
+		for range 100 { // a letter is archived once its retention has passed on the database's clock
 			if n, err := q.loops.Archive(t.Context(), 10); err != nil {
 				t.Fatal(err)
 			} else if n > 0 {

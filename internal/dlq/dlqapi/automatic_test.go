@@ -17,20 +17,20 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// arrival is a letter that a target has got.
+// arrival is a letter that a target has received.
 type arrival struct {
 	Key string `json:"key"`
 	N   int    `json:"n"`
-	// automatic: it was not sent by a redrive.
+	// automatic means that it was not sent by a redrive.
 	automatic, refused bool
 }
 
-// arrivals is a target that notes what comes, in order.
+// arrivals is a target that records what it receives, in order.
 type arrivals struct {
 	*httptest.Server
 	mu      sync.Mutex
 	got     []arrival
-	refuses func(a arrival, before int) bool // before: how often it came
+	refuses func(a arrival, before int) bool // before: how often it has arrived already
 }
 
 func newArrivals(t *testing.T, refuses func(arrival, int) bool) *arrivals {
@@ -66,7 +66,7 @@ func (s *arrivals) all() []arrival {
 	return append([]arrival(nil), s.got...)
 }
 
-// pushed stores n letters of a topic, of so many keys in turn.
+// pushed stores n letters of a topic, using the given number of keys in turn.
 func pushed(e *apitest.Edge, topic, url string, n, keys int) {
 	e.T.Helper()
 	letters := make([]string, n)
@@ -87,7 +87,7 @@ func pushed(e *apitest.Edge, topic, url string, n, keys int) {
 	}
 }
 
-// soon is a policy by which letters are retried while a redrive works on them.
+// soon is a policy with which letters are retried while a redrive is working on them.
 func soon() dlq.Policy {
 	p := dlq.DefaultPolicy
 	p.Backoff.InitialIntervalMS, p.Backoff.MaxIntervalMS, p.Backoff.Multiplier = 3000, 3000, 1
@@ -95,12 +95,13 @@ func soon() dlq.Policy {
 	return p
 }
 
-// 600 letters of 20 keys arrive with a policy that retries them soon, and at once they are
-// redriven in the order of their keys. Automatic retries of other letters go on meanwhile.
+// 600 letters with 20 keys arrive under a policy that retries them soon, and they are redriven
+// immediately in the order of their keys. Automatic retries of other letters continue in the
+// meantime.
 func TestARedrivePerKeyIsInOrderBesideAutomaticRetries(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdgeOf(t, soon())
-	// Each third of the others is refused once, so that automatic retries never pause.
+	// Every third of the others is rejected once, so that automatic retries never pause.
 	target := newArrivals(t, func(a arrival, before int) bool {
 		return strings.HasPrefix(a.Key, "others") && a.N%3 == 0 && before == 0
 	})
@@ -145,9 +146,9 @@ func TestARedrivePerKeyIsInOrderBesideAutomaticRetries(t *testing.T) {
 	}
 }
 
-// A redrive that halts at its stop condition has sent as many letters as that allows, and
-// automatic retries, which go on with others, send none of the rest. A letter that it holds
-// names it.
+// A redrive that halts at its stop condition has sent as many letters as the condition allows.
+// Automatic retries continue with other letters but send none of the rest. A letter held by the
+// redrive names it.
 func TestAutomaticRetriesDoNotPassTheStopConditionOfARedrive(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdgeOf(t, soon())

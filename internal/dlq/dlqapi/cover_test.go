@@ -21,15 +21,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// ledger pushes letters of a topic, and notes which were acknowledged, and which of them were
-// sent only after the operation was answered.
+// ledger pushes letters to a topic. It records which were acknowledged, and which were sent only
+// after the response to the operation.
 type ledger struct {
 	e        *apitest.Edge
 	topic    string
-	body     string // of a batch
+	body     string // body of a batch
 	mu       sync.Mutex
 	answered bool               // guarded by mu
-	stored   map[uuid.UUID]bool // true: it came after the answer; guarded by mu
+	stored   map[uuid.UUID]bool // true: it was sent after the response; guarded by mu
 	pause    atomic.Int64       // between two batches of a client
 }
 
@@ -46,7 +46,7 @@ func newLedger(e *apitest.Edge, topic, target string, dead bool) *ledger {
 		e: e, topic: topic, stored: map[uuid.UUID]bool{},
 		body: `{"messages":[` + strings.Repeat(letter+",", ledgerBatch-1) + letter + `]}`,
 	}
-	l.pause.Store(int64(10 * time.Millisecond)) // the machine has other work, too
+	l.pause.Store(int64(10 * time.Millisecond)) // the machine also has other work
 	return l
 }
 
@@ -68,7 +68,7 @@ func (l *ledger) push() {
 	}
 }
 
-// known returns the letters that are certainly stored, and whether each came late.
+// known returns the letters that are certainly stored, and whether each was late.
 func (l *ledger) known() map[uuid.UUID]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +87,8 @@ func (l *ledger) count() int {
 	return len(l.stored)
 }
 
-// massOperation is a way to ask for many letters at once. ask returns the path and the
-// body of the request; ids are those that are known.
+// massOperation is a way to request an operation on many letters. ask returns the path and the body
+// of the request; ids are those of the known letters.
 type massOperation struct {
 	name, action string
 	ask          func(l *ledger, ids []uuid.UUID) (path, body string)
@@ -164,10 +164,11 @@ func (l *ledger) group() string {
 	return list.Groups[0].Fingerprint
 }
 
-// TestMassOperationsTouchWhatExistedWhenTheyWereRequested does every kind of operation on
-// many letters, in every way, while letters arrive. A ledger knows which letters had been
-// stored before the request was sent, and which were sent only after it was answered. The same
-// of all kinds of operations, with their halts, is uitest.TestAnOperationOnManyThingsIsForThoseOfItsRequest.
+// TestMassOperationsTouchWhatExistedWhenTheyWereRequested performs every kind of operation on many
+// letters, in every way, while letters arrive. A ledger knows which letters were stored before the
+// request was sent, and which were sent only after the response.
+// uitest.TestAnOperationOnManyThingsIsForThoseOfItsRequest tests the same for all kinds of
+// operations, including halts.
 func TestMassOperationsTouchWhatExistedWhenTheyWereRequested(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) {
@@ -184,7 +185,7 @@ func TestMassOperationsTouchWhatExistedWhenTheyWereRequested(t *testing.T) {
 	var pushed, took atomic.Int64
 	began := time.Now()
 	for n, op := range massOperations() {
-		// No name is the beginning of another one.
+		// No name is a prefix of another one.
 		l := newLedger(e, fmt.Sprintf("topic-%02d", n), target.URL, op.action == "requeue")
 		t.Run(op.action+" by "+op.name, func(t *testing.T) {
 			t.Parallel()
@@ -217,8 +218,8 @@ func TestMassOperationsTouchWhatExistedWhenTheyWereRequested(t *testing.T) {
 	})
 }
 
-// check does the operation, compares what it has touched with the ledger, and returns
-// how many letters it touched.
+// check performs the operation, compares the letters that it changed with the ledger, and returns
+// their number.
 func (op massOperation) check(t *testing.T, l *ledger) int64 {
 	t.Helper()
 	before := l.known()
@@ -242,7 +243,8 @@ func (op massOperation) check(t *testing.T, l *ledger) int64 {
 	}
 	after := l.count()
 	patience.Until(t, "more letters are stored", func() bool { return l.count() >= after+20 })
-	// They keep arriving until the operation has ended, but it has to leave out a few, not thousands.
+	// Letters keep arriving until the operation has ended, but it only needs to leave out a few,
+	// not thousands.
 	l.pause.Store(int64(150 * time.Millisecond))
 	at := apitest.RedrivesPath + "/" + made.ID.String()
 	if op.approved {
@@ -278,7 +280,7 @@ func (op massOperation) check(t *testing.T, l *ledger) int64 {
 	return int64(len(touched))
 }
 
-// touched are the letters of a redrive.
+// touched returns the letters of a redrive.
 func (l *ledger) touched(t *testing.T, at string) map[uuid.UUID]bool {
 	t.Helper()
 	out := map[uuid.UUID]bool{}
@@ -295,8 +297,8 @@ func (l *ledger) touched(t *testing.T, at string) map[uuid.UUID]bool {
 	}
 }
 
-// untouched checks one letter of each: that the touched one is no longer as it arrived,
-// and that one of the others is.
+// untouched checks one letter of each kind: the touched one must have changed since it arrived, and
+// the other one must not.
 func (l *ledger) untouched(t *testing.T, touched map[uuid.UUID]bool, op massOperation) {
 	t.Helper()
 	stored := l.known()

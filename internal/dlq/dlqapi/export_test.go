@@ -20,7 +20,7 @@ const (
 	imprt  = "/api/v1/dlq/import"
 )
 
-// exported returns the lines of letters, and the last one.
+// exported returns the lines with letters, and the last line.
 func (q *queue) exported(query string, header ...string) (lines []string, end map[string]any) {
 	q.T.Helper()
 	r := q.Send("GET", export+query, "", header...)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// Lists, the export and bulk operations read filters in one place: they find the same
+// Lists, exports and bulk operations share the code that reads filters, so they find the same
 // mistakes and report them in the same words.
 func TestAFilterHasTheSameMistakesInAQueryAndInABody(t *testing.T) {
 	t.Parallel()
@@ -74,8 +74,8 @@ func mistakesOf(r apitest.Reply, status int, code string) map[string]string {
 	return out
 }
 
-// A filter reaches the store unchanged, whether it comes in a query or in a body; an
-// empty member selects everything, except for a key.
+// A filter reaches the store unchanged, whether it comes from a query or from a body. An empty
+// member selects everything, except for a key.
 func TestAFilterSelectsTheSameInAQueryAndInABody(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

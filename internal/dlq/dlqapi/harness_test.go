@@ -36,8 +36,8 @@ import (
 
 const letters = "/api/v1/dlq/messages"
 
-// queue is an edge with a dead-letter queue on PostgreSQL, whose letters are driven to
-// target over HTTP. There is no Kafka.
+// queue is an API with a dead-letter queue on PostgreSQL, whose letters are driven to target over
+// HTTP. There is no Kafka.
 type queue struct {
 	*apitest.Edge
 	letters dlq.Letters
@@ -63,8 +63,8 @@ func openQueue(t *testing.T) (*postgres.DB, *targets.HTTP) {
 	return db, web
 }
 
-// isDLQTopic reports whether topic is one of Skald's dead-letter topics, which letters
-// must not be driven to.
+// isDLQTopic reports whether topic is one of Skald's dead-letter topics, to which letters must not
+// be driven.
 func isDLQTopic(topic string) bool { return strings.HasSuffix(topic, ".dlq") }
 
 func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
@@ -109,7 +109,7 @@ func (r ruled) PolicyOf(_ context.Context, tenant uuid.UUID, topic string) (dlq.
 	return p, nil
 }
 
-// accepts is a driver whose target reports its result later, as sagas do.
+// accepts is a driver whose target reports its result later, as a saga does.
 type accepts struct{}
 
 func (accepts) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
@@ -132,7 +132,7 @@ func (disabled) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
 	return out
 }
 
-// undoneByHand does what a saga does to its letter.
+// undoneByHand does to the letter what its saga would do.
 func (q *queue) undoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	c, err := dlq.Apply(l, dlq.ResolveRequested{}, dlq.Moment{Now: now})
@@ -143,7 +143,7 @@ func (q *queue) undoneByHand(ctx context.Context, l dlq.Letter, by operator.By) 
 		l.ID.String(), "saga-resolve", nil))
 }
 
-// receiver is the target that letters are driven to.
+// receiver is the target to which letters are driven.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -186,7 +186,7 @@ func (r *receiver) last(t *testing.T) received {
 	return r.got[len(r.got)-1]
 }
 
-// push stores a letter; it must be new.
+// push stores a letter, which must be new.
 func (q *queue) push(body string, header ...string) client.DeadLetter {
 	q.T.Helper()
 	r := q.Send("POST", letters, body, header...)
@@ -198,7 +198,7 @@ func (q *queue) push(body string, header ...string) client.DeadLetter {
 	return l
 }
 
-// toTarget is the body of a letter for the target.
+// toTarget returns the body of a letter for the target.
 func (q *queue) toTarget(more string) string {
 	if more != "" {
 		more = "," + more
@@ -206,10 +206,10 @@ func (q *queue) toTarget(more string) string {
 	return `{"original_topic":"orders","error_message":"boom","target":{"kind":"http","url":"` + q.target.URL + `"}` + more + `}`
 }
 
-// at is the path of a letter.
+// at returns the path of a letter.
 func at(l client.DeadLetter) string { return letters + "/" + l.ID.String() }
 
-// store keeps a letter of another source than REST.
+// store stores a letter from a source other than REST.
 func (q *queue) store(l dlq.Letter) client.DeadLetter {
 	q.T.Helper()
 	l.TenantID, l.OriginalTopic, l.Failure.Message, l.MaxRetries = apitest.Tenant.ID,
@@ -222,5 +222,5 @@ func (q *queue) store(l dlq.Letter) client.DeadLetter {
 	return client.DeadLetter{ID: l.ID}
 }
 
-// topicPath is the path of the list of a topic.
+// topicPath returns the path of the list of a topic.
 func topicPath(topic string) string { return "/api/v1/dlq/" + url.PathEscape(topic) }

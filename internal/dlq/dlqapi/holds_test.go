@@ -64,7 +64,7 @@ func TestATopicIsHeldByOneField(t *testing.T) {
 	}
 }
 
-// A held letter says that it is held, and by what.
+// A held letter shows that it is held, and what holds it.
 func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -106,8 +106,8 @@ func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 	if l := show(); l.HeldBy == nil || *l.HeldBy != "hold_all" || tag == held {
 		t.Errorf("%s, held by %v", tag, l.HeldBy)
 	}
-	// A time set for one letter overrides the hold. Who has read the letter while something else held
-	// it may set that.
+	// A time set for one letter overrides the hold. A user who read the letter while something else
+	// held it may still set the time.
 	q.Send("PATCH", letters+"/"+id.String(), `{"note":"read"}`, "If-Match", `"2-held-topic_policy"`).
 		Wants(http.StatusPreconditionFailed, "DLQ_VERSION_CONFLICT")
 	q.Send("PATCH", letters+"/"+id.String(),
@@ -118,8 +118,8 @@ func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 	}
 }
 
-// Polling a letter with its ETag shows when a redrive holds it and when it is released, and
-// actions may name what was read before.
+// Polling a letter with its ETag shows when a redrive holds it and when it is released. Actions may
+// name the version that was read before.
 func TestALetterThatARedriveHoldsHasAnotherETag(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)
@@ -151,7 +151,7 @@ func TestALetterThatARedriveHoldsHasAnotherETag(t *testing.T) {
 	e.Send("PATCH", at, `{"note":"read while held"}`, "If-Match", held).Letter(http.StatusOK)
 }
 
-// Limits set while a redrive is halted, or when it is resumed, apply.
+// Limits that are set while a redrive is halted or when it is resumed take effect.
 func TestAGuardSurvivesTheResume(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)

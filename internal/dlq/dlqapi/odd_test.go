@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// oddText is text as a client sends it in JSON, and how long ones of it begin when they are
+// oddText is text as a client sends it in JSON, and the beginning of long texts of it as they are
 // stored.
 const (
 	oddText    = `a\u0000b\ud800c` + "\xff\xfe" + `d`
@@ -21,8 +21,9 @@ const (
 	oddAsBytes = "a\x00b\xed\xa0\x80c\xff\xfed" // the same as a header of Kafka
 )
 
-// TestTheTextsOfALetterAreCleanedAsFromKafka: pushed alone, in a batch, by an import or by a record
-// with headers, the same texts are stored, and the client that pushed them learns of it.
+// TestTheTextsOfALetterAreCleanedAsFromKafka checks that the same texts are stored whether they are
+// pushed alone, in a batch, by an import or by a record with headers, and that the client that
+// pushed them is told.
 func TestTheTextsOfALetterAreCleanedAsFromKafka(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -85,7 +86,7 @@ func TestTheTextsOfALetterAreCleanedAsFromKafka(t *testing.T) {
 	}
 }
 
-// TestOneOddLetterOfABatchIsRefusedAlone: the others are stored.
+// TestOneOddLetterOfABatchIsRefusedAlone checks that the others are stored.
 func TestOneOddLetterOfABatchIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -140,7 +141,7 @@ func TestOneOddLetterOfABatchIsRefusedAlone(t *testing.T) {
 		Import client.DeadLetterImportResult `json:"import"`
 	}
 	if err := json.Unmarshal(r.Body, &p); err != nil || r.Status != 422 ||
-		p.Import.Imported != len(odd)+1 { // in an import, -1 retries are those of the policy
+		p.Import.Imported != len(odd)+1 { // in an import, -1 retries means the policy's number
 		t.Errorf("import: %d %.500s", r.Status, r.Body)
 	}
 }

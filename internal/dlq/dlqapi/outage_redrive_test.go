@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// service is the target of letters after an outage. It counts what it has accepted, and
-// what it has refused, by the letter's id.
+// service is the target of letters after an outage. It counts the letters that it has accepted and
+// rejected, by id.
 type service struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -53,14 +53,14 @@ func (s *service) set(down bool) {
 	s.down = down
 }
 
-// counts returns how many were accepted and refused, by letter.
+// counts returns how often each letter was accepted and rejected.
 func (s *service) counts() (taken, refused map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.taken), maps.Clone(s.refused)
 }
 
-// once is a count of one for each id.
+// once returns a count of one for each id.
 func once(ids []uuid.UUID) map[string]int {
 	out := map[string]int{}
 	for _, id := range ids {
@@ -186,7 +186,7 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 			t.Errorf("letter %s was refused, and taken by the same redrive", id)
 		}
 	}
-	// The refused letters wait again.
+	// The rejected letters are waiting again.
 	var all client.RetryAllResult
 	out = e.Send("POST", "/api/v1/dlq/orders/retry-all?wait=60s", `{"rate_per_second":5000}`)
 	if out.Into(&all); out.Status != http.StatusOK || all.RetriedCount != done.Failed ||
@@ -197,7 +197,7 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 	if diff := cmp.Diff(once(ids), taken); diff != "" {
 		t.Errorf("in the end the target has (-want +got):\n%.2000s", diff)
 	}
-	// With nothing to do, it ends at once.
+	// With nothing to do, it ends immediately.
 	out = e.Send("POST", "/api/v1/dlq/orders/retry-all", "")
 	if out.Into(&all); out.Status != http.StatusOK || all.RetriedCount != 0 {
 		t.Errorf("retry-all again: %d %s", out.Status, out.Body)

@@ -13,8 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// TestADryRunNamesTheRedrivesThatHaveTheSameLetters: one that has begun keeps its letters from a retry. One that awaits
-// approval or its time keeps none, and the approval of one redrive is not asked of others.
+// TestADryRunNamesTheRedrivesThatHaveTheSameLetters checks that a redrive that has begun withholds
+// its letters from a retry. A redrive that awaits approval or its start time withholds none, and
+// the approval of one redrive is not required for others.
 func TestADryRunNamesTheRedrivesThatHaveTheSameLetters(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)
@@ -47,7 +48,7 @@ func TestADryRunNamesTheRedrivesThatHaveTheSameLetters(t *testing.T) {
 	want("of a letter", ask("delete", one), scheduled, waiting)
 	want("of another topic", ask("retry", `"filter":{"topic":"refunds"}`))
 
-	// A slow one begins, and holds its letters.
+	// A slow redrive begins and holds its letters.
 	slow := e.Bulk(`{"action":"retry","filter":{"topic":"refunds"},"reason":"r","rate_per_second":0.01}`)
 	e.Until(slow.ID, "it has collected its letters", func(r client.Redrive) bool { return r.Gathered })
 	e.Send("POST", apitest.RedrivesPath+"/"+slow.ID.String()+"/pause", `{"reason":"r"}`).Wants2xx()

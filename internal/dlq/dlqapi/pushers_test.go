@@ -21,8 +21,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// Who has pushed a letter is recorded: one row for each request that stored something,
-// with its letters, none for a request that changed nothing.
+// The audit trail records who pushed a letter: one row for each request that stored something, with
+// its letters, and none for a request that changed nothing.
 func TestWhoPushedALetterIsRecorded(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, apitest.Guarded)
@@ -94,7 +94,7 @@ func TestWhoPushedALetterIsRecorded(t *testing.T) {
 		t.Errorf("a batch of known letters: %+v", told("many-again"))
 	}
 
-	// Every letter of the largest batch is in its row, however many there are.
+	// The row contains every letter of the largest batch.
 	large := make([]string, 500)
 	for i := range large {
 		large[i] = message(fmt.Sprint("n", i))
@@ -131,8 +131,8 @@ func TestWhoImportedALetterIsRecorded(t *testing.T) {
 	}
 }
 
-// A failure to read a topic's policy is not cached for a request as a policy: the next
-// message of the topic is refused as well.
+// If a topic's policy cannot be read, the failure is not cached as a policy for the rest of the
+// request: the next message of the topic is also rejected.
 func TestNoMessageIsStoredByAPolicyThatCouldNotBeRead(t *testing.T) {
 	t.Parallel()
 	asked := 0

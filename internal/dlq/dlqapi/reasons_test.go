@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// A redrive has a reason, whichever operation creates it, unless it changes nothing;
-// retry-all keeps its original contract, without one.
+// A redrive requires a reason, whichever operation creates it, unless it changes nothing. Only
+// retry-all keeps its original contract, which has no reason.
 func TestTheReasonOfARedriveIsRecorded(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)

@@ -156,7 +156,8 @@ func TestRedrivesGroupsTopicsAndActionsOfOtherTenantsDoNotExist(t *testing.T) {
 			t.Errorf("%s: %d %s, want an empty list", list, r.Status, r.Body)
 		}
 	}
-	// The same key of another tenant is another one, and all they have is theirs alone.
+	// The same key of another tenant is a different key, and the data of each tenant is visible
+	// only to that tenant.
 	var preview client.RedrivePreview
 	e.Send("POST", apitest.RedrivesPath, `{"action":"retry","all":true,"dry_run":true}`, apitest.As("foreign")...).Into(&preview)
 	theirs := e.Bulk(`{"action":"discard","all":true,"reason":"r"}`, append(apitest.As("foreign"), "Idempotency-Key", "k")...)

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// A redrive skips the letters of a disabled webhook and reports it: the redrive
-// completes, and no retry of theirs is counted.
+// A redrive skips the letters of a disabled webhook and reports this. The redrive completes, and
+// their retries are not counted.
 func TestARedriveSkipsLettersOfADisabledWebhook(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

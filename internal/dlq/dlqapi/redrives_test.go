@@ -128,7 +128,7 @@ func TestAnIdempotencyKeyMakesOneRedrive(t *testing.T) {
 	if other := e.Bulk(body, "Idempotency-Key", "k-2"); other.ID == first.ID {
 		t.Error("two keys made one redrive")
 	}
-	// With the same key, another operation is another request.
+	// With the same key, a different operation is a different request.
 	e.Send("POST", "/api/v1/dlq/orders/retry-all?wait=0s", `{"max_messages":1}`, "Idempotency-Key", "k-1")
 	var list client.RedriveList
 	e.Send("GET", apitest.RedrivesPath+"?page_size=1", "").Into(&list)
@@ -184,7 +184,7 @@ func TestEachBulkActionIsApplied(t *testing.T) {
 			t.Errorf("%s left the actions %+v", tt.action, actions.Actions)
 		}
 	}
-	// Letters that were dealt with meanwhile are skipped.
+	// Letters that were handled in the meantime are skipped.
 	made := e.Bulk(`{"action":"discard","ids":["` + ids[1].String() + `","` + ids[3].String() + `","` + uuid.NewString() +
 		`"],"reason":"r"}`)
 	done := e.Until(made.ID, "over", inState("COMPLETED"))

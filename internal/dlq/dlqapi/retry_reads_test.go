@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 )
 
-// counted counts what is read.
+// counted counts reads.
 type counted struct {
 	dlq.Letters
 	reads map[string]int
@@ -27,8 +27,9 @@ func (c *counted) Revisions(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Re
 	return c.Letters.Revisions(ctx, tenant, id)
 }
 
-// TestARetryReadsOnceBeforeItClaims: what it decides on is read once, and the claim has the
-// version that was read. Its answer shows the letter as the drive left it, which is read after it.
+// TestARetryReadsOnceBeforeItClaims checks that everything needed for the decision is read once,
+// and that the claim has the version that was read. The response shows the letter as the drive left
+// it, which requires another read.
 func TestARetryReadsOnceBeforeItClaims(t *testing.T) {
 	t.Parallel()
 	reads, before := map[string]int{}, map[string]int{}

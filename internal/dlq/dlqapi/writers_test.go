@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 )
 
-// outrun are reports whose policies and groups others change just before every change.
+// outrun is a store whose policies and groups are changed by others just before every change.
 type outrun struct{ dlq.Overview }
 
 func (outrun) PutPolicy(context.Context, dlq.Policy, operator.Action) error {
@@ -25,7 +25,7 @@ func (outrun) ChangeGroup(context.Context, dlq.Group, operator.Action) error {
 	return fault.New(fault.Precondition, dlq.CodeStale, "it is at another version")
 }
 
-// A change that always comes too late is the clients' conflict, not an outage of the server.
+// A change that is always too late is a conflict of the clients, not an outage of the server.
 func TestAChangeThatAlwaysComesTooLateIsAConflict(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t, func(c *httpapi.Config) { c.DeadLetters.Overview = outrun{c.DeadLetters.Overview} })
@@ -43,7 +43,8 @@ func TestAChangeThatAlwaysComesTooLateIsAConflict(t *testing.T) {
 	}
 }
 
-// Of many who change one policy at once, each change is stored once or told to be none.
+// If many clients change one policy at the same time, each change is either stored once or
+// rejected.
 func TestSixWritersOfOnePolicy(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)

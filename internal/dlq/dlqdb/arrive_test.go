@@ -108,8 +108,8 @@ func TestABounceIsNeverLostToARace(t *testing.T) {
 	}
 }
 
-// Each letter is stored as it came, whichever columns a batch sends once, and whether
-// it is new or partly known.
+// Each letter is stored as it arrived, regardless of which columns a batch sends only once, and
+// whether it is new or partly known.
 func TestALetterArrivesTheSameInEveryBatch(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
@@ -177,8 +177,8 @@ func TestABatchWhoseCommitFailsReportsNothingStored(t *testing.T) {
 	}
 }
 
-// A batch that is all new is stored by another statement than one of which some is
-// stored already: live, or in the archive.
+// A batch that is all new is stored by a different statement than one that is partly stored
+// already, live or in the archive.
 func TestABatchAddsTheSameByEitherInsertStatement(t *testing.T) {
 	t.Parallel()
 	start := pgtest.Now().Truncate(time.Minute)

@@ -10,10 +10,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// TestLettersThatComeBackAreFoundByTheirIDs checks the plan in the middle of a flood:
-// at the last ANALYZE all letters were open, so the planner expects few RESOLVED ones,
-// and there are many by now. Through the status index a batch of 500 took ten seconds,
-// and arriving letters waited for its locks.
+// TestLettersThatComeBackAreFoundByTheirIDs checks the plan in the middle of a flood. At the last
+// ANALYZE, all letters were open, so the planner expects few RESOLVED ones, although there are now
+// many. With the status index, a batch of 500 took ten seconds, and arriving letters waited for its
+// locks.
 func TestLettersThatComeBackAreFoundByTheirIDs(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterStore(t)

@@ -45,7 +45,7 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 		if got := b.AuditActions(t, operator.Filter{Subject: l.ID.String()}); len(got) == 0 || cmp.Diff(by, got[0]) != "" {
 			t.Errorf("told %+v, want %+v", got, by)
 		}
-		// The same change again is refused and records no action.
+		// The same change is rejected the second time and records no action.
 		n := len(b.AuditActions(t, operator.Filter{}))
 		if err := b.Change(t.Context(), changed, b.Action(changed, "change")); !fault.IsCode(err, dlq.CodeStale) ||
 			len(b.AuditActions(t, operator.Filter{})) != n {
@@ -201,7 +201,7 @@ func TestAnArchivedLetterIsReadListedAndRestored(t *testing.T) {
 		len(p.Items) != 1 || p.Total != 1 || cmp.Diff(archived, p.Items[0]) != "" {
 		t.Errorf("listed %+v, %v", p, err)
 	}
-	b.PushAll(t, b.NewLetter(func(o *dlq.Letter) { o.DedupeKey = l.DedupeKey })) // another letter has its key by now
+	b.PushAll(t, b.NewLetter(func(o *dlq.Letter) { o.DedupeKey = l.DedupeKey })) // another letter has taken its key
 	by := b.Action(l, "restore")
 	restored, err := b.Restore(t.Context(), b.Tenant, l.ID, pgtest.Now(), by)
 	if err != nil {

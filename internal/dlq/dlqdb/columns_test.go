@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// namesOf are the columns of a table or view of the dead-letter queue, sorted.
+// namesOf returns the sorted columns of a table or view of the dead-letter queue.
 func namesOf(t *testing.T, db *sql.DB, table string) []string {
 	t.Helper()
 	names := strings.Fields(pgtest.Ask[string](t, db, `SELECT string_agg(column_name, ' ') FROM information_schema.columns
@@ -23,7 +23,7 @@ func namesOf(t *testing.T, db *sql.DB, table string) []string {
 	return names
 }
 
-// Every column is read and written, except for those that are left out on purpose.
+// Every column is read and written, except for those that are omitted on purpose.
 func TestListsOfColumnsOfLettersAreComplete(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t)).SQL()

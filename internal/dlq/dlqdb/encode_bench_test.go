@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// BenchmarkEncodeLetters makes the parameters of batches of 64 rows, without a database.
+// BenchmarkEncodeLetters encodes the parameters of batches of 64 rows, without a database.
 func BenchmarkEncodeLetters(b *testing.B) {
 	letters := make([]dlq.Letter, 64)
 	for i := range letters {

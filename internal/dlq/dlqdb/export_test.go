@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// The statements themselves, for the tests of plans.
+// The statements, exported for the tests of plans.
 var Parents = parents.Text
 
 var (
@@ -55,8 +55,8 @@ func PlacesOfLetters(tenant uuid.UUID, q dlq.Query) (string, []any) {
 
 const ByBitmaps = byBitmaps
 
-// GatherLetters reads a page by bitmaps alone, if that costs no more than cost. total
-// is -1 when it is not known.
+// GatherLetters reads a page only by bitmaps, if that costs no more than cost. total is -1 if it is
+// not known.
 func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query,
 	cost float64) (letters []dlq.Letter, total int64, ok bool, err error) {
 	f, err := st.gather(ctx, tenant, &LiveLetters, q, try{gather: true, cost: cost, within: 20 * time.Second})
@@ -66,7 +66,7 @@ func GatherLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Que
 	return f.letters, f.total, true, err
 }
 
-// FindLetters reads a page as lists do, with one try of each way.
+// FindLetters reads a page as lists do, trying each method once.
 func FindLetters(ctx context.Context, st *Letters, tenant uuid.UUID, q dlq.Query, inOrder,
 	gathered time.Duration) (letters []dlq.Letter, total int64, err error) {
 	f, err := st.find(ctx, tenant, &LiveLetters, q,

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// lastVersion is how a node of the last version stores a record: at a place without the
+// lastVersion stores a record in the way of a node of the previous version: at a place without the
 // id of its topic. The letters it stores are first in the table stored_before.
 type lastVersion struct {
 	t    *testing.T
@@ -22,7 +22,7 @@ type lastVersion struct {
 	conn *sql.Conn
 }
 
-// lastVersionOf stores nothing yet. Its record is the one that m.arrived has.
+// lastVersionOf does not store anything yet. Its record is the one in m.arrived.
 func lastVersionOf(t *testing.T, m pgtest.LetterQueue, offset int64, payload string) lastVersion {
 	t.Helper()
 	if n, err := m.Queue.Arrive(t.Context(), []dlq.Arrival{m.Arrived(uuid.Nil, offset, payload)}); err != nil || n != 1 {
@@ -67,11 +67,11 @@ func (v lastVersion) waiting(done <-chan struct{}, statement string) {
 	})
 }
 
-// A node of the last version and a newer one store one record at the same moment: the
-// second sees the letter of the first.
+// A node of the previous version and a newer one store the same record at the same time. The second
+// one sees the letter of the first.
 func TestARecordThatNodesOfTwoVersionsStoreAtOnceIsOneLetter(t *testing.T) {
 	t.Parallel()
-	for _, batched := range []bool{false, true} { // other, new letters arrive with it
+	for _, batched := range []bool{false, true} { // whether other, new letters arrive with it
 		t.Run(fmt.Sprint("the last version first, batched: ", batched), func(t *testing.T) {
 			t.Parallel()
 			m := pgtest.NewLetterQueue(t)
@@ -139,7 +139,7 @@ func TestARecordThatNodesOfTwoVersionsStoreAtOnceIsOneLetter(t *testing.T) {
 	})
 }
 
-// While brokers are replaced one node is given the id of a topic and another is not.
+// While brokers are replaced, one node receives the id of a topic and another does not.
 func TestNodesWithAndWithoutTheTopicIDStoreARecordOnce(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
@@ -152,7 +152,7 @@ func TestNodesWithAndWithoutTheTopicIDStoreARecordOnce(t *testing.T) {
 				var batch []dlq.Arrival
 				for i := range int64(records) {
 					id := life
-					if node%2 == 0 || node == 3 && i%2 == 0 { // the last node is given it now and then
+					if node%2 == 0 || node == 3 && i%2 == 0 { // the last node receives it only now and then
 						id = uuid.Nil
 					}
 					batch = append(batch, m.Arrived(id, 1000*round+i, fmt.Sprint("record ", i)))

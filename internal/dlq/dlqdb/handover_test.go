@@ -35,8 +35,8 @@ func TestARetryThatWasNeverHandedOverDoesNotCount(t *testing.T) {
 	}
 }
 
-// A forced DEAD letter is DEAD again when it was never sent: a PENDING one has a retry
-// left (invariant D3).
+// A forced DEAD letter becomes DEAD again if it was never sent: a PENDING letter has a retry left
+// (invariant D3).
 func TestAForcedLetterThatWasNeverSentIsDeadAgain(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)

@@ -41,7 +41,7 @@ func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
 		t.Errorf("%d letters were let go", n)
 	}
 	m.ChangePolicy(t, "held", func(p *dlq.Policy) { p.AutoRetry = true })
-	// hold_all holds topics that have a policy of their own, too.
+	// hold_all also holds topics that have a policy of their own.
 	m.ChangePolicy(t, "", func(p *dlq.Policy) { p.HoldAll = true })
 	if n := m.Free(t); n != 0 {
 		t.Errorf("%d letters were let go", n)
@@ -64,8 +64,8 @@ func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
 	}
 }
 
-// The configuration decides what is held where there is no policy, and a policy that
-// decides otherwise wins for its topic.
+// Where there is no policy, the configuration decides what is held. A policy that says otherwise
+// takes precedence for its topic.
 func TestTheConfigurationHoldsLettersThatAreScheduled(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
@@ -95,7 +95,7 @@ func TestTheConfigurationHoldsLettersThatAreScheduled(t *testing.T) {
 	}
 }
 
-// Held letters leave the index of due letters, and do not slow claims down.
+// Held letters leave the index of due letters, so they do not slow down claims.
 func TestManyHeldLettersDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
@@ -112,7 +112,7 @@ func TestManyHeldLettersDoNotDelayOthers(t *testing.T) {
 	}
 	m.PushAll(t, m.Due(func(l *dlq.Letter) { l.OriginalTopic = "free" }))
 	m.ChangePolicy(t, "held", func(p *dlq.Policy) { p.AutoRetry = false })
-	// One call parks as many as its time allows, and the next continues.
+	// One call parks as many letters as its time allows, and the next call continues.
 	var claimed []dlq.Drive
 	for range 100 {
 		if claimed = m.ClaimDue(t, 1); len(claimed) > 0 {
@@ -127,8 +127,8 @@ func TestManyHeldLettersDoNotDelayOthers(t *testing.T) {
 	}
 }
 
-// What a node stores it sees at once: a policy that it read before is not cached any
-// longer, also for topics that the default serves.
+// A node immediately sees what it stores: a policy that it read before is no longer cached, even
+// for topics that the default serves.
 func TestAPolicyIsSeenAtOnceWhereItWasChanged(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)

@@ -68,13 +68,13 @@ func TestALetterWithAKnownDedupeKeyIsNotStoredAgain(t *testing.T) {
 	if pushed[2].Letter.ID != batch[1].ID {
 		t.Error("the second of a batch is not told the first")
 	}
-	// For another tenant it is another key.
+	// For another tenant, it is a different key.
 	other := b
 	other.Tenant = pgtest.NewID()
 	if l := other.PushAll(t, other.NewLetter(func(l *dlq.Letter) { l.DedupeKey = "one" }))[0]; l.TenantID == b.Tenant {
 		t.Error("a tenant's key is known to others")
 	}
-	// A push is repeated after its answer was lost.
+	// A push is repeated after its response was lost.
 	again, err := b.Push(t.Context(), batch[3:4])
 	if err != nil || !again[0].Duplicate || again[0].Letter.ID != batch[3].ID {
 		t.Errorf("the same letter again: %+v, %v", again, err)
@@ -101,7 +101,7 @@ func TestARecordOfKafkaIsStoredOnce(t *testing.T) {
 	if err != nil || pushed[0].Duplicate || !pushed[1].Duplicate || pushed[2].Letter.Seq >= pushed[0].Letter.Seq {
 		t.Errorf("pushed %+v, %v", pushed, err)
 	}
-	// It stays known when its letter is archived: offsets may be read again.
+	// It stays known when its letter is archived, because offsets may be read again.
 	super := pgtest.Observer(t, b.Dsn)
 	pgtest.Execute(t, super, `UPDATE dlq.dlq_messages SET status = 'RESOLVED', terminal_at = now() - interval '31 days' WHERE dlq_offset = 7`)
 	if n := pgtest.Ask[int](t, super, `SELECT dlq.archive_batch(NULL, 30, 10)`); n != 1 {
@@ -128,7 +128,7 @@ func TestOneLetterThatIsRefusedLeavesTheOthers(t *testing.T) {
 	}
 }
 
-// Batches with the same groups, topics and dedupe keys in any order, at once.
+// Concurrent batches with the same groups, topics and dedupe keys in any order.
 func TestConcurrentPushesAgree(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)

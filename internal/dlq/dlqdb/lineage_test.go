@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// However a letter of a lineage becomes due again, its wait counts how often the lineage
-// came back: the statements that read only a part of a letter read that, too.
+// However a letter of a lineage becomes due again, its wait takes into account how often the
+// lineage came back. Statements that read only a part of a letter read this as well.
 func TestTheWaitOfALineageIsTheSameAfterEveryKindOfFailure(t *testing.T) {
 	t.Parallel()
 	const generation = 2
@@ -39,7 +39,8 @@ func TestTheWaitOfALineageIsTheSameAfterEveryKindOfFailure(t *testing.T) {
 			m := pgtest.NewLetterQueue(t)
 			l := m.PushAll(t, m.Due(func(l *dlq.Letter) { l.RootID, l.Generation = pgtest.NewID(), generation }))[0]
 			tt.fail(t, m, m.ClaimDue(t, 1)[0])
-			// What happens between two readings of the clock is far less than the differences between waits.
+			// The time between two readings of the clock is much shorter than the differences
+			// between waits.
 			l = m.Read(t, l.ID)
 			if l.NextRetryAt == nil {
 				t.Fatalf("%s, without a retry", l.Status)

@@ -25,8 +25,8 @@ type letterFilter struct {
 	fits func(l *dlq.Letter) bool
 }
 
-// letterFilters are every member of dlq.Filter, with values that some letters of
-// VariedLetters have. like is one of them.
+// letterFilters covers every member of dlq.Filter, with values that some letters of VariedLetters
+// have. like is one of these letters.
 func letterFilters(like *dlq.Letter) []letterFilter {
 	at, half := like.CreatedAt, time.Hour
 	has := func(name, value string) func(l *dlq.Letter) bool {
@@ -196,7 +196,7 @@ func TestACountStopsAtItsBound(t *testing.T) {
 	}
 }
 
-// A list of whole letters is bounded: large ones are read on their own.
+// A list of whole letters is limited; large letters are read separately.
 func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
@@ -225,8 +225,7 @@ func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// wantList reads a list in every way there is, and compares it with want, which is
-// newest first.
+// wantList reads a list in every possible way, and compares it with want, which is newest first.
 func wantList(t *testing.T, b pgtest.LetterStore, name string, f dlq.Filter, want []dlq.Letter) {
 	t.Helper()
 	list := func(q dlq.Query) page.Of[dlq.Letter] {
@@ -264,7 +263,7 @@ func wantList(t *testing.T, b pgtest.LetterStore, name string, f dlq.Filter, wan
 				break
 			}
 		}
-		// The other way of finding a page, which is used when this one takes long.
+		// This is the other method for finding a page, which is used if the first one takes long.
 		gathered, total, ok, err := dlqdb.GatherLetters(t.Context(), b.Letters, b.Tenant,
 			dlq.Query{Filter: f, ByTime: page.ByTime{Limit: limit, Offset: 3}, Oldest: oldest}, math.Inf(1))
 		if rest := expected[min(3, len(expected)):]; err != nil || !ok ||
@@ -277,7 +276,7 @@ func wantList(t *testing.T, b pgtest.LetterStore, name string, f dlq.Filter, wan
 		if diff := cmp.Diff(idsOf(expected), idsOf(byPage)); diff != "" {
 			t.Fatalf("%s by page, oldest first %v (-want +got):\n%s", name, oldest, diff)
 		}
-		// A difference takes a hundred times longer to find than that there is none.
+		// Finding a difference takes a hundred times longer than finding that there is none.
 		if len(expected) > 0 && !reflect.DeepEqual(expected, byCursor) {
 			if diff := cmp.Diff(expected, byCursor); diff != "" {
 				t.Errorf("%s (-stored +listed):\n%s", name, diff)

@@ -12,13 +12,13 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Letters of one key are driven in the order of their arrival although their keys are
+// Letters with the same key are driven in the order of their arrival although their keys are
 // sealed, whichever master key was current when they arrived (invariant D7).
 func TestLettersOfASealedKeyAreClaimedAsTheyArrivedThroughARotation(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	tenant := pgtest.NewID()
-	// node starts a node with these keys; it stands for a restart, too.
+	// node starts a node with these keys, which also represents a restart.
 	node := func(keys string) pgtest.LetterQueue {
 		db := pgtest.ConnectWith(t, pgtest.PlainLogin(t, dsn), pgtest.Keyring(t, keys))
 		if err := db.AdmitKeys(t.Context()); err != nil {
@@ -92,7 +92,7 @@ func TestOpenLettersGetTheDigestOfTheirKey(t *testing.T) {
 		b.PushAll(t, l)
 	}
 	raw := pgtest.RawTables(t, dsn)
-	// Two as an earlier version stored them, one plain and one sealed.
+	// Two letters as stored by an earlier version, one plain and one sealed.
 	pgtest.Execute(t, raw, `UPDATE dlq.dlq_messages SET order_key = NULL, updated_at = '2026-01-02' WHERE seq < (SELECT max(seq) FROM dlq.dlq_messages)`)
 	for _, want := range []int64{2, 0} {
 		if n, err := dlqdb.NewQueue(db, dlq.DefaultPolicy).DigestKeys(t.Context()); err != nil || n != want {

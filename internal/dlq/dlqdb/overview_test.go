@@ -261,7 +261,7 @@ func TestActionsAreStoredAndFound(t *testing.T) {
 		}
 		all = append([]operator.Action{a}, all...)
 	}
-	// The store hashes the group itself: each change begins where the one before ended.
+	// The store hashes the group, so each change begins where the previous one ended.
 	kept, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, operator.Filter{ByTime: page.ByTime{Limit: 10}})
 	if err != nil || len(kept.Items) != len(all)+1 || kept.Items[len(all)].Verb != "push" {
 		t.Fatalf("%+v, %v; want what was done and, the oldest, the push of the letter", kept.Items, err)

@@ -12,8 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// testEverySearch checks that the page is the same, and the total right, whichever way finds
-// it.
+// testEverySearch checks that every method finds the same page and the right total.
 func testEverySearch(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter) {
 	const long, short = time.Minute, time.Millisecond
 	reach := func(q dlq.Query, inOrder, gathered time.Duration) ([]string, int64) {
@@ -37,8 +36,8 @@ func testEverySearch(t *testing.T, b pgtest.LetterStore, rare, like *dlq.Letter)
 			if total != -1 {
 				t.Errorf("%s: the order of the list tells of a total of %d", p.name, total)
 			}
-			// Within a millisecond some pages are found, and the others must be found one
-			// way or the other.
+			// Some pages are found within a millisecond; the others must be found by one of the
+			// methods.
 			for _, then := range []time.Duration{short, long} {
 				got, total := reach(q, short, then)
 				if !slices.Equal(got, want) {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// membersDecoded is members on top of the standard decoder.
+// membersDecoded implements members with the standard decoder.
 func membersDecoded(doc []byte) []string {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
@@ -25,8 +25,8 @@ type decodedWalk struct {
 	found  []string
 }
 
-// value reads one value; false: the limit or the end was reached. The path "" is the
-// whole text, or a value that is not indexed.
+// value reads one value. It returns false when the limit or the end has been reached. The path ""
+// stands for the whole text, or for a value that is not indexed.
 func (w *decodedWalk) value(path string, depth int) bool {
 	t, err := w.tokens.Token()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// A record is identified by its place, which includes the topic's id. Where one of two
-// places lacks the id, the records are compared.
+// A record is identified by its place, which includes the topic's id. If one of two places lacks
+// the id, the records are compared.
 func TestARecordOfARecreatedTopicIsAnotherOne(t *testing.T) {
 	t.Parallel()
 	one, other := pgtest.NewID(), pgtest.NewID()
@@ -42,7 +42,7 @@ func TestARecordOfARecreatedTopicIsAnotherOne(t *testing.T) {
 		{"archived without an id, another one", true, []record{{none, "a", true}, {one, "b", true}}},
 		{"archived without an id, and none known", true, []record{{none, "a", true}, {none, "b", true}}},
 	} {
-		for _, batched := range []bool{false, true} { // other, new letters arrive with it
+		for _, batched := range []bool{false, true} { // whether other, new letters arrive with it
 			t.Run(fmt.Sprint(tt.name, ", batched: ", batched), func(t *testing.T) {
 				t.Parallel()
 				m := pgtest.NewLetterQueue(t)
@@ -74,7 +74,7 @@ func TestARecordOfARecreatedTopicIsAnotherOne(t *testing.T) {
 	}
 }
 
-// Two records with identical bytes are distinguished by when they were written.
+// Two records with identical bytes are distinguished by their timestamps.
 func TestARecordWrittenAfterALetterWasStoredIsAnotherOne(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
@@ -120,7 +120,7 @@ func TestNodesThatReadTheSameRecordsStoreThemOnce(t *testing.T) {
 	}
 }
 
-// A node of the last version stores places without ids beside newer nodes.
+// A node of the previous version stores places without ids while newer nodes run.
 func TestANodeOfTheLastVersionKnowsWhatANewerOneHasStored(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)
@@ -177,7 +177,7 @@ func TestARestoredLetterKeepsItsPlaceUnlessItIsTaken(t *testing.T) {
 	}
 }
 
-// An imported letter has its place, and is known when its record is read.
+// An imported letter has its place, and is recognized when its record is read.
 func TestAPushedPlaceIsKnown(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)

@@ -16,14 +16,14 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// A hundred thousand letters: this many distinct ones written by the store, and copies
-// of them, which have the same terms.
+// A hundred thousand letters: this many distinct ones written by the store, and copies of them with
+// the same terms.
 const (
 	differentLetters = 2000
 	copiesOfLetters  = 50
 )
 
-// manyLetters fills a database. One in two letters that have ended is archived.
+// manyLetters fills a database. Half of the letters that have ended are archived.
 func manyLetters(t *testing.T) (pgtest.LetterStore, []dlq.Letter) {
 	t.Helper()
 	b := pgtest.NewLetterStore(t)
@@ -69,8 +69,8 @@ func manyLetters(t *testing.T) (pgtest.LetterStore, []dlq.Letter) {
 	return b, append(all, rare...)
 }
 
-// TestLargeQueue checks that each filter of letters, and each query of the loops, is
-// served by an index, and that each index serves one.
+// TestLargeQueue checks that each letter filter and each query of the loops is served by an index,
+// and that each index serves at least one of them.
 func TestLargeQueue(t *testing.T) {
 	t.Parallel()
 	b, all := manyLetters(t)
@@ -294,7 +294,7 @@ func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter,
 			check(t, p, "dlq_messages_archive_pkey", "dlq_groups_pkey")
 			pgtest.WantNestedLoops(t, p)
 		}
-		one, other := b.NewLetter(), b.NewLetter() // of other times
+		one, other := b.NewLetter(), b.NewLetter() // created at different times
 		for want, batch := range map[string][]dlq.Letter{
 			dlqdb.ArriveLetters: {one, other}, dlqdb.ArriveAlike: {one, one},
 		} {
@@ -308,7 +308,7 @@ func testLoopPlans(t *testing.T, b pgtest.LetterStore, rare *dlq.Letter,
 				pgtest.WantNestedLoops(t, p)
 			}
 		}
-		// Whether any record is known is decided by a function in the statement.
+		// A function in the statement decides whether any record is known.
 		asks, place := placesInDoubt(t, writers), b.NewLetter()
 		args = []any{"{" + place.TenantID.String() + "}", "{orders.dlq}", "{0}", "{7}", "{9}",
 			"{" + pgtest.NewID().String() + "}"}

@@ -46,7 +46,7 @@ func TestADueLetterIsClaimedOnceByManyClaimers(t *testing.T) {
 		})
 	}
 	claimers.Wait()
-	for range 60 { // what one claimer skipped while another one held it
+	for range 60 { // retry what one claimer skipped while another one held it
 		for _, d := range m.ClaimDue(t, 7) {
 			seen[d.ID]++
 		}
@@ -117,7 +117,7 @@ func TestLettersOfOneKeyAreClaimedInTheOrderOfTheirArrival(t *testing.T) {
 	if more := m.ClaimDue(t, 10); more != nil {
 		t.Fatalf("claimed %v beside them", ids(more))
 	}
-	// A failed letter that waits keeps the others waiting; a finished one does not.
+	// A failed letter that is waiting blocks the others; a finished one does not.
 	m.End(t, first[1], dlq.FailedDrive)
 	m.End(t, first[0], dlq.FailedDrive)
 	if more := m.ClaimDue(t, 10); more != nil {

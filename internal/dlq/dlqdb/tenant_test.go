@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Threat T12 for dead letters: even with the WHERE of our queries missing, a tenant
-// sees only its rows, a session without a tenant sees none, and the engine sees all.
+// Threat T12 for dead letters: even without the WHERE clauses of our queries, a tenant sees only
+// its own rows, a session without a tenant sees none, and the engine sees all.
 func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -35,7 +35,7 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 			var seen, own int
 			tx := pgtest.InTenant(t, me.DB, me.Tenant)
 			err := tx.QueryRowContext(t.Context(), `SELECT count(*), count(*) FILTER (WHERE tenant_id = $1) FROM `+table, me.Tenant).Scan(&seen, &own)
-			if err := tx.Rollback(); err != nil { // others need its connection
+			if err := tx.Rollback(); err != nil { // the other subtests need its connection
 				t.Fatal(err)
 			}
 			if err != nil || own == 0 || seen != own {
@@ -53,7 +53,7 @@ func TestATenantSeesItsOwnDeadLettersOnly(t *testing.T) {
 			t.Errorf("%s: the engine sees %d of %d rows", table, n, all)
 		}
 	}
-	// The stores as well.
+	// The same applies to the stores.
 	for _, l := range []dlq.Letter{one.NewLetter(), two.NewLetter()} {
 		if _, err := one.Push(t.Context(), []dlq.Letter{l}); err != nil {
 			t.Fatal(err)

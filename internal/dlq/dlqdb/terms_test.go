@@ -150,7 +150,7 @@ func TestHeadersKeepTheirOrderAndRepetitions(t *testing.T) {
 	}
 }
 
-// Terms are stored: with another hash, stored letters would not be found any more.
+// Terms are stored: with a different hash, stored letters could no longer be found.
 func TestATermIsTheHashThatIsStored(t *testing.T) {
 	t.Parallel()
 	tenant := uuid.New()

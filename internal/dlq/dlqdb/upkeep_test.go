@@ -34,7 +34,7 @@ func TestUpkeepOfLetters(t *testing.T) {
 			t.Errorf("%s for %d days: %d letters leave within a week, %v; want %d", resolution, days, b.Leaving, err, want)
 		}
 	}
-	leaving(82, dlq.Exhausted, 0) // it stays three times 30 days
+	leaving(82, dlq.Exhausted, 0) // it stays for three periods of 30 days
 	leaving(84, dlq.Exhausted, 1)
 	leaving(95, dlq.Poison, 1)
 	leaving(31, dlq.Discarded, 0) // an operator has decided
@@ -62,8 +62,8 @@ func TestUpkeepOfLetters(t *testing.T) {
 	}
 }
 
-// The letters of a batch are counted for each tenant; what others archive meanwhile is
-// not.
+// The letters of a batch are counted for each tenant, without those that other transactions archive
+// in the meantime.
 func TestUpkeepCountsLettersByTenant(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// same are messages of one kind each: they differ in what varies, and in nothing else.
+// same contains messages of one kind each, which differ only in their variable parts.
 var same = [][]string{
 	{
 		"Can't reach the partner's API", "Can’t reach the partner’s API",
@@ -232,7 +232,7 @@ func TestMessagesOfDifferentKindsStayDifferent(t *testing.T) {
 	}
 }
 
-// What people are shown: words stay, and one # stands for what varies.
+// This is what people are shown: words are kept, and a single # stands for what varies.
 func TestWhatAKindLooksLike(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]string{
@@ -253,14 +253,14 @@ func TestWhatAKindLooksLike(t *testing.T) {
 			t.Errorf("%q became\n%q, want\n%q", message, got, want)
 		}
 	}
-	for _, n := range []int{499, 500, 501, 502} { // a character is kept whole or not at all
+	for _, n := range []int{499, 500, 501, 502} { // a character is kept completely or not at all
 		if got := Normalised(strings.Repeat("x", n-1) + "é"); len(got) > 500 || !utf8.ValidString(got) || len(got) < 499 {
 			t.Errorf("%d bytes became %d", n+1, len(got))
 		}
 	}
 }
 
-// pieces are what messages are made of where the rules have to look closely.
+// pieces are parts of messages for which the rules need to look closely.
 var pieces = []string{
 	" ", "a", "f", "g", "x", "0", "1", "12", "255", "404", "1234", "0x", "é", "\xff", "_", "-", ".",
 	",", ":", "::", "/", "//", "://", "?", "=", "==", "%", "[", "]", "(", ")", "{", "}", "\\", "+",
@@ -275,7 +275,7 @@ var pieces = []string{
 	"KB", "00:1a:2b:3c:4d:5e", "22P02", "k8s", "aBcDeFgHiJ", "isn't", "\\\"",
 }
 
-// isNormal fails unless what a message becomes is its own normal form.
+// isNormal fails unless the normal form of a message is its own normal form.
 func isNormal(t interface{ Fatalf(string, ...any) }, message string) {
 	once := Normalised(message)
 	if again := Normalised(once); again != once {
@@ -286,7 +286,7 @@ func isNormal(t interface{ Fatalf(string, ...any) }, message string) {
 	}
 }
 
-// Every two pieces side by side, and long chains of them.
+// Every two pieces next to each other, and long chains of them.
 func TestANormalFormIsItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, a := range pieces {
@@ -300,9 +300,9 @@ func TestANormalFormIsItsOwn(t *testing.T) {
 	})
 }
 
-// A message is read up to a limit, and the work for each of its bytes is bounded: a hostile
-// message of 100 kB is what its beginning is. That no byte is read again and again is seen
-// in the profile of this test, which takes less than a second.
+// A message is read up to a limit, and the work for each of its bytes is limited, so a hostile
+// message of 100 kB gives the same result as its beginning. The profile of this test, which takes
+// less than a second, shows that no byte is read again and again.
 func TestALongMessageIsNoMoreThanItsBeginning(t *testing.T) {
 	t.Parallel()
 	for _, p := range pieces {

@@ -84,7 +84,7 @@ func TestTwoNodesShareARedrive(t *testing.T) {
 	p.target.mu.Lock()
 	defer p.target.mu.Unlock()
 	for _, letter := range ids {
-		// A failed letter is due automatically afterwards.
+		// A failed letter is later due automatically.
 		if n := p.target.got[letter.String()]; n != 1 && !bad[letter.String()] {
 			t.Errorf("letter %s was sent %d times", letter, n)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registrydb"
 )
 
-// party is the target of a test as a participant with a name, and the gate in front of it.
+// party is the target of a test, as a named participant with a gate in front of it.
 type party struct {
 	*post
 	store *registrydb.Participants
@@ -70,7 +70,7 @@ func (x *party) release() {
 	x.put(after, p.Epoch)
 }
 
-// rounds looks after the gate until the test ends.
+// rounds runs the gate's loop until the test ends.
 func (x *party) rounds() {
 	ctx, cancel := context.WithCancel(x.t.Context())
 	done := make(chan struct{})
@@ -131,8 +131,8 @@ func TestLettersWaitAtTheGateOfTheirTarget(t *testing.T) {
 	}
 }
 
-// TestADeadTargetGetsCanariesAndItsLettersLoseNothing: letters share the canaries of a participant, each of
-// which is a retry; the others spend none.
+// TestADeadTargetGetsCanariesAndItsLettersLoseNothing checks that letters share the canaries of a
+// participant. Each canary is a retry; the other letters use none.
 func TestADeadTargetGetsCanariesAndItsLettersLoseNothing(t *testing.T) {
 	t.Parallel()
 	o := registry.DefaultOutage
@@ -157,8 +157,8 @@ func TestADeadTargetGetsCanariesAndItsLettersLoseNothing(t *testing.T) {
 	x.await("all letters to be resolved", func() bool { return x.statuses()[dlq.Resolved] == 20 })
 }
 
-// TestARedriveWaitsAtTheGateOfItsTarget: letters that wait are not failures of the redrive, and it says what it
-// waits for.
+// TestARedriveWaitsAtTheGateOfItsTarget checks that waiting letters are not failures of the
+// redrive, and that it reports what it is waiting for.
 func TestARedriveWaitsAtTheGateOfItsTarget(t *testing.T) {
 	t.Parallel()
 	x := newParty(t, registry.DefaultOutage)

@@ -40,7 +40,7 @@ func (p *post) retried(version int64, auto bool) {
 	}
 }
 
-// A guard of ten failures is useless when a second's worth of letters is in flight.
+// A guard of ten failures is useless if the letters of a whole second are in flight.
 func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
@@ -55,14 +55,14 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 		first.HaltReason != "failures" {
 		t.Fatalf("halted after %d failures, want 10 to %d: %+v", first.Failed, most, first)
 	}
-	// The limits of the guard stay, and count from here.
+	// The limits of the guard are kept, and count from here.
 	p.resume(r, nil)
 	p.await("a second halt", func() bool { return p.read(r).Halts == 2 })
 	second := p.awaitState(r, dlq.RedriveHalted)
 	if n := second.Failed - first.Failed; n < 10 || n > 18 || second.StopOn.Failures != 10 {
 		t.Errorf("halted after %d more failures: %+v", n, second)
 	}
-	// So do limits set while it was halted.
+	// The same holds for limits set while it was halted.
 	p.resume(r, &dlq.StopOn{Failures: 25})
 	p.await("a third halt", func() bool { return p.read(r).Halts == 3 })
 	third := p.awaitState(r, dlq.RedriveHalted)
@@ -83,7 +83,7 @@ func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	if a := found.Items[0]; a.Actor != "" || !strings.Contains(string(a.Detail), `"halt_reason":"failures"`) {
 		t.Errorf("%+v %s", a, a.Detail)
 	}
-	// The last failure is still reported after it is resumed.
+	// The last failure is still reported after the redrive is resumed.
 	p.target.answers(func(string, int) int { return http.StatusOK })
 	p.resume(r, nil)
 	got := p.awaitState(r, dlq.RedriveCompleted)
@@ -156,8 +156,8 @@ func TestARedriveReportsAnUnreachableTarget(t *testing.T) {
 	}
 }
 
-// A policy that is switched off holds scheduled letters, and releases them when it is
-// switched on.
+// A policy that turns off automatic retries holds scheduled letters, and releases them when it
+// turns them on again.
 func TestAHeldTopicIsNotRetriedAutomatically(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
@@ -173,8 +173,8 @@ func TestAHeldTopicIsNotRetriedAutomatically(t *testing.T) {
 	p.await("all letters to be resolved", func() bool { return p.statuses()[dlq.Resolved] == 41 })
 }
 
-// A target that asks to be left alone gets no further letters of the redrive: those that
-// wait stay as they are, also the rest of the batch, and the redrive says why.
+// A target that asks for a pause gets no further letters of the redrive. Waiting letters, including
+// the rest of the batch, stay as they are, and the redrive reports the reason.
 func TestARedriveWaitsAsLongAsItsTargetAsks(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64

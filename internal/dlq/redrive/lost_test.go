@@ -11,8 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// cutOff is a queue whose writes fail after the letters were sent, as if the node were
-// gone.
+// cutOff is a queue whose writes fail after the letters were sent, as if the node had died.
 type cutOff struct{ dlq.Queue }
 
 var errCutOff = errors.New("cut off")
@@ -102,7 +101,7 @@ func TestALeaseIsExtendedWhileItsLetterIsDriven(t *testing.T) {
 	}
 }
 
-// watched reports extended leases.
+// watched reports when leases are extended.
 type watched struct {
 	dlq.Queue
 	prolonged chan struct{}

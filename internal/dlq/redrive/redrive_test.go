@@ -58,7 +58,7 @@ func newPost(t *testing.T) *post {
 func id() uuid.UUID      { return uuid.Must(uuid.NewV7()) }
 func moment() dlq.Moment { return dlq.Moment{Now: time.Now().UTC().Truncate(time.Microsecond)} }
 
-// target is a server whose answers a test sets, and which counts requests.
+// target is a server whose responses are set by a test. It counts requests.
 type target struct {
 	url    string
 	mu     sync.Mutex
@@ -143,7 +143,7 @@ func (p *post) get(letter uuid.UUID) dlq.Letter {
 	return l
 }
 
-// config is that of a node with short intervals.
+// config returns the configuration of a node with short intervals.
 func (p *post) config(t *testing.T) redrive.Config {
 	t.Helper()
 	return redrive.Config{
@@ -290,7 +290,7 @@ func TestOneLetterNow(t *testing.T) {
 	}
 }
 
-// told is a driver as a function, without a target.
+// told is a driver implemented by a function, without a target.
 type told func(dlq.Drive) dlq.Result
 
 func (f told) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {

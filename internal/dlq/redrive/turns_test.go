@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// lines is what a node logs.
+// lines collects the log lines of a node.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -29,9 +29,9 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
-// Redrives that cannot continue do not keep later ones from their turns, even more of them than
-// are worked on at once; each is logged, and once mended goes on. For other operations see
-// bulkdb.TestAnOperationThatCannotContinueDoesNotKeepTheOthers.
+// Redrives that cannot continue do not keep later ones from their turns, even if there are more of
+// them than are worked on at once. Each is logged, and continues once its cause is fixed. For other
+// operations see bulkdb.TestAnOperationThatCannotContinueDoesNotKeepTheOthers.
 func TestARedriveThatCannotContinueDoesNotKeepTheOthers(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
@@ -47,7 +47,7 @@ func TestARedriveThatCannotContinueDoesNotKeepTheOthers(t *testing.T) {
 		for range 10 {
 			damaged = append(damaged, ask("damaged"))
 		}
-		// More of them than the loop sees at one look.
+		// There are more of them than the loop reads at once.
 		p.execute(`INSERT INTO dlq.dlq_redrives
 			SELECT (jsonb_populate_record(d, jsonb_build_object('id', gen_random_uuid()))).*
 			  FROM dlq.dlq_redrives d

@@ -18,8 +18,8 @@ import (
 // countWorlds is the number of random batches that are counted both ways.
 const countWorlds = 40
 
-// TestFinishedItemsAreCountedAsTheRuleSays has the statement count random ends of
-// drives, some of letters handed over before, and compares it with dlq.Progress.Count.
+// TestFinishedItemsAreCountedAsTheRuleSays lets the statement count random ends of drives, some for
+// letters that were handed over before, and compares the result with dlq.Progress.Count.
 func TestFinishedItemsAreCountedAsTheRuleSays(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
@@ -70,7 +70,7 @@ func TestFinishedItemsAreCountedAsTheRuleSays(t *testing.T) {
 	}
 }
 
-// anEnd is a random end of a drive, with the resolution that its letter then has.
+// anEnd returns a random end of a drive, and the letter's resolution after it.
 func anEnd(random *rand.Rand) (f dlq.Finish, stored dlq.Resolution) {
 	f.Attempt.Outcome = []dlq.AttemptOutcome{dlq.Acknowledged, dlq.FailedDrive, dlq.Uncertain,
 		dlq.Withdrawn}[random.IntN(4)]

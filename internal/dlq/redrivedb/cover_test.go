@@ -46,9 +46,9 @@ func (m redriving) gathered(t *testing.T, r dlq.Redrive) dlq.Redrive {
 	return m.read(t, r)
 }
 
-// Whatever a redrive does and however its letters are named: it has those that existed
-// when it was requested. Of the others one was stored by a transaction that began before
-// and ended afterwards, one has the time of an older letter, one came later.
+// Whatever a redrive does and however its letters are selected, it covers those that existed when
+// it was requested. Of the others, one was stored by a transaction that began before and ended
+// afterwards, one has the time of an older letter, and one came later.
 func TestARedriveHasTheLettersOfItsRequest(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
@@ -100,7 +100,7 @@ func TestARedriveHasTheLettersOfItsRequest(t *testing.T) {
 				}
 				pgtest.Execute(t, m.DB.SQL(), copied(early, existing[0].CreatedAt))
 				later := m.pushed(t, 2, status)
-				// Letters that existed are theirs also when they were changed in the meantime.
+				// Letters that existed are covered even if they were changed in the meantime.
 				pgtest.Execute(t, m.DB.SQL(), `UPDATE dlq.dlq_messages SET note = 'seen', version = version + 1 WHERE id = $1`, ids[1])
 				r = m.gathered(t, r)
 				want := slices.Clone(ids)
@@ -124,8 +124,8 @@ func TestARedriveHasTheLettersOfItsRequest(t *testing.T) {
 	}
 }
 
-// A redrive halts before its first letter when it finds more than were meant, and continues with
-// all of them when a person says so.
+// A redrive halts before its first letter if it finds more than were expected, and continues with
+// all of them if a person says so.
 func TestARedriveHaltsOverMoreLettersThanExpected(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)

@@ -13,7 +13,7 @@ func TestRedrivesClaimByTheTransitionTable(t *testing.T) {
 	}
 }
 
-// A new transition of redrives or their items shows up in the statements.
+// A new transition of redrives or their items appears in the statements.
 func TestStatementsFollowTheTransitionTablesOfRedrives(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{

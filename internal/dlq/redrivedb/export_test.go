@@ -1,6 +1,6 @@
 package redrivedb
 
-// The statements themselves, for the tests of plans.
+// The statements, exported for the tests of plans.
 var (
 	LockRunning  = lockRunning
 	ClaimChosen  = claimChosen

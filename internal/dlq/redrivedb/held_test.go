@@ -38,8 +38,8 @@ func (m redriving) move(t *testing.T, r dlq.Redrive, verb dlq.RedriveVerb) dlq.R
 	return m.read(t, r)
 }
 
-// Letters that a redrive has collected are not retried automatically as long as it has not ended,
-// whatever its state, and whatever its outcome for them. Others are.
+// Letters that a redrive has collected are not retried automatically until it has ended, whatever
+// its state and its outcome for them. Other letters are.
 func TestLettersOfAnUnfinishedRedriveAreNotRetriedAutomatically(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
@@ -110,7 +110,7 @@ func TestLettersOfAnUnfinishedRedriveAreNotRetriedAutomatically(t *testing.T) {
 // notRetried stands for a letter that has no automatic retry.
 var notRetried = uuid.UUID{1}
 
-// holder is the redrive that holds a letter, as the letter and its list say.
+// holder returns the redrive that holds a letter, according to the letter and its list.
 func (m redriving) holder(t *testing.T, id uuid.UUID) uuid.UUID {
 	t.Helper()
 	l, err := m.Letters.Get(t.Context(), m.Tenant, id)
@@ -132,7 +132,7 @@ func (m redriving) holder(t *testing.T, id uuid.UUID) uuid.UUID {
 	return l.CollectedBy
 }
 
-// What an action other than a retry has made PENDING goes its own way.
+// A letter that an action other than a retry has made PENDING is no longer held.
 func TestRequeuedLettersAreRetriedBeforeTheirRedriveEnds(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
@@ -147,8 +147,8 @@ func TestRequeuedLettersAreRetriedBeforeTheirRedriveEnds(t *testing.T) {
 	}
 }
 
-// A redrive passes over letters of one that began earlier, unless that has halted: then a
-// person may ask for another one.
+// A redrive skips letters of a redrive that began earlier, unless that one has halted, because then
+// a person may request another one.
 func TestARedriveLeavesLettersToTheOneThatBeganEarlier(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)
@@ -178,8 +178,8 @@ func TestARedriveLeavesLettersToTheOneThatBeganEarlier(t *testing.T) {
 	}
 }
 
-// With the order per_key a letter that was being retried when it was collected is waited
-// for, and a person does not retry a letter out of its order.
+// With the order per_key, a redrive waits for a letter that was being retried when it was
+// collected, and a person cannot retry a letter out of order.
 func TestNobodyOvertakesARedrivePerKey(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)

@@ -32,7 +32,7 @@ func newRedriving(t *testing.T) redriving {
 
 var redriveLimits = dlq.RedriveLimits{DefaultRate: 1000, MaxRate: 10_000, Bulk: 1000}
 
-// redrive is one of all letters of the tenant that its action applies to.
+// redrive returns a redrive of all letters of the tenant to which its action applies.
 func (m redriving) redrive(t *testing.T, action dlq.RedriveAction, change ...func(*dlq.Redrive)) dlq.Redrive {
 	t.Helper()
 	r := dlq.Redrive{TenantID: m.Tenant, Action: action, Actor: "ada", Reason: "because"}

@@ -79,7 +79,7 @@ func TestTheRateIsSharedByAllNodesOnTheDatabaseClock(t *testing.T) {
 	for turn := 0; turn < 60 && taken < 60; turn++ { // two nodes take turns; letters are left in the end
 		taken += len(m.take(t, r, 100))
 	}
-	// The tokens that the database's clock grants between the first and the last call.
+	// These are the tokens that the database's clock grants between the first and the last call.
 	elapsed := pgtest.Ask[time.Time](t, m.DB.SQL(), `SELECT clock_timestamp()`).Sub(began)
 	if most := 1 + int(20*elapsed.Seconds()) + 1; taken > most {
 		t.Errorf("took %d in %v, want at most %d", taken, elapsed, most)
@@ -263,7 +263,7 @@ func TestAnAcceptedLetterCountsWhenItsTargetReports(t *testing.T) {
 	r := m.create(t, m.redrive(t, dlq.BulkRetry))
 	m.full(t, r)
 	accepted := m.take(t, r, 10)
-	// The target reports to the letters, and nothing reports to the redrive.
+	// The target reports to the letters, but nothing reports to the redrive.
 	for i, outcome := range []dlq.AttemptOutcome{dlq.Acknowledged, dlq.FailedDrive} {
 		if _, err := m.Queue.Finish(t.Context(), []dlq.Finish{pgtest.EndOf(accepted[i], outcome)}); err != nil {
 			t.Fatal(err)

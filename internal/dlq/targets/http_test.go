@@ -200,7 +200,8 @@ func TestConcurrentRequestsAreBoundedAndTheRestIsWithdrawnWhenTheNodeStops(t *te
 	}
 }
 
-// Which answers of a target ask to be left alone for a time: those that steps honour.
+// These are the responses with which a target asks for a pause, which are the same that steps
+// honour.
 func TestATargetSaysWhenToComeBack(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int32
@@ -220,8 +221,8 @@ func TestATargetSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
-// A target that closes idle connections closes one at times just when it is used: the letter is
-// sent once more, and unless that is acknowledged the first sending may have arrived.
+// A target that closes idle connections sometimes closes one just when it is used. The letter is
+// then sent once more, and unless that is acknowledged, the first transmission may have arrived.
 func TestALetterThatAKeptConnectionLosesIsSentOnceMore(t *testing.T) {
 	t.Parallel()
 	const closed = 0

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/memstore"
 )
 
-// A delivery is sent again by the loop of webhooks, which reports the result later. What can never be
-// sent has failed, and what waits for a person is withdrawn.
+// A delivery is sent again by the loop of webhooks, which reports the result later. A delivery that
+// can never be sent has failed, and one that waits for a person is withdrawn.
 func TestADeliveryIsHandedToItsWebhook(t *testing.T) {
 	t.Parallel()
 	tenant, hook, unknown := uuid.UUID{1}, uuid.UUID{2}, uuid.UUID{3}

@@ -59,8 +59,9 @@ func TestAuditAndSystemShowWhoChangedWhat(t *testing.T) {
 	pageOf(t, s, "/ui/system/settings/none", 404, "no such page")
 }
 
-// interventionsAreListed: what people did to sagas is in the one list, newest first, with who, why and a link that says
-// which saga it is, exactly as the API has it; a bulk is one line, and its sagas are listed where one asks about them.
+// interventionsAreListed checks that the list of actions contains what people did to sagas, newest
+// first, with the person, the reason and a link that identifies the saga, exactly as returned by
+// the API. A bulk operation is a single entry, and its sagas are listed on request.
 func interventionsAreListed(t *testing.T, s *uitest.Server) {
 	t.Helper()
 	call := map[string]any{"http": map[string]any{"url": s.Participant + "/503/ping"}}
@@ -123,7 +124,8 @@ func interventionsAreListed(t *testing.T, s *uitest.Server) {
 	}
 }
 
-// atTheEnd: the end of the events names a stream that goes on from there, with the filters of the page.
+// atTheEnd checks that the last page of events names a stream that continues from there, with the
+// filters of the page.
 func atTheEnd(t *testing.T, s *uitest.Server) {
 	t.Helper()
 	page := pageOf(t, s, "/ui/audit/events?from=-15m&workflow_name=order", 200, `id="live"`)
@@ -147,7 +149,8 @@ func atTheEnd(t *testing.T, s *uitest.Server) {
 	}
 }
 
-// pageOf returns a page that must say something, without text of a client as markup.
+// pageOf returns a page that must contain a text, and must not contain text from a client as
+// markup.
 func pageOf(t *testing.T, s *uitest.Server, path string, status int, want string) string {
 	t.Helper()
 	got, page := s.Get(t, path)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Whatever a request says is the next page, a browser that goes there stays below /ui/ of this server.
+// Whatever a request gives as the next page, a browser that follows it stays below /ui/ of this
+// server.
 func TestTheNextPageIsOneOfThisServer(t *testing.T) {
 	const root = "https://skald.example"
 	stays := []string{"/ui/", "/ui/sagas?status=FAILED&metadata=%7B%22a%22%3A1%7D", "/ui/jobs/a%20b?tab=runs#x",
@@ -29,7 +30,7 @@ func TestTheNextPageIsOneOfThisServer(t *testing.T) {
 		http.Redirect(w, httptest.NewRequest("GET", root+base+"/ui/sign-in", nil), base+next, http.StatusSeeOther)
 		to := w.Header().Get("Location")
 		home, _ := url.Parse(root + base + "/ui/sign-in")
-		// A browser reads \ as /, and leaves out tabs and ends of lines.
+		// A browser treats \ as /, and ignores tabs and line endings.
 		ref, err := url.Parse(strings.NewReplacer(`\`, "/", "\t", "", "\n", "", "\r", "").Replace(to))
 		if err != nil {
 			t.Fatalf("%q leads to %q: %v", next, to, err)
@@ -55,7 +56,8 @@ func TestTheNextPageIsOneOfThisServer(t *testing.T) {
 			t.Errorf("%q leads to %q", next, got)
 		}
 	}
-	// What is text to this server may be a header to a proxy: nothing that is let through ends a line.
+	// Text that is harmless to this server may be a header to a proxy, so nothing that is let
+	// through may end a line.
 	for _, next := range []string{"/ui/%0d%0aSet-Cookie:a=b", "/ui/?x=%0d%0aSet-Cookie:a=b", "/ui/\u2028", "/ui/\u560a"} {
 		at, header := browser("", nextOf(next))
 		if at.Host != "skald.example" || strings.ContainsAny(header.Get("Location"), "\r\n") || len(header) != 2 {

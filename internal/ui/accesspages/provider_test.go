@@ -20,7 +20,7 @@ import (
 
 const tenantOfAlice = "0198a5b0-0000-7000-8000-00000000000a"
 
-// provider is an identity provider that signs everybody in as alice at once.
+// provider is an identity provider that immediately signs everybody in as alice.
 type provider struct {
 	t   *testing.T
 	URL string
@@ -83,7 +83,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token exchanges a code, once.
+// token exchanges a code once.
 func (p *provider) token(r *http.Request) (int, map[string]any) {
 	client, secret, _ := r.BasicAuth()
 	if client != "skald-ui" || secret != url.QueryEscape(p.secret) {

@@ -26,7 +26,7 @@ func newKey(t *testing.T) string {
 	return "skald_abcdefgh_" + base64.RawURLEncoding.EncodeToString(secret[:])
 }
 
-// browser keeps cookies and follows no redirects.
+// browser keeps cookies and does not follow redirects.
 type browser struct {
 	t    *testing.T
 	base string
@@ -142,7 +142,7 @@ func TestABrowserSignsInAndOut(t *testing.T) {
 		}
 	}
 
-	// The API takes the cookie, and for changes proof of where they come from.
+	// The API accepts the cookie, and for changes requires proof of where they come from.
 	api := func(method, path string, headers ...string) int {
 		t.Helper()
 		return b.do(method, "/api/v1"+path, nil, headers...).status
@@ -180,7 +180,7 @@ func TestABrowserSignsInAndOut(t *testing.T) {
 		t.Errorf("a stolen cookie after signing out: %d", got)
 	}
 
-	// Behind a proxy that speaks TLS the cookie cannot be anybody else's.
+	// Behind a proxy that terminates TLS, the cookie cannot have been set by anyone else.
 	secure := bare.do("POST", "/ui/sign-in", url.Values{"credential": {key}}, "X-Forwarded-Proto", "https")
 	got := secure.header.Get("Set-Cookie")
 	if !strings.HasPrefix(got, "__Host-skald=") || !strings.Contains(got, "Secure") {
@@ -190,7 +190,8 @@ func TestABrowserSignsInAndOut(t *testing.T) {
 	revokedInMidForm(t, s, key)
 }
 
-// revokedInMidForm: revoking a key ends its sessions within five seconds, and the form that is open is kept.
+// revokedInMidForm checks that revoking a key ends its sessions within five seconds, and that an
+// open form is kept.
 func revokedInMidForm(t *testing.T, s *uitest.Server, admin string) {
 	t.Helper()
 	root, b := newBrowser(t, s.URL), newBrowser(t, s.URL)
@@ -233,7 +234,8 @@ func revokedInMidForm(t *testing.T, s *uitest.Server, admin string) {
 	formComesBack(b, out, admin, typed)
 }
 
-// formComesBack: who signs in again, first with a mistake, has the form as it was filled in, and nothing was sent.
+// formComesBack checks that a person who signs in again, after a failed first attempt, gets the
+// form as it was filled in, and that nothing was sent.
 func formComesBack(b *browser, out seen, key string, typed url.Values) {
 	b.t.Helper()
 	b.wants("a form after its session", out, 401, "is kept", "&lt;script&gt;")
@@ -288,8 +290,9 @@ func TestAFileIsChosenAgainAfterSigningIn(t *testing.T) {
 		`name="next" value="/ui/"`)
 }
 
-// A form whose address was typed, bookmarked or pasted shows its preview: browsers prove nothing of such a request, and
-// the dry run behind it changes nothing. The form itself still has to come from a page.
+// A form whose address was typed, bookmarked or pasted shows its preview. Browsers send no proof
+// with such a request, but the dry run behind it changes nothing. The form must still be sent from
+// a page.
 func TestAFormWhoseAddressWasTypedShowsItsPreview(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)

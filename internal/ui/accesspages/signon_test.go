@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// begin starts to sign in and returns the URL at which the provider sends the browser back.
+// begin starts a sign-in and returns the URL to which the provider sends the browser back.
 func (b *browser) begin(path string, headers ...string) string {
 	b.t.Helper()
 	begun := b.do("GET", path, nil, headers...)
@@ -26,7 +26,7 @@ func (b *browser) begin(path string, headers ...string) string {
 	return at.to
 }
 
-// back follows the provider's answer; headers are those of a step from the provider's site.
+// back follows the provider's response; headers are those of a request from the provider's site.
 func (b *browser) back(to string) seen {
 	b.t.Helper()
 	return b.do("GET", strings.TrimPrefix(to, b.base), nil, "Sec-Fetch-Site", "cross-site")
@@ -103,8 +103,9 @@ func TestAPersonSignsInAtTheProvider(t *testing.T) {
 	formAcrossSigningOn(t, s)
 }
 
-// formAcrossSigningOn: a form whose session has ended waits in its tab while the person signs in at the provider in
-// another, and then is as it was filled in. Nothing is sent before it is seen again.
+// formAcrossSigningOn checks that a form whose session has ended is kept in its tab while the
+// person signs in with the provider in another one, and that it is then as it was filled in.
+// Nothing is sent before the person has seen it again.
 func formAcrossSigningOn(t *testing.T, s *uitest.Server) {
 	t.Helper()
 	const path = "/ui/jobs/events/publish"
@@ -153,7 +154,8 @@ func formAcrossSigningOn(t *testing.T, s *uitest.Server) {
 	b.wants("the events", b.get("/ui/jobs/events"), 200, "order-paid")
 }
 
-// hostileNames: what the provider calls a person is text on every page that names the person.
+// hostileNames checks that a person's name from the provider is shown as text on every page that
+// contains it.
 func hostileNames(t *testing.T, p *provider, s *uitest.Server) {
 	t.Helper()
 	b := newBrowser(t, s.URL)
@@ -173,7 +175,8 @@ func hostileNames(t *testing.T, p *provider, s *uitest.Server) {
 	}
 }
 
-// refusedSignIns: whatever comes back that does not belong to what this browser began makes no session.
+// refusedSignIns checks that responses that do not belong to a sign-in begun by this browser never
+// create a session.
 func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
 	t.Helper()
 	const path = "/ui/sign-in/oidc"
@@ -191,7 +194,7 @@ func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
 	victim.begin(path)
 	refuse("the same to somebody who is signing in", victim.back(to), 401, "a different sign-in")
 
-	// A code counts once at the provider, whatever the browser has kept.
+	// The provider accepts a code only once, whatever the browser has kept.
 	home, _ := url.Parse(s.URL)
 	to = attacker.begin(path)
 	kept := attacker.http.Jar.Cookies(home)
@@ -202,7 +205,7 @@ func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
 	again.http.Jar.SetCookies(home, kept)
 	refuse("a code again", again.back(to), 401, "invalid_grant", "Code not &lt;b&gt;valid&lt;/b&gt;")
 
-	// What the browser keeps cannot be made up, or changed.
+	// What the browser keeps cannot be forged or changed.
 	b := newBrowser(t, s.URL)
 	to = b.begin(path)
 	content := b.http.Jar.Cookies(home)[0].Value
@@ -241,7 +244,7 @@ func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
 		refuse("an ID token with "+name, b.back(to), 401, name)
 	}
 
-	// No return to another site, whatever next says.
+	// The visitor never returns to another site, whatever next contains.
 	for _, next := range []string{"https://evil.example", "//evil.example/ui/", "/ui/../../x",
 		`/ui/\evil`, "/api/v1/sagas"} {
 		b := newBrowser(t, s.URL)
@@ -285,13 +288,13 @@ func TestSigningInBehindAProxy(t *testing.T) {
 		t.Errorf("over TLS the session's cookies are %q", set)
 	}
 
-	// An address with https says that the browser speaks TLS, whatever the last hop speaks.
+	// A URL with https means that the browser uses TLS, whatever the last hop uses.
 	plain := b.do("GET", "/ui/sign-in/oidc", nil, "Host", "skald.example")
 	if set := plain.header.Get("Set-Cookie"); plain.to == "" || !strings.HasPrefix(set, "__Host-skald-sign-in=") {
 		t.Errorf("behind a proxy that says nothing of TLS the browser is led to %q with %q", plain.to, set)
 	}
 
-	// Where the browser would not keep the cookie nothing is begun, and the page says why.
+	// If the browser would not keep the cookie, no sign-in begins, and the page states the reason.
 	s = uitest.Start(t, withProvider(p, func(c *config.Config) { c.Server.BasePath = "/skald" }))
 	b = newBrowser(t, s.URL)
 	plain = b.do("GET", "/ui/sign-in/oidc", nil, "Host", "skald.example")

@@ -14,7 +14,7 @@ import (
 
 const otherTenant = "0198a5b0-0000-7000-8000-0000000000bb"
 
-// asked decodes an answer of the API.
+// asked decodes a response of the API.
 func asked[T any](b *browser, path string) (out T) {
 	b.t.Helper()
 	got := b.get(path)
@@ -36,7 +36,7 @@ func TestAnAdministratorOfAllTenantsLooksAtOne(t *testing.T) {
 	root := newBrowser(t, s.URL)
 	root.signIn(key, "")
 
-	// A key of another tenant: its first trace.
+	// A key of another tenant is the first trace of that tenant.
 	made := root.do("POST", "/ui/access/keys/new?tenant="+otherTenant, url.Values{
 		"name": {"clerk"}, "role": {"admin"}, "reason": {"theirs"}, "do": {"act"},
 	})
@@ -68,7 +68,8 @@ func TestAnAdministratorOfAllTenantsLooksAtOne(t *testing.T) {
 	root.wants("the system", root.get("/ui/system"), 200, "<code>"+nodes.Nodes[0].Name+"</code>", "reaper", "on time")
 	root.wants("the switch", root.get("/ui/sagas"), 200, `href="/ui/tenants"`)
 
-	// What is made for the other tenant is theirs, and every link goes on there.
+	// Whatever is created for the other tenant belongs to it, and every link stays with that
+	// tenant.
 	workflow := `{"name":"theirs","steps":[{"name":"a","compensation":"none","action":{"http":{"method":"POST","url":"` +
 		s.Participant + `/x"}}}]}`
 	checked := root.do("POST", "/ui/register-workflow?tenant="+otherTenant,
@@ -110,7 +111,7 @@ func TestAnAdministratorOfAllTenantsLooksAtOne(t *testing.T) {
 	changed := root.do("POST", "/ui/of/"+otherTenant+"/api/v1/sagas", url.Values{})
 	root.wants("a change through the path of links", changed, 404)
 
-	// A user who belongs to one tenant has no switch, and cannot look at another one.
+	// A user who belongs to one tenant has no switch and cannot view another tenant.
 	clerk := newBrowser(t, s.URL)
 	clerk.signIn(theirs, "")
 	if page := clerk.get("/ui/sagas"); page.status != 200 || strings.Contains(page.page, "/ui/tenants") {

@@ -10,8 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestASealThatWasKeptIsComparedWithTheSealOfItsNumber: a live server seals on. One verdict says whether the chain
-// is still the one of which the visitor kept a seal, and what has been verified is not checked again.
+// TestASealThatWasKeptIsComparedWithTheSealOfItsNumber checks this while a live server continues to
+// seal. A single verdict states whether the chain is still the one of which the visitor kept a
+// seal, and verified parts are not checked again.
 func TestASealThatWasKeptIsComparedWithTheSealOfItsNumber(t *testing.T) {
 	t.Parallel()
 	s := uitest.Start(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestTheCalendarShowsWhatHappenedToSlotsAndWhatIsToCome reads slots that the scheduler has skipped, and changes of
-// the clock.
+// TestTheCalendarShowsWhatHappenedToSlotsAndWhatIsToCome covers slots that the scheduler has
+// skipped, and clock changes.
 func TestTheCalendarShowsWhatHappenedToSlotsAndWhatIsToCome(t *testing.T) {
 	s := uitest.Start(t)
 	define := func(name, kind, value, more string) {

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// TestTheWorkOfASkippedRunIsDone: a run that was skipped says because of which one, that one says so too, and a rerun
-// does the work of the skipped one's slot, once the run in its way is over.
+// TestTheWorkOfASkippedRunIsDone checks that a skipped run and the run that caused this link to
+// each other, and that a rerun does the work of the skipped slot once the blocking run is over.
 func TestTheWorkOfASkippedRunIsDone(t *testing.T) {
 	s := uitest.Start(t)
 	call := func(want int, method, path string, body any) map[string]any {

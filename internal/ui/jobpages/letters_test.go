@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestARunSaysWhatItDoesForADeadLetter: a run that a letter's retry made says so in the
-// words of its present state, and the run that gave up says nothing of a retry.
+// TestARunSaysWhatItDoesForADeadLetter checks that a run created by a letter's retry describes this
+// according to its current state, and that the run that failed does not mention a retry.
 func TestARunSaysWhatItDoesForADeadLetter(t *testing.T) {
 	s := uitest.Start(t)
 	s.Must(t, "POST", "/job-definitions", map[string]any{

@@ -11,7 +11,8 @@ import (
 
 const hostile = `<script>alert(1)</script>`
 
-// reads asks for pages and checks what holds for each: it is complete, and no text of a client is markup.
+// reads requests pages and checks for each that it is complete and contains no text from a client
+// as markup.
 func reads(t *testing.T, s *uitest.Server, path string, says ...string) string {
 	t.Helper()
 	status, page := s.Get(t, path)
@@ -29,7 +30,8 @@ func reads(t *testing.T, s *uitest.Server, path string, says ...string) string {
 	return page
 }
 
-// posts sends the form of an action, with its hidden fields and others, and returns where it leads.
+// posts sends the form for an action, including its hidden fields and others, and returns where it
+// leads.
 func posts(t *testing.T, s *uitest.Server, path string, fields ...string) string {
 	t.Helper()
 	form := uitest.Form(reads(t, s, path))
@@ -43,7 +45,7 @@ func posts(t *testing.T, s *uitest.Server, path string, fields ...string) string
 	return to
 }
 
-// preview sends a form without acting.
+// preview sends a form without performing its action.
 func preview(t *testing.T, s *uitest.Server, path string, fields ...string) string {
 	t.Helper()
 	form := url.Values{"do": {"preview"}}

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// worker registers a worker that takes what it is given from a queue.
+// worker registers a worker that takes whatever it is given from a queue.
 func worker(t *testing.T, s *uitest.Server, queue string) string {
 	t.Helper()
 	status, doc := s.Call(t, "POST", "/workers", map[string]any{
@@ -21,7 +21,7 @@ func worker(t *testing.T, s *uitest.Server, queue string) string {
 	return doc["worker_id"].(string)
 }
 
-// claims returns a run of its queue, started, and the fence for calls about it.
+// claims returns a started run from its queue, and the fencing token for calls about it.
 func claims(t *testing.T, s *uitest.Server, worker string) (id string, fence map[string]any) {
 	t.Helper()
 	status, doc := s.Call(t, "POST", "/workers/"+worker+"/claim", map[string]any{
@@ -164,7 +164,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 	reads(t, s, "/ui/runs/"+other)
 }
 
-// blocked: of two runs that must not overlap, the second one says which it waits for.
+// blocked checks that the second of two runs that must not overlap states which run it waits for.
 func blocked(t *testing.T, s *uitest.Server) {
 	t.Helper()
 	if status, doc := s.Call(t, "POST", "/job-definitions", map[string]any{

@@ -61,7 +61,8 @@ func TestWorkersAreDrainedAndDetachedFromTheirPages(t *testing.T) {
 	posts(t, s, "/ui/scheduler/step-down", "reason", "maintenance", "confirm", text(leader["epoch"]))
 }
 
-// TestAQueueSaysWhichWorkersTakeItsRuns: it is green only while an active one does, and names those that no longer do.
+// TestAQueueSaysWhichWorkersTakeItsRuns checks that the queue is green only while an active worker
+// takes its runs, and names those that no longer do.
 func TestAQueueSaysWhichWorkersTakeItsRuns(t *testing.T) {
 	s := uitest.Start(t)
 	const green, amber = `class="box done"`, `class="box undo"`

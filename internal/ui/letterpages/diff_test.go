@@ -34,7 +34,7 @@ func TestAnEditBecomesThePatchThatMakesIt(t *testing.T) {
 	}
 }
 
-// TestThePatchOfAnyEditAppliesAndMakesIt compares with an implementation of RFC 6902.
+// TestThePatchOfAnyEditAppliesAndMakesIt compares the result with an implementation of RFC 6902.
 func TestThePatchOfAnyEditAppliesAndMakesIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, after := document(3).Draw(t, "before"), document(3).Draw(t, "after")
@@ -62,7 +62,7 @@ func TestThePatchOfAnyEditAppliesAndMakesIt(t *testing.T) {
 	})
 }
 
-// document is any JSON value of at most a depth.
+// document returns a random JSON value up to a given depth.
 func document(depth int) *rapid.Generator[any] {
 	leaf := rapid.OneOf(
 		rapid.Map(rapid.IntRange(-2, 2), func(n int) any { return n }),

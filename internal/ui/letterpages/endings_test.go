@@ -11,8 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestALetterIsSentElsewhereReportedAndRestored takes one letter through its ends: another target accepts it, its
-// consumer reports a failure and then that it was processed, it is archived, and restored.
+// TestALetterIsSentElsewhereReportedAndRestored takes one letter through its endings: another
+// target accepts it, its consumer first reports a failure and then success, and it is archived and
+// restored.
 func TestALetterIsSentElsewhereReportedAndRestored(t *testing.T) {
 	var dsn string
 	s := site{uitest.Start(t, func(c *config.Config) { dsn = string(c.Database.URL) }), newTarget(t)}

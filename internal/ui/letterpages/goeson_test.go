@@ -7,7 +7,8 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// TestWhatAnApprovalDoes: it says when the redrive begins, or that it continues, and with how many letters.
+// TestWhatAnApprovalDoes checks that the preview states when the redrive begins or that it
+// continues, and with how many letters.
 func TestWhatAnApprovalDoes(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// TestWhoTakesLettersOfTwoRedrives: in every state of the other one.
+// TestWhoTakesLettersOfTwoRedrives covers every state of the other redrive.
 func TestWhoTakesLettersOfTwoRedrives(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	p := &pages{kit: &web.Kit{Config: web.Config{Base: "/skald"}}}

@@ -16,7 +16,7 @@ import (
 
 const hostile = `<script>alert(1)</script>`
 
-// target is an HTTP service that keeps the bodies it gets.
+// target is an HTTP service that stores the bodies it receives.
 type target struct {
 	URL    string
 	mu     sync.Mutex
@@ -39,7 +39,7 @@ func newTarget(t *testing.T) *target {
 	return s
 }
 
-// answer sets the status of the answers from now on.
+// answer sets the status of all further responses.
 func (s *target) answer(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *target) last() (string, http.Header) {
 	return s.bodies[len(s.bodies)-1], s.heads[len(s.heads)-1]
 }
 
-// site is a server with pages, whose letters are retried only by hand.
+// site is a server with pages, whose letters are retried only manually.
 type site struct {
 	*uitest.Server
 	target *target
@@ -83,7 +83,8 @@ func (s site) push(t *testing.T, letter map[string]any) string {
 	return doc["id"].(string)
 }
 
-// page returns a page that must say all of words, and must not contain what clients wrote as markup.
+// page returns a page that must contain all of words, and must not contain text from clients as
+// markup.
 func (s site) page(t *testing.T, path string, words ...string) string {
 	t.Helper()
 	status, page := s.Get(t, path)
@@ -101,7 +102,7 @@ func (s site) page(t *testing.T, path string, words ...string) string {
 	return page
 }
 
-// act opens the form of an action, fills it in, and returns where it leads.
+// act opens the form for an action, fills it in, and returns where it leads.
 func (s site) act(t *testing.T, path string, fields ...string) string {
 	t.Helper()
 	form := uitest.Form(s.page(t, path))
@@ -182,7 +183,7 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 	}
 }
 
-// TestWhatHelpsALetterStandsOut: the first button is drawn as the one to press.
+// TestWhatHelpsALetterStandsOut checks that the first button is the prominent one.
 func TestWhatHelpsALetterStandsOut(t *testing.T) {
 	s := start(t)
 	const bad, good = "unlikely to succeed", "A retry may succeed"
@@ -202,8 +203,8 @@ func TestWhatHelpsALetterStandsOut(t *testing.T) {
 	}
 }
 
-// TestALetterIsEditedAndRetried covers journey 4: the digits of 64-bit numbers arrive at the target, and the original
-// stays.
+// TestALetterIsEditedAndRetried covers journey 4: 64-bit numbers reach the target with all digits,
+// and the original is kept.
 func TestALetterIsEditedAndRetried(t *testing.T) {
 	s := start(t)
 	s.target.answer(http.StatusServiceUnavailable)
@@ -238,7 +239,7 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	form.Set("payload_json", `{"id": 9007199254740993, "customer": `)
 	form.Set("reason", "wrong customer")
 	form.Set("do", "preview")
-	// Above the form, and at the field.
+	// Above the form and next to the field.
 	if _, page, _ := s.Post(t, edit, form); strings.Count(page, "This is not valid JSON") != 2 {
 		t.Errorf("what is not JSON is accepted, or told more than twice:\n%s", page)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestAGroupIsRedrivenWithACanary covers journey 3: from the group to a redrive that halts, resumes, changes its rate
-// and ends.
+// TestAGroupIsRedrivenWithACanary covers journey 3, from the group to a redrive that halts, is
+// resumed, changes its rate and ends.
 func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 	s := start(t)
 	s.target.answer(http.StatusServiceUnavailable)
@@ -125,8 +125,8 @@ func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 	}
 }
 
-// The page sends the number that it has shown: what arrived since it was opened is not
-// touched, whatever the action, until a person has seen it.
+// The page sends the number that it has shown. Whatever the action, letters that arrived after it
+// was opened are not touched until a person has seen them.
 func TestARedriveIsForAsManyLettersAsThePageHasShown(t *testing.T) {
 	s := start(t)
 	for _, action := range []string{"retry", "discard", "resolve", "delete"} {

@@ -9,7 +9,8 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// TestRevisionsSayWhatAnEditHasChanged: what an edit leaves alone is that of the original, and not removed.
+// TestRevisionsSayWhatAnEditHasChanged checks that parts not changed by an edit are taken from the
+// original, and are not shown as removed.
 func TestRevisionsSayWhatAnEditHasChanged(t *testing.T) {
 	t.Parallel()
 	enc := client.DeadLetterEncoding("json")

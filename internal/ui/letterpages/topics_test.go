@@ -78,7 +78,7 @@ func TestLettersAreImportedAndWrongLinesNamed(t *testing.T) {
 	}
 }
 
-// upload sends the form of an import as a browser does.
+// upload sends the import form like a browser.
 func (s site) upload(t *testing.T, content string) (int, string) {
 	t.Helper()
 	var body bytes.Buffer

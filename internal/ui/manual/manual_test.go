@@ -83,7 +83,8 @@ func TestAllPagesAreThereAndTheirLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestThePagesSuitThisServer: commands have its address, links have titles, and only one leads away.
+// TestThePagesSuitThisServer checks that commands contain its address, links have titles, and only
+// one link leads away.
 func TestThePagesSuitThisServer(t *testing.T) {
 	away := regexp.MustCompile(`<a [^>]*href="((?:[a-z]+:|//)[^"]*)"`)
 	for _, c := range []struct{ base, public, host, forwarded, want string }{
@@ -128,7 +129,8 @@ func TestThePagesSuitThisServer(t *testing.T) {
 	}
 }
 
-// TestTheSearchToleratesTypos: where nothing contains a word, similar words are looked for, and shown.
+// TestTheSearchToleratesTypos checks that if nothing contains a word, similar words are searched
+// for and shown.
 func TestTheSearchToleratesTypos(t *testing.T) {
 	m := newManual(t, "")
 	for typed, meant := range map[string]string{
@@ -176,8 +178,9 @@ func TestExcerptsNeverCutALetter(t *testing.T) {
 	}
 }
 
-// TestTheReferenceShowsTheWholeContract: each operation with its path and a command, each schema on a page of its own,
-// without a script of its own, an inline style or a broken link, and all of it in few bytes.
+// TestTheReferenceShowsTheWholeContract checks that each operation is shown with its path and a
+// command, and that each schema has its own page. There are no scripts, inline styles or broken
+// links, and the pages are small.
 func TestTheReferenceShowsTheWholeContract(t *testing.T) {
 	text, err := openapi.Contract()
 	if err != nil {

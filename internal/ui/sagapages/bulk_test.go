@@ -79,7 +79,7 @@ func TestManySagasAreActedOnFromTheirList(t *testing.T) {
 		}
 	}
 
-	// Those that were selected, slowly; then the rate is changed, and it is canceled.
+	// The operation on the selected sagas runs slowly; its rate is changed, and it is canceled.
 	form2 := "/ui/sagas/bulk/new?" + url.Values{"ids": ids, "action": {"resume"}}.Encode()
 	_, page = s.Get(t, form2)
 	filled = uitest.Form(page)

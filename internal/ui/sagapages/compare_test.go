@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// TestAnEditedInputIsSentAsAMergePatch: digits of numbers stay as they are, and what a merge patch cannot say is
-// refused.
+// TestAnEditedInputIsSentAsAMergePatch checks that numbers keep their digits, and that changes that
+// a merge patch cannot express are rejected.
 func TestAnEditedInputIsSentAsAMergePatch(t *testing.T) {
 	for _, c := range []struct{ original, typed, want string }{
 		{`{"a": 1, "b": 2}`, `{"b":2,"a":1}`, ``},

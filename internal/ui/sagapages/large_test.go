@@ -21,8 +21,8 @@ import (
 
 const largestID = "01a2091b-fa88-725f-9eff-1c3f0c31ac68"
 
-// largest is a saga of 500 steps with four attempts each, as the API answers it, each with eight kilobytes of content
-// in the full view. It counts what it is asked for.
+// largest is a saga of 500 steps with four attempts each, as returned by the API. In the full view,
+// each attempt has eight kilobytes of content. It counts the requests that it receives.
 type largest struct {
 	saga  client.Saga
 	steps []client.StepView // with include=steps
@@ -53,7 +53,7 @@ func newLargest() *largest {
 	return a
 }
 
-// brief is what the API answers with view=basic.
+// brief returns the API's response with view=basic.
 func (a *largest) brief() []client.StepLog {
 	logs := slices.Clone(a.logs)
 	for i := range logs {
@@ -116,8 +116,9 @@ func largestPages(t testing.TB, api http.Handler) *web.Kit {
 	return k
 }
 
-// TestTheLargestSagaStaysReadable: the page of 500 steps and 2,000 attempts, which have 16 MB of content, is at most
-// 400 kB on the wire, and made of a few answers without that content. BenchmarkTheLargestSaga says how long it takes.
+// TestTheLargestSagaStaysReadable checks that the page of 500 steps and 2,000 attempts, which have
+// 16 MB of content, is at most 400 kB on the wire and is made from a few responses without that
+// content. BenchmarkTheLargestSaga measures how long it takes.
 func TestTheLargestSagaStaysReadable(t *testing.T) {
 	api := newLargest()
 	k := largestPages(t, api)
@@ -146,8 +147,8 @@ func TestTheLargestSagaStaysReadable(t *testing.T) {
 	}
 }
 
-// BenchmarkTheLargestSaga is the page without the API: on an idle core it takes a third of the 150 ms that the page
-// may take.
+// BenchmarkTheLargestSaga renders the page without the API. On an idle core this takes a third of
+// the 150 ms that are allowed for the page.
 func BenchmarkTheLargestSaga(b *testing.B) {
 	k := largestPages(b, newLargest())
 	for b.Loop() {

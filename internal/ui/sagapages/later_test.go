@@ -11,7 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestAStepThatWaitsForAReportSaysSinceAndUntilWhen: on the way forward and on the way back, with the last heartbeat.
+// TestAStepThatWaitsForAReportSaysSinceAndUntilWhen covers forward execution and compensation, with
+// the last heartbeat.
 func TestAStepThatWaitsForAReportSaysSinceAndUntilWhen(t *testing.T) {
 	t.Parallel()
 	s := uitest.Start(t)

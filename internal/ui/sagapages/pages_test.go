@@ -91,7 +91,7 @@ func TestAFailedSagaIsRetriedFromItsPage(t *testing.T) {
 	}
 }
 
-// notes writes who takes care of a saga, and a note, and looks at the links to other tools.
+// notes sets an assignee and a note, and checks the links to other tools.
 func notes(t *testing.T, s *uitest.Server, id string) {
 	t.Helper()
 	saga := "/ui/sagas/" + id
@@ -141,7 +141,7 @@ func notes(t *testing.T, s *uitest.Server, id string) {
 	}
 }
 
-// lists looks at the list of sagas, of which there is one.
+// lists checks the list of sagas, which contains one saga.
 func lists(t *testing.T, s *uitest.Server, id string) {
 	t.Helper()
 	for path, want := range map[string]string{
@@ -178,7 +178,7 @@ func lists(t *testing.T, s *uitest.Server, id string) {
 	retryWithAnotherInput(t, s, to)
 }
 
-// retryWithAnotherInput edits the input of a step that waits for its next attempt.
+// retryWithAnotherInput edits the input of a step that is waiting for its next attempt.
 func retryWithAnotherInput(t *testing.T, s *uitest.Server, saga string) {
 	t.Helper()
 	id := strings.TrimPrefix(saga, "/ui/sagas/")
@@ -214,8 +214,8 @@ func retryWithAnotherInput(t *testing.T, s *uitest.Server, saga string) {
 	})
 }
 
-// TestTheListSaysWhatInlineStepsAreCalled: the workflow of such a saga is a hash; the list has the name that its client
-// gave as well, and filters by the hash.
+// TestTheListSaysWhatInlineStepsAreCalled checks the list for a saga whose workflow is a hash. The
+// list also shows the name given by its client, and can be filtered by the hash.
 func TestTheListSaysWhatInlineStepsAreCalled(t *testing.T) {
 	s := uitest.Start(t)
 	steps := []any{map[string]any{"name": "ping", "compensation": "none",

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestEveryDryRunSaysFromWhatToWhat: the preview of each action that a saga allows names what the action itself
-// changes, and no action is shown as one that changes nothing.
+// TestEveryDryRunSaysFromWhatToWhat checks that the preview of each action that a saga allows names
+// what the action itself changes, and that no preview says that nothing changes.
 func TestEveryDryRunSaysFromWhatToWhat(t *testing.T) {
 	t.Parallel()
 	s := uitest.Start(t)

@@ -25,7 +25,7 @@ func failed(v saga.Verdict, class retry.Class, code string) saga.Event {
 	return saga.Answered{Outcome: saga.Outcome{Verdict: v, Class: class, Code: code, Message: "not now"}}
 }
 
-// told are the words of the stories of sagas below.
+// told defines the words used in the stories of sagas below.
 var told = map[string]saga.Event{
 	"done":    saga.Answered{Outcome: saga.Outcome{Verdict: saga.Done, Code: "http_200", Output: json.RawMessage(`{}`)}},
 	"503":     failed(saga.Unknown, retry.Unavailable, "http_503"),
@@ -39,8 +39,9 @@ var told = map[string]saga.Event{
 	"settle": saga.StepOrdered{Order: saga.Order{Verb: saga.CompleteStep, By: "kim"}},
 }
 
-// tells stores a saga of the workflow "rail", or "rail-stops", and makes it what its story tells, by the rules alone:
-// nothing is called, and nothing waits. "503*9" is nine such answers.
+// tells stores a saga of the workflow "rail" or "rail-stops", and brings it into the state that its
+// story describes. It applies only the rules: nothing is called, and nothing waits. "503*9" stands
+// for nine such responses.
 func tells(t *testing.T, e *apitest.Edge, story string) uuid.UUID {
 	t.Helper()
 	sagas := e.Store.Sagas
@@ -98,8 +99,9 @@ var (
 	railStates = regexp.MustCompile(`<span class="state (\w*)">(?:<span aria-hidden="true">[^<]*</span> )?([^<]*)</span>`)
 )
 
-// TestTheRailSaysOnlyWhatWasAnswered: on the page of a real saga, the way forward of each step and its compensation
-// say what their own last attempt ended with. Only what was answered to be done is green.
+// TestTheRailSaysOnlyWhatWasAnswered checks on the page of a real saga that the forward execution
+// and the compensation of each step show the outcome of their own last attempt. Only work that was
+// reported as done is green.
 func TestTheRailSaysOnlyWhatWasAnswered(t *testing.T) {
 	e, pages := railEdge(t)
 	for _, tt := range []struct {
@@ -164,7 +166,8 @@ func TestTheRailSaysOnlyWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// railEdge is an edge with the workflow "rail", whose steps call one participant, and the pages over it.
+// railEdge is an API with the workflow "rail", whose steps call one participant, and the pages on
+// top of it.
 func railEdge(t *testing.T) (*apitest.Edge, *web.Kit) {
 	t.Helper()
 	e := apitest.NewEdge(t)
@@ -209,7 +212,8 @@ func onlyWhatIsDoneIsGreen(t *testing.T, e *apitest.Edge, id uuid.UUID, rows []s
 	}
 }
 
-// TestThePageSaysWhetherTheParticipantAnswersOthers: a saga waits for its next attempt; others call the same host.
+// TestThePageSaysWhetherTheParticipantAnswersOthers covers a saga that waits for its next attempt
+// while others call the same host.
 func TestThePageSaysWhetherTheParticipantAnswersOthers(t *testing.T) {
 	e, pages := railEdge(t)
 	waits := tells(t, e, "done 503")

@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// attemptAt is an attempt that began and ended so many seconds after noon.
+// attemptAt returns an attempt that began and ended the given numbers of seconds after noon.
 func attemptAt(
 	step int, name string, action client.StepAction, n int, from, to float64, status client.StepLogStatus,
 ) client.StepLog {
@@ -29,8 +29,8 @@ func undo(state client.CompensationStateName) *client.CompensationState {
 	return &client.CompensationState{StateName: state, Attempts: 1, MaxAttempts: 3}
 }
 
-// brokenOff is a saga whose third step of five was refused, and of whose undos the second was done and the first
-// gave up.
+// brokenOff is a saga with five steps whose third step was rejected. The compensation of the second
+// step was done, and that of the first was abandoned.
 func brokenOff() story {
 	ended := noon.Add(2 * time.Hour)
 	no := false
@@ -105,7 +105,7 @@ func TestAStepInDoubtIsNotShownAsDone(t *testing.T) {
 	if row := newRail(s).Rows[2]; row.Forward.Words != "running, may have been done 2/5" {
 		t.Errorf("on its second attempt: %+v", row.Forward)
 	}
-	c.Attempts = 6 // of which a person has repeated one
+	c.Attempts = 6 // a person has repeated one of them
 	if row := newRail(s).Rows[2]; row.Forward.Words != "running, may have been done, 6 attempts" {
 		t.Errorf("repeated by hand: %+v", row.Forward)
 	}
@@ -176,7 +176,8 @@ func TestManyAttemptsAreFewBars(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotCalledSaysSo: a person or a condition has decided, and not an answer.
+// TestWhatWasNotCalledSaysSo covers steps that were decided by a person or a condition instead of a
+// response.
 func TestWhatWasNotCalledSaysSo(t *testing.T) {
 	s := brokenOff()
 	b := &s.steps[1]

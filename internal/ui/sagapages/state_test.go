@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// TestAPageThatRestsAsksSeldom: the longer nothing has changed, the longer a browser waits, and the longer a drawing
-// of the present is good enough.
+// TestAPageThatRestsAsksSeldom checks that the longer nothing has changed, the longer a browser
+// waits and the longer a drawing stays accurate enough.
 func TestAPageThatRestsAsksSeldom(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
@@ -38,8 +38,9 @@ func TestAPageThatRestsAsksSeldom(t *testing.T) {
 	}
 }
 
-// TestAPageIsUnchangedOnlyWhileItsDrawingIsGoodEnough: the state in the browser counts until its time is over, on tabs
-// that show nothing but the saga, and only as the kit has made it.
+// TestAPageIsUnchangedOnlyWhileItsDrawingIsGoodEnough checks that the state in the browser is valid
+// until its time is over, only on tabs that show nothing but the saga, and only as created by the
+// kit.
 func TestAPageIsUnchangedOnlyWhileItsDrawingIsGoodEnough(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	clock := now

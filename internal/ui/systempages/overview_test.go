@@ -15,7 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestTheOverviewNamesCauses fills a server with things that need a person, finds each of them, and follows them.
+// TestTheOverviewNamesCauses fills a server with things that need attention, finds each of them,
+// and follows its link.
 func TestTheOverviewNamesCauses(t *testing.T) {
 	s := uitest.Start(t)
 	if status, page := s.Get(t, "/ui/"); status != 200 || !strings.Contains(page, "Nothing needs you") {
@@ -133,7 +134,8 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	theButtonDoesWhatItSays(t, s)
 }
 
-// failingRuns: of four runs that fail, two have one cause, one has another, and one was run again.
+// failingRuns checks four failed runs: two have the same cause, one has a different cause, and one
+// was rerun.
 func failingRuns(made func(method, path string, body any) map[string]any) {
 	made("POST", "/job-definitions", map[string]any{
 		"name": "rows", "type": "manual", "command_name": "rows", "queue": "rows", "concurrency_policy": "allow",
@@ -157,8 +159,8 @@ func failingRuns(made func(method, path string, body any) map[string]any) {
 	made("POST", "/job-runs/"+first+"/rerun", map[string]any{"reason": "again"})
 }
 
-// theButtonDoesWhatItSays: a cause of several sagas opens the form of the bulk operation that its button names, for
-// exactly the sagas that it counts.
+// theButtonDoesWhatItSays checks that a cause of several sagas opens the form for the bulk
+// operation that its button names, for exactly the sagas that it counts.
 func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
 	t.Helper()
 	var page string
@@ -190,7 +192,7 @@ func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
 	}
 }
 
-// follow opens a stream and sees a change of each kind.
+// follow opens a stream and expects a change of each kind.
 func follow(t *testing.T, s *uitest.Server, saga, letter, run, group string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(patience.Context(t), http.MethodGet,
@@ -228,8 +230,9 @@ func follow(t *testing.T, s *uitest.Server, saga, letter, run, group string) {
 	}
 }
 
-// TestTheMostUrgentCausesComeFirst: of very many causes the page shows the first ones and how many it leaves out, and
-// all of them on request. Its heading counts all.
+// TestTheMostUrgentCausesComeFirst checks that if there are very many causes, the page shows the
+// first ones and the number of omitted ones, and shows all of them on request. Its heading counts
+// all.
 func TestTheMostUrgentCausesComeFirst(t *testing.T) {
 	s := uitest.Start(t)
 	var letters []any

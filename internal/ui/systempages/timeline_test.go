@@ -9,7 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestATimelineShowsEverythingOfACorrelation starts two sagas of one correlation, one of which is compensated.
+// TestATimelineShowsEverythingOfACorrelation starts two sagas with the same correlation ID, one of
+// which is compensated.
 func TestATimelineShowsEverythingOfACorrelation(t *testing.T) {
 	s := webhooksTest{t, uitest.Start(t)}
 	call := func(path string) map[string]any {

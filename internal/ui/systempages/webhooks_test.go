@@ -17,7 +17,7 @@ type webhooksTest struct {
 	*uitest.Server
 }
 
-// has checks that a page contains all of these texts, and nothing that a client wrote as markup.
+// has checks that a page contains all of these texts, and no text from a client as markup.
 func (t webhooksTest) has(path string, status int, page string, want int, texts ...string) {
 	t.Helper()
 	if status != want || !strings.Contains(page, "</html>") {

@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestLabelsOfAnAxisKeepApart: whatever the positions and texts, no label lies over another one or beyond the axis.
+// TestLabelsOfAnAxisKeepApart checks that, whatever the positions and texts, labels do not overlap
+// or extend beyond the axis.
 func TestLabelsOfAnAxisKeepApart(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	texts := []string{"⋯", "15:04:05 UTC", "⋯ 6 d 23 h ⋯", "+1 h 30 min", "deadline", "round 12"}

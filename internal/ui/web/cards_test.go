@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// On narrow screens rows of lists are cards, which say of each value what it is.
+// On narrow screens, rows of lists are shown as cards, in which each value is labelled.
 func TestRowsOfListsAreCards(t *testing.T) {
 	const list = `<div id="runs" class="table" data-live><table><caption>2 runs</caption>` +
 		`<thead><tr><th><span class="hidden">Select</span></th><th>State</th><th>Run</th><th class="num"><a class="sort" href="?">Took</a></th>` +

@@ -12,13 +12,13 @@ import (
 
 var tags = regexp.MustCompile(`<[^>]*>`)
 
-// textOf is what a browser has as the text of a tree.
+// textOf returns the text of a tree as a browser sees it.
 func textOf(shown string) string {
 	tree := shown[:strings.LastIndex(shown, `</div>`)]
 	return html.UnescapeString(tags.ReplaceAllString(tree, ""))
 }
 
-// each repeats what f makes of the numbers from 0.
+// each concatenates the results of f for the numbers from 0.
 func each(n int, f func(i int) string) string {
 	all := make([]string, n)
 	for i := range all {
@@ -27,7 +27,8 @@ func each(n int, f func(i int) string) string {
 	return strings.Join(all, ",")
 }
 
-// TestTheTextOfATreeIsTheDocument: what is copied from a page, and what the search and the paths are made of.
+// TestTheTextOfATreeIsTheDocument checks the text that people copy from a page, and on which the
+// search and the paths are based.
 func TestTheTextOfATreeIsTheDocument(t *testing.T) {
 	for name, doc := range map[string]string{
 		"empty":             `{}`,
@@ -56,7 +57,8 @@ func TestTheTextOfATreeIsTheDocument(t *testing.T) {
 	}
 }
 
-// TestLongJSONStaysSmall: a browser gets at most the first 200 kB, in few elements, folded below the second level.
+// TestLongJSONStaysSmall checks that a browser receives at most the first 200 kB, in few elements,
+// and folded below the second level.
 func TestLongJSONStaysSmall(t *testing.T) {
 	order := func(i int) string {
 		return fmt.Sprintf(`{"id":%d,"sku":"lamp-%d","price":{"amount":12.50,"currency":"EUR"},"tags":["a","b"]}`, i, i)
@@ -97,7 +99,8 @@ func TestLongJSONStaysSmall(t *testing.T) {
 	}
 }
 
-// TestDirectionIsNotObeyed: characters that turn text around are shown by their numbers, but not in what a form sends.
+// TestDirectionIsNotObeyed checks that characters that change the direction of text are shown by
+// their numbers, except in what a form sends.
 func TestDirectionIsNotObeyed(t *testing.T) {
 	for _, r := range bidi {
 		in := "order" + string(r) + "gnp.exe"

@@ -17,7 +17,8 @@ import (
 
 type things struct{ Things []string }
 
-// answers is a list of the API that returns an answer, and keeps the query that it was sent.
+// answers is a list of the API that returns a fixed response and records the query that it
+// received.
 func answers(status int, body string, query *string) web.Reading[struct{}] {
 	return func(ctx context.Context, _ *struct{}, edit ...client.RequestEditorFn) (*http.Response, error) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -38,7 +39,7 @@ func visitOf(url string) *web.Visit {
 	return &web.Visit{Request: httptest.NewRequest(http.MethodGet, url, nil)}
 }
 
-// The columns that are shown belong to the page: its links keep them, and the API is not asked for them.
+// The shown columns belong to the page: its links keep them, and they are not sent to the API.
 func TestColumnsStayInTheLinksOfAList(t *testing.T) {
 	var sent string
 	l, list, err := web.ListPage[things](visitOf("/ui/sagas?columns=state,saga&workflow_name=order&cursor=c1"),
@@ -62,7 +63,8 @@ func TestColumnsStayInTheLinksOfAList(t *testing.T) {
 	}
 }
 
-// What a page adds to its URL replaces what the URL says; a name without a value is the page's own parameter.
+// Parameters added by a page replace those in the URL. A name without a value is a parameter of the
+// page.
 func TestParametersThatAListAdds(t *testing.T) {
 	var sent string
 	_, _, err := web.ListPage[things](visitOf("/ui/jobs?page_size=7&include=x&peek=1"), nil, nil,
@@ -72,7 +74,7 @@ func TestParametersThatAListAdds(t *testing.T) {
 	}
 }
 
-// A problem of the API is what the page shows; anything else is the fault of the server.
+// A problem reported by the API is shown on the page; anything else is an error of the server.
 func TestAListThatTheAPIRefuses(t *testing.T) {
 	var sent string
 	_, _, err := web.ListPage[things](visitOf("/ui/jobs"), nil, nil,
@@ -89,8 +91,8 @@ func TestAListThatTheAPIRefuses(t *testing.T) {
 	}
 }
 
-// TestURLsOfListsSayOnlyWhatTheyMean: empty fields of a form sent without scripts, and filters that were typed, lead to
-// the URL with the parameters that count.
+// TestURLsOfListsSayOnlyWhatTheyMean checks that empty fields of a form sent without scripts, and
+// typed filters, lead to a URL with only the necessary parameters.
 func TestURLsOfListsSayOnlyWhatTheyMean(t *testing.T) {
 	k, err := web.New(web.Config{Base: "/base", Log: slog.Default(), Now: time.Now,
 		API: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestOnlyRegionsThatDifferAreSentAgain: a page that asks for itself gets the regions that it does not show yet.
+// TestOnlyRegionsThatDifferAreSentAgain checks that a page that requests its own URL gets only the
+// regions that it does not show yet.
 func TestOnlyRegionsThatDifferAreSentAgain(t *testing.T) {
 	k, err := New(Config{API: http.NotFoundHandler(), Now: time.Now})
 	if err == nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestValuesAreSharedForAWhile: only those who ask with one key share a value, none is too old, and what failed is not
-// kept.
+// TestValuesAreSharedForAWhile checks that a value is shared only by requests with the same key,
+// that it does not become too old, and that errors are not kept.
 func TestValuesAreSharedForAWhile(t *testing.T) {
 	const most = 2 * time.Second
 	s := Shared[int]{For: most}
@@ -19,7 +19,7 @@ func TestValuesAreSharedForAWhile(t *testing.T) {
 		key   string
 		after time.Duration // since the start
 		err   error
-		is    int // what is returned: how often a value had been made when it was
+		is    int // the number of times that a value had been made when the returned one was made
 		calls int
 	}{
 		{"a", 0, nil, 1, 1},

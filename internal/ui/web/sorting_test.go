@@ -8,8 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// TestAListIsSortedByItsHeadings: the heading by which a list is sorted turns it around, any other sorts by its column;
-// a prefix sorts by its own.
+// TestAListIsSortedByItsHeadings checks that the heading by which a list is sorted reverses the
+// order, and that any other heading sorts by its column. A list with a prefix filter is sorted by
+// that filter.
 func TestAListIsSortedByItsHeadings(t *testing.T) {
 	filters := []web.Filter{{Name: "key", Prefix: "key_prefix"}, {Name: "state"}}
 	for url, want := range map[string]struct{ sent, sorted, name, created, ended string }{

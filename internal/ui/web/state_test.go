@@ -11,8 +11,9 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// TestWhatIsUnchangedIsNotRendered: a page whose state the browser has is answered without its template, with the times
-// that go on; to another visitor's browser, at another URL or of another process, it is sent.
+// TestWhatIsUnchangedIsNotRendered checks that a page whose state the browser already has is not
+// rendered, but that the advancing times are sent. The page is sent for another visitor, another
+// URL or another process.
 func TestWhatIsUnchangedIsNotRendered(t *testing.T) {
 	rendered, at := 0, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	kit := func() *Kit {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// silent is a participant that does not answer.
+// silent is a participant that does not respond.
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -20,7 +20,8 @@ func silent(t *testing.T) string {
 	return "http://" + l.Addr().String() + "/"
 }
 
-// TestAWorkflowShowsWhetherItsParticipantsAreCertified looks at a workflow before and after, and at the certifications.
+// TestAWorkflowShowsWhetherItsParticipantsAreCertified checks a workflow before and after a
+// certification, and the pages of certifications.
 func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	s := uitest.Start(t)
 	get := func(path string, texts ...string) string {
@@ -99,7 +100,7 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	get("/ui/workflows/by-name", "<code>"+host+"</code>", "charge", "/ui/certifications/"+right)
 	get("/ui/workflows/order?tab=definition", "YAML")
 
-	// One that is under way is canceled by its form.
+	// A running certification is canceled through its form.
 	asked = "/ui/certify?" + url.Values{"url": {silent(t)}}.Encode()
 	begun := uitest.Form(get(asked, "X-Saga-Certification"))
 	begun.Set("reason", "is it right?")

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// drawn says which steps stand in which layer, and the edges.
+// drawn describes which steps are in which layer, and the edges.
 func drawn(g *graph) string {
 	var b strings.Builder
 	y := 0

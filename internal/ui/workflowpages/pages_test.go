@@ -10,7 +10,7 @@ import (
 
 const hostile = `<script>alert(1)</script>`
 
-// has checks that a page contains all of these texts, and nothing that a client wrote as markup.
+// has checks that a page contains all of these texts, and no text from a client as markup.
 func has(t *testing.T, status int, page string, want int, texts ...string) {
 	t.Helper()
 	if status != want || !strings.Contains(page, "</html>") {
@@ -28,8 +28,8 @@ func has(t *testing.T, status int, page string, want int, texts ...string) {
 	}
 }
 
-// TestWorkflowsFromRegistrationToTheirVersions registers versions through the form, looks at them, and disables the
-// workflow.
+// TestWorkflowsFromRegistrationToTheirVersions registers versions through the form, views them, and
+// disables the workflow.
 func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 	s := uitest.Start(t)
 	get := func(path string, want int, texts ...string) string {
@@ -150,7 +150,8 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 	get("/ui/workflows/nobody/disable", 404)
 }
 
-// TestTheSimulationOfAWorkflowThatAnswersLater: its form takes reports, and its page shows them.
+// TestTheSimulationOfAWorkflowThatAnswersLater checks that the form accepts reports and that the
+// page shows them.
 func TestTheSimulationOfAWorkflowThatAnswersLater(t *testing.T) {
 	s := uitest.Start(t)
 	later := map[string]any{"later": "status == 202", "later_ms": 60_000, "output": "${body.id}"}

@@ -50,7 +50,7 @@ func TestPagesOfStatistics(t *testing.T) {
 	if strings.Contains(over, "completed 1") {
 		t.Error("the series of a workflow counts sagas of another")
 	}
-	// A bar leads to exactly its sagas.
+	// A bar links to exactly its sagas.
 	_, link, _ := strings.Cut(over, `<a href="/ui/sagas?created_from=`)
 	link, _, _ = strings.Cut(link, `"`)
 	list := get("/ui/sagas?created_from="+strings.ReplaceAll(link, "&amp;", "&"), 200, failed)
@@ -60,7 +60,7 @@ func TestPagesOfStatistics(t *testing.T) {
 
 	perf := get("/ui/workflows/order?tab=performance", 200, "This covers the", "undo of", "reserve", "http_409", "100.0 %",
 		"half within", "/ui/sagas/"+failed, "status=FAILED")
-	// What failed with a code leads to the sagas that failed with it.
+	// An error code links to the sagas that failed with it.
 	_, link, _ = strings.Cut(perf, `<a href="/ui/sagas?created_from=`)
 	link, _, _ = strings.Cut(link, `">sagas that failed`)
 	if !strings.Contains(link, "error_code=http_409") {

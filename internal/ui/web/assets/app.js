@@ -298,7 +298,7 @@ document.addEventListener('input', (e) => {
       form.querySelector('#preview')?.replaceChildren(...(page.getElementById('preview')?.childNodes ?? []));
       const act = form.querySelector('button[value="act"]'), then = page.querySelector('form.act button[value="act"]');
       if (act && then) act.disabled = then.disabled;
-    } catch { /* the next change tries again */ }
+    } catch { /* the next change triggers another attempt */ }
   }, 300);
 });
 

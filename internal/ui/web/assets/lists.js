@@ -22,7 +22,7 @@ function kept(name, otherwise) {
 }
 
 function keep(name, value) {
-  try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* it holds until the page is left */ }
+  try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* kept until the page is left */ }
 }
 
 // Returns the rows of a table, each with its preview, by a name that does not change.
@@ -112,7 +112,7 @@ if (region && tableOf(region)) {
       const doc = new DOMParser().parseFromString(await (await fetch(location.href, { cache: 'no-store' })).text(), 'text/html');
       pages.replaceChildren(...doc.querySelector('.pages[data-list]')?.childNodes ?? []);
       name();
-    } catch { /* the next refresh says that Skald does not answer */ }
+    } catch { /* the next refresh reports that Skald does not respond */ }
   });
 
   // Load more rows at the end.

@@ -11,7 +11,7 @@ function read() {
 }
 
 function write(snoozed) {
-  try { localStorage.setItem(key, JSON.stringify(snoozed)); } catch { /* private mode: until the page is left */ }
+  try { localStorage.setItem(key, JSON.stringify(snoozed)); } catch { /* private mode: kept until the page is left */ }
 }
 
 function show() {
