@@ -23,7 +23,7 @@ const (
 
 // TestTheTextsOfALetterAreCleanedAsFromKafka checks that the same texts are stored whether they are
 // pushed alone, in a batch, by an import or by a record with headers, and that the client that
-// pushed them is told.
+// pushed them is notified.
 func TestTheTextsOfALetterAreCleanedAsFromKafka(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

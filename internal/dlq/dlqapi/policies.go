@@ -231,7 +231,7 @@ func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 		//nolint:gosec // CheckPolicy limits the value
 		Topic: httpkit.UnlessEmpty(topic), MaxRetries: int32(p.MaxRetries), AutoRetry: p.AutoRetry, Ordered: p.Ordered,
 		RetentionDays: int32(p.RetentionDays),
-		//nolint:gosec // same as above
+		//nolint:gosec // CheckPolicy limits these as well
 		ArchiveDays: int32(p.ArchiveDays), MaxGenerations: int32(p.MaxGenerations), Redact: p.Redact,
 		AllowedTargets: p.AllowedTargets, KeepHeaders: p.KeepHeaders, RetryPermanent: p.RetryPermanent,
 		Backoff: api.DeadLetterBackoff{InitialIntervalMS: p.Backoff.InitialIntervalMS, MaxIntervalMS: p.Backoff.MaxIntervalMS,

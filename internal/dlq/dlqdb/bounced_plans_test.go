@@ -36,7 +36,7 @@ func TestLettersThatComeBackAreFoundByTheirIDs(t *testing.T) {
 		tenants, ids, redrives = append(tenants, l.TenantID.String()), append(ids, l.ID.String()),
 			append(redrives, pgtest.NewID().String())
 	}
-	for _, set := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} { // as writers have it
+	for _, set := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} { // the writers' settings
 		if _, err := conn.ExecContext(t.Context(), "SET "+set+" = off"); err != nil {
 			t.Fatal(err)
 		}

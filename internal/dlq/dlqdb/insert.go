@@ -20,24 +20,24 @@ var (
 	newTerms      = postgres.Single("terms")
 )
 
-// insertLetters is a list of WITH members that store a batch of letters, of which some
-// may already be stored, in one statement of the writers' connections:
+// insertLetters is a list of WITH members that store a batch of letters, some of which may already
+// be stored, in one statement on one of the writers' connections:
 //
 //   - stored (id, tenant_id, seq, original_topic, fingerprint, created_at): the
-//     letters that are new, in the order of the batch. A letter whose dedupe key,
-//     place in Kafka or id is already stored is not in it (archived places and ids
-//     count too), and the stored one stays as it is. Places are those that
-//     settlePlaces left: it has checked those without the topic's id.
+//     new letters, in the order of the batch. It omits letters whose dedupe key,
+//     place in Kafka or id is already stored, including archived places and ids;
+//     the stored letters are not changed. settlePlaces has already checked the
+//     places without the topic's id.
 //   - their groups, and their arrivals by topic and minute; a RESOLVED group becomes
 //     REGRESSED, with an operator.Action without an actor.
 //
-// Rows are locked in one order, here and by insertNew, so that batches of two nodes wait for each
-// other instead of deadlocking: letters as they are ordered in Kafka, groups and arrivals by key,
-// known groups before new ones. One rare deadlock is left (two batches with the same dedupe keys in
-// different orders): the caller must retry.
+// Rows are locked in the same order here and in insertNew, so that batches of two nodes wait for
+// each other instead of deadlocking: letters as they are ordered in Kafka, groups and arrivals by
+// key, known groups before new ones. One rare deadlock remains, between two batches with the same
+// dedupe keys in different orders; the caller must retry.
 //
-// Hash joins are disabled on those connections, so nothing is joined here that is as
-// long as the batch.
+// Hash joins are disabled on those connections, so nothing that is as long as the batch is joined
+// here.
 var insertLetters = `stored AS (
 	INSERT INTO dlq.dlq_messages AS m (` + messageTable.Inserted() + `)
 	SELECT ` + messageTable.Stored("l") + `
