@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// room limits a node to n calls of new sagas in flight at once.
+// room limits a node to n calls of new sagas in flight at the same time.
 func room(n int) func(*engine.Config) { return func(c *engine.Config) { c.MaxRunning = n } }
 
 func TestAdmissionWaitsBrieflyForRoom(t *testing.T) {
@@ -61,8 +61,8 @@ func TestAdmissionEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// TestSagaStoredUnownedStartsAsSoonAsThereIsRoom: it is claimed from the table, but it
-// does not wait for the next poll.
+// TestSagaStoredUnownedStartsAsSoonAsThereIsRoom checks that such a saga is claimed from the table
+// without waiting for the next poll.
 func TestSagaStoredUnownedStartsAsSoonAsThereIsRoom(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, 1234*time.Millisecond)))
@@ -70,7 +70,7 @@ func TestSagaStoredUnownedStartsAsSoonAsThereIsRoom(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		begin := now()
 		var ids []uuid.UUID
-		for range 4 { // one on the slot of new sagas, one on that of resumed ones, two in the table
+		for range 4 { // one on the slot for new sagas, one on the slot for resumed sagas, two in the table
 			ids = append(ids, n.create(steps("n")))
 		}
 		w.untilEnded(ids...)
@@ -80,7 +80,7 @@ func TestSagaStoredUnownedStartsAsSoonAsThereIsRoom(t *testing.T) {
 				last = at
 			}
 		}
-		// Two rounds of two calls each, the second create waited for 100 ms.
+		// There were two rounds of two calls each, and the second create waited for 100 ms.
 		if took := last.Sub(begin); took > 2*1234*time.Millisecond+150*time.Millisecond {
 			t.Errorf("four sagas on two slots took %v", took)
 		}
@@ -91,10 +91,9 @@ func TestSagaStoredUnownedStartsAsSoonAsThereIsRoom(t *testing.T) {
 	})
 }
 
-// TestFloodOfCreatesStarvesNoOtherSaga: clients create as fast as they are allowed to, and
-// retries, unowned sagas and those of a dead node still make progress. A client that
-// finds no room stores nothing: which of the sagas in the table is claimed first is up
-// to the store.
+// TestFloodOfCreatesStarvesNoOtherSaga checks that retries, unowned sagas and the sagas of a dead
+// node make progress while clients create sagas as fast as they are allowed to. A client that finds
+// no room stores nothing, because the store chooses which saga in the table is claimed first.
 func TestFloodOfCreatesStarvesNoOtherSaga(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = func(c saga.Call, nth int) reply {
@@ -155,7 +154,7 @@ func TestFloodOfCreatesStarvesNoOtherSaga(t *testing.T) {
 	})
 }
 
-// startOn stores a saga for which a node has room, and starts it there.
+// startOn stores a saga that a node has room for, and starts it there.
 func (w *world) startOn(n *node, owner *int64, done func(*saga.Instance), d *workflow.Definition) saga.Saga {
 	w.register(d)
 	s := saga.New(saga.Spec{ID: w.newID(), Tenant: home}, d, 1, owner, now(), 0)

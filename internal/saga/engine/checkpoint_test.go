@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/engine"
 )
 
-// slower answers the actions of steps after the given times.
+// slower answers the execution of step i after takes[i], and all other calls at once.
 func slower(takes ...time.Duration) func(saga.Call, int) reply {
 	return func(c saga.Call, _ int) reply {
 		if c.Action == saga.Execute && c.Index < len(takes) {
@@ -23,13 +23,14 @@ func slower(takes ...time.Duration) func(saga.Call, int) reply {
 	}
 }
 
-// at returns a saga's current step and how many logs it has, as written.
+// at returns a saga's current step and its number of logs, as stored.
 func (w *world) at(id uuid.UUID) (step, logs int) {
 	l := w.load(id)
 	return l.Saga.CurrentStep, len(l.Logs)
 }
 
-// untilHeld waits for 5 ms, in which a saga gets to a call that takes longer, and all before it must be held.
+// untilHeld waits for 5 ms, by which time a saga has reached a call that takes longer, and checks
+// that all earlier outcomes are held.
 func (w *world) untilHeld(id uuid.UUID) {
 	w.t.Helper()
 	time.Sleep(5 * time.Millisecond)
@@ -39,7 +40,8 @@ func (w *world) untilHeld(id uuid.UUID) {
 	}
 }
 
-// TestStepsThatDoNotWaitAreWrittenTogether: one commit for three steps, and each of its rows is there.
+// TestStepsThatDoNotWaitAreWrittenTogether checks that three steps take one commit, and that each
+// of them has its row.
 func TestStepsThatDoNotWaitAreWrittenTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a")
@@ -63,7 +65,8 @@ func TestStepsThatDoNotWaitAreWrittenTogether(t *testing.T) {
 	})
 }
 
-// TestAnOutcomeIsHeldNoLongerThanAllowed: while the next call is in flight, however long that takes.
+// TestAnOutcomeIsHeldNoLongerThanAllowed checks that an outcome is written in time while the next
+// call is in flight, however long that call takes.
 func TestAnOutcomeIsHeldNoLongerThanAllowed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = slower(0, 8*time.Millisecond, 8*time.Millisecond, time.Second)
@@ -83,7 +86,6 @@ func TestAnOutcomeIsHeldNoLongerThanAllowed(t *testing.T) {
 	})
 }
 
-// TestNothingIsHeldIfTheServerSaysSo.
 func TestNothingIsHeldIfTheServerSaysSo(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = slower(0, 0, 5*time.Millisecond)
@@ -98,14 +100,14 @@ func TestNothingIsHeldIfTheServerSaysSo(t *testing.T) {
 	})
 }
 
-// TestNoInterventionLosesAnOutcome: whatever comes while outcomes are held is written first, and the outcomes
-// after it.
+// TestNoInterventionLosesAnOutcome checks that an intervention is written first when it arrives
+// while outcomes are held, and that the outcomes are written after it.
 func TestNoInterventionLosesAnOutcome(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		event    saga.Event
-		then     saga.Event // half a second later; nil: nothing
-		last     reply      // of the call in flight
+		then     saga.Event // applied half a second later; nil means nothing
+		last     reply      // the behavior of the call in flight
 		end      saga.State
 		sequence string
 		rows     string
@@ -184,11 +186,12 @@ func TestNoInterventionLosesAnOutcome(t *testing.T) {
 	}
 }
 
-// TestATakeoverKnowsHowFarTheLostNodeMayBe: nothing of it is recorded.
+// TestATakeoverKnowsHowFarTheLostNodeMayBe checks that a takeover accounts for calls of the lost
+// node of which nothing is recorded.
 func TestATakeoverKnowsHowFarTheLostNodeMayBe(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		checked  int // the step that waits for the disk; -1: none
+		checked  int // the step that waits for its commit; -1 means none
 		kills    int
 		event    saga.Event
 		behavior func(saga.Call, int) reply
@@ -254,7 +257,8 @@ func TestATakeoverKnowsHowFarTheLostNodeMayBe(t *testing.T) {
 	}
 }
 
-// TestAStopWritesWhatIsHeld: nothing is called again.
+// TestAStopWritesWhatIsHeld checks that held outcomes are written at a stop, so that no call is
+// repeated.
 func TestAStopWritesWhatIsHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = slower(0, 0, 10*time.Millisecond)
@@ -274,8 +278,8 @@ func TestAStopWritesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// TestAStopBetweenTwoCallsWritesWhatIsHeld: the node is asked to stop after it has held an outcome and before it
-// makes the next call.
+// TestAStopBetweenTwoCallsWritesWhatIsHeld asks the node to stop after it has held an outcome and
+// before it makes the next call.
 func TestAStopBetweenTwoCallsWritesWhatIsHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var a *node
@@ -283,7 +287,7 @@ func TestAStopBetweenTwoCallsWritesWhatIsHeld(t *testing.T) {
 		a = w.start("a", func(c *engine.Config) {
 			c.Observer.CallDone = func(saga.Action, *saga.Outcome) { looks.CompareAndSwap(0, 1) }
 			c.Now = func() time.Time {
-				// The first is for the decision, the second for what comes next.
+				// The first reading is for the decision, the second for the next task.
 				if looks.Load() > 0 && looks.Add(1) == 3 {
 					a.cancel()
 					time.Sleep(time.Millisecond)
@@ -306,7 +310,8 @@ func TestAStopBetweenTwoCallsWritesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// TestWhatCannotBeStoredTogetherIsDoneAgainOneByOne: one of several outcomes has content that the database refuses.
+// TestWhatCannotBeStoredTogetherIsDoneAgainOneByOne checks the case that the database refuses the
+// content of one of several held outcomes.
 func TestWhatCannotBeStoredTogetherIsDoneAgainOneByOne(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = func(c saga.Call, _ int) reply {
@@ -325,7 +330,8 @@ func TestWhatCannotBeStoredTogetherIsDoneAgainOneByOne(t *testing.T) {
 	})
 }
 
-// TestASagaForcedToFailWhileOutcomesAreHeld: what they were is lost, and so is in doubt.
+// TestASagaForcedToFailWhileOutcomesAreHeld checks that the held outcomes are lost and therefore in
+// doubt.
 func TestASagaForcedToFailWhileOutcomesAreHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = slower(0, 0, 10*time.Millisecond)

@@ -30,18 +30,18 @@ type faults struct {
 	refuse func(*saga.Change) error
 }
 
-// inject gives the node's connection its faults from now on.
+// inject sets the faults of the node's connection from now on.
 func (n *node) inject(t faults) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	n.connection.faults = t
 }
 
-// request is the input of fault.
+// request is the argument of fault.
 type request struct {
 	op   op
-	ids  []uuid.UUID // the sagas written or read, if they are known beforehand
-	sees []int64     // for commits: the version that each change is based on
+	ids  []uuid.UUID // the sagas written or read, if known beforehand
+	sees []int64     // for commits: the version on which each change is based
 }
 
 type op string
@@ -97,7 +97,7 @@ func (c *connection) distance(o op) (there, back time.Duration) {
 	return c.latency(o)
 }
 
-// do is one transaction; f also does the bookkeeping.
+// do runs one transaction; f also does the bookkeeping.
 func (c *connection) do(r request, f func()) error {
 	there, back := c.distance(r.op)
 	time.Sleep(there)

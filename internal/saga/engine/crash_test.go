@@ -9,10 +9,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// TestCrashAtEveryWrite makes the node die at each of its writes, before the commit or
-// after it, and another take over: one that starts under the same name, and one that has
-// to wait until the lease expires. The saga ends as it does without the crash, and the
-// participants' ledger shows what requirements/invariants.md 2.2 requires.
+// TestCrashAtEveryWrite makes the node die at each of its writes, before or after the commit, and
+// lets another node take over: one that starts under the same name, or one that must wait until the
+// lease expires. The saga must end as it does without the crash, and the participants' ledger must
+// meet requirements/invariants.md 2.2.
 func TestCrashAtEveryWrite(t *testing.T) {
 	total := 0
 	for _, sc := range scenarios() {
@@ -62,7 +62,7 @@ type outcome struct {
 	died      bool
 }
 
-// crash runs a scenario on node a, which dies as c says, and then on next.
+// crash runs a scenario on node a, which dies as c specifies, and then on next.
 func crash(t *testing.T, sc scenario, c *writes, next string) outcome {
 	w := newWorld(t)
 	defer w.close()
@@ -93,7 +93,7 @@ func crash(t *testing.T, sc scenario, c *writes, next string) outcome {
 		}
 	}
 	w.untilEnded(spec.ID)
-	time.Sleep(time.Minute) // nothing may be sent in this time
+	time.Sleep(time.Minute) // nothing may be sent during this time
 	w.checkInvariants(spec.ID)
 	s := w.load(spec.ID).Saga
 	return outcome{s.State, s.Clean != nil && *s.Clean, w.participants.counts(spec.ID), w.takeovers[spec.ID], c.n, died}

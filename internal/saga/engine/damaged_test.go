@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// counter counts the lines of a log by saga.
+// counter counts the lines of a log per saga.
 type counter struct {
 	mu    sync.Mutex
 	lines map[string]int
@@ -39,8 +39,9 @@ func (c *counter) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A definition that a bad restore has damaged for an hour: the log of the node that owns its sagas has a line at
-// growing intervals, not one for each look of each loop, and the sagas go on soon after it is mended.
+// A bad restore has damaged a definition for an hour. The log of the node that owns its sagas gets
+// a line at growing intervals, not one for each poll of each loop, and the sagas continue soon
+// after the definition is repaired.
 func TestADamagedDefinitionIsToldAtGrowingIntervals(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		log := &counter{lines: map[string]int{}}
@@ -58,7 +59,7 @@ func TestADamagedDefinitionIsToldAtGrowingIntervals(t *testing.T) {
 		})
 		ids := []uuid.UUID{w.createUnowned(steps("uu"))}
 		overdue := steps("uu")
-		overdue.Name, overdue.TimeoutMS = "overdue", 1000 // the reaper finds it as well
+		overdue.Name, overdue.TimeoutMS = "overdue", 1000 // the reaper finds the saga as well
 		ids = append(ids, w.createUnowned(overdue))
 		time.Sleep(time.Hour)
 		for _, id := range ids {
@@ -69,7 +70,7 @@ func TestADamagedDefinitionIsToldAtGrowingIntervals(t *testing.T) {
 			if n < 30 || n > 130 {
 				t.Errorf("%d lines within an hour for saga %s", n, id)
 			}
-			w.wake(id) // a flag of another node, for example
+			w.wake(id) // for example, a flag set by another node
 		}
 		w.mu.Lock()
 		damaged = false

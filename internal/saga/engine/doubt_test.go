@@ -11,16 +11,16 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// TestARefusalNeverEndsADoubt: a call was applied, or may have been, without a response, and a
-// gateway refuses the next one. Whatever happens in between, the step is undone, or the saga does
-// not end clean.
+// TestARefusalNeverEndsADoubt covers a call that was applied, or may have been, without a response,
+// and a gateway that refuses the next call. Whatever happens in between, the step is undone, or the
+// saga does not end clean.
 func TestARefusalNeverEndsADoubt(t *testing.T) {
 	order := func(v saga.OrderVerb) saga.Event {
 		return saga.StepOrdered{Step: 1, Order: saga.Order{Verb: v, By: "op"}}
 	}
 	force := saga.FailureForced{By: "op"}
 	lost := then(lostReply, turnedAway)
-	silent := then(slowly(yes, 2*time.Second), turnedAway) // cut off by whatever happens meanwhile
+	silent := then(slowly(yes, 2*time.Second), turnedAway) // cut off by whatever happens in the meantime
 	for _, tt := range []struct {
 		name      string
 		undo      bool // the calls are those of step 1's compensation
@@ -55,7 +55,7 @@ func TestARefusalNeverEndsADoubt(t *testing.T) {
 					switch {
 					case c.Index == 1 && (c.Action == saga.Compensate) == tt.undo:
 						return tt.replies(nth)
-					case c.Index == 2: // the last step turns the saga back, after a while
+					case c.Index == 2: // the last step turns the saga back after a while
 						return slowly(no, time.Second)
 					}
 					return yes
@@ -86,7 +86,7 @@ func killed(_ *world, a *node, _ uuid.UUID) { a.kill() }
 
 func stopped(_ *world, a *node, _ uuid.UUID) { a.stop() }
 
-// does lets operators do one thing after another, each when the saga has come to rest.
+// does applies operator actions one after another, each when the saga has come to rest.
 func does(events ...saga.Event) func(*world, *node, uuid.UUID) {
 	return func(w *world, _ *node, id uuid.UUID) {
 		for _, e := range events {

@@ -12,26 +12,27 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// drive drives one saga as far as it can go now. It owns run.
+// drive drives one saga as far as it can go for now. It owns run.
 type drive struct {
 	s    *session
 	run  saga.Instance
 	seen witness // step logs committed since the saga's first version
-	// called: this drive has asked a gate before. A saga that waits at one is released, so it can have
-	// been let through only before its drive began.
+	// called is true once this drive has asked a gate. A saga that waits at a gate is released, so
+	// a gate can have let it through only before its drive began.
 	called bool
-	// held is what run is ahead of the row; nil: nothing.
+	// held is the difference between run and the stored row; nil means none.
 	held *held
-	// careful: nothing is held any more, because something that was held could not be stored.
+	// careful is set once a held outcome could not be stored. From then on nothing is held.
 	careful bool
-	// forgot: what was held, and the call in flight with it, must be done again.
+	// forgot is set when the held outcomes were lost, so that those calls and the call in flight
+	// must be repeated.
 	forgot bool
 }
 
 func nothing() {}
 
-// loop drives until the saga ends, waits, or is no longer this node's. It returns what
-// remains to be done once the saga is no longer marked as driven.
+// loop drives the saga until it ends, waits, or no longer belongs to this node. It returns the work
+// that remains once the saga is no longer marked as driven.
 func (d *drive) loop() (after func()) {
 	s := d.s
 	for {
@@ -46,8 +47,9 @@ func (d *drive) loop() (after func()) {
 		case task == saga.Wait:
 			return d.wait()
 		case !s.lease.Valid():
-			// The node that takes over continues. Not even a flag may be handled here: this
-			// session may have dropped an outcome of this saga for the same reason.
+			// The node that takes over continues. This node must not handle even a flag here: its
+			// session may have dropped an outcome of this saga because the lease had become
+			// invalid.
 			return nothing
 		}
 		var event saga.Event = saga.Turned{}
@@ -82,14 +84,15 @@ func (d *drive) loop() (after func()) {
 	}
 }
 
-// wait leaves the saga until it is due: owned by this node when that is soon, unowned
-// when the commit has released it.
+// wait leaves the saga until it is due. The saga stays owned by this node if the wait is short, and
+// is unowned if the commit has released it.
 func (d *drive) wait() func() {
 	ref, due := d.run.Ref(), d.run.NextRunAt
 	switch {
 	case d.run.SuspendedAt != nil:
 		if d.run.LeaseOwner != nil {
-			// While it is still marked as driven, so that it is not resumed in between.
+			// This happens while the saga is still marked as driven, so that it cannot be resumed
+			// in between.
 			d.s.handOver(refs(ref))
 		}
 		return nothing
@@ -103,9 +106,9 @@ func (d *drive) wait() func() {
 	return d.s.e.Backlog
 }
 
-// perform makes the call, or lets the saga wait at the gate of its participant. It returns no event
-// if the drive ends here, and then what remains to be done: if the session is over, the outcome must
-// not be recorded, because an abandoned call shows nothing about the participant.
+// perform makes the call, or lets the saga wait at the gate of its participant. If the drive ends
+// here, it returns no event but the work that remains. When the session is over, the outcome must
+// not be recorded, because an abandoned call says nothing about the participant.
 func (d *drive) perform() (event saga.Event, after func()) {
 	s := d.s
 	call, o, unsendable := d.run.Prepared(saga.Defaults{StepTimeout: s.e.cfg.StepTimeout}, s.e.cfg.Budget, s.e.cfg.Now())
@@ -117,7 +120,7 @@ func (d *drive) perform() (event saga.Event, after func()) {
 		switch {
 		case err != nil && s.calls.Err() != nil:
 			return nil, nothing
-		case err != nil: // it stays this node's, holds no slot, and has spent nothing
+		case err != nil: // the saga stays with this node, holds no slot, and has used no attempt
 			return nil, d.later(addressAgain)
 		case !known:
 			return saga.Answered{Outcome: registry.Unknown(&call, s.e.cfg.Now())}, nothing
@@ -136,7 +139,7 @@ func (d *drive) perform() (event saga.Event, after func()) {
 			return nil, nothing
 		case entry.Park != "":
 			return saga.Parked{Participant: entry.Park, Until: now.Add(farLook(s.e.cfg.Jitter()))}, nothing
-		case entry.Busy > 0: // it stays this node's, and holds no slot
+		case entry.Busy > 0: // the saga stays with this node and holds no slot
 			return nil, d.later(entry.Busy)
 		}
 	}
@@ -161,8 +164,9 @@ func (d *drive) perform() (event saga.Event, after func()) {
 	return saga.Answered{Outcome: o}, nothing
 }
 
-// await returns the answer of the call in flight, and whether the saga still waits for it. Meanwhile it writes what
-// is held, and records a call that takes long.
+// await returns the answer of the call in flight, and whether the saga is still waiting for it.
+// While it waits, it writes the held outcomes when they are due, and records a call that takes
+// long.
 func (d *drive) await(answer <-chan saga.Outcome, started time.Time) (o saga.Outcome, ours bool) {
 	cfg := &d.s.e.cfg
 	slow := time.NewTimer(cfg.SlowAfter)
@@ -188,7 +192,8 @@ func (d *drive) await(answer <-chan saga.Outcome, started time.Time) (o saga.Out
 	}
 }
 
-// later writes what is held and returns what lets the saga wait for a short time, as this node's.
+// later writes the held outcomes and returns a function that schedules the saga on this node after
+// a short wait.
 func (d *drive) later(wait time.Duration) func() {
 	if !d.write() {
 		return nothing
@@ -197,11 +202,12 @@ func (d *drive) later(wait time.Duration) func() {
 	return func() { d.s.waitUntil(ref, again) }
 }
 
-// addressAgain is how long a call waits whose participant could not be looked up.
+// addressAgain is the delay before a call is tried again when its participant could not be looked
+// up.
 const addressAgain = time.Second
 
-// addressed fills in where a call goes that names its participant. Versions pin the name only, so
-// every attempt goes by the settings of the moment.
+// addressed fills in the address of a call that names its participant. Workflow versions pin only
+// the name, so every attempt uses the current settings.
 func (d *drive) addressed(call *saga.Call) (known bool, err error) {
 	if d.s.e.cfg.Address == nil {
 		return false, nil
@@ -214,7 +220,7 @@ func (d *drive) addressed(call *saga.Call) (known bool, err error) {
 	return known, err
 }
 
-// recordSlow makes a long call visible as RUNNING. Best effort: if the row has changed in the
+// recordSlow makes a long call visible as RUNNING. It is best effort: if the row has changed in the
 // meantime, the commit of the call's outcome detects and handles that.
 func (d *drive) recordSlow(started time.Time) {
 	change, err := saga.Apply(d.run, saga.Slow{StartedAt: started}, d.s.e.moment())
@@ -222,20 +228,20 @@ func (d *drive) recordSlow(started time.Time) {
 		return
 	}
 	if err := d.s.e.cfg.Commit(d.s.calls, &change); err != nil {
-		d.seen.lose() // it may have been written
+		d.seen.lose() // the change may have been written
 		return
 	}
 	d.seen.saw(&change)
 	d.run = change.After
 }
 
-// write commits what is held, if anything is. The call in flight goes on. It returns false if the saga
-// no longer belongs to this node.
+// write commits the held outcomes, if there are any, while the call in flight continues. It returns
+// false if the saga no longer belongs to this node.
 func (d *drive) write() bool { return d.held == nil || d.decide(nil) }
 
-// decide applies an event, nil for none, and holds the decision or commits it with all that is held. It
-// repeats this whenever the row has changed in the meantime, and returns false if the saga no longer
-// belongs to this node.
+// decide applies an event (nil for none) and either holds the decision or commits it together with
+// everything that is held. It retries whenever the row has changed in the meantime, and returns
+// false if the saga no longer belongs to this node.
 func (d *drive) decide(event saga.Event) bool {
 	e := d.s.e
 	_, parks := event.(saga.Parked)
@@ -252,7 +258,7 @@ func (d *drive) decide(event saga.Event) bool {
 			next, err := saga.Apply(d.run, event, m)
 			switch {
 			case err != nil && parks:
-				return true // flagged since: there is a turn to take instead
+				return true // a flag has been set since: the saga must turn back instead
 			case err != nil:
 				d.unfit(err)
 				return false
@@ -270,7 +276,7 @@ func (d *drive) decide(event saga.Event) bool {
 		hit(d.run.Action(), failpoint.StepAfterCommit, failpoint.CompAfterCommit)
 		switch {
 		case err == nil && change.Letter != nil && change.Letter.Outcome == dlq.GaveUp && !change.After.State.Terminal():
-			d.seen.lose() // only the store knows which letter the compensation has that was left
+			d.seen.lose() // only the store knows the letter of the abandoned compensation
 			d.held = nil
 			return d.reload(change) == stored
 		case err == nil:
@@ -317,8 +323,8 @@ func (d *drive) decide(event saga.Event) bool {
 	}
 }
 
-// hold keeps a decision in memory if it need not be committed now, and reports whether it did. The drive then goes on
-// from it.
+// hold keeps a decision in memory if it need not be committed yet, and reports whether it did. The
+// drive then continues from that decision.
 func (d *drive) hold(event saga.Event, c *saga.Change, now time.Time) bool {
 	most := d.s.e.cfg.Checkpoint
 	a, answered := event.(saga.Answered)
@@ -331,13 +337,13 @@ func (d *drive) hold(event saga.Event, c *saga.Change, now time.Time) bool {
 	return true
 }
 
-// unfit logs that outcomes came too late: an operator has ended the saga by force.
+// unfit logs that outcomes arrived too late, after an operator had ended the saga by force.
 func (d *drive) unfit(err error) {
 	d.s.e.cfg.Log.Warn("an outcome no longer matches its saga",
 		slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
 }
 
-// backoff spaces the attempts to read back after an outage.
+// backoff spaces the attempts to read the saga back after an outage.
 var backoff = retry.Policy{InitialIntervalMS: 50, MaxIntervalMS: 2000, Multiplier: 2}
 
 type readBack int
@@ -348,9 +354,9 @@ const (
 	notOurs                  // the saga has another owner, or the lease is lost
 )
 
-// reload reads the saga back after a commit whose change did not apply or whose outcome
-// is unknown. It never guesses: the change was written exactly if its step log exists,
-// or for a change without logs if the row is as decided.
+// reload reads the saga back after a commit that did not apply or whose outcome is unknown. It
+// never guesses: the change was written if and only if its step log exists or, for a change without
+// logs, if the row matches the decision.
 func (d *drive) reload(change saga.Change) readBack {
 	e := d.s.e
 	for try := 1; ; try++ {

@@ -1,14 +1,14 @@
-// Package engine drives sagas: it takes sagas that are due, makes their calls, lets the
-// rules decide, and continues once the decision is durable.
+// Package engine drives sagas. It takes sagas that are due, makes their calls, applies the rules to
+// each outcome, and continues once the decision is durable.
 //
 //	drive: outcome := call the participant
 //	       change  := saga.Apply(run, outcome)
 //	       commit(change)            // then, and only then, the next call
 //
-// It keeps no state that is not in the store, except for a moment the outcomes of steps with
-// checkpoint: false (held). A node holds one lease; when the lease is lost
-// every drive stops immediately, and the node that takes over repeats the call in flight with
-// the same key. Recovery after a crash is that takeover.
+// All of its state is in the store, except for the outcomes of steps with checkpoint: false, which
+// it holds in memory for a moment (held). A node holds one lease. When the lease is lost, every
+// drive stops immediately, and the node that takes over repeats the call in flight with the same
+// key. Crash recovery is the same takeover.
 package engine
 
 import (
@@ -26,74 +26,77 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Config of an Engine. Everything up to Log is required unless its comment says
-// otherwise; zero values below Log mean the defaults in the comments.
+// Config configures an Engine. Fields up to Log are required unless their comments say otherwise.
+// For fields below Log, the zero value selects the default given in the comment.
 type Config struct {
 	Store     saga.Store
 	Ownership saga.Ownership
-	// Commit writes one change through the group commit, durably before it returns, and adds to it
-	// what only the store knew (saga.Store.Commit).
+	// Commit writes one change through the group commit. The change is durable when it returns, and
+	// includes the values that only the store knew (saga.Store.Commit).
 	Commit func(context.Context, *saga.Change) error
-	// Definition returns a pinned version. It is called once per drive, so it should cache.
+	// Definition returns a pinned version. It is called once per drive, so implementations should
+	// cache.
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
 	// Call makes one attempt. It returns promptly when ctx ends.
 	Call func(context.Context, saga.Call) saga.Outcome
-	// CheckJobRun returns the outcome of a job run, and cancels the run if the call requests
-	// it. The outcome is nil unless the run has ended or does not exist, and its saga still
-	// waits for it. Nil: there are no job runs.
+	// CheckJobRun returns the outcome of a job run, and cancels the run if the call requests it.
+	// The outcome is nil unless the run has ended or does not exist and its saga is still waiting
+	// for it. A nil function means that there are no job runs.
 	CheckJobRun func(context.Context, saga.JobCall) (*saga.Outcome, error)
-	// Address fills in where a call goes that names its participant, before its gate is asked; known is
-	// false if the tenant has no such participant. After an error the call is not made now. Nil: no
-	// participant is known.
+	// Address fills in the address of a call that names its participant, before the gate is asked.
+	// known is false if the tenant has no such participant. After an error the call is postponed. A
+	// nil function means that no participants are known.
 	Address func(context.Context, *saga.Call) (known bool, err error)
-	// Gate stands in front of participants; nil: there is none.
+	// Gate is asked before each call to a participant. Nil means no gate.
 	Gate Gate
-	Node string // name of the node, unique among live nodes
-	// Process identifies this process among those of all machines; "" if that is impossible.
-	// Gone reports whether another process has certainly ended; nil: always unknown.
+	Node string // the node's name, unique among live nodes
+	// Process identifies this process across all machines; "" if that is impossible. Gone reports
+	// whether another process has certainly ended; nil means that this is never known.
 	Process string
 	Gone    func(process string) bool
-	// Unfit returns why this node must not drive sagas now. While it does, the node has no lease, and
-	// a lease that it had is resigned after a drain. Nil: the node may always drive.
+	// Unfit returns the reason why this node must not drive sagas now. While it returns an error,
+	// the node registers no lease, and resigns the one it holds after a drain. Nil means that the
+	// node may always drive.
 	Unfit func() error
-	// Now is the clock of the store.
+	// Now is the store's clock.
 	Now func() time.Time
-	// Ended is called after the commit for every saga that has ended on this node, with the saga
-	// and its step logs as committed, in the order of saga.Store.StepLogs, or with nil if the node
-	// has not seen all of them, so that they must be read. May be nil.
+	// Ended is called after the commit for every saga that has ended on this node. It receives the
+	// saga and its step logs as committed, in the order of saga.Store.StepLogs. If the node has not
+	// seen all of the logs it receives nil, and the logs must be read. May be nil.
 	Ended func(ref saga.Ref, committed *saga.Loaded)
-	// NewID returns the ids of step logs: UUIDv7, so that they sort by time.
+	// NewID returns the ids of step logs. They are UUIDv7, so that they sort by time.
 	NewID func() uuid.UUID
 	Log   *slog.Logger
 
-	Jitter              func() float64 // loop.Chance
-	LeaseTTL            time.Duration  // 10 s
-	Poll                time.Duration  // 500 ms: how often a node looks for work that it was not notified of
-	ReaperInterval      time.Duration  // 1 s
-	SlowAfter           time.Duration  // 500 ms: a call that runs longer is recorded as RUNNING
-	Hold                time.Duration  // 5 s: longer waits need no owner
-	Checkpoint          time.Duration  // how long the outcome of a step with checkpoint: false may be held; 0: not at all
-	DrainTimeout        time.Duration  // 20 s: how long calls in flight may still take at shutdown
-	StepTimeout         time.Duration  // 30 s: of steps that have none
-	CompensationTimeout time.Duration  // of sagas that have none; 0: no deadline
-	Budget              saga.Budget    // of each saga
-	MaxRunning          int            // 256: sagas with a call in flight at the same time
-	Observer            Observer       // nil functions are not called
+	Jitter         func() float64 // loop.Chance
+	LeaseTTL       time.Duration  // 10 s
+	Poll           time.Duration  // 500 ms: how often a node polls for work that it was not notified of
+	ReaperInterval time.Duration  // 1 s
+	SlowAfter      time.Duration  // 500 ms: a call that takes longer is recorded as RUNNING
+	Hold           time.Duration  // 5 s: longer waits need no owner
+	// how long the outcome of a step with checkpoint: false may be held; 0 means not at all
+	Checkpoint          time.Duration
+	DrainTimeout        time.Duration // 20 s: how long calls in flight may take to finish at shutdown
+	StepTimeout         time.Duration // 30 s: for steps that set none
+	CompensationTimeout time.Duration // for sagas that set none; 0 means no deadline
+	Budget              saga.Budget   // per saga
+	MaxRunning          int           // 256: sagas with a call in flight at the same time
+	Observer            Observer      // its nil functions are not called
 }
 
 // Gate decides whether a call may be made now.
 type Gate interface {
-	// Enter asks for a call of a saga. mayHaveGrant: the saga may have waited at the gate before. The
-	// zero Entry means that the call belongs to no gate.
+	// Enter asks to make a call of a saga. mayHaveGrant means that the saga may already have waited
+	// at the gate. The zero Entry means that the call belongs to no gate.
 	Enter(ctx context.Context, c *saga.Call, call saga.CallID, mayHaveGrant bool) Entry
 }
 
-// Entry is the answer of a gate. If neither Park nor Busy is set, the call may be made.
+// Entry is a gate's answer. If neither Park nor Busy is set, the call may be made.
 type Entry struct {
 	Park string        // the participant at whose gate the saga must wait
-	Busy time.Duration // too many calls are in flight: ask again after this time
-	// Leave is called at the end of the call, with nil if its outcome is abandoned; nil: nothing is to
-	// be called.
+	Busy time.Duration // too many calls are in flight: ask again after this delay
+	// Leave is called when the call ends; its argument is nil if the outcome was abandoned. A nil
+	// Leave is not called.
 	Leave func(*saga.Outcome)
 }
 
@@ -109,7 +112,7 @@ type Observer struct {
 type Engine struct {
 	cfg     Config
 	current atomic.Pointer[session] // nil while the node has no lease
-	backlog chan struct{}           // capacity 1: signals that unowned work exists
+	backlog chan struct{}           // capacity 1: signals that there is unowned work
 }
 
 // New returns an engine that does nothing until Run.
@@ -157,17 +160,16 @@ func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, backlog: make(chan struct{}, 1)}
 }
 
-// errNameTaken ends Run: two live processes under one node name would fence each other
-// forever.
+// errNameTaken ends Run: two live processes with the same node name would fence each other forever.
 var errNameTaken = errors.New("another live process has this node's name: give each node its own (engine.node_id)")
 
-// Run drives sagas until ctx ends, then stops gracefully: no new sagas are taken, calls
-// in flight get DrainTimeout, and the other sagas are handed over. A lost lease is not
-// an error: the node registers again. Run returns an error only when another live
-// process holds a lease under this node's name. It returns with nothing left running.
+// Run drives sagas until ctx ends and then stops gracefully: it takes no new sagas, gives calls in
+// flight DrainTimeout to finish, and hands over the other sagas. A lost lease is not an error: the
+// node registers again. Run returns an error only if another live process holds a lease under this
+// node's name. Nothing is left running when it returns.
 func (e *Engine) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if e.cfg.Unfit() != nil { // who returns that has logged it
+		if e.cfg.Unfit() != nil { // Unfit logs its reason
 			e.sleep(ctx, e.cfg.Poll)
 			continue
 		}
@@ -197,10 +199,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitFormer returns when no other process can be using this node's name: none holds a lease under
-// it, or the one that does has ended. If it may have ended together with its machine, awaitFormer
-// waits for the end of the lease. A lease that is renewed in the meantime belongs to a live
-// process: errNameTaken.
+// awaitFormer returns when no other process can be using this node's name: either none holds a
+// lease under it, or the process that does has ended. If that process may have ended together with
+// its machine, awaitFormer waits until the lease expires. If the lease is renewed in the meantime,
+// the process is alive, and awaitFormer returns errNameTaken.
 func (e *Engine) awaitFormer(ctx context.Context) error {
 	var first saga.Incarnation
 	for {
@@ -236,10 +238,10 @@ func (e *Engine) Healthy() error {
 	return nil
 }
 
-// Admit reserves a slot for one new saga, waiting briefly if none is free, which slows clients
-// down to what the node can handle. owner is nil if there is still none; the saga is then
-// stored unowned and claimed later. done must be called exactly once: with the stored run,
-// which starts immediately, or nil.
+// Admit reserves a slot for one new saga. If no slot is free it waits briefly, which slows clients
+// down to what the node can handle. owner is nil if there is still no slot; the saga is then stored
+// unowned and claimed later. done must be called exactly once: with the stored run, which starts
+// immediately, or with nil.
 func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Instance)) {
 	s := e.current.Load()
 	if s == nil || !s.lease.Valid() || !s.slots.takeFresh(ctx, admitWait) {
@@ -252,11 +254,11 @@ func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Insta
 	}
 }
 
-// admitWait is how long a create waits for a slot before its saga is stored unowned and starts
-// only after a claim.
+// admitWait is how long a create waits for a slot. After that its saga is stored unowned and starts
+// only when it is claimed.
 const admitWait = 100 * time.Millisecond
 
-// Backlog tells the engine that unowned work exists in the store.
+// Backlog tells the engine that the store contains unowned work.
 func (e *Engine) Backlog() {
 	select {
 	case e.backlog <- struct{}{}:
@@ -273,7 +275,7 @@ func (e *Engine) Wake(ref saga.Ref) {
 	e.Backlog()
 }
 
-// Moved notifies the engine that the end of a job run, on any node, has advanced a saga.
+// Moved tells the engine that the end of a job run, on any node, has advanced a saga.
 func (e *Engine) Moved(s saga.Saga) {
 	if s.State.Terminal() {
 		e.finished(&s, nil)
@@ -282,14 +284,14 @@ func (e *Engine) Moved(s saga.Saga) {
 	e.Backlog()
 }
 
-// Drives reports whether this node drives a saga or waits to continue it, so that its end
-// is reported to Config.Ended here unless the node loses it.
+// Drives reports whether this node drives a saga or is waiting to continue it. If so, its end is
+// reported to Config.Ended here, unless the node loses the saga.
 func (e *Engine) Drives(ref saga.Ref) bool {
 	s := e.current.Load()
 	return s != nil && s.lease.Valid() && s.drivesOne(ref)
 }
 
-// Load returns how many sagas the node drives and how many wait on it, for metrics.
+// Load returns how many sagas the node is driving and how many are waiting on it, for metrics.
 func (e *Engine) Load() (running, waiting int) {
 	if s := e.current.Load(); s != nil {
 		return s.counts()

@@ -12,14 +12,14 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// orderAtGate is what happens to a saga that waits at a gate.
+// orderAtGate is something that happens to a saga while it waits at a gate.
 type orderAtGate struct {
 	name string
-	do   []saga.Event // none: its deadline passes
+	do   []saga.Event // nil: its deadline passes
 	end  saga.State
-	// opens: the gate is released afterwards, because the saga goes on waiting.
+	// opens means that the gate is released afterwards, because the saga keeps waiting.
 	opens bool
-	undo  int // calls that undo its first step
+	undo  int // the calls that undo its first step
 }
 
 var ordersAtGate = []orderAtGate{
@@ -34,8 +34,9 @@ var ordersAtGate = []orderAtGate{
 		end: saga.Completed, opens: true},
 }
 
-// What people order of a saga that waits at a gate, and its deadline, win over the gate, also if the node dies at any
-// of its writes meanwhile, before the commit or after it, and another takes over.
+// Operator actions on a saga that waits at a gate, and its deadline, take precedence over the gate.
+// This holds even if the node dies at any of its writes, before or after the commit, and another
+// takes over.
 func TestOrdersReachASagaAtAGateThroughACrash(t *testing.T) {
 	crashes := 0
 	for _, o := range ordersAtGate {
@@ -58,7 +59,7 @@ func TestOrdersReachASagaAtAGateThroughACrash(t *testing.T) {
 	t.Logf("%d crashes", crashes)
 }
 
-// orderAt lets a saga wait at a gate that a person holds, and does what o says.
+// orderAt lets a saga wait at a gate that an operator holds, and applies o.
 func orderAt(t *testing.T, o orderAtGate, c *writes, next string) {
 	w := newWorld(t)
 	defer w.close()
@@ -93,7 +94,7 @@ func orderAt(t *testing.T, o orderAtGate, c *writes, next string) {
 	w.untilEnded(id)
 	where := fmt.Sprintf("%s, write %d, after the disk: %v, then node %s", o.name, c.at, c.how == diesAfter, next)
 	w.checkAtGate(where, id, o)
-	// A node whose lease has to expire first takes longer.
+	// It takes longer if a node's lease must expire first.
 	if took := now().Sub(due); len(o.do) == 0 && took > 5*time.Second && next == "" {
 		t.Errorf("%s: it ended %s after its deadline", where, took)
 	}

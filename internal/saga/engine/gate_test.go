@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// gated gives a node a gate, which looks after the participants as long as the node runs.
+// gated gives a node a gate, which watches the participants while the node runs.
 func gated(w *world, name string) func(*engine.Config) {
 	known := participantgate.NewKnown(w.store.Participants)
 	g := participantgate.New(participantgate.Config{
@@ -66,7 +66,7 @@ func (w *world) gateOf(name string) registry.Participant {
 	return p
 }
 
-// order does what a person orders.
+// order applies an operator's action.
 func (w *world) order(name string, f func(registry.Participant) registry.Participant) {
 	p := w.gateOf(name)
 	if err := w.store.Participants.Put(context.Background(), f(p), p.Epoch, registry.VerbHold); err != nil {
@@ -90,9 +90,10 @@ func (p *participants) callsTo(workflow string) (n int) {
 	return n
 }
 
-// TestADeadParticipantGetsCanariesAndNothingElse (invariants I23, I25): while it does not answer,
-// its sagas spend no attempts; after it is back they are let through faster and faster, and all end. Two nodes
-// share one gate, and one of them is killed meanwhile.
+// TestADeadParticipantGetsCanariesAndNothingElse (invariants I23, I25) checks that the sagas of a
+// participant spend no attempts while it does not answer. Once it is back, they are let through at
+// a growing rate, and all of them end. Two nodes share one gate, and one of the nodes is killed in
+// the meantime.
 func TestADeadParticipantGetsCanariesAndNothingElse(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := w.start("a", gated(w, "a")), w.start("b", gated(w, "b"))
@@ -107,7 +108,7 @@ func TestADeadParticipantGetsCanariesAndNothingElse(t *testing.T) {
 			return yes
 		}
 		var first []uuid.UUID
-		for range 10 { // they find out
+		for range 10 { // the nodes notice
 			first = append(first, a.create(card))
 		}
 		w.until("the gate is held", func() bool { return w.gateOf("card").Gate.State == registry.Held })
@@ -119,7 +120,7 @@ func TestADeadParticipantGetsCanariesAndNothingElse(t *testing.T) {
 			late = append(late, []*node{a, b}[i%2].create(card))
 			others = append(others, a.create(stock))
 		}
-		w.untilEnded(others...) // nothing that does not use it waits
+		w.untilEnded(others...) // sagas that do not use the participant do not wait
 		time.Sleep(30 * time.Second)
 		b.kill()
 		time.Sleep(30 * time.Second)
@@ -179,7 +180,7 @@ func (w *world) untilEndedOr(ids ...uuid.UUID) {
 	})
 }
 
-// What people and deadlines order wins over a gate.
+// Operator actions and deadlines take precedence over a gate.
 func TestASagaAtAGateIsCancelledAndTimesOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"))
@@ -199,7 +200,8 @@ func TestASagaAtAGateIsCancelledAndTimesOut(t *testing.T) {
 		if w.state(cancelled) != saga.Cancelled || w.participants.callsTo("card") != 0 {
 			t.Errorf("%s after %d calls", w.state(cancelled), w.participants.callsTo("card"))
 		}
-		time.Sleep(3 * time.Hour) // no canary, however long it takes, and it looks again now and then
+		// no canary is sent, however long it takes, and the saga checks the gate now and then
+		time.Sleep(3 * time.Hour)
 		if w.participants.callsTo("card") != 0 || w.state(stays).Terminal() {
 			t.Errorf("a person holds it, and there were %d calls", w.participants.callsTo("card"))
 		}
@@ -217,7 +219,7 @@ func TestASagaAtAGateIsCancelledAndTimesOut(t *testing.T) {
 	})
 }
 
-// A node that dies between the grant and the call has spent the grant, and the saga waits again.
+// If a node dies between the grant and the call, the grant is spent and the saga waits again.
 func TestAGrantWhoseNodeDiesIsGivenAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.start("a", gated(w, "a"))
@@ -235,7 +237,7 @@ func TestAGrantWhoseNodeDiesIsGivenAgain(t *testing.T) {
 		}
 		grants := []registry.Grant{{Of: refOf(id), Participant: "card", Call: call}}
 		if taken, err := w.store.Participants.Take(context.Background(), grants); !taken[0] || err != nil {
-			t.Fatalf("%t %v", taken, err) // as the node that died did
+			t.Fatalf("%t %v", taken, err) // as the dead node did
 		}
 		w.until("it waits again", func() bool {
 			wait, err := w.store.Participants.Wait(context.Background(), refOf(id))
@@ -249,7 +251,7 @@ func TestAGrantWhoseNodeDiesIsGivenAgain(t *testing.T) {
 	})
 }
 
-// A participant that asks for time gets it, from all of its sagas.
+// When a participant asks for time, all of its sagas give it that time.
 func TestRetryAfterHoldsTheParticipant(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"))
@@ -274,7 +276,8 @@ func TestRetryAfterHoldsTheParticipant(t *testing.T) {
 	})
 }
 
-// Above its limit of calls in flight a participant's sagas wait, hold no slot and spend no attempts.
+// When a participant has reached its limit of calls in flight, its sagas wait without holding a
+// slot or spending attempts.
 func TestSagasAboveTheLimitOfCallsInFlightWaitWithoutASlot(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"), func(c *engine.Config) { c.MaxRunning = 8 })

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// A participant whose sagas come all the time is released like any other: those that come while the last
-// ones are let through do not keep its gate closed.
+// A participant with a constant stream of sagas is released like any other: sagas that arrive while
+// the last waiting ones are let through do not keep its gate closed.
 func TestAGateOpensThoughSagasCome(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"))

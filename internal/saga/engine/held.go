@@ -6,17 +6,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// held is the outcomes of steps with checkpoint: false that are not written yet (decision 0157). It belongs to one
-// drive, which writes it together with whatever comes next, or after Config.Checkpoint at the latest. If the node
-// dies, its saga is taken over as if the calls had been in flight. A drive that ends while its session goes on must
-// have written it.
+// held contains the outcomes of steps with checkpoint: false that are not written yet (decision
+// 0157). It belongs to one drive, which writes it with its next commit, or after Config.Checkpoint
+// at the latest. If the node dies, its saga is taken over as if those calls had been in flight. A
+// drive that ends while its session continues must have written it.
 type held struct {
-	change saga.Change // all of it in one
+	change saga.Change // all held outcomes combined
 	passed []saga.Passed
 	since  time.Time
 }
 
-// with returns the one change that writes what is held and c, which follows it.
+// with combines the held change and c, which follows it, into one change.
 func (h *held) with(c saga.Change) saga.Change {
 	if h == nil {
 		return c
@@ -24,7 +24,7 @@ func (h *held) with(c saga.Change) saga.Change {
 	return h.change.Then(c)
 }
 
-// and returns what is held once c, which an outcome has caused, is held as well.
+// and adds c, which the outcome o caused, to the held outcomes and returns the result.
 func (h *held) and(c saga.Change, o saga.Outcome, now time.Time) *held {
 	if h == nil {
 		return &held{change: c, passed: []saga.Passed{{Outcome: o}}, since: now}
@@ -32,7 +32,7 @@ func (h *held) and(c saga.Change, o saga.Outcome, now time.Time) *held {
 	return &held{change: h.with(c), passed: append(h.passed, saga.Passed{Outcome: o}), since: h.since}
 }
 
-// again decides once more on the outcomes that are held, because something else was written in between.
+// again repeats the decisions on the held outcomes on top of a change that was written in between.
 func (h *held) again(run saga.Instance, m saga.Moment) (*held, error) {
 	var onto *held
 	for _, p := range h.passed {
@@ -46,7 +46,7 @@ func (h *held) again(run saga.Instance, m saga.Moment) (*held, error) {
 	return onto, nil
 }
 
-// due returns how long it may still be held; is is false if nothing is held.
+// due returns how much longer the outcomes may be held; is is false if nothing is held.
 func (h *held) due(most time.Duration, now time.Time) (left time.Duration, is bool) {
 	if h == nil {
 		return 0, false

@@ -14,13 +14,13 @@ import (
 // intakeBatch limits how many sagas are loaded or claimed at once.
 const intakeBatch = 64
 
-// intake feeds sagas to drives: those whose short wait is over, unowned sagas that are due,
-// sagas of dead nodes, and sagas of this node that it has lost track of. A saga that runs
-// normally never goes through it.
+// intake feeds sagas to drives: sagas whose short wait is over, unowned sagas that are due, sagas
+// of dead nodes, and sagas of this node that it has lost track of. A saga that runs normally never
+// passes through it.
 func (s *session) intake(ctx context.Context) {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
-	claim := false // unowned work may exist
+	claim := false // there may be unowned work
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,7 +35,7 @@ func (s *session) intake(ctx context.Context) {
 		case <-s.slots.freed:
 		}
 		for ctx.Err() == nil {
-			s.e.cfg.Observer.Loop("intake") // here, because a backlog keeps it in this loop
+			s.e.cfg.Observer.Loop("intake") // checked here, because a backlog keeps it in this loop
 			more := s.resumeReady(ctx)
 			if claim {
 				got, left := s.claimSome(ctx)
@@ -49,7 +49,7 @@ func (s *session) intake(ctx context.Context) {
 	}
 }
 
-// resumeReady drives sagas whose wait is over, as long as slots are free.
+// resumeReady drives sagas whose wait is over, while slots are free.
 func (s *session) resumeReady(ctx context.Context) (more bool) {
 	s.mu.Lock()
 	n := min(s.ready.len(), intakeBatch)
@@ -73,8 +73,8 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 	return err == nil
 }
 
-// claimSome claims as many sagas as there are free slots. left reports whether there may be
-// more. Without a lease it claims nothing.
+// claimSome claims one saga for each free slot. left reports whether there may be more. Without a
+// lease it claims nothing.
 func (s *session) claimSome(ctx context.Context) (got, left bool) {
 	if !s.lease.Valid() {
 		return false, false
@@ -93,7 +93,7 @@ func (s *session) claimSome(ctx context.Context) (got, left bool) {
 	}
 	if err != nil {
 		s.e.cfg.Log.WarnContext(ctx, "cannot claim sagas", slog.Any("error", err))
-		loaded = nil // the claim may have been committed; if it was, the sagas are adopted as strays
+		loaded = nil // the claim may have been committed; if so, the sagas are adopted as strays
 	}
 	s.e.cfg.Observer.Claimed(len(loaded))
 	s.startLoaded(ctx, loaded, taken, s.start)
@@ -145,12 +145,13 @@ type pause struct {
 	length time.Duration
 }
 
-// longestPause limits how long a saga waits after its definition has become readable again.
+// longestPause limits the backoff, and so how long a saga still waits once its definition is
+// readable again.
 const longestPause = time.Minute
 
-// unreadable returns when to try again to read the workflow definition of a saga. The time doubles with each
-// failure, which is logged once: a definition that was damaged, by a bad restore for example, stays so until a
-// person acts, and may have thousands of sagas.
+// unreadable returns when to try again to read a saga's workflow definition. The delay doubles with
+// each failure, and each failure is logged once. A definition that was damaged, for example by a
+// bad restore, stays damaged until an operator acts, and thousands of sagas may depend on it.
 func (s *session) unreadable(ctx context.Context, ref saga.Ref, err error) time.Time {
 	now := s.e.cfg.Now()
 	s.mu.Lock()
@@ -177,10 +178,11 @@ func (s *session) paused(ref saga.Ref) bool {
 	return known && s.e.cfg.Now().Before(p.until)
 }
 
-// adoptStrays finds sagas of this node that are due but not driven: a flag was set by
-// another node, or the result of a create was lost after its commit.
+// adoptStrays finds sagas of this node that are due but not driven, either because another node set
+// a flag or because the result of a create was lost after its commit.
 func (s *session) adoptStrays(ctx context.Context) {
-	// Driven sagas may be found too, and are left alone; the limit is above their number.
+	// The query may also find sagas that are being driven, which are left alone. The limit is above
+	// their number.
 	refs, err := s.e.cfg.Ownership.Due(ctx, s.owner, strayAfter, 2*s.e.cfg.MaxRunning+1000)
 	if err != nil {
 		if ctx.Err() == nil { // a session that is ending stops looking
@@ -199,9 +201,9 @@ func (s *session) adoptStrays(ctx context.Context) {
 // checks that it still drives it.
 const strayAfter = 5 * time.Second
 
-// reap flags sagas whose deadline has passed. Every node does it; the first commit wins. A
-// round goes through all of them, page by page, because those that cannot be flagged stay
-// overdue and must not hide later ones.
+// reap flags sagas whose deadline has passed. Every node does this, and the first commit wins. Each
+// round goes through all of them, page by page, because those that cannot be flagged stay overdue
+// and must not hide later ones.
 func (s *session) reap(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.e.sleep(ctx, s.e.cfg.ReaperInterval)
@@ -233,7 +235,7 @@ func (s *session) reapAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.e.cfg.Observer.Loop("reaper") // a page is progress, too
+		s.e.cfg.Observer.Loop("reaper") // a page also counts as progress
 		for _, l := range overdue {
 			s.flagOverdue(ctx, l, passed[l.Saga.Ref()])
 		}
@@ -247,8 +249,8 @@ func (s *session) reapAll(ctx context.Context) error {
 // reapBatch is how many overdue sagas are read at once.
 const reapBatch = 500
 
-// flagOverdue sets the flag of the deadline that has passed on one saga. If that fails, it is
-// logged and left for the next round, without stopping the others.
+// flagOverdue sets the flag for the deadline that a saga has missed. A failure is logged and left
+// for the next round, and does not stop the others.
 func (s *session) flagOverdue(ctx context.Context, l saga.Loaded, passed time.Time) {
 	run, err := s.rebuild(ctx, l)
 	if err != nil {

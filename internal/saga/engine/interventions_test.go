@@ -15,7 +15,7 @@ func TestSuspendedSagaSendsNothingUntilResumed(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		behavior func(saga.Call, int) reply
-		before   int // calls that were made when it was suspended
+		before   int // the calls made by the time it was suspended
 	}{
 		{"with a call in flight", when(0, saga.Execute, always(slowly(yes, 3*time.Second))), 1},
 		{"in a short wait", when(0, saga.Execute, first(1, reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: 3 * time.Second})), 1},

@@ -10,9 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// checkInvariants checks ended sagas against the participants' ledger
-// (requirements/invariants.md 2.2): I1, I2, I4 and I8. What can be checked when a call
-// arrives was checked then (checkCall).
+// checkInvariants checks ended sagas against the participants' ledger (requirements/invariants.md
+// 2.2): I1, I2, I4 and I8. Conditions that can be checked when a call arrives are checked at that
+// time (checkCall).
 func (w *world) checkInvariants(ids ...uuid.UUID) {
 	w.t.Helper()
 	for _, id := range ids {
@@ -30,13 +30,13 @@ func (w *world) checkInvariants(ids ...uuid.UUID) {
 	}
 }
 
-// watcher returns a channel that receives what this node tells of the end of a saga.
+// watcher returns a channel that receives this node's report of the end of a saga.
 func (n *node) watcher(ref saga.Ref) (ended <-chan any, stop func()) {
 	w := n.ends.Watch(longpoll.Key{Kind: longpoll.Saga, Tenant: ref.Tenant, ID: ref.ID})
 	return w.Done, w.Stop
 }
 
-// watch lets checkInvariants compare what this node tells of the end of a saga.
+// watch lets checkInvariants compare this node's report of the end of a saga with the store.
 func (n *node) watch(id uuid.UUID) {
 	ended, _ := n.watcher(saga.Ref{Tenant: home.ID, ID: id})
 	n.w.mu.Lock()
@@ -44,7 +44,7 @@ func (n *node) watch(id uuid.UUID) {
 	n.w.watched[id] = append(n.w.watched[id], ended)
 }
 
-// checkTold compares an ended saga with the answers to those who waited for its end.
+// checkTold compares an ended saga with the answers given to clients that waited for its end.
 func (w *world) checkTold(stored saga.Loaded) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -94,7 +94,7 @@ func (v *invariants) effect(step int) effect {
 	return effect{}
 }
 
-// effects is I2: all or nothing, or an operator learns what is left.
+// effects is I2: all or nothing, or an operator is told what is left.
 func (v *invariants) effects() {
 	v.w.t.Helper()
 	s := &v.run.Saga
@@ -116,8 +116,8 @@ func (v *invariants) effects() {
 	}
 }
 
-// undone is I4: what was done or may have been done is compensated, from the last step
-// to the first, and nothing else is.
+// undone is I4: steps that were done, or may have been done, are compensated from the last to the
+// first, and no others are.
 func (v *invariants) undone() {
 	v.w.t.Helper()
 	lowest := len(v.run.Def.Steps)
@@ -146,8 +146,8 @@ func (v *invariants) undone() {
 	}
 }
 
-// possible reports whether a step may have been done as far as its node could know: not
-// every call of it was definitely denied, or the node was lost.
+// possible reports whether a step may have been done as far as its node could know: either not
+// every call of it was definitely refused, or the node was lost.
 func (v *invariants) possible(step int) bool {
 	if v.w.takeovers[v.run.ID] > 0 {
 		return true
@@ -160,7 +160,7 @@ func (v *invariants) possible(step int) bool {
 	return false
 }
 
-// repetition is I8: no more calls than the policy allows, and one more per takeover.
+// repetition is I8: there are no more calls than the policy allows, plus one per takeover.
 func (v *invariants) repetition() {
 	v.w.t.Helper()
 	for i := range v.run.Def.Steps {

@@ -6,8 +6,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// checkJobRun checks the job run in flight. It returns false if its state cannot be determined;
-// the saga is then released and checked again soon.
+// checkJobRun checks the job run in flight. It returns false if the state of the run cannot be
+// determined; the saga is then released and checked again soon.
 func (d *drive) checkJobRun() (saga.Event, bool) {
 	s := d.s
 	call := d.run.JobCall(s.e.cfg.Now())

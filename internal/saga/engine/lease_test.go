@@ -28,7 +28,8 @@ func failing(on *atomic.Bool, ops ...op) func(request) failure {
 	}
 }
 
-// unjittered renews every third of a lease, so that its end is between two renewals.
+// unjittered renews every third of a lease, so that the end of the lease falls between two
+// renewals.
 func unjittered(c *engine.Config) { c.Jitter = func() float64 { return 0.5 } }
 
 // callsForever creates a saga that calls its only participant every 100 ms, forever.
@@ -45,7 +46,7 @@ func TestNothingIsSentAfterTrustInTheLeaseEnds(t *testing.T) {
 		var down atomic.Bool
 		n.inject(faults{fault: failing(&down, renewing, inquiring, registering)})
 		id := w.callsForever(n)
-		time.Sleep(time.Minute) // the lease is renewed during all of it
+		time.Sleep(time.Minute) // the lease is renewed throughout
 		if err := n.engine.Healthy(); err != nil {
 			t.Errorf("while the lease is renewed: %v", err)
 		}
@@ -79,9 +80,9 @@ func TestNothingIsSentAfterTrustInTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// TestLeaseIsTrustedFromBeforeTheRenewalWasSent: the answers to renewals come late, and
-// then not at all. The lease in the database ends, another node takes over, and the first
-// one must have stopped by then, which the participants check.
+// TestLeaseIsTrustedFromBeforeTheRenewalWasSent: the answers to renewals arrive late, and then not
+// at all. The lease in the database ends and another node takes over. The first node must have
+// stopped by then, which the participants check.
 func TestLeaseIsTrustedFromBeforeTheRenewalWasSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a", unjittered), w.start("b")
@@ -126,10 +127,9 @@ func TestRefusedRenewalEndsEverythingAtOnce(t *testing.T) {
 	})
 }
 
-// TestLeaseRenewedTooLateIsNotTrusted: the lease in the database began later than the
-// node assumes, so a renewal can succeed when the node has already dropped an outcome. It
-// must not continue under the same epoch: only the claim by the next owner counts the
-// dropped attempt.
+// TestLeaseRenewedTooLateIsNotTrusted: the lease in the database began later than the node assumes,
+// so a renewal can succeed after the node has already dropped an outcome. The node must not
+// continue under the same epoch, because only the next owner's claim counts the dropped attempt.
 func TestLeaseRenewedTooLateIsNotTrusted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = when(0, saga.Execute, first(1, slowly(lostReply, 1500*time.Millisecond)))
@@ -158,10 +158,10 @@ func TestLeaseRenewedTooLateIsNotTrusted(t *testing.T) {
 	})
 }
 
-// TestFlagIsNotActedUponWithoutALease: the outcome of a call is dropped when the node
-// stops trusting its lease, and a cancel arrives before the node has noticed that the
-// lease is lost. Only the next owner's claim records that the step may have been done;
-// without it the cancel would compensate too little.
+// TestFlagIsNotActedUponWithoutALease: the outcome of a call is dropped when the node stops
+// trusting its lease, and a cancel arrives before the node has noticed that the lease is lost. Only
+// the next owner's claim records that the step may have been done. Without that record the cancel
+// would compensate too little.
 func TestFlagIsNotActedUponWithoutALease(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, time.Second)))
@@ -227,8 +227,8 @@ func TestSecondNodeTakesOver(t *testing.T) {
 	}
 }
 
-// TestFencedAnswerIsDropped: a node that lost its lease receives an answer late. Another
-// node has continued by then, and nothing of the answer must be written.
+// TestFencedAnswerIsDropped: a node that has lost its lease receives an answer late. By then
+// another node has continued, so no part of the answer may be written.
 func TestFencedAnswerIsDropped(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a"), w.start("b")
@@ -254,7 +254,7 @@ func TestFencedAnswerIsDropped(t *testing.T) {
 	})
 }
 
-// unknown is a node that cannot report whether another process with its name has ended.
+// unknown is a node that cannot tell whether another process with its name has ended.
 func unknown(c *engine.Config) { c.Gone = nil }
 
 func TestASecondProcessOfANodeEndsAndTheFirstContinues(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// moment returns the inputs of a decision that are not in the saga.
+// moment returns the inputs of a decision that are not part of the saga.
 func (e *Engine) moment() saga.Moment {
 	return saga.Moment{
 		Now:                 e.cfg.Now(),
@@ -19,8 +19,8 @@ func (e *Engine) moment() saga.Moment {
 	}
 }
 
-// finished reports that a saga has ended, durably. committed is the saga with its logs,
-// nil if they must be read.
+// finished reports that a saga has ended, durably. committed is the saga with its logs, or nil if
+// they must be read.
 func (e *Engine) finished(s *saga.Saga, committed *saga.Loaded) {
 	e.cfg.Observer.Ended(s)
 	e.cfg.Ended(s.Ref(), committed)
@@ -40,9 +40,9 @@ func hit(a saga.Action, step, comp failpoint.Name) {
 	_ = failpoint.Hit(step)
 }
 
-// farLook is after how long a saga at a gate looks again although nothing has let it through: so far
-// that a million of them cost nothing, and spread over half an hour. It is beyond Config.Hold, so
-// that the saga is released.
+// farLook is the delay after which a saga at a gate checks again even though nothing has let it
+// through. It is between 30 and 60 minutes, spread at random, so that a million waiting sagas cost
+// almost nothing. It exceeds Config.Hold, so that the saga is released.
 func farLook(chance float64) time.Duration {
 	return 30*time.Minute + time.Duration(chance*float64(30*time.Minute))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// naming is a workflow whose calls name the participant of its name.
+// naming is a workflow whose calls refer to a participant by the name of the workflow.
 func naming(name, pattern string) *workflow.Definition {
 	d := named(name, pattern)
 	for i := range d.Steps {
@@ -37,8 +37,8 @@ func (w *world) settle(name string, s registry.Settings) {
 	w.order(name, func(p registry.Participant) registry.Participant { return p.With(s, now()) })
 }
 
-// TestACallByNameGoesByTheSettingsOfTheMoment: versions pin the name. Key, path and body of a repetition are the same
-// (I7, I22), which the participants of the world check.
+// TestACallByNameGoesByTheSettingsOfTheMoment checks that versions pin only the name. The key, path
+// and body of a repeated call stay the same (I7, I22), which the participants of the world check.
 func TestACallByNameGoesByTheSettingsOfTheMoment(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"))
@@ -70,8 +70,8 @@ func TestACallByNameGoesByTheSettingsOfTheMoment(t *testing.T) {
 	})
 }
 
-// A participant that was deleted gets no call, and each call says so. It is retried by the policy, and one that is
-// back by then is called.
+// A participant that was deleted gets no calls, and each attempt reports this. The call is retried
+// according to its policy, and is made if the participant is back by then.
 func TestACallOfADeletedParticipantIsNotSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"))
@@ -122,7 +122,8 @@ func TestACallOfADeletedParticipantIsNotSent(t *testing.T) {
 	})
 }
 
-// A name that was registered a moment ago is known to the first call. While it cannot be looked up, nothing is spent.
+// The first call already knows a name that was registered a moment ago. While the name cannot be
+// looked up, no attempt is spent.
 func TestACallByNameLooksForWhatItsNodeDoesNotKnow(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		away := 3
@@ -151,7 +152,7 @@ func TestACallByNameLooksForWhatItsNodeDoesNotKnow(t *testing.T) {
 	})
 }
 
-// The gate is that of the address, as for every call.
+// The call uses the gate of the resolved address, as every call does.
 func TestAHeldGateParksACallByName(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"))

@@ -14,18 +14,19 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// participants are the services behind every step of every saga. They behave as DESIGN.md
-// requires: a repeated key has no second effect, and a compensation may come before its
-// step, which is then refused forever. A gateway in front of them may refuse any call,
-// also one that repeats what was done. They keep the ledger against which the engine is
-// checked, and check each call when it arrives.
+// participants are the services behind every step of every saga. They behave as DESIGN.md requires:
+// a repeated key has no second effect, and a compensation may arrive before its step, which is then
+// refused forever. A gateway in front of them may refuse any call, even one that repeats a
+// completed call. They keep the ledger that the engine is checked against, and check each call when
+// it arrives.
 type participants struct {
 	w *world
-	// behavior returns how to answer the nth call of a key; nil: done at once.
+	// behavior returns the reply to the nth call of a key; nil means that every call is done at
+	// once.
 	behavior func(c saga.Call, nth int) reply
 
 	mu       sync.Mutex
-	ledger   map[uuid.UUID][]*entry // by saga, in the order of arrival
+	ledger   map[uuid.UUID][]*entry // by saga, in order of arrival
 	effects  map[effectID]*effect
 	nth      map[string]int
 	inFlight int // calls that have not returned
@@ -46,8 +47,8 @@ type effectID struct {
 
 // effect is what a participant has stored for one step of one saga.
 type effect struct {
-	applied, undone int  // how often something changed
-	blocked         bool // a compensation has arrived: nothing may be applied any more
+	applied, undone int  // how often the state changed
+	blocked         bool // a compensation has arrived: nothing may be applied anymore
 }
 
 func (e *effect) holds() bool { return e.applied > e.undone }
@@ -56,9 +57,9 @@ func (e *effect) holds() bool { return e.applied > e.undone }
 type reply struct {
 	verdict    saga.Verdict
 	class      retry.Class
-	silent     bool          // applied though the verdict does not say so
-	gateway    bool          // answered by a gateway, which knows nothing of earlier calls and passes nothing on
-	takes      time.Duration // until the answer; the call's timeout may end before it
+	silent     bool          // applied even though the verdict does not say so
+	gateway    bool          // answered by a gateway, which does not know about earlier calls and passes nothing on
+	takes      time.Duration // the time until the answer; the call's timeout may end before it
 	retryAfter time.Duration
 	output     string // JSON; "" is an object that names the step
 }
@@ -145,7 +146,7 @@ func (p *participants) receive(n *node, c saga.Call) (reply, *entry) {
 	case c.Action == saga.Execute && e.blocked:
 		r = slowly(no, r.takes)
 	case c.Action == saga.Execute && e.applied > 0:
-		if r.verdict == saga.Refused { // a participant does not refuse what it has done
+		if r.verdict == saga.Refused { // a participant does not refuse a call that it has already done
 			r = slowly(yes, r.takes)
 		}
 	case r.verdict != saga.Done && !r.silent:
@@ -162,8 +163,8 @@ func (p *participants) receive(n *node, c saga.Call) (reply, *entry) {
 	return r, e
 }
 
-// checkCall checks whether this call may be made now (requirements/invariants.md 2.2):
-// I3, I4 (order), I6 and I9 against the database at its arrival, I7 against the ledger.
+// checkCall checks whether this call may be made now (requirements/invariants.md 2.2). It checks
+// I3, I4 (order), I6 and I9 against the database at the call's arrival, and I7 against the ledger.
 func (p *participants) checkCall(c saga.Call) {
 	t := p.w.t
 	l := p.w.load(c.SagaID)
@@ -220,7 +221,7 @@ func (p *participants) answered(id uuid.UUID, step int) (done bool) {
 	return done
 }
 
-// busiest returns the maximum of concurrent calls since it was last called.
+// busiest returns the maximum number of concurrent calls since it was last called.
 func (p *participants) busiest() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,7 +261,7 @@ func (p *participants) sequence(id uuid.UUID) string {
 	return b.String()
 }
 
-// when applies f to the calls of one step and direction; all others are done at once.
+// when applies f to the calls of one step and direction; all other calls are done at once.
 func when(step int, a saga.Action, f func(nth int) reply) func(saga.Call, int) reply {
 	return func(c saga.Call, nth int) reply {
 		if c.Index == step && c.Action == a {
@@ -270,10 +271,10 @@ func when(step int, a saga.Action, f func(nth int) reply) func(saga.Call, int) r
 	}
 }
 
-// always answers every call of a step and direction the same way.
+// always gives the same answer to every call of a step and direction.
 func always(r reply) func(int) reply { return func(int) reply { return r } }
 
-// first answers the first n calls of a step and direction with r, later ones with done.
+// first answers the first n calls of a step and direction with r, and later ones with done.
 func first(n int, r reply) func(int) reply {
 	return func(nth int) reply {
 		if nth <= n {
@@ -283,7 +284,7 @@ func first(n int, r reply) func(int) reply {
 	}
 }
 
-// then answers the first call of a step and direction with r, later ones with after.
+// then answers the first call of a step and direction with r, and later ones with after.
 func then(r, after reply) func(int) reply {
 	return func(nth int) reply {
 		if nth == 1 {

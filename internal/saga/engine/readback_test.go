@@ -14,10 +14,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// A participant's answer that the database cannot store (jsonb does not allow NUL characters).
+// A participant's answer cannot be stored in the database (jsonb does not allow NUL characters).
 var unstorable = reply{verdict: saga.Done, output: `{"name":"\u0000"}`}
 
-// TestAnUnstorableRefusalStands: the reasons are lost, the refusal is not.
+// TestAnUnstorableRefusalStands checks that the refusal is kept although its reasons are lost.
 func TestAnUnstorableRefusalStands(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		refusal := unstorable
@@ -88,8 +88,8 @@ func TestUnstorableAnswerIsRecordedWithoutItsContent(t *testing.T) {
 	}
 }
 
-// TestRefusedChangeIsNotRetriedInATightLoop: the database refuses whatever is to be
-// recorded. That is a bug somewhere; it may cost a commit from time to time, but must not
+// TestRefusedChangeIsNotRetriedInATightLoop: the database refuses every change that is to be
+// recorded. This can only be caused by a bug. It may cost a commit from time to time, but must not
 // keep other sagas from running.
 func TestRefusedChangeIsNotRetriedInATightLoop(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -102,7 +102,7 @@ func TestRefusedChangeIsNotRetriedInATightLoop(t *testing.T) {
 				return nil
 			}
 			if commits++; commits == 1000 {
-				refusing.Store(false) // it is retried in a tight loop: let it end
+				refusing.Store(false) // the change is retried in a tight loop: let it end
 			}
 			return fault.New(fault.Invalid, saga.CodeUnstorable, "refused")
 		}})
@@ -155,9 +155,9 @@ func TestReleasedSagaThatAnotherNodeClaimedIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestWokenTwiceIsDrivenOnce: two actions on a waiting saga wake it twice, and it is being
-// read for the second time while the drive started by the first read ends. A drive that
-// began with that second read would repeat a finished call.
+// TestWokenTwiceIsDrivenOnce: two actions on a waiting saga wake it twice. The second read is under
+// way while the drive started by the first read ends. A drive started from that second read would
+// repeat a finished call.
 func TestWokenTwiceIsDrivenOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = when(0, saga.Execute, func(nth int) reply {

@@ -6,12 +6,12 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// ready holds sagas that are due, to be loaded and driven. Tenants take turns, so that a
-// tenant whose sagas all become due at once does not keep the others waiting; those of
-// one tenant are taken in the order in which they became due. The zero value is empty.
+// ready holds sagas that are due, to be loaded and driven. Tenants take turns, so that a tenant
+// whose sagas all become due at once does not delay the others. The sagas of one tenant are taken
+// in the order in which they became due. The zero value is empty.
 type ready struct {
-	of    map[uuid.UUID][]saga.Ref // by tenant; none is empty
-	turns []uuid.UUID              // the tenants of of, the next one first
+	of    map[uuid.UUID][]saga.Ref // by tenant; no list is empty
+	turns []uuid.UUID              // the tenants in of, the next one first
 	n     int
 }
 
@@ -26,7 +26,7 @@ func (r *ready) push(ref saga.Ref) {
 	r.n++
 }
 
-// pop takes the next saga. There must be one.
+// pop takes the next saga. ready must not be empty.
 func (r *ready) pop() saga.Ref {
 	tenant := r.turns[0]
 	r.turns = r.turns[1:]

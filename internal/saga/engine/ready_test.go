@@ -25,7 +25,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 	for range 5 {
 		got = append(got, r.pop())
 	}
-	r.push(ref(4, 0)) // its turn comes after tenants that already wait
+	r.push(ref(4, 0)) // its turn comes after the tenants that are already waiting
 	for range 4 {
 		got = append(got, r.pop())
 	}

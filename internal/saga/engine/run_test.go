@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/engine"
 )
 
-// A sequence is the calls in the order in which they arrived.
+// A sequence lists the calls in the order in which they arrived.
 func TestSagaRunsToItsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -70,7 +70,7 @@ func TestSagaRunsToItsEnd(t *testing.T) {
 	}
 }
 
-// A saga beyond its budget fails: a request too large is never sent, and a step whose
+// A saga that exceeds its budget fails: a request that is too large is never sent, and a step whose
 // output is too large is compensated, because it was applied.
 func TestASagaBeyondItsBudgetIsCompensated(t *testing.T) {
 	for name, tt := range map[string]struct {

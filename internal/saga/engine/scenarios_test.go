@@ -15,22 +15,22 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// scenario is a saga that ends the same way whichever nodes drive it, and however often
-// they die.
+// scenario is a saga that ends the same way regardless of which nodes drive it and how often they
+// die.
 type scenario struct {
 	name     string
 	d        *workflow.Definition
 	behavior func(w *world) func(saga.Call, int) reply
 	unowned  bool // stored without an owner: its first write is a claim
-	timed    bool // a deadline decides, so the calls that are made depend on timing
+	timed    bool // a deadline decides, so the calls depend on timing
 	end      saga.State
 }
 
-// takenOn is the answer of a participant that has taken the work, does it, and reports later.
+// takenOn is the answer of a participant that has accepted the work and reports its result later.
 var takenOn = reply{verdict: saga.Later, silent: true}
 
-// reporting returns the behavior of participants of which the second answers later, and reports a result after ten
-// minutes; "": it never does.
+// reporting returns the behavior of participants of which the second answers later and reports a
+// result after ten minutes; "" means that it never reports.
 func reporting(result reported.Result) func(*world) func(saga.Call, int) reply {
 	return func(w *world) func(saga.Call, int) reply {
 		return func(c saga.Call, _ int) reply {
@@ -47,7 +47,8 @@ func reporting(result reported.Result) func(*world) func(saga.Call, int) reply {
 	}
 }
 
-// report reports the outcome of a call, as the API does, until it is taken or too late.
+// report reports the outcome of a call, as the API does, until the report is accepted or is too
+// late.
 func (w *world) report(c *saga.Call, result reported.Result) {
 	for {
 		l := w.load(c.SagaID)
@@ -210,7 +211,7 @@ func scenarios() []scenario {
 type writes struct {
 	w   *world
 	n   int
-	at  int // 0: none
+	at  int // 0 means none
 	how failure
 }
 
@@ -219,7 +220,7 @@ func (c *writes) fault(r request) failure {
 	case creating, committing, releasing:
 	case claiming:
 		if !c.w.claimable() {
-			return passes // it writes nothing
+			return passes // it does not write
 		}
 	default:
 		return passes

@@ -13,26 +13,29 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// session is one incarnation of the node, from its registration to the loss or end of its
-// lease. All of its state ends with the lease.
+// session is one incarnation of the node, from its registration until its lease is lost or ends.
+// All of its state ends with the lease.
 type session struct {
 	e     *Engine
 	owner int64
 	slots *slots
-	// calls ends when calls in flight must be abandoned: the lease is lost, or the drain has
-	// taken too long. Their outcomes are then dropped.
-	calls    context.Context
-	giveUp   context.CancelFunc
-	lease    lease.Held  // checked before every send: a node that was paused must not make calls for another node's saga
+	// calls is canceled when calls in flight must be abandoned, either because the lease is lost or
+	// because the drain has taken too long. Their outcomes are then dropped.
+	calls  context.Context
+	giveUp context.CancelFunc
+	// checked before every send: a node that was paused must not make calls for a saga of another
+	// node
+	lease    lease.Held
 	stopping atomic.Bool // draining: no new calls are sent
 
 	mu      sync.Mutex
-	running map[saga.Ref]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
-	adopted map[saga.Ref]bool        // guarded by mu: new sagas that were loaded before Admit's done came for them
+	running map[saga.Ref]bool // guarded by mu: sagas that have a goroutine or are being loaded for one
+	// guarded by mu: new sagas that were loaded before done of Admit was called for them
+	adopted map[saga.Ref]bool
 	waiting map[saga.Ref]*time.Timer // guarded by mu: sagas that wait a short time
 	damaged map[saga.Ref]pause       // guarded by mu: sagas whose workflow definition cannot be read
 	ready   ready                    // guarded by mu
-	queued  map[saga.Ref]bool        // guarded by mu: those in ready
+	queued  map[saga.Ref]bool        // guarded by mu: the sagas in ready
 	readied chan struct{}            // capacity 1
 
 	drives sync.WaitGroup
@@ -57,7 +60,7 @@ func (e *Engine) register(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// serve runs the session's loops until ctx ends, the lease is lost or the node is unfit.
+// serve runs the session's loops until ctx ends, the lease is lost, or the node is unfit.
 func (s *session) serve(ctx context.Context) {
 	loops, stop := context.WithCancel(ctx)
 	defer stop()
@@ -74,7 +77,8 @@ func (s *session) serve(ctx context.Context) {
 	wg.Wait()
 }
 
-// keepLease returns when ctx ends or when the lease is lost. It calls renewed after each renewal.
+// keepLease renews the lease until ctx ends or the lease is lost. It calls renewed after each
+// renewal.
 func (s *session) keepLease(ctx context.Context, renewed func()) {
 	lease.Keeper{
 		TTL: s.e.cfg.LeaseTTL, Sleep: s.e.sleep,
@@ -93,9 +97,9 @@ func (s *session) keepLease(ctx context.Context, renewed func()) {
 	}.Keep(ctx, &s.lease)
 }
 
-// end stops every drive and waits for it. If the lease is still held, the stop is graceful:
-// waiting sagas are handed over, calls in flight finish under the lease, and then it is
-// resigned. Without the lease everything is dropped immediately.
+// end stops every drive and waits for it. If the lease is still held, the stop is graceful: waiting
+// sagas are handed over, calls in flight finish under the lease, and then the lease is resigned.
+// Without the lease, everything is dropped immediately.
 func (s *session) end() {
 	s.stopping.Store(true)
 	waiting := s.stopTimers()
@@ -148,7 +152,7 @@ func (s *session) stopTimers() []saga.Ref {
 	}
 	var refs []saga.Ref
 	for ref := range s.queued {
-		if !s.running[ref] { // it was woken just before it was driven: a call may be in flight
+		if !s.running[ref] { // the saga was woken just before it was driven: a call may be in flight
 			refs = append(refs, ref)
 		}
 	}
@@ -158,14 +162,14 @@ func (s *session) stopTimers() []saga.Ref {
 	return refs
 }
 
-// start drives a run, of which seen has the step logs, on a slot of kind k, which is returned
-// when the drive ends. False: the saga is already driven, or the session is over.
+// start drives a run on a slot of kind k, which is returned when the drive ends. seen has the step
+// logs of the run. It returns false if the saga is already driven or the session is over.
 func (s *session) start(run saga.Instance, seen witness, k kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if run.State == saga.Pending && s.adopted[run.Ref()] {
 		delete(s.adopted, run.Ref())
-		return false // it was woken and started before its create returned, and has changed since
+		return false // the saga was woken and started before its create returned, and has changed since
 	}
 	if s.running[run.Ref()] || s.stopping.Load() {
 		return false
@@ -175,9 +179,8 @@ func (s *session) start(run saga.Instance, seen witness, k kind) bool {
 	return true
 }
 
-// reserve marks up to n ready sagas as running before they are read, so that no other
-// goroutine can drive them between the read and their start, which would then begin
-// with an outdated state.
+// reserve marks up to n ready sagas as running before they are read. Otherwise another goroutine
+// could drive them between the read and their start, and they would start with outdated state.
 func (s *session) reserve(n int) map[saga.Ref]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,8 +244,8 @@ func (s *session) waitUntil(ref saga.Ref, at time.Time) {
 	s.waiting[ref] = time.AfterFunc(at.Sub(s.e.cfg.Now()), func() { s.wake(ref) })
 }
 
-// wake makes a waiting saga ready now. It does nothing unless the saga waits or is owned
-// by the node without a drive: a driven saga sees flags at its next commit.
+// wake makes a waiting saga ready now. It also queues a saga that the node owns but does not drive.
+// It does nothing for a driven saga, which sees flags at its next commit.
 func (s *session) wake(ref saga.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,13 +22,13 @@ var (
 	simFor  = flag.Duration("sim.for", 4*time.Second, "run the simulation with as many seeds as fit into this time")
 )
 
-// TestSimulation runs many sagas on two nodes while everything fails: results from the
-// database are lost, leases expire, nodes are killed, stopped and started, participants
-// misbehave, users cancel. Then everything recovers, and every saga must reach an end
-// that is consistent with its ledger.
+// TestSimulation runs many sagas on two nodes while everything fails: results from the database are
+// lost, leases expire, nodes are killed, stopped and started, participants misbehave, and users
+// cancel. Then everything recovers, and every saga must reach an end that is consistent with its
+// ledger.
 //
-// Failures depend on the seed and on the request, not on the order in which goroutines
-// run: `-run Simulation -sim.seed=N` repeats a run.
+// Failures depend on the seed and on the request, not on the order in which goroutines run: `-run
+// Simulation -sim.seed=N` repeats a run.
 func TestSimulation(t *testing.T) {
 	total := simulated{ends: map[saga.State]int{}}
 	begin := time.Now()
@@ -48,8 +48,8 @@ func TestSimulation(t *testing.T) {
 }
 
 const (
-	troubled  = time.Minute // how long everything fails
-	sagaCount = 300         // sagas
+	troubled  = time.Minute // how long the failures last
+	sagaCount = 300         // number of sagas
 )
 
 type simulation struct {
@@ -65,7 +65,7 @@ type simulation struct {
 	ids    []uuid.UUID
 }
 
-// roll returns a number in [0,1) that depends on the seed and on what.
+// roll returns a number in [0,1) that is derived from the seed and what.
 func (s *simulation) roll(what ...any) float64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, s.seed, what)
@@ -100,7 +100,7 @@ func (s *simulation) run() {
 	all.Wait()
 	s.w.untilEnded(s.ids...)
 	s.w.checkInvariants(s.ids...)
-	for _, id := range s.ids { // an operator repairs what was left
+	for _, id := range s.ids { // an operator repairs what is left
 		if s.w.state(id) == saga.Failed {
 			if err := s.w.intervene(id, saga.ResumeRequested{By: "operator"}); err != nil {
 				s.w.t.Error(err)
@@ -109,7 +109,7 @@ func (s *simulation) run() {
 	}
 	s.w.untilEnded(s.ids...)
 	s.w.checkInvariants(s.ids...)
-	time.Sleep(time.Minute) // nothing may be sent any more: participants would report it
+	time.Sleep(time.Minute) // nothing may be sent anymore: participants would report it
 	s.accepted()
 }
 
@@ -118,7 +118,7 @@ func (s *simulation) node(slot int) {
 	for life := 0; ; life++ {
 		name := fmt.Sprint("node", slot)
 		if s.roll("name", slot, life) < 0.3 {
-			name = fmt.Sprint(name, ".", life) // its sagas have to wait for the end of the old lease
+			name = fmt.Sprint(name, ".", life) // its sagas must wait until the old lease ends
 		}
 		n := s.w.prepare(name, func(c *engine.Config) {
 			c.MaxRunning, c.DrainTimeout = 16, 3*time.Second
@@ -192,7 +192,7 @@ func (s *simulation) client(i int) {
 	}
 	if s.roll("cancels", i) < 0.2 {
 		time.Sleep(s.between(0, 3*time.Second, "cancel", i))
-		for range 2 { // the client repeats the request; too late is allowed
+		for range 2 { // the client repeats the request; "too late" is allowed
 			_ = s.w.intervene(id, cancel)
 			s.w.wake(id)
 		}
@@ -201,7 +201,7 @@ func (s *simulation) client(i int) {
 
 func (s *simulation) payload(i int) []byte { return fmt.Appendf(nil, `{"order":%d}`, i) }
 
-// accepted is I0: what was acknowledged as stored exists, as it was sent.
+// accepted is I0: a saga that was acknowledged as stored exists, with the content that was sent.
 func (s *simulation) accepted() {
 	for i, id := range s.ids {
 		if got := s.w.load(id).Saga.Payload; !bytes.Equal(got, s.payload(i)) {
@@ -210,7 +210,7 @@ func (s *simulation) accepted() {
 	}
 }
 
-// watchdog is I1 during the run: there is no saga that will never be driven again.
+// watchdog is I1 during the run: every saga will be driven again.
 func (s *simulation) watchdog() {
 	for !s.healed() {
 		time.Sleep(5 * time.Second)
@@ -247,7 +247,7 @@ func (s *simulation) behavior(c saga.Call, nth int) reply {
 		}
 	case r < 0.28:
 		if answer = unstorable; strings.HasPrefix(c.By.HTTP.URL, "http://ahead-") {
-			answer = crashed // the step after it, which was called already, must get the same output again
+			answer = crashed // the following step, which was already called, must get the same output again
 		}
 	}
 	if answer.takes == 0 && s.roll("slow", c.Key, nth) < 0.2 {
@@ -284,7 +284,7 @@ func (s *simulation) fault(n *node) func(request) failure {
 	}
 }
 
-// latency makes requests to the database, or their results, slow at times.
+// latency makes requests to the database, or their results, slow from time to time.
 func (s *simulation) latency(n *node) func(op) (there, back time.Duration) {
 	leg := func(which string, o op) time.Duration {
 		switch p := s.roll(which, n.name, o, now()); {
@@ -298,7 +298,7 @@ func (s *simulation) latency(n *node) func(op) (there, back time.Duration) {
 	return func(o op) (time.Duration, time.Duration) { return leg("there", o), leg("back", o) }
 }
 
-// simulated counts what happened in all runs, to check that each kind of event did.
+// simulated counts the events in all runs, to check that each kind of event occurred.
 type simulated struct {
 	ends                                    map[saga.State]int
 	calls, takeovers, resumed, killed, lost int

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// kind of a slot: new sagas and resumed ones have separate slots, so that a flood of
-// creates cannot starve retries and recovery.
+// kind is the kind of a slot. New and resumed sagas have separate slots, so that a flood of creates
+// cannot starve retries and recovery.
 type kind int
 
 const (
@@ -16,8 +16,8 @@ const (
 	resumed
 )
 
-// slots limits how many sagas have a call in flight, and with it memory: a saga that
-// waits holds no slot and no payload.
+// slots limits how many sagas have a call in flight, and so limits memory: a waiting saga holds
+// neither a slot nor a payload.
 type slots struct {
 	free  [2]chan struct{} // a token is a free slot
 	freed chan struct{}    // capacity 1: a slot was returned
@@ -44,8 +44,8 @@ func (s *slots) takeFresh(ctx context.Context, wait time.Duration) bool {
 	return loop.Await(ctx, wait, s.free[fresh])
 }
 
-// takeResumed takes up to n slots for resumed sagas: their own first, then slots that no
-// new saga needs right now.
+// takeResumed takes up to n slots for resumed sagas: first the slots reserved for them, then slots
+// that no new saga needs right now.
 func (s *slots) takeResumed(n int) []kind {
 	var got []kind
 	for len(got) < n {

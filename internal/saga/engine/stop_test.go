@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// TestStopFailsNoSaga is O2: a deployment interrupts sagas in every stage, and each of
-// them ends as if it had not happened.
+// TestStopFailsNoSaga is O2: a deployment interrupts sagas at every stage, and each of them ends as
+// if it had not been interrupted.
 func TestStopFailsNoSaga(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = func(c saga.Call, nth int) reply {
@@ -105,7 +105,7 @@ func TestStopGivesUpCallsThatTakeTooLong(t *testing.T) {
 		a := w.start("a")
 		w.participants.behavior = when(0, saga.Execute, first(1, slowly(yes, 25*time.Second)))
 		d := steps("uu")
-		d.Retry.MaxAttempts = 1 // the call that was given up does not count
+		d.Retry.MaxAttempts = 1 // the abandoned call does not count
 		id := a.create(d)
 		synctest.Wait()
 		begin := now()
@@ -146,9 +146,9 @@ func TestStopHandsOverWaitingSagasBeforeItDrains(t *testing.T) {
 	})
 }
 
-// TestStopKeepsASagaWithACallInFlight: the saga was woken before its create was over, and
-// is still queued to be read when its call is in flight. A stop hands over that queue, but
-// not this saga.
+// TestStopKeepsASagaWithACallInFlight: the saga was woken before its create returned, and is still
+// queued to be read when its call is in flight. A stop hands over the queue, but must not hand over
+// this saga.
 func TestStopKeepsASagaWithACallInFlight(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a"), w.start("b")

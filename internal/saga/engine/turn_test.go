@@ -77,8 +77,8 @@ func TestCancelBeforeAnythingRanSendsNothing(t *testing.T) {
 	})
 }
 
-// TestCancelBetweenTheCreateAndItsStart: the saga is stored with an owner, and a client
-// that knows its id cancels it before the node that stored it starts it.
+// TestCancelBetweenTheCreateAndItsStart: the saga is stored with an owner, and a client that knows
+// its id cancels it before the node that stored it has started it.
 func TestCancelBetweenTheCreateAndItsStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a")
@@ -177,12 +177,12 @@ func TestDeadlineCompensatesASaga(t *testing.T) {
 	}
 }
 
-// The reaper's look at the clock and its load of the saga are two statements. What changes in between decides:
-// the deadline that was seen must still be the one of the saga's phase.
+// The reaper reads the clock and loads the saga in two separate steps. If the saga changes in
+// between, the deadline that was seen must still be the deadline of the saga's phase.
 func TestADeadlineSeenBeforeTheSagaChangedDoesNotEndIt(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
-		reply     reply // of step 1, under way while the deadline passes
+		reply     reply // of step 1, in flight when the deadline passes
 		meanwhile func(w *world, a *node, id uuid.UUID)
 		end       saga.State
 		sequence  string
@@ -211,7 +211,7 @@ func TestADeadlineSeenBeforeTheSagaChangedDoesNotEndIt(t *testing.T) {
 				a := w.start("a")
 				a.inject(faults{latency: func(o op) (there, back time.Duration) {
 					if o == reaping {
-						return 0, 4 * time.Second // it looks at 6 s, and loads at 10 s
+						return 0, 4 * time.Second // it reads the clock at 6 s and loads at 10 s
 					}
 					return 0, 0
 				}})
@@ -230,8 +230,8 @@ func TestADeadlineSeenBeforeTheSagaChangedDoesNotEndIt(t *testing.T) {
 	}
 }
 
-// More sagas than the reaper reads at once stay overdue forever, because their workflow
-// cannot be read. The deadline of a later saga must still take effect.
+// More sagas than the reaper reads at once stay overdue forever, because their workflow cannot be
+// read. The deadline of a later saga must still take effect.
 func TestOverdueSagasThatCannotBeFlaggedDoNotHideOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		lost := named("lost", "u")

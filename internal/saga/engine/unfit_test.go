@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/engine"
 )
 
-// A node that must not drive gives its sagas away without losing the call in flight, and takes part
-// again once it may.
+// A node that becomes unfit hands over its sagas without losing the call in flight, and takes part
+// again once it is fit.
 func TestAnUnfitNodeResignsAndComesBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var unfit atomic.Bool
@@ -33,7 +33,7 @@ func TestAnUnfitNodeResignsAndComesBack(t *testing.T) {
 			t.Error("an unfit node is healthy")
 		}
 		other := w.start("b")
-		time.Sleep(2 * time.Second) // its sagas were handed over: no lease has to run out
+		time.Sleep(2 * time.Second) // its sagas were handed over, so no lease has to expire
 		if calls := w.participants.of(id); len(calls) == sent {
 			t.Error("no other node has taken the saga over")
 		}

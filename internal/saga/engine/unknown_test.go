@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// TestLostAnswerOfEveryWrite: the result of a write is lost, before the commit or after
-// it, and the node stays alive. It must find out what happened: the participants receive
-// exactly the calls they receive without the failure, and no outcome is lost.
+// TestLostAnswerOfEveryWrite loses the result of a write, before or after the commit, while the
+// node stays alive. The node must find out what happened: the participants receive exactly the
+// calls that they receive without the failure, and no outcome is lost.
 func TestLostAnswerOfEveryWrite(t *testing.T) {
 	total := 0
 	for _, sc := range scenarios() {
@@ -90,8 +90,8 @@ func disturb(t *testing.T, sc scenario, c *writes) (outcome, string) {
 		)
 }
 
-// TestLostAnswersInARow: the database loses every result for a while, first before and
-// then after the commit.
+// TestLostAnswersInARow makes the database lose every result for a while, first before and then
+// after the commit.
 func TestLostAnswersInARow(t *testing.T) {
 	for _, how := range []failure{lostBefore, lostAfter} {
 		t.Run(fmt.Sprintf("after the commit: %v", how == lostAfter), func(t *testing.T) {

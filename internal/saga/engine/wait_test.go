@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/engine"
 )
 
-// at returns when the calls of a saga arrived, counted from the first.
+// at returns when the calls of a saga arrived, relative to the first.
 func (p *participants) at(id uuid.UUID) []time.Duration {
 	var out []time.Duration
 	calls := p.of(id)
@@ -98,7 +98,7 @@ func TestLongWaitIsReleasedAndClaimedAgain(t *testing.T) {
 		if running, waiting := n.engine.Load(); running+waiting != 0 {
 			t.Errorf("the node still holds %d+%d sagas", running, waiting)
 		}
-		n.stop() // it is no longer needed: any node can continue
+		n.stop() // the node is no longer needed: any node can continue
 		w.start("b")
 		w.untilEnded(id)
 		got := w.participants.of(id)
@@ -210,8 +210,8 @@ func TestSlowCallWhoseRecordIsLostStillSucceeds(t *testing.T) {
 	}
 }
 
-// TestAThousandWaitingSagasHoldFewGoroutines: a waiting saga costs a timer when its wait
-// is short, and nothing when it is long.
+// TestAThousandWaitingSagasHoldFewGoroutines checks that a waiting saga costs one timer if its wait
+// is short, and nothing if it is long.
 func TestAThousandWaitingSagasHoldFewGoroutines(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -11,14 +11,15 @@ import (
 	"github.com/skald-saga/skald/internal/saga/engine"
 )
 
-// TestWhoWaitsIsAnsweredWithoutARead: a client that waits for its saga is answered from what this node has
-// committed, whichever way the saga ends. checkInvariants compares each answer with the store.
+// TestWhoWaitsIsAnsweredWithoutARead checks that a client waiting for its saga is answered from
+// what this node has committed, however the saga ends. checkInvariants compares each answer with
+// the store.
 func TestWhoWaitsIsAnsweredWithoutARead(t *testing.T) {
 	second := func(r reply) func(saga.Call, int) reply { return when(1, saga.Execute, always(r)) }
 	for _, tt := range []struct {
 		name      string
 		behavior  func(saga.Call, int) reply
-		meanwhile []saga.Event // what others do to the saga, 100 ms after its start and 100 ms apart
+		meanwhile []saga.Event // what others do to the saga, starting 100 ms after its start, at intervals of 100 ms
 		ends      saga.State
 		reads     int
 	}{
@@ -48,7 +49,7 @@ func TestWhoWaitsIsAnsweredWithoutARead(t *testing.T) {
 			meanwhile: []saga.Event{saga.SuspendRequested{By: "ops"}, saga.UnsuspendRequested{By: "ops"}}},
 		{name: "suspended, compensated", behavior: second(slowly(no, 250*time.Millisecond)), ends: saga.Compensated,
 			meanwhile: []saga.Event{saga.SuspendRequested{By: "ops"}, saga.UnsuspendRequested{By: "ops"}}},
-		// Only the store knows which dead letter it names.
+		// Only the store knows which dead letter the saga refers to.
 		{name: "failed", ends: saga.Failed, reads: 1, behavior: func(c saga.Call, nth int) reply {
 			if c.Action == saga.Compensate {
 				return no

@@ -6,19 +6,20 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// witness keeps the step logs that a drive has committed, so that a client that waits for the saga
-// gets its end without a read. A saga in flight keeps the outputs of its steps anyway; its logs
-// share them.
+// witness keeps the step logs that a drive has committed, so that a client waiting for the saga can
+// be answered without a read. This costs little memory: a saga in flight keeps the outputs of its
+// steps anyway, and the logs share them.
 type witness struct {
 	logs []saga.StepLog
 	all  bool // logs contains all logs of the saga
 }
 
-// mostRead is how many logs that were read are kept: a saga with more of them has been retried so often
-// that its client has waited long, and another read is cheaper than the memory.
+// mostRead is the maximum number of logs that are kept when a saga is read. A saga with more has
+// been retried so often that its client has already waited long, and another read is cheaper than
+// the memory.
 const mostRead = 100
 
-// witnessOf returns the witness of a saga that was just read with all its logs.
+// witnessOf returns the witness of a saga that was just read with all of its logs.
 func witnessOf(l *saga.Loaded) witness {
 	unreadable := slices.ContainsFunc(l.Logs, func(l saga.StepLog) bool { return l.ContentUnreadable })
 	if len(l.Logs) > mostRead || unreadable || l.Saga.ContentUnreadable {
@@ -27,9 +28,9 @@ func witnessOf(l *saga.Loaded) witness {
 	return witness{logs: l.Logs, all: true}
 }
 
-// saw adds committed logs.
+// saw adds the logs of a committed change.
 func (w *witness) saw(c *saga.Change) {
-	if c.Letter != nil || c.Run != nil || c.Steer != nil { // only the store knows how it has stored them
+	if c.Letter != nil || c.Run != nil || c.Steer != nil { // only the store knows the stored form
 		w.lose()
 	}
 	if !w.all {
@@ -51,7 +52,7 @@ func (w *witness) saw(c *saga.Change) {
 // lose drops the logs, because something was committed that w has not seen.
 func (w *witness) lose() { *w = witness{} }
 
-// loaded returns an ended saga with all its logs, nil if some were not seen.
+// loaded returns an ended saga with all of its logs, or nil if some were not seen.
 func (w *witness) loaded(s *saga.Saga) *saga.Loaded {
 	if !w.all {
 		return nil

@@ -28,9 +28,9 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// world is everything around the engines of one test: the database, the
-// participants, the API and the nodes. It lives in a synctest bubble, whose
-// time passes only while everything waits: nothing here needs a socket.
+// world is everything around the engines of one test: the database, the participants, the API and
+// the nodes. It lives in a synctest bubble, in which time advances only while every goroutine is
+// blocked, so nothing here may need a socket.
 type world struct {
 	t            testing.TB
 	store        *memstore.Store
@@ -39,7 +39,7 @@ type world struct {
 	log          *slog.Logger
 	lines        logged
 
-	mu        sync.Mutex // held for one transaction and its bookkeeping; guards what follows
+	mu        sync.Mutex // held for one transaction and its bookkeeping; guards the fields below
 	nodes     []*node
 	ids       uint64
 	owned     map[uuid.UUID]bool // as committed
@@ -47,7 +47,7 @@ type world struct {
 	resumes   map[uuid.UUID]int
 	ends      map[uuid.UUID]saga.State // the first end, or the first after a resume
 	watched   map[uuid.UUID][]<-chan any
-	told      int // watchers that got an end with all its logs
+	told      int // watchers that received an end with all its logs
 }
 
 var home = tenant.Tenant{ID: uuid.UUID{15: 7}}
@@ -89,7 +89,7 @@ func (w *world) close() {
 	}
 }
 
-// now is the clock of the nodes and of the database.
+// now is the clock of the nodes and the database.
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 func (w *world) newID() uuid.UUID {
@@ -111,12 +111,12 @@ type node struct {
 	creates    *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
 	changes    *groupcommit.Committer[saga.Change, changed]
 	cancel     context.CancelFunc
-	ran        chan struct{} // closed when Run has returned err; nil when it was never called
+	ran        chan struct{} // closed when Run has returned err; nil if Run was never called
 	err        error
 }
 
-// start runs a node and returns once it has registered. tweak may change its
-// configuration, which otherwise has the engine's defaults.
+// start runs a node and returns once it has registered. tweak may change its configuration, which
+// has the engine's defaults otherwise.
 func (w *world) start(name string, tweak ...func(*engine.Config)) *node {
 	n := w.prepare(name, tweak...)
 	n.run()
@@ -134,7 +134,7 @@ func (n *node) run() {
 	}()
 }
 
-// prepare returns a node that does not run yet.
+// prepare returns a node that is not running yet.
 func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 	n := &node{w: w, name: name, connection: &connection{Sagas: w.store.Sagas, w: w}, cancel: func() {},
 		ends: longpoll.New(longpoll.Config{Max: math.MaxInt})}
@@ -196,8 +196,8 @@ func (n *node) stop() {
 	n.changes.Close()
 }
 
-// kill ends a node as kill -9 does: from now on nothing it does reaches the database or a
-// participant. Its goroutines end without effect.
+// kill ends a node as kill -9 does: from then on it cannot reach the database or a participant. Its
+// goroutines end without effect.
 func (n *node) kill() {
 	n.connection.die()
 	n.cancel()
@@ -217,13 +217,13 @@ func (n *node) submit(spec saga.Spec, d *workflow.Definition) error {
 		return err
 	case r.Created == saga.Stored && owner != nil:
 		run = new(saga.NewInstance(r.Saga, d))
-	case r.Created != saga.Stored && r.Created != saga.IDTaken: // IDTaken: an earlier try was stored
+	case r.Created != saga.Stored && r.Created != saga.IDTaken: // IDTaken: an earlier attempt was stored
 		return fmt.Errorf("the store returned %d", r.Created)
 	}
 	return nil
 }
 
-// create submits a saga until a node has accepted it, and returns its id.
+// create submits a saga until a node accepts it, and returns its id.
 func (n *node) create(d *workflow.Definition) uuid.UUID {
 	n.w.t.Helper()
 	spec := saga.Spec{ID: n.w.newID(), Tenant: home, Payload: []byte(`{"order":1.50}`)}
@@ -237,7 +237,7 @@ func (n *node) create(d *workflow.Definition) uuid.UUID {
 	return spec.ID
 }
 
-// createUnowned stores a saga that no node drives yet.
+// createUnowned stores a saga that no node is driving yet.
 func (w *world) createUnowned(d *workflow.Definition) uuid.UUID {
 	w.t.Helper()
 	w.register(d)
@@ -255,8 +255,8 @@ func (w *world) register(d *workflow.Definition) {
 	}
 }
 
-// intervene does what the API does with a cancel and the like: read, decide, commit, again
-// if the saga has changed; then wake the nodes.
+// intervene does what the API does for a cancel and similar actions: it reads, decides and commits,
+// and repeats this if the saga has changed; then it wakes the nodes.
 func (w *world) intervene(id uuid.UUID, e saga.Event) error {
 	for {
 		run := w.run(id)
@@ -334,11 +334,11 @@ func (w *world) untilEnded(ids ...uuid.UUID) {
 	}
 }
 
-// steps returns a workflow with one step per letter: u has a compensation, n has none.
-// Every call is tried three times, 100 ms and 200 ms apart.
+// steps returns a workflow with one step per letter: u has a compensation, n has none. Every call
+// is tried three times, after delays of 100 ms and 200 ms.
 func steps(pattern string) *workflow.Definition { return named(pattern, pattern) }
 
-// named returns a workflow with a name, which is the host of its participants.
+// named returns a workflow with a name, which is also the host of its participants.
 func named(name, pattern string) *workflow.Definition {
 	tries := func() *retry.Policy {
 		return &retry.Policy{MaxAttempts: 3, InitialIntervalMS: 100, MaxIntervalMS: 1000, Multiplier: 2, Jitter: new(0.0)}
@@ -355,7 +355,7 @@ func named(name, pattern string) *workflow.Definition {
 	return d
 }
 
-// ahead returns a workflow like named, in which no step waits for the disk.
+// ahead returns a workflow like that of named, in which no step waits for its commit.
 func ahead(name, pattern string) *workflow.Definition {
 	d := named(name, pattern)
 	for i := range d.Steps {
@@ -364,7 +364,7 @@ func ahead(name, pattern string) *workflow.Definition {
 	return d
 }
 
-// logged collects what the nodes log.
+// logged collects the log output of the nodes.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu

@@ -5,7 +5,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// written reports whether a change whose commit had an unknown outcome is in its saga, which was read afterwards.
+// written reports whether a saga, read after a commit with an unknown outcome, contains the change.
 func written(change saga.Change, now saga.Loaded) bool {
 	if len(change.Logs) == 0 {
 		a := &change.After
@@ -21,9 +21,9 @@ func written(change saga.Change, now saga.Loaded) bool {
 	return false
 }
 
-// withoutContent turns an outcome whose content the database rejects into one that it can
-// store. A success that loses its output is an unusable answer, so its outcome becomes
-// unknown. Any other outcome is kept without its content.
+// withoutContent replaces an outcome whose content the database rejects by one that can be stored.
+// A success without its output is an unusable answer, so its outcome becomes unknown. Any other
+// outcome is kept without its content.
 func withoutContent(event saga.Event) saga.Event {
 	a, ok := event.(saga.Answered)
 	if !ok {
