@@ -32,8 +32,8 @@ SELECT ` + columns + ` FROM saga.saga_step_logs_archive l WHERE l.saga_id = $1 A
  ORDER BY l.step_index, l.started_at, l.attempt`
 }
 
-// GetArchived implements saga.Archive. Head and logs are read from one snapshot: a
-// restore between the two would move the logs away.
+// GetArchived implements saga.Archive. It reads the head and the logs from one snapshot, because a
+// restore between the two reads would move the logs away.
 func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID, want saga.Logs) (saga.Archived, error) {
 	query, args := archivedLogs, []any{id, tenant}
 	switch {
@@ -117,8 +117,8 @@ func (st *Sagas) ListArchived(ctx context.Context, tenant uuid.UUID, f saga.Filt
 	return found, nil
 }
 
-// archivable reports whether an archived saga can match f, and removes from f the
-// conditions that every archived saga meets: all have ended and none needs attention.
+// archivable reports whether an archived saga can match f. It removes the conditions from f that
+// every archived saga meets: all of them have ended, and none needs attention.
 func archivable(f *saga.Filter) bool {
 	if f.NeedsAttention != nil && *f.NeedsAttention {
 		return false
@@ -143,7 +143,7 @@ func countArchived(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	return "SELECT count(*) FROM " + from + " WHERE " + w.Text(), w.Args
 }
 
-// archived returns the table, as s, and the conditions that select f's archived sagas.
+// archived returns the table, as s, and the conditions that select the archived sagas of f.
 func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 	from = "saga.saga_states_archive s"
 	switch {
@@ -154,14 +154,14 @@ func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 		from = "saga.tenant_metadata_archive s"
 	}
 	w.sagas(tenant, f)
-	if !f.EndedFrom.IsZero() { // which is indexed; no archived saga changes again
+	if !f.EndedFrom.IsZero() { // created_at is indexed, and archived sagas no longer change
 		w.Add("s.updated_at >= ?", f.EndedFrom.Add(-longSettled))
 	}
 	return from, w
 }
 
-// Restore implements saga.Archive. The idempotency key and the event are stored in
-// the transaction that moves the saga, or not at all.
+// Restore implements saga.Archive. The idempotency key and the event are stored in the transaction
+// that moves the saga, or not at all.
 func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
 	restored, err := postgres.RetryCollision(func() (bool, error) { return st.restore(ctx, r) })
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// fillArchive copies what may be archived: for plans it does not matter that the
+// fillArchive copies all sagas that may be archived. It does not matter for plans that the
 // originals still exist.
 const fillArchive = `
 DO $$ BEGIN
@@ -22,7 +22,7 @@ DO $$ BEGIN
 	EXECUTE format('INSERT INTO saga.saga_step_logs_archive (%1$s) SELECT %1$s FROM saga.saga_step_logs', saga.column_list('saga.saga_step_logs', true));
 END $$`
 
-// inArchive maps an index of the live table to the index of the archive with its purpose.
+// inArchive maps an index of the live table to the archive's index with the same purpose.
 var inArchive = map[string]string{
 	"idx_saga_states_created_at": "tenant",
 	"idx_sagas_tenant":           "tenant", "idx_saga_states_workflow_name": "workflow_name", "idx_saga_states_correlation_id": "correlation_id",
@@ -32,11 +32,11 @@ var inArchive = map[string]string{
 	"idx_saga_initiated_by": "initiated_by",
 }
 
-// testArchivePlans shows that the queries of retention and every filter of the
-// archive's list use an index, and that each index of the archive has a purpose.
+// testArchivePlans shows that the retention queries and every filter of the archive's list use an
+// index, and that each index of the archive has a purpose.
 func testArchivePlans(t *testing.T, l large) {
 	for _, s := range []string{
-		// A workflow whose sagas are kept forever must not be read again and again.
+		// A workflow whose sagas are kept forever must not be read again in every run.
 		`UPDATE saga.workflows SET completed_retention_ms = -1 WHERE name = 'workflow-1'`,
 		`VACUUM (ANALYZE) saga.workflows`,
 	} {
@@ -76,11 +76,11 @@ func testArchivePlans(t *testing.T, l large) {
 	}
 	for _, tt := range listPurposes(l) {
 		if f := tt.filter; !sagadb.Archivable(&f) || f.OfError() || f.Sort == saga.ByEnd {
-			continue // unfinished sagas and those that need attention are never archived; the others are refused
+			continue // unfinished sagas and those that need attention are never archived; other filters are refused
 		}
 		var names []string
 		for name := range strings.SplitSeq(tt.indexes[0], "|") {
-			if strings.HasPrefix(name, "idx_saga_notes") { // of the notes on live and archived sagas
+			if strings.HasPrefix(name, "idx_saga_notes") { // for notes on live and archived sagas
 				names = append(names, name)
 				continue
 			}

@@ -61,9 +61,9 @@ func refusal() saga.Event {
 	}}
 }
 
-// Sagas are created, end, are reopened, archived and restored by several nodes at
-// once, some of which lose their connections meanwhile. In the end each saga exists
-// exactly once and is complete (invariant D4, failure F41, trap X1).
+// Several nodes create, end, reopen, archive and restore sagas at the same time, and some of them
+// lose their connections. In the end each saga exists exactly once and is complete (invariant D4,
+// failure F41, trap X1).
 func TestNoSagaIsLostOrDuplicatedWhileNodesArchiveAndRestore(t *testing.T) {
 	t.Parallel()
 	const rounds = 60
@@ -86,7 +86,7 @@ func TestNoSagaIsLostOrDuplicatedWhileNodesArchiveAndRestore(t *testing.T) {
 			}
 		})
 	}
-	// Errors of these nodes may leave work undone, but never half done.
+	// Errors of these nodes may leave work undone, but must not leave it half done.
 	var archived, restored, lost counter
 	for range 3 {
 		node, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, Application: "cleaner"})
@@ -136,7 +136,7 @@ func TestNoSagaIsLostOrDuplicatedWhileNodesArchiveAndRestore(t *testing.T) {
 					d.play(run, pgtest.Done(), pgtest.Done(), pgtest.Done())
 				case 1:
 					d.play(run, refusal())
-				default: // a compensation gives up and is resumed, and the saga ends
+				default: // a compensation gives up and is resumed, and then the saga ends
 					run = d.play(run, pgtest.Done(), refusal(), refusal())
 					if run.State != saga.Failed {
 						t.Errorf("the saga is %s", run.State)

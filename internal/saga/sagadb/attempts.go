@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// sampledSagas samples sagas of a workflow. It divides the period into $6 equal parts, which begin
-// with the period's first saga, so that the sagas of a busy hour fill more than one part. It takes
-// the newest $7 of each part, keeps those of version $5 (0: all), and of these returns $8, beginning
-// with the newest of each part. It also reports whether a part has more.
+// sampledSagas samples the sagas of a workflow. It divides the time between the first and the last
+// saga of the period into $6 equal parts, so that the sagas of a busy hour fill more than one part.
+// It takes the newest $7 of each part, keeps those of version $5 (0 means all), and returns $8 of
+// them, starting with the newest of each part. It also reports whether a part has more.
 const sampledSagas = `
 WITH bounds AS MATERIALIZED (
 	SELECT greatest($3::timestamptz, least(
@@ -64,8 +64,8 @@ WITH bounds AS MATERIALIZED (
 SELECT ARRAY(SELECT id FROM kept WHERE NOT archived), ARRAY(SELECT id FROM kept WHERE archived),
        coalesce((SELECT max(rank) FROM ranked) > $7, false)`
 
-// sampledAttempts reads the step logs of %s by saga, in the order of the key. Decisions of
-// operators are marked as such (see saga.StepLog.Sampled).
+// sampledAttempts reads the step logs of %s by saga, in key order. Operators' decisions are marked
+// as such (see saga.StepLog.Sampled).
 const sampledAttempts = `
 SELECT p.id,
        l.step_index,
@@ -90,11 +90,11 @@ var (
 	archivedAttempts = fmt.Sprintf(sampledAttempts, "saga_step_logs_archive")
 )
 
-// examined is how many sagas of a workflow are searched for those of one version.
+// examined is how many sagas of a workflow are searched for sagas of one version.
 const examined = 4 * statistics.MostSampledSagas
 
-// Attempts implements statistics.Reports. If the period has few sagas, all are read; otherwise
-// a sample with the same number from each part of it.
+// Attempts implements statistics.Reports. If the period has few sagas, all of them are read.
+// Otherwise it reads a sample with the same number of sagas from each part of the period.
 func (st *Sagas) Attempts(ctx context.Context, tenant uuid.UUID, f statistics.AttemptFilter,
 ) (statistics.AttemptSample, error) {
 	var out statistics.AttemptSample

@@ -11,19 +11,19 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// businessKeyIndex prevents two unfinished sagas of a workflow from having one key.
+// businessKeyIndex prevents two unfinished sagas of a workflow from having the same key.
 const businessKeyIndex = "uq_saga_business_key"
 
-// activeKey selects the unfinished saga of a tenant, workflow and business key, which
-// are SQL expressions. Its conditions are those of businessKeyIndex.
+// activeKey selects the unfinished saga of a tenant, workflow and business key, which are given as
+// SQL expressions. Its conditions are those of businessKeyIndex.
 func activeKey(tenant, workflow, key string) string {
 	return `SELECT o.id FROM saga.saga_states o WHERE o.tenant_id = ` + tenant + ` AND o.workflow_name = ` + workflow +
 		` AND o.business_key = ` + key + ` AND o.business_key IS NOT NULL AND o.completed_at IS NULL`
 }
 
-// keyActive returns the result for a saga that was left out because its business key
-// is taken; Created is 0 when the key is free. An idempotency key that was used in
-// the meantime takes precedence.
+// keyActive returns the result for a saga that was not created because its business key is taken.
+// Created is 0 if the key is free. An idempotency key that was used in the meantime takes
+// precedence.
 func (st *Sagas) keyActive(ctx context.Context, n *saga.NewSaga) (saga.CreateResult, error) {
 	other, err := st.activeSaga(ctx, &n.Saga)
 	switch {
@@ -44,8 +44,8 @@ func (st *Sagas) keyActive(ctx context.Context, n *saga.NewSaga) (saga.CreateRes
 	return saga.CreateResult{Created: saga.Joined, Prior: other}, nil
 }
 
-// activeSaga returns the unfinished saga that has s's business key, uuid.Nil when
-// there is none.
+// activeSaga returns the unfinished saga that has the business key of s, or uuid.Nil if there is
+// none.
 func (st *Sagas) activeSaga(ctx context.Context, s *saga.Saga) (uuid.UUID, error) {
 	var other uuid.UUID
 	err := st.db.Read.GetContext(ctx, &other, activeKey("$1", "$2", "$3"), s.Tenant.ID, s.WorkflowName, *s.BusinessKey)
@@ -58,8 +58,8 @@ func (st *Sagas) activeSaga(ctx context.Context, s *saga.Saga) (uuid.UUID, error
 	return other, nil
 }
 
-// whyNotReopened returns the conflict of a change that would give two unfinished
-// sagas one key.
+// whyNotReopened returns the conflict of a change that would give two unfinished sagas the same
+// key.
 func (st *Sagas) whyNotReopened(ctx context.Context, c *saga.Change) ([]error, error) {
 	other, err := st.activeSaga(ctx, &c.After.Saga)
 	if err != nil {

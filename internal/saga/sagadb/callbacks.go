@@ -34,7 +34,7 @@ func (st *Sagas) Awaiting(
 	return all, postgres.Wrap("look which sagas wait for reports", err)
 }
 
-// knownOrphan finds the event of a report that came too late among those of its saga.
+// knownOrphan searches the saga's events for an earlier event about the same late report.
 const knownOrphan = `
 SELECT EXISTS (SELECT FROM saga.audit_events e
                 WHERE e.saga_id = $1 AND e.tenant_id = $2 AND e.event_type = $3

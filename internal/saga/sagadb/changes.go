@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// changedHead is what a change sets of its saga's row, from the row l of the batch. undoing are further
-// cases of the deadline of the compensation.
+// changedHead returns the assignments that a change makes to its saga's row, from the row l of the
+// batch. undoing adds cases to the deadline of the compensation.
 func changedHead(undoing string) string {
 	return `
 	       version = l.version, state = l.state, current_step = l.current_step,
@@ -28,10 +28,11 @@ func changedHead(undoing string) string {
 	       started_at = l.started_at, completed_at = l.completed_at, updated_at = l.updated_at`
 }
 
-// undoUntil is what a statement returns of a moved saga for Change.After.
+// undoUntil is the column that a statement returns for a written saga, to set the deadline in
+// Change.After.
 const undoUntil = `CASE WHEN l.comp_starts THEN s.compensation_timeout_at END AS undo_until`
 
-// changeBatch collects changes for one of the statements.
+// changeBatch collects the changes for one of the statements.
 type changeBatch struct {
 	heads    *postgres.Batch[changeRow]
 	keys     *postgres.Batch[keyRow]

@@ -11,18 +11,18 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// claimSagas takes the sagas of dead nodes, and unowned sagas that wait and are due.
-// The former come first, because they are limited in number, and a backlog may not be.
+// claimSagas takes the sagas of dead nodes, and unowned sagas that wait and are due. The sagas of
+// dead nodes come first, because their number is limited, and that of a backlog may not be.
 //
-// Tenants take turns: up to limit of them, beginning after tenant $3 in the order of
-// their ids and wrapping around; each has an equal share of the limit, its oldest
-// sagas. Each tenant is found by one index lookup beyond the previous one, so a
+// Tenants take turns. Up to limit tenants are served in the order of their ids, starting after
+// tenant $3 and wrapping around. Each gets an equal share of the limit, and its oldest sagas are
+// claimed first. Each tenant takes one index lookup, which starts after the previous tenant, so a
 // backlog of a hundred thousand sagas of one tenant costs as much as one saga.
 //
-// The claim is a change: version and epoch grow, so that the previous holder of the
-// saga can write nothing more. A dead owner may have sent the call in flight; its
-// RUNNING logs are closed. The state stays: it changes with the call's outcome, in a
-// change that is recorded in the audit trail.
+// A claim is a change: it increments the version and the epoch, so that the previous owner can no
+// longer write to the saga. A dead owner may have sent the call in flight, so its RUNNING logs are
+// closed. The state does not change until the call has an outcome; that change is recorded in the
+// audit trail.
 var claimSagas = `
 WITH RECURSIVE dead AS MATERIALIZED (
 	SELECT id
@@ -115,16 +115,16 @@ UPDATE saga.saga_states s
  WHERE s.id = p.id AND s.tenant_id = p.tenant_id
 RETURNING ` + sagaColumns
 
-// The parts of the lookup that goes from one tenant to the next. The order names the
-// owner as well: PostgreSQL does not infer that IS NULL keeps the index in its order.
+// The parts of the lookup that goes from one tenant to the next. The order includes the owner
+// because PostgreSQL does not infer that with IS NULL the index is already in the right order.
 const (
 	firstUnowned = `SELECT s.tenant_id, s.next_run_at
 	  FROM saga.saga_states s
 	 WHERE s.completed_at IS NULL AND s.lease_owner IS NULL`
 	firstLeft = `SELECT s.tenant_id FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner = d.id`
-	// A bare $3 would show the planner how few sagas such tenants had when the table
-	// was last analyzed. For few it reads all unfinished sagas, by another index, and
-	// sorts them: a backlog that has grown since then, in each claim.
+	// A bare $3 would show the planner how few sagas such tenants had when the table was last
+	// analyzed. If they had few, it reads all unfinished sagas by another index and sorts them.
+	// With a backlog that has grown since, it would do that for the whole backlog in each claim.
 	lastTurn      = `(SELECT $3::uuid)`
 	firstOfTenant = `ORDER BY s.lease_owner, s.tenant_id, s.next_run_at NULLS FIRST LIMIT 1`
 )
@@ -144,7 +144,7 @@ func (st *Sagas) Claim(ctx context.Context, owner int64, limit int) ([]saga.Load
 	return claimed, nil
 }
 
-// turns remembers which tenant was served last by the claims of this node.
+// turns remembers which tenant was served last by this node's claims.
 type turns struct {
 	mu     sync.Mutex
 	tenant uuid.UUID // guarded by mu
@@ -156,12 +156,12 @@ func (t *turns) last() uuid.UUID {
 	return t.tenant
 }
 
-// advance moves on to the last tenant that a claim after from has served.
+// advance moves to the last tenant served by a claim that started after from.
 func (t *turns) advance(from uuid.UUID, claimed []saga.Loaded) {
 	if len(claimed) == 0 {
 		return
 	}
-	// wrapped: the claim has wrapped around to the first tenant to get there.
+	// wrapped means that the claim wrapped around to the first tenant to get there.
 	wrapped := func(id uuid.UUID) bool { return bytes.Compare(id[:], from[:]) <= 0 }
 	latest := claimed[0].Saga.Tenant.ID
 	for i := range claimed {

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// BenchmarkClaim claims and releases 64 sagas of a tenant that has as many, alone and
-// with another tenant's backlog of a hundred thousand in the table.
+// BenchmarkClaim claims and releases 64 sagas of a tenant that has exactly 64, both alone and with
+// another tenant's backlog of a hundred thousand sagas in the table.
 func BenchmarkClaim(b *testing.B) {
 	for _, backlog := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("beside %d", backlog), func(b *testing.B) {

@@ -10,10 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A node whose lease has ended may still write until another node claims its sagas. If
-// such a write is committed between the beginning of a claim and its lock, the claim
-// sees the new row but not the RUNNING log written with it, which would then stay
-// RUNNING forever.
+// A node whose lease has ended may still write until another node claims its sagas. If such a write
+// is committed after a claim has begun but before the claim locks the row, the claim sees the new
+// row but not the RUNNING log written with it, which would then stay RUNNING forever.
 func TestAClaimSkipsSagasThatChangedSinceItsSnapshot(t *testing.T) {
 	dsn := testdb.DSN(t)
 	ctx, db := t.Context(), pgtest.Connect(t, dsn)
@@ -38,7 +37,7 @@ func TestAClaimSkipsSagasThatChangedSinceItsSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The claim reads engine_nodes first. It is blocked there, with its snapshot taken.
+	// The claim reads engine_nodes first. It is blocked there after it has taken its snapshot.
 	gate, err := pgtest.Observer(t, dsn).Conn(ctx)
 	if err != nil {
 		t.Fatal(err)

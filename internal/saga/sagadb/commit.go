@@ -12,21 +12,21 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// commitSagas writes a batch of changes in one statement, so in one transaction.
-// Each parameter is one column of the batch (decision 0005).
+// commitSagas writes a batch of changes in one statement, and so in one transaction. Each parameter
+// is one column of the batch (decision 0005).
 //
-// locked finds the rows whose version and epoch still match and locks them in
-// id and tenant order: two nodes with the same sagas in opposite order deadlocked once the
-// planner used the index (40P01, 3 of 120 runs on 200,000 rows); small tables
-// never show it. The rows of a change are matched to it by a hashed subplan: IS TRUE
-// keeps the planner from turning it into a join, which without hash joins would cost
-// the square of the batch. A RUNNING row is recognized by its missing end, not by its
-// status: status has an index, and the planner read all rows of that status.
+// locked finds the rows whose version and epoch still match, and locks them in id and tenant order.
+// Without that order, two nodes that wrote the same sagas in opposite order deadlocked once the
+// planner used the index (40P01, 3 of 120 runs on 200,000 rows); small tables never show this. A
+// hashed subplan matches rows to their change. IS TRUE keeps the planner from turning it into a
+// join, whose cost without hash joins would be quadratic in the size of the batch. A RUNNING row is
+// recognized by its missing end rather than its status: status has an index, and with it the
+// planner read all rows of that status.
 var commitSagas = commitStatement(operatedColumns{})
 
-// commitOperated is commitSagas for a batch with a change made by an operator, or one that stores a
-// declared output: four more columns, NULL for all other changes. They are in a statement of their
-// own because few changes have any of them (decision 0023).
+// commitOperated is commitSagas for a batch that contains an operator's change or a change that
+// stores a declared output. It has four more columns, which are NULL for all other changes. It is a
+// separate statement because few changes have any of these columns (decision 0023).
 var commitOperated = commitStatement(operatedColumns{
 	rows: []postgres.Params{operatedTable.As("o")},
 	set: `
@@ -40,7 +40,7 @@ var commitOperated = commitStatement(operatedColumns{
 	  AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' `,
 })
 
-// operatedColumns is the SQL that commitOperated has in addition to commitSagas.
+// operatedColumns is the SQL that commitOperated has in addition to that of commitSagas.
 type operatedColumns struct {
 	rows         []postgres.Params
 	set, undoing string
@@ -105,7 +105,7 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 	for i := range batch {
 		ref := batch[i].After.Ref()
 		if seen[ref] {
-			// PostgreSQL would apply one of the two and log both.
+			// PostgreSQL would apply only one of the two and log both.
 			return nil, fmt.Errorf("commit: two changes of saga %s in one batch", ref.ID)
 		}
 		seen[ref] = true
@@ -188,7 +188,8 @@ func changeColumns(db *postgres.DB, batch []saga.Change) (query string, args []a
 	return commitSagas.Text, commitSagas.Args(b.heads, b.keys, b.logs, b.events), nil
 }
 
-// movedSagas returns the sagas whose changes were written, and sets the deadlines of their compensations in batch.
+// movedSagas returns the sagas whose changes were written, and sets the deadlines of their
+// compensations in batch.
 func movedSagas(rows *sql.Rows, batch []saga.Change) (map[saga.Ref]bool, error) {
 	moved, undoUntil := make(map[saga.Ref]bool, len(batch)), map[saga.Ref]*time.Time(nil)
 	err := postgres.EachRow(rows, func() error {

@@ -57,9 +57,10 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkCommitKinds writes batches of six changes, as 16 waiting clients make them, with one log each and their
-// events: ordinary ones, a third of them the refusal that turns a saga back, and all of them undone steps. It
-// reports the CPU time of PostgreSQL for each batch.
+// BenchmarkCommitKinds writes batches of six changes, as 16 waiting clients produce them, with one
+// log each and their events. It uses three kinds of batches: ordinary changes only, a third of them
+// refusals that turn a saga back, and undone steps only. It reports the CPU time of PostgreSQL per
+// batch.
 func BenchmarkCommitKinds(b *testing.B) {
 	refused := func(run saga.Instance) saga.Change { return pgtest.Applied(run, pgtest.Refusal("no")) }
 	done := func(run saga.Instance) saga.Change { return pgtest.Applied(run, pgtest.Done()) }
@@ -139,7 +140,7 @@ func BenchmarkCommitKinds(b *testing.B) {
 	}
 }
 
-// backendsCPU returns the nanoseconds of CPU that the sessions of the database have used.
+// backendsCPU returns the CPU time in nanoseconds that the sessions of the database have used.
 func backendsCPU(b *testing.B, db *sql.DB) (total int64) {
 	b.Helper()
 	for _, pid := range texts(b, db, `SELECT pid::text FROM pg_stat_activity WHERE datname = current_database()`) {

@@ -12,9 +12,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// longSettled is the time after its creation by which most sagas have been changed for
-// the last time. The predicate of idx_saga_updated_at contains it too. It is also more
-// than the clocks of two nodes differ.
+// longSettled is the time after creation by which most sagas have changed for the last time. The
+// predicate of idx_saga_updated_at contains the same value. It is larger than any difference
+// between the clocks of two nodes.
 const longSettled = time.Minute
 
 // sagaWhere collects conditions on sagas.
@@ -41,7 +41,7 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 	switch {
 	case f.Metadata == nil:
 	case w.Few || !byMetadata(f):
-		// IS TRUE keeps the planner from reading all rows that ever had this metadata.
+		// IS TRUE keeps the planner from reading all rows that have ever had this metadata.
 		w.Add("(s.metadata @> ?::jsonb) IS TRUE", string(f.Metadata))
 	default:
 		w.Add("s.metadata IS NOT NULL AND s.metadata @> ?::jsonb", string(f.Metadata))
@@ -80,15 +80,15 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 		w.Add(postgres.WasThere("s", "?"), string(f.Snapshot))
 	}
 	if !f.UpdatedTo.IsZero() {
-		w.Add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // no saga is changed before it is created
+		w.Add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // no saga changes before it is created
 	}
 	if !f.EndedTo.IsZero() {
-		w.Add("s.created_at < ?", f.EndedTo.Add(longSettled)) // nor does it end before
+		w.Add("s.created_at < ?", f.EndedTo.Add(longSettled)) // and none ends before it is created
 	}
 	w.sorted(&f)
 }
 
-// sorted adds that a list has the saga, and that it comes after f.After.
+// sorted adds the conditions that a saga is in the list and comes after f.After.
 func (w *sagaWhere) sorted(f *saga.Filter) {
 	at := "s.created_at"
 	_, than := postgres.Direction(f.Ascending)
@@ -101,7 +101,7 @@ func (w *sagaWhere) sorted(f *saga.Filter) {
 	}
 	switch {
 	case f.After == nil:
-	case f.Sort.OfText(): // no comparison of rows is in the order of bytes
+	case f.Sort.OfText(): // a row comparison would not use byte order
 		text := "s." + string(f.Sort)
 		w.Add(text+" ~"+than+"=~ ?", f.AfterKey)
 		w.Add("("+text+" ~"+than+"~ ? OR ("+at+", s.id) "+than+" (?, ?))", f.AfterKey, f.After.At, f.After.ID)
@@ -110,10 +110,10 @@ func (w *sagaWhere) sorted(f *saga.Filter) {
 	}
 }
 
-// states restricts to states with the predicates of the partial indexes: unfinished
-// ones through completed_at, ended ones through ended_state (migration 0002). They are
-// literals, not parameters, so that the planner always knows which index contains them,
-// and that a single state keeps the order.
+// states restricts sagas to states by means of the predicates of the partial indexes: unfinished
+// states through completed_at, ended states through ended_state (migration 0002). The states are
+// literals, not parameters, so that the planner always knows which index contains them, and so that
+// a single state keeps the order.
 func (w *sagaWhere) states(states []saga.State) {
 	live, ended := only(states, isLive), only(states, saga.State.Terminal)
 	isLive := "s.completed_at IS NULL AND s.state" + postgres.Among(live)
@@ -130,20 +130,20 @@ func (w *sagaWhere) states(states []saga.State) {
 	}
 }
 
-// byMetadata reports whether the metadata's index finds the sagas of f. PostgreSQL uses
-// it only where no row-level policy applies: through the views tenant_metadata
-// (migration 0090). Unfinished sagas are few and are found without it.
+// byMetadata reports whether the metadata index finds the sagas of f. PostgreSQL uses it only where
+// no row-level policy applies, which is why there are the views tenant_metadata (migration 0090).
+// Unfinished sagas are few and are found without it.
 func byMetadata(f saga.Filter) bool {
 	return f.Metadata != nil && !f.OfAttention() && !f.OfError() &&
 		(f.States == nil || holds(f.States, saga.State.Terminal))
 }
 
-// holds reports whether a filter by states, nil for none, allows a state of that kind.
+// holds reports whether a filter by states (nil for none) allows any state of the given kind.
 func holds(states []saga.State, kind func(saga.State) bool) bool {
 	return states == nil || slices.ContainsFunc(states, kind)
 }
 
-// errorPart holds the conditions on the errors of one part of the sagas, and its states.
+// errorPart holds the states of one part of the sagas and the conditions on their errors.
 type errorPart struct {
 	conditions []errorCondition
 	states     []saga.State
@@ -154,7 +154,7 @@ type errorCondition struct {
 	args []any
 }
 
-// after returns the conditions with parameters after args.
+// after returns the conditions with their parameters numbered after args.
 func (p *errorPart) after(args []any) sagaWhere {
 	w := sagaWhere{Where: postgres.Where{Args: args, Few: true}}
 	for _, c := range p.conditions {
@@ -163,10 +163,10 @@ func (p *errorPart) after(args []any) sagaWhere {
 	return w
 }
 
-// ofError returns the parts of a list by errors: the unfinished sagas, which are few and
-// have their error and their step in the head, and those that ended otherwise than
-// completed, whose error is compared in idx_saga_state. The predicates of the indexes
-// are literals, as in states.
+// ofError returns the parts of a list filtered by errors. One part is the unfinished sagas, which
+// are few and have their error and step in the head. The others are sagas that ended in a state
+// other than completed, whose error is compared in idx_saga_state. As in states, the predicates of
+// the indexes are literals.
 func ofError(tenant uuid.UUID, f saga.Filter) (parts []errorPart) {
 	live := errorPart{conditions: []errorCondition{{"s.completed_at IS NULL", nil}}}
 	ended := errorPart{conditions: []errorCondition{{isNot("s.ended_state", saga.Completed), nil}}}
@@ -203,8 +203,8 @@ func (p *errorPart) add(text string, args ...any) {
 	p.conditions = append(p.conditions, errorCondition{text, args})
 }
 
-// stepsNamed selects sagas at a step with a given name, whose index may differ between the
-// versions of a workflow.
+// stepsNamed selects sagas that are at the step with a given name. The step's index may differ
+// between the versions of a workflow.
 const stepsNamed = `(s.workflow_version, s.current_step) IN (SELECT d.version, o.place - 1
 	FROM saga.workflow_definitions d, jsonb_array_elements(d.definition->'steps') WITH ORDINALITY AS o(step, place)
 	WHERE d.tenant_id = ? AND d.name = ? AND o.step->>'name' = ?)`

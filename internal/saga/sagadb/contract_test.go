@@ -29,7 +29,7 @@ func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, pgtes
 func TestTrailKeepsTheContract(t *testing.T)      { storetest.Trail(t, pgtest.OpenEnv) }
 func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, pgtest.OpenEnv) }
 
-// The contract of gates lists sagas that wait; here they count as many.
+// The contract of gates lists waiting sagas; here it only counts them.
 func TestManyThatWaitAreListedAsFewAre(t *testing.T) {
 	sagadb.ReadEachThatWaits()
 	storetest.Participants(t, pgtest.OpenEnv)

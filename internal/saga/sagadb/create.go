@@ -15,14 +15,15 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// creating returns the statement that stores a batch, so in one transaction: each saga whose
-// workflow is enabled and still current, and whose idempotency key is new. Keys are
-// inserted in order, and so are ids, so that two nodes with the same ones wait for
-// each other instead of deadlocking. A taken id fails the whole statement; the caller
-// then stores the batch one by one. The id of an archived saga of the tenant stays
-// taken: participants know it, and it could not be archived a second time.
+// creating returns the statement that stores a batch, and so in one transaction. It stores each
+// saga whose workflow is enabled and still current, and whose idempotency key is new. Keys and ids
+// are inserted in order, so that two nodes with the same ones wait for each other instead of
+// deadlocking. A taken id fails the whole statement, and the caller then stores the sagas one by
+// one. The id of an archived saga stays taken within its tenant: participants know it, and a second
+// saga with the same id could not be archived.
 //
-// Few clients send a tracestate or baggage, so a batch without any does without these columns.
+// Few clients send a tracestate or baggage, so a batch in which no saga has either omits these
+// columns.
 func creating(heads *postgres.Table[sagaRow]) *postgres.Statement {
 	newSagas := heads.As("c")
 	return postgres.Named(`
@@ -58,7 +59,7 @@ var (
 	createTraced  = creating(sagaTable)
 )
 
-// newSagaColumns returns the statement for a batch, and its arguments, with the sagas ordered by id.
+// newSagaColumns returns the statement for a batch and its arguments, with the sagas ordered by id.
 func newSagaColumns(db *postgres.DB, batch []saga.NewSaga) (string, []any, error) {
 	table, create := untracedTable, createSagas
 	ordered := make([]*saga.NewSaga, len(batch))
@@ -108,7 +109,7 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 		return postgres.OneByOne(batch, func(one []saga.NewSaga) ([]saga.CreateResult, error) { return st.Create(ctx, one) })
 	case postgres.Violates(err, "saga_states_pkey"):
 		return []saga.CreateResult{{Created: saga.IDTaken}}, nil
-	case postgres.Violates(err, businessKeyIndex): // stored while the statement ran; now it is visible
+	case postgres.Violates(err, businessKeyIndex): // the key was stored while the statement ran, and is visible now
 		r, err := st.whyNotCreated(ctx, &batch[0])
 		return []saga.CreateResult{r}, err
 	case postgres.DataError(err):
@@ -155,7 +156,7 @@ func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[saga.Ref
 	return out, err
 }
 
-// whyNotCreated finds out, after the fact, why the statement left a saga out.
+// whyNotCreated finds out afterwards why the statement did not create a saga.
 func (st *Sagas) whyNotCreated(ctx context.Context, n *saga.NewSaga) (saga.CreateResult, error) {
 	if n.Key != nil {
 		state, prior, err := st.Key(ctx, *n.Key)

@@ -19,8 +19,8 @@ type Decided struct {
 	Refusal *fault.Error // nil: none
 }
 
-// Decide reads sagas and returns the result of decide for each, in the order of ids. A saga
-// that is not live, or cannot be decrypted, refuses.
+// Decide reads sagas and returns the result of decide for each, in the order of ids. The result is
+// a refusal for a saga that is not live or cannot be decrypted.
 func (st *Sagas) Decide(
 	ctx context.Context, tenant uuid.UUID, ids []uuid.UUID, now time.Time,
 	decide func(saga.Instance, []saga.StepLog, saga.Moment) (saga.Change, error),
@@ -64,8 +64,8 @@ func (st *Sagas) Decide(
 	return out, nil
 }
 
-// Change writes changes in tx, each if its precondition still holds. told must be called
-// after the commit: it tells the engine and those who wait for the sagas.
+// Change writes changes in tx, each only if its precondition still holds. told must be called after
+// the commit: it notifies the engine and the callers that wait for the sagas.
 func (st *Sagas) Change(
 	ctx context.Context, tx *sqlx.Tx, batch []saga.Change,
 ) (moved map[saga.Ref]bool, told func(), err error) {
@@ -80,8 +80,8 @@ func (st *Sagas) Change(
 	}, err
 }
 
-// Unstorable converts the error of a change whose content the database rejects into a
-// refusal; it returns nil for other errors.
+// Unstorable converts the error of a change whose content the database rejects into a refusal. It
+// returns nil for other errors.
 func (st *Sagas) Unstorable(err error) *fault.Error {
 	switch {
 	case err == nil:

@@ -13,21 +13,21 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// withContent lists the types of events that include content of a participant.
+// withContent lists the types of events that contain content from a participant.
 var withContent = `
 SELECT ` + storedColumns + withoutSaga + ` FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.error IS NOT NULL
    AND (e.error->>'message' NOT IN ('erased', 'sealed') OR e.error ?| ARRAY['details', 'cause', 'stack_trace'])
  ORDER BY e.id`
 
-// EraseNotes deletes the notes of operators on sagas.
+// EraseNotes deletes operators' notes on sagas.
 func EraseNotes(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, sagas []uuid.UUID) error {
 	_, err := tx.ExecContext(ctx, eraseNotes, tenant, pq.Array(sagas))
 	return err
 }
 
-// EraseEvents erases the content of sagas' events, adds to each saga the event that record
-// returns, and returns how many events lost content. record gets those events.
+// EraseEvents erases the content of the events of sagas, adds the event returned by record to each
+// saga, and returns how many events lost content. record is called with those events.
 func EraseEvents(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, sagas []uuid.UUID,
 	record func(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEvent, error)) (int, error) {
 	if len(sagas) == 0 {

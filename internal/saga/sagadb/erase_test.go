@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// ended is withCanary whose compensation is done.
+// ended is withCanary with a completed compensation.
 func ended(t *testing.T, st *sagadb.Sagas) saga.Instance {
 	t.Helper()
 	run := withCanary(t, st)
@@ -35,8 +35,8 @@ func ended(t *testing.T, st *sagadb.Sagas) saga.Instance {
 	return run
 }
 
-// asPlainOwner has the functions of erasure run with the rights of a table's owner who is
-// no superuser, as in production.
+// asPlainOwner makes the erasure functions run with the rights of a table owner who is not a
+// superuser, as in production.
 func asPlainOwner(t *testing.T, db *sql.DB) {
 	t.Helper()
 	owner := "owner_" + strings.ReplaceAll(uuid.NewString(), "-", "")
@@ -87,7 +87,7 @@ func hadRun(t *testing.T, db *sql.DB, of uuid.UUID) uuid.UUID {
 	return id
 }
 
-// wasTold stores a delivery of an event without an error, which has what the client's trace carries.
+// wasTold stores a delivery of an event without an error, with the values of the client's trace.
 func wasTold(t *testing.T, db *sql.DB, of uuid.UUID) {
 	t.Helper()
 	hook := pgtest.NewID()
@@ -100,8 +100,8 @@ func wasTold(t *testing.T, db *sql.DB, of uuid.UUID) {
 		pgtest.Big, hook, of, pgtest.Canary)
 }
 
-// The erased text is gone from every table, live and archived, sealed or not; what happened is
-// still there, and the chain is whole.
+// The erased text is gone from every table, live and archived, sealed or not. The facts are still
+// recorded, and the chain is intact.
 func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 	for name, keys := range map[string]string{"plain": "", "sealed": pgtest.KeyOne, "with events archived": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 	}
 }
 
-// Erasure is no way to change the trail: neither what happened, nor what is left, nor an
-// event that no erasure names, nor by an erasure of what was changed before.
+// Erasure cannot be used to change the trail. It cannot change the recorded facts, the content that
+// is kept, an event that no erasure names, or an event that was changed before the erasure.
 func TestAnErasedEventIsStillGuarded(t *testing.T) {
 	dsn := testdb.DSN(t)
 	db, raw := pgtest.Connect(t, dsn), pgtest.RawTables(t, dsn)
@@ -201,13 +201,13 @@ func TestAnErasedEventIsStillGuarded(t *testing.T) {
 	failed := func(id uuid.UUID) int64 {
 		return pgtest.Ask[int64](t, raw, `SELECT id FROM saga.audit_events WHERE saga_id = $1 AND error IS NOT NULL LIMIT 1`, id)
 	}
-	// As the owner of the tables, who is not a superuser, there is no way at all.
+	// The owner of the tables, who is not a superuser, has no way to do it at all.
 	const purge = `SELECT saga.purge_events($1, ARRAY[$2::bigint], ARRAY[$3::uuid])`
 	if _, err := raw.ExecContext(t.Context(), purge, pgtest.Big, failed(other.ID), other.ID); err == nil ||
 		!strings.Contains(err.Error(), "append-only") {
 		t.Errorf("an event that no erasure names: %v", err)
 	}
-	// As a superuser there is, and it shows.
+	// A superuser can do it, and the change is detected.
 	for name, change := range map[string]string{
 		"who did it":           `UPDATE saga.audit_events SET actor = 'nobody' WHERE id = $1`,
 		"what is left":         `UPDATE saga.audit_events SET error = jsonb_set(error, '{code}', '"none"') WHERE id = $1`,

@@ -42,9 +42,9 @@ func (st *Sagas) Errors(
 	return out, nil
 }
 
-// groupErrors returns the query for the groups. Ended sagas are read from idx_saga_state
-// alone; the unfinished ones that need attention are few. At most MostExamined of each
-// kind are examined, the latest first.
+// groupErrors returns the query for the groups. Ended sagas are read from idx_saga_state alone, and
+// the unfinished sagas that need attention are few. At most MostExamined sagas of each kind are
+// examined, the latest first.
 func groupErrors(tenant uuid.UUID, f statistics.ErrorFilter) (query string, args []any) {
 	list := saga.Filter{WorkflowName: f.WorkflowName, NeedsAttention: f.NeedsAttention,
 		CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo, EndedFrom: f.EndedFrom, EndedTo: f.EndedTo}

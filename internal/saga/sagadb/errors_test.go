@@ -11,12 +11,12 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Sagas that were archived before migration 0263 have no columns of errors when they are restored.
+// Sagas that were archived before migration 0263 have no error columns when they are restored.
 func TestSagasWithoutColumnsOfErrorsAreGrouped(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	fill := pgtest.Observer(t, dsn)
-	pgtest.Execute(t, fill, `SET session_replication_role = replica`) // no foreign key checks, no triggers
+	pgtest.Execute(t, fill, `SET session_replication_role = replica`) // no foreign key checks and no triggers
 	if _, err := fill.ExecContext(t.Context(), fillLargeTable, time.Now().Add(-24*time.Hour), 8000); err != nil {
 		t.Fatal(err)
 	}

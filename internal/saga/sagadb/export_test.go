@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// The exact statements that the stores send, for the tests of plans.
+// The exact statements that the stores send, for the tests of query plans.
 const (
 	CountLive    = countLive
 	DueSagas     = dueSagas
@@ -92,5 +92,5 @@ var HotSagaStatements = map[string]string{
 	"saga_restored": insertBatch.Text,
 }
 
-// ReadEachThatWaits makes lists look up each saga, however few wait for a participant.
+// ReadEachThatWaits makes lists look up each waiting saga, even if few wait for a participant.
 func ReadEachThatWaits() { fewWait = 0 }

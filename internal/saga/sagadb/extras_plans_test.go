@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// seedsQueries are queries as the seed documents wrote them, which no statement of
-// Skald needs an index for: those of `skald migrate extras` serve them.
+// seedsQueries are queries as the seed documents wrote them. No statement of Skald needs an index
+// for them; the indexes of `skald migrate extras` serve them.
 var seedsQueries = []pgtest.Purpose{
 	{Name: "S1-21, S1-58 recovery by status, oldest first", Query: `SELECT * FROM saga.saga_states WHERE status IN ('STARTED', 'RUNNING', 'COMPENSATING') ORDER BY created_at`, Indexes: []string{"idx_saga_states_status_all"}},
 	{Name: "S1-40 by step name", Query: `SELECT * FROM saga.saga_step_logs WHERE step_name = 'step-7'`, Indexes: []string{"idx_saga_step_logs_step_name_all"}},
@@ -28,8 +28,8 @@ var seedsQueries = []pgtest.Purpose{
 	{Name: "S2-101 events of a step", Query: `SELECT * FROM saga.saga_events WHERE step_id = '` + completedSaga.String() + `:1'`, Indexes: []string{"idx_event_step_id"}},
 }
 
-// testExtras makes the extra indexes and looks at the seeds' queries, as they are
-// asked by people: in the role that only reads. Skald's own statements keep their plans.
+// testExtras creates the extra indexes and checks the plans of the seeds' queries as people would
+// run them, in the read-only role. Skald's own statements must keep their plans.
 func testExtras(t *testing.T, l large) {
 	made, err := db.MakeExtras(t.Context(), l.dsn)
 	if err != nil {
@@ -41,8 +41,8 @@ func testExtras(t *testing.T, l large) {
 			t.Fatal(err)
 		}
 	}
-	// firstKey is what an index is ordered by, in the words of a plan but for brackets and
-	// the name of the table.
+	// firstKey returns the expression that an index is ordered by, as a plan prints it, without
+	// brackets and the table's name.
 	plain := strings.NewReplacer("(", "", ")", "", "s.", "", "audit_events.", "", "saga_step_logs.", "").Replace
 	firstKey := func(index string) string {
 		return plain(pgtest.Ask[string](t, people, `SELECT pg_get_indexdef('saga.`+index+`'::regclass, 1, true)`))

@@ -9,10 +9,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A transition that updates an index costs half as much again (PERFORMANCE 1e). Here
-// sagas complete normally; only their last change may update an index. All versions of
-// the rows fit on one page: whether dead ones are removed in time depends on other
-// transactions, and is not tested here.
+// A transition that updates an index costs half as much again (PERFORMANCE 1e). Here sagas complete
+// normally, and only their last change may update an index. All versions of the rows fit on one
+// page. Whether dead versions are removed in time depends on other transactions, and is not tested
+// here.
 func TestOnlyTheLastChangeOfASagaTouchesItsIndexes(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -22,7 +22,7 @@ func TestKeysExpireByAgeInBatches(t *testing.T) {
 	st := sagadb.NewSagas(db)
 	pgtest.Execute(t, db.SQL(), `INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id, created_at)
 		SELECT $1, 'p', 'r', 'k' || i, '', gen_random_uuid(), now() - i * interval '1 minute' FROM generate_series(1, 12000) AS i`, pgtest.Big)
-	// Another client holds a lock on one of the old keys: the key is left for the next run.
+	// Another client holds a lock on one of the old keys, so that key is left for the next run.
 	tx, err := holder.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestNodesShareASecret(t *testing.T) {
 	}
 }
 
-// The database's limits are the last check; the API has narrower ones.
+// The database's limits are the last check; the API's limits are narrower.
 func TestTextsThatAreTooLongAreUnstorable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))

@@ -22,21 +22,21 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Steps of sagas that are job runs (decision 0039). A run is created in the transaction
-// that brings its saga to the step, and the transaction that ends its last attempt
-// advances the saga. Rows are locked in one order: runs, dead letters, sagas.
+// This file implements saga steps that are job runs (decision 0039). A run is created in the
+// transaction that brings its saga to the step, and the transaction that ends its last attempt
+// advances the saga. Rows are always locked in the same order: runs, dead letters, sagas.
 
 // JobSteps configures steps that are job runs. Nil functions are not called.
 type JobSteps struct {
-	// Settings returns the current settings of job runs; nil: the defaults.
+	// Settings returns the current settings of job runs; nil means the defaults.
 	Settings func(context.Context) (jobrun.Settings, error)
-	// CompensationTimeout applies to sagas that have none; 0: no deadline.
+	// CompensationTimeout applies to sagas that set none; 0 means no deadline.
 	CompensationTimeout time.Duration
 	Budget              saga.Budget
-	// Moved is called for each saga that the end of a run has advanced, soon after
-	// the commit: a hint for its engine and for callers that wait for its end.
+	// Moved is called soon after the commit for each saga that the end of a run has advanced. It is
+	// a hint for the saga's engine and for callers that wait for its end.
 	Moved func(saga.Saga)
-	// Acted is the same for each saga that a bulk operation has acted on.
+	// Acted is called in the same way for each saga that a bulk operation has acted on.
 	Acted func(saga.Saga)
 }
 
@@ -47,7 +47,7 @@ func (st *Sagas) ConfigureJobSteps(s JobSteps) { st.steps.JobSteps = s }
 type stepJobs struct {
 	JobSteps
 	mu          sync.RWMutex
-	definitions map[workflowID]*workflow.Definition // guarded by mu; versions never change
+	definitions map[workflowID]*workflow.Definition // guarded by mu; a version never changes
 }
 
 type workflowID struct {
@@ -82,8 +82,9 @@ func (st *Sagas) workflowOf(ctx context.Context, s *saga.Saga) (*workflow.Defini
 	return r.Definition, nil
 }
 
-// hintAfter delays hints about a transaction that the caller commits, so that they come after the
-// commit. A hint that comes too early has no effect, and nothing is lost: its receiver also polls.
+// hintAfter delays hints about a transaction that the caller commits, so that they follow the
+// commit. A hint that comes too early has no effect, but nothing is lost, because its receiver also
+// polls.
 const hintAfter = 10 * time.Millisecond
 
 func (s *stepJobs) settings(ctx context.Context) (jobrun.Settings, error) {
@@ -94,8 +95,8 @@ func (s *stepJobs) settings(ctx context.Context) (jobrun.Settings, error) {
 }
 
 const (
-	// The principal behind a saga is the actor of its first event, whose credential
-	// created it; initiated_by is only what the client claimed.
+	// The principal of a saga is the actor of its first event, whose credential created it;
+	// initiated_by is only what the client claimed.
 	requestedJob = `
 SELECT d.id,
        d.name,
@@ -108,11 +109,11 @@ SELECT d.id,
 	jobExists = `
 SELECT EXISTS (SELECT FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.name = $2 AND d.deleted_at IS NULL)`
 
-	// The letter of a saga is locked before the saga.
+	// A saga's letter is locked before the saga.
 	letterOfSaga = `SELECT s.interventions->>'dead_letter' FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2`
 
-	// Whether an attempt in a chain of retries may have had an effect without reporting
-	// it: it was lost, or it timed out.
+	// uncertainRuns tells whether an attempt in a chain of retries may have had an effect without
+	// reporting it, because it was lost or timed out.
 	uncertainRuns = `
 SELECT EXISTS (SELECT FROM jobs.job_runs r
                 WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0)
@@ -124,10 +125,9 @@ var lockSaga = `SELECT ` + sagaColumns + `
  WHERE s.tenant_id = $1 AND s.id = $2
  FOR NO KEY UPDATE OF s`
 
-// requestedRuns returns the runs that changes request, each by its change's index in
-// the batch. A change whose job definition does not exist, or cannot be read, creates none,
-// and is replaced in batch, which must be the caller's own copy, by its other form
-// (Change.WithoutRun).
+// requestedRuns returns the runs that changes request, by the index of the change in the batch. A
+// change creates no run if its job definition does not exist or cannot be read. It is then replaced
+// by its other form (Change.WithoutRun) in batch, which must be the caller's own copy.
 func (st *Sagas) requestedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (map[int]jobrun.Run, error) {
 	runs := map[int]jobrun.Run{}
 	for i := range batch {
@@ -173,8 +173,8 @@ func textOf(s *string) string {
 	return *s
 }
 
-// beginRuns stores the runs of those changes that were written. after is to be
-// called after the commit.
+// beginRuns stores the runs of the changes that were written. after must be called after the
+// commit.
 func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]jobrun.Run,
 	moved map[saga.Ref]bool) (after func(), err error) {
 	var list []jobrun.Run
@@ -188,16 +188,16 @@ func (st *Sagas) beginRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change
 		return nil, err
 	}
 	for i := range created {
-		if !created[i] { // the saga would wait for a run that another change began
+		if !created[i] { // otherwise the saga would wait for a run that another change began
 			return nil, fmt.Errorf("a job run with key %s already exists", list[i].IdempotencyKey)
 		}
 	}
 	return func() { st.jobs.RunsCreated(list, created) }, nil
 }
 
-// runEnded is called in the transaction that ends the last run of a chain of retries,
-// for which a step of a saga waits: the saga moves on in that transaction. r and its
-// chain are locked.
+// runEnded is called in the transaction that ends the last run of a chain of retries. If a step of
+// a saga waits for that chain, the saga advances in the same transaction. r and its chain are
+// locked.
 func (st *Sagas) runEnded(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error {
 	run, err := st.waitingFor(ctx, tx, r)
 	if err != nil || run == nil {
@@ -240,7 +240,7 @@ type waitingSaga struct {
 	args  []byte
 }
 
-// waitingFor reads and locks the saga that waits for r, nil when none does.
+// waitingFor reads and locks the saga that waits for r. It returns nil if there is none.
 func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*waitingSaga, error) {
 	var letter sql.NullString
 	switch err := tx.QueryRowContext(ctx, letterOfSaga, r.TenantID, r.SagaID).Scan(&letter); {
@@ -286,14 +286,14 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 		return nil, err
 	}
 	if w.JobRun() != r.RootRunID {
-		// The saga has continued without this run, or its definition cannot be read: then the
-		// run is checked once it can be.
+		// The saga has continued without this run, or its definition cannot be read. In the latter
+		// case the run is checked when the definition is readable again.
 		return nil, nil //nolint:nilnil // see above
 	}
 	return &w, nil
 }
 
-// outcomeOf returns the outcome of the step whose run, or chain of retries, ended as r.
+// outcomeOf returns the outcome of the step whose run, or chain of retries, ended as r did.
 func outcomeOf(ctx context.Context, tx postgres.Queryer, r *jobrun.Run) (saga.Outcome, error) {
 	doubted := false
 	if r.State != jobrun.Succeeded && r.State != jobrun.Skipped {
@@ -338,15 +338,15 @@ func (st *Sagas) neverBegun(ctx context.Context, c saga.JobCall) (*saga.Outcome,
 	return o, nil
 }
 
-// CheckJobRun returns the outcome of a step's job run, nil while it has none:
-// engine.Config.CheckJobRun. cancel requests the cancellation of a run (jobrun.Runs),
-// with the reason. A run that ends by its cancellation moves its saga on itself.
+// CheckJobRun returns the outcome of a step's job run, or nil while it has none. It is
+// engine.Config.CheckJobRun. cancel requests the cancellation of a run (jobrun.Runs), with the
+// reason. A run that ends because it was cancelled advances its saga in the same transaction.
 func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall,
 	cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error) {
 	r, err := st.jobs.ScanRun(st.db.Read.QueryRowContext(ctx, latestOfChain, c.Tenant, c.ID))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		// The run is stored with the change that requests it, and kept until it has ended.
+		// The run is stored with the change that requests it, and is kept until it has ended.
 		return st.neverBegun(ctx, c)
 	case err != nil:
 		return nil, fmt.Errorf("check job run %s: %w", c.ID, err)
@@ -360,5 +360,5 @@ func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall,
 	if err := cancel(ctx, c.Tenant, r.ID, c.Why); err != nil && !fault.IsCode(err, jobrun.CodeConflict) {
 		return nil, err
 	}
-	return nil, nil //nolint:nilnil // it ends soon, or has just ended and moved its saga on
+	return nil, nil //nolint:nilnil // the run ends soon, or has just ended and advanced its saga
 }

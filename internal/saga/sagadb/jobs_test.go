@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// jobSagas is the sagas and job runs of one database, and a workflow with jobs.
+// jobSagas has the sagas and job runs of one database, and a workflow with jobs.
 type jobSagas struct {
 	pgtest.Jobs
 	t     *testing.T
@@ -30,8 +30,8 @@ type jobSagas struct {
 	def   *workflow.Definition
 }
 
-// newJobSagas registers a workflow of the steps reserve (HTTP), settle (a job, compensated
-// by a job) and notify (HTTP); the jobs give up at their first failure.
+// newJobSagas registers a workflow with the steps reserve (HTTP), settle (a job, compensated by a
+// job) and notify (HTTP). The jobs give up at their first failure.
 func newJobSagas(t *testing.T, change ...func(*workflow.Definition)) *jobSagas {
 	t.Helper()
 	k := &jobSagas{Jobs: pgtest.NewJobs(t), t: t}
@@ -107,7 +107,7 @@ func (k *jobSagas) workerStarts(run saga.Instance) jobrun.Run {
 	return k.GetRun(k.t, id)
 }
 
-// finish makes the worker report the end of a run, and returns the saga after it.
+// finish makes the worker report the end of a run, and returns the saga's state afterwards.
 func (k *jobSagas) finish(r jobrun.Run, value string, failure *jobrun.Error) saga.Instance {
 	k.t.Helper()
 	done,
@@ -224,7 +224,7 @@ func TestACompensationJobThatGivesUpLeavesOneLetter(t *testing.T) {
 		found.Items[0].Source != dlq.FromSaga {
 		t.Fatalf("letters: %+v, %v; want only that of the saga", found.Items, err)
 	}
-	// Its retry is another run, and when that succeeds the letter is resolved with it.
+	// Its retry is another run. When that run succeeds, the letter is resolved with it.
 	run = k.play(run, pgtest.Resume())
 	run = k.finish(k.workerStarts(k.read(run.ID)), `{}`, nil)
 	l, err := letters.Get(t.Context(), k.Tenant, found.Items[0].ID)
@@ -267,8 +267,8 @@ func TestARunThatEndsTwiceMovesItsSagaOnce(t *testing.T) {
 	}
 }
 
-// Without a definition that can be read there is no run. The step fails, and the answer before it,
-// which came with the same change, is stored.
+// If the definition cannot be read, no run is created. The step fails, and the answer of the
+// previous step, which came with the same change, is stored.
 func TestASagaWhoseJobHasNoUsableDefinitionFailsItsStep(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ code, message, damage string }{

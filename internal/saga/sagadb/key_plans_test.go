@@ -7,10 +7,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestThePrimaryKeyIsTheCheapestPathToASaga shows that in a young table, for which
-// PostgreSQL has no statistics yet, no index except the primary key is chosen to find a
-// saga by id and tenant. A plan that is made then is kept, and with an index for lists it
-// would read all of a tenant's sagas for each change.
+// TestThePrimaryKeyIsTheCheapestPathToASaga shows that in a young table, for which PostgreSQL has
+// no statistics yet, only the primary key is chosen to find a saga by id and tenant. A plan made at
+// that time is kept. If it used an index for lists, it would read all of a tenant's sagas for each
+// change.
 func TestThePrimaryKeyIsTheCheapestPathToASaga(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Observer(t, testdb.DSN(t))

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// testCounts requests counts that take longer than the time allowed for them.
+// testCounts requests counts that take longer than the time they are allowed.
 func testCounts(t *testing.T, l large) {
 	hurried, err := postgres.Open(t.Context(), postgres.Config{DSN: l.dsn, CountFor: time.Microsecond})
 	if err != nil {

@@ -24,9 +24,8 @@ func TestLargeTable(t *testing.T) {
 	t.Run("the seeds' own queries are served by the extra indexes", func(t *testing.T) { testExtras(t, l) })
 }
 
-// testOppositeBatches makes two nodes commit the same sagas in opposite order. A
-// deadlock may be resolved by running the statement again, so the test reads the
-// server's count of deadlocks.
+// testOppositeBatches makes two nodes commit the same sagas in opposite order. A deadlock may be
+// resolved by running the statement again, so the test reads the server's deadlock counter.
 func testOppositeBatches(t *testing.T, l large) {
 	const rounds = 200
 	dsn := pgtest.With(t, l.dsn, "deadlock_timeout", "10ms")
@@ -65,7 +64,7 @@ func testOppositeBatches(t *testing.T, l large) {
 			})
 		}
 		wg.Wait()
-		for i := range loaded { // each was written by one of the two
+		for i := range loaded { // each saga was written by one of the two
 			loaded[i].Saga.Version++
 		}
 	}

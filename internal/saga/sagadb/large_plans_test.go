@@ -24,10 +24,10 @@ import (
 // completedSaga is a completed saga of the large table with logs and events.
 var completedSaga = uuid.MustParse("01900000-0000-7000-8000-00000000c000")
 
-// testPlans shows, for every purpose that the seeds give an index for, that an
-// index serves it (requirements/saga.md, numbers in the names).
+// testPlans shows that an index serves every purpose for which the seeds demand one
+// (requirements/saga.md, numbers in the names).
 func testPlans(t *testing.T, l large) {
-	seen := map[string]bool{} // every index that some purpose has named
+	seen := map[string]bool{} // every index named by some purpose
 	check := func(t *testing.T, p pgtest.Plan, want ...string) {
 		t.Helper()
 		for _, w := range want {
@@ -149,7 +149,7 @@ func testPlans(t *testing.T, l large) {
 type listPurpose struct {
 	name    string
 	filter  saga.Filter
-	few     bool // the filter is selective: counting its sagas must not read the others
+	few     bool // the filter is selective: counting its sagas must not read others
 	indexes []string
 }
 
@@ -235,8 +235,8 @@ func array(ids ...uuid.UUID) string {
 	return v.(string)
 }
 
-// handWritten are the queries that operators run on the database: the seeds' views and
-// queries, and the indexes that exist only for them.
+// handWritten are the queries that operators run directly on the database, which are the views and
+// queries of the seeds, with the indexes that exist only for them.
 var handWritten = []pgtest.Purpose{
 	{Name: "S2-102, S2-108 the view of active sagas", Query: `SELECT * FROM saga.active_sagas`, Args: nil, Indexes: []string{"idx_saga_states_status|idx_saga_runnable"}},
 	{Name: "S2-103, S2-43 the view of failed sagas, latest first", Query: `SELECT * FROM saga.failed_sagas LIMIT 20`, Args: nil, Indexes: []string{"idx_saga_state_updated"}},
@@ -265,9 +265,9 @@ var handWritten = []pgtest.Purpose{
 
 const claiming = "S1-53, S2-112 claiming, from dead nodes too, in turns of the tenants"
 
-// sortsNoBacklog checks that unowned sagas are read from an index in its order: there may
-// be any number of them. The sagas of a dead node are no more than it could drive, and
-// are sorted by age where they have no due time.
+// sortsNoBacklog checks that unowned sagas are read from an index in its order, because their
+// number is unlimited. A dead node has no more sagas than it could drive, and those without a due
+// time are sorted by age.
 func sortsNoBacklog(t *testing.T, p pgtest.Plan) {
 	t.Helper()
 	p.Each(func(n pgtest.Plan) {
@@ -292,7 +292,7 @@ func writePurposes(t *testing.T) []pgtest.Purpose {
 	}
 }
 
-// cleanupQuery returns the query by which saga.cleanup_expired_sagas finds its next batch.
+// cleanupQuery returns the query with which saga.cleanup_expired_sagas finds its next batch.
 func cleanupQuery(t *testing.T, db *sql.DB) string {
 	t.Helper()
 	var source string
@@ -325,13 +325,12 @@ func indexNames(t *testing.T, db *sql.DB) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Primary keys also keep ids unique: that is enough of a purpose.
+	// Primary keys also keep ids unique, which is enough of a purpose.
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_pkey") })
 }
 
-// TestWritersNeverJoinByHash checks the plans on young tables, without statistics:
-// there PostgreSQL would choose hash joins and scans, and keep that plan as the tables
-// grow.
+// TestWritersNeverJoinByHash checks the plans on young tables without statistics. There PostgreSQL
+// would choose hash joins and scans, and would keep such a plan as the tables grow.
 func TestWritersNeverJoinByHash(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))

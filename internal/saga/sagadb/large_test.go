@@ -9,15 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A small table hides both bad plans and deadlocks, so these tests share one of the size
-// at which they begin to appear.
+// A small table hides both bad plans and deadlocks, so these tests share a table of the size at
+// which they begin to appear.
 
 const sagasInLargeTable = 50_000
 
-// Of the sagas of the large table, 97 in 100 are completed; the others are failed,
-// compensated, cancelled, timed out or unfinished, and the unfinished ones are owned by
-// one of two nodes or unowned. One in fifty took two minutes. The last hour of the table
-// began at the time $2.
+// Of the sagas of the large table, 97 in 100 are completed. The others are failed, compensated,
+// cancelled, timed out or unfinished, and the unfinished ones are either owned by one of two nodes
+// or unowned. One in fifty took two minutes. The last hour of the table began at the time $2.
 const fillLargeTable = `
 INSERT INTO saga.saga_states (
 	id, tenant_id, workflow_name, workflow_version, saga_type, total_steps, current_step, state, initiated_by,
@@ -59,13 +58,14 @@ SELECT id, CASE WHEN state = 3 THEN 'saga.completed' ELSE 'saga.failed' END, upd
        CASE WHEN state <> 3 THEN 1 END, trace_id, tenant_id, ''
   FROM saga.saga_states WHERE created_at >= $1 ORDER BY created_at`
 
-// Three people are assigned one saga in fifty; as many more have a note but no assignee.
+// One saga in fifty is assigned to one of three people; the same number have a note but no
+// assignee.
 const fillNotes = `
 INSERT INTO saga.saga_notes (tenant_id, saga_id, version, assignee, note, created_at, updated_at)
 SELECT tenant_id, id, 1, (ARRAY['ada', 'bob', 'cem', '', '', ''])[1 + (row_number() OVER ()) % 6], 'n', created_at, created_at
   FROM saga.saga_states WHERE right(id::text, 2) IN ('00', '20', '40', '60', '80', 'a0', 'c0', 'e0', 'f0', 'f8')`
 
-// large is the large table, with the creation time of its first saga.
+// large is the large table, together with the creation time of its first saga.
 type large struct {
 	dsn   string
 	db    *postgres.DB

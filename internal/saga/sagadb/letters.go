@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// updateWithLetters is update for a batch with a change that concerns a dead letter, or creates,
-// ends or holds a job run: a transaction of several statements, because few batches have one.
-// Letters are always locked before sagas.
+// updateWithLetters is update for a batch with a change that concerns a dead letter or that
+// creates, ends or holds a job run. It uses a transaction of several statements, because few
+// batches contain such a change. Letters are always locked before sagas.
 func (st *Sagas) updateWithLetters(ctx context.Context, batch []saga.Change) (moved map[saga.Ref]bool, err error) {
 	var begun func()
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
@@ -27,8 +27,8 @@ func (st *Sagas) updateWithLetters(ctx context.Context, batch []saga.Change) (mo
 	return moved, nil
 }
 
-// change writes a batch in tx, with its updates of dead letters and the job runs that it
-// creates, ends or holds. begun must be called after the commit.
+// change writes a batch in tx, together with the updates of its dead letters and the job runs that
+// it creates, ends or holds. begun must be called after the commit.
 func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
 	batch []saga.Change) (moved map[saga.Ref]bool, begun func(), err error) {
 	steered, err := st.lockSteered(ctx, tx, batch)
@@ -36,7 +36,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
 		return nil, nil, err
 	}
 	given := batch
-	batch = slices.Clone(batch) // some are replaced by another form (Change.Letter, Change.Run)
+	batch = slices.Clone(batch) // some changes are replaced by another form (Change.Letter, Change.Run)
 	var all []dlqdb.LetterUpdate
 	for i := range batch {
 		if c := &batch[i]; c.Letter != nil {
@@ -91,7 +91,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
 	return moved, func() { created(); ended() }, err
 }
 
-// letterUpdatesOf returns a change's update of its dead letter. While content is sealed,
+// letterUpdatesOf returns the update that a change makes to its dead letter. If content is sealed,
 // the letter's error contains nothing that a participant may have returned.
 func (st *Sagas) letterUpdatesOf(c *saga.Change) dlqdb.LetterUpdate {
 	n := dlqdb.LetterUpdate{SourceUpdate: c.Letter, Tenant: c.After.Tenant.ID, At: dlq.Moment{Now: c.After.UpdatedAt}}

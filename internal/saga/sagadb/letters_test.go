@@ -80,7 +80,7 @@ func TestTheSagaEndsTheRetryOfItsLetter(t *testing.T) {
 	if got := k.Attempts(id); got != "1 FAILED, 2 FAILED, 3 FAILED, 4 ACKNOWLEDGED" {
 		t.Errorf("its retries: %s", got)
 	}
-	if n := pgtest.Ask[int](t, k.DB, `SELECT count(*) FROM dlq.dlq_groups`); n != 2 { // gone, still gone
+	if n := pgtest.Ask[int](t, k.DB, `SELECT count(*) FROM dlq.dlq_groups`); n != 2 { // gone and still gone
 		t.Errorf("%d groups; want one for each error", n)
 	}
 }
@@ -113,8 +113,8 @@ func TestALetterWhoseStepAnOperatorCompensatedByHand(t *testing.T) {
 	}
 }
 
-// When the letter no longer exists by the time a compensation gives up again, the saga
-// gets a new one, and refers to that.
+// If the letter no longer exists when a compensation gives up again, the saga gets a new letter and
+// refers to it.
 func TestALetterThatIsGoneIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]string{
@@ -162,7 +162,7 @@ func TestAChangeThatIsNotWrittenLeavesLettersAlone(t *testing.T) {
 		batch[i] = pgtest.Applied(runs[i], pgtest.Refusal("no"))
 	}
 	k.Play(runs[1], saga.SuspendRequested{})          // faster
-	batch[2] = pgtest.Applied(runs[2], pgtest.Done()) // and one that has no letter
+	batch[2] = pgtest.Applied(runs[2], pgtest.Done()) // and a saga that has no letter
 	errs, err := k.Sagas.Commit(t.Context(), batch)
 	if err != nil || errs[0] != nil || !fault.IsCode(errs[1], saga.CodeStale) || errs[2] != nil {
 		t.Fatal(errs, err)
@@ -205,7 +205,7 @@ func TestTheTopicPolicyLimitsTheRetriesOfALetter(t *testing.T) {
 	}
 }
 
-// Changes that have no letters must not pay for letters.
+// Changes without letters must not incur the cost of letters.
 func TestOrdinaryChangesDoNotTouchLetters(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{sagadb.CommitSagas, sagadb.CommitOperated, sagadb.CommitOnward, sagadb.CommitDriven} {

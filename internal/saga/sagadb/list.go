@@ -38,21 +38,21 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (pag
 	return found, nil
 }
 
-// Look counts the sagas of a filter after f.After, in a transaction of their tenant.
+// Look counts the sagas of a filter that follow f.After, in a transaction of their tenant.
 func (st *Sagas) Look(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, f saga.Filter) (bulk.Seen, error) {
 	query, args := countSagas(tenant, f)
 	at, visible, n, err := postgres.Look(ctx, tx, query, args...)
 	return bulk.Seen{At: at, Snapshot: visible, Count: n}, err
 }
 
-// listSagas returns the query for one page and one more row, which shows whether there
-// is a next page. Values are parameters; only fixed text is concatenated.
+// listSagas returns the query for one page plus one row, which shows whether there is a next page.
+// Values are parameters; only fixed text is concatenated.
 func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	order := orderOf(f)
 	tail := fmt.Sprint(order, " LIMIT ", f.Limit+1, " OFFSET ", f.Offset)
 	switch {
 	case inOnePart(f) && f.Offset > 0:
-		// Where possible, the rows before the page are skipped in the index.
+		// Where possible, the index skips the rows before the page.
 		parts, args := selectSagas(tenant, f, "s.id, s.tenant_id", tail)
 		return "SELECT " + sagaColumns + " FROM " + parts[0] + " AS page JOIN saga.saga_states s ON s.id = page.id AND s.tenant_id = page.tenant_id" + order, args
 	case inOnePart(f):
@@ -71,7 +71,7 @@ func orderOf(f saga.Filter) string {
 		at = "s.completed_at"
 	}
 	order := " ORDER BY "
-	if f.Sort.OfText() { // in the order of bytes, as in the index
+	if f.Sort.OfText() { // byte order, as in the index
 		_, before := postgres.Direction(!f.Ascending)
 		order += "s." + string(f.Sort) + " USING ~" + before + "~, "
 	}
@@ -84,9 +84,8 @@ func inOnePart(f saga.Filter) bool {
 		(f.WaitsFor == "" || f.Assignee != "")
 }
 
-// countSagas returns the query for a total. Up to a bound it reads as the list does:
-// without an order the planner would scan the table from its start and hope to find
-// enough matches early.
+// countSagas returns the query for a total. Up to a bound it reads sagas as the list does: without
+// an order, the planner would scan the table from its start and hope to find enough matches early.
 func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	count, tail := "count(*)", ""
 	if f.TotalCap > 0 {
@@ -97,14 +96,13 @@ func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
 }
 
-// selectSagas returns the queries that together select each saga of the filter once,
-// each with tail at its end.
+// selectSagas returns the queries that together select each saga of the filter exactly once. Each
+// query ends with tail.
 //
-// updated_at changes at every step and so has no index. It is fixed only for an ended
-// saga: then it is the time of its end, unless the saga failed and was changed again.
-// Most sagas end soon, and those are found by their creation time, in the order of the
-// list. The others are small groups: sagas that ended after more than a minute,
-// unfinished sagas, and failed sagas.
+// updated_at has no index because it changes at every step. Once a saga has ended it is fixed, and
+// equals the time of its end unless the saga failed and was changed again. Most sagas end soon
+// after they are created, and are found by their creation time, in the order of the list. The
+// others form small groups: sagas that took more than a minute, unfinished sagas, and failed sagas.
 func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts []string, args []any) {
 	add := func(from string, w sagaWhere) {
 		w.sagas(tenant, f)
@@ -170,9 +168,10 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 	return parts, args
 }
 
-// assigned returns a FROM item with the sagas of a table that are assigned to f's assignee.
-// They are found by their notes, in the order of the list, since a note has its saga's time of
-// creation. The conditions are marked as Few, so that no other index is used as it would be for many.
+// assigned returns a FROM item with the sagas of a table that are assigned to f's assignee. They
+// are found by their notes, in the order of the list, because a note has the creation time of its
+// saga. The conditions are marked as Few, so that no other index is used, as it would be for many
+// sagas.
 func assigned(table string, tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 	n := postgres.Where{}
 	n.Add("n.tenant_id = ? AND n.assignee = ? AND n.assignee <> ''", tenant, f.Assignee)
@@ -187,12 +186,12 @@ func assigned(table string, tenant uuid.UUID, f saga.Filter) (from string, w sag
 
 // endedLate returns a FROM item with the sagas that were created before soon, took more than a
 // minute, and ended between two times; to may be zero. They are collected first (OFFSET 0) and
-// filtered afterwards: the planner does not see that they are few, and would read all rows that
-// match the other filters.
+// filtered afterwards, because the planner does not see that they are few and would otherwise read
+// all rows that match the other filters.
 func endedLate(tenant uuid.UUID, soon, from, to time.Time, but string, args []any) (table string, w sagaWhere) {
 	late := sagaWhere{Where: postgres.Where{Args: args}}
-	// The pair is compared in idx_saga_updated_at. With the time alone, the planner would
-	// read all sagas that have ended since then, by the index of retention.
+	// The pair is compared in idx_saga_updated_at. If only the time were compared, the planner
+	// would use the retention index and read all sagas that have ended since then.
 	late.Add("s.tenant_id = ? AND s.created_at < ? AND s.completed_at - s.created_at > interval '1 minute'"+but+
 		" AND (s.tenant_id, s.completed_at) >= (?, ?)", tenant, soon, tenant, from)
 	if !to.IsZero() {

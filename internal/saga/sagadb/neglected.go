@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// neglectedSagas reads all unfinished sagas, which are few compared with the ended
-// ones: idx_saga_runnable contains exactly those.
+// neglectedSagas reads all unfinished sagas, which are few compared with the ended ones.
+// idx_saga_runnable contains exactly the unfinished sagas.
 var neglectedSagas = `
 SELECT ` + sagaColumns + `, s.id, s.tenant_id,
        CASE
@@ -37,7 +37,7 @@ func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []s
 		var err error
 		n.Saga, err = scanSaga(st.db, rows, &next.ID, &next.Tenant, &n.Reason)
 		if read++; shown(err) == nil {
-			page = append(page, n) // it has no driver, either: an operator must learn of it
+			page = append(page, n) // the saga has no driver either, so an operator must be told about it
 		}
 		return shown(err)
 	})

@@ -26,7 +26,7 @@ VALUES ($1, $2, $3, $4, $5, $7, $6) ON CONFLICT DO NOTHING`
 UPDATE saga.saga_notes SET version = $3, assignee = $4, note = $5, updated_at = $6
  WHERE tenant_id = $1 AND saga_id = $2 AND version = $3 - 1`
 
-	// eraseNotes erases the text of notes and keeps their assignees.
+	// eraseNotes erases the text of notes but keeps the assignees.
 	eraseNotes = `
 UPDATE saga.saga_notes SET note = '', version = version + 1, updated_at = now()
  WHERE tenant_id = $1 AND saga_id = ANY ($2::uuid[]) AND note <> ''`

@@ -7,9 +7,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// narrow is a statement that writes what commitSagas writes, for changes that lack some of it: with fewer
-// parameters, and without the parts for idempotency keys and for logs of slow calls that are completed.
-// PostgreSQL's work before the first row is half the cost of a small batch (decision 0092).
+// narrow is a statement that writes the same as commitSagas, for changes that lack some of its
+// parts. It has fewer parameters and leaves out the parts for idempotency keys and for logs of slow
+// calls that are completed. The work that PostgreSQL does before the first row is half the cost of
+// a small batch (decision 0092).
 type narrow struct {
 	*postgres.Statement
 	heads  *postgres.Table[changeRow]
@@ -17,8 +18,8 @@ type narrow struct {
 	events *postgres.Table[eventRow]
 }
 
-// commitOnward is for batches in which every change is the ordinary one: a call succeeded, and its saga
-// continues or completes. Its tables lack the columns that isOnward knows to be empty.
+// commitOnward is for batches in which every change is the usual one: a call succeeded, and its
+// saga continues or completes. Its tables lack the columns that are empty whenever isOnward holds.
 var commitOnward = newNarrow(
 	changeTable.Without("failures", "uncertain", "next_run_at", "error", "end_cause", "attention",
 		"attention_reason", "comp_starts", "comp_expired", "timed_out_at", "cancel_at", "keyed"),
@@ -34,8 +35,8 @@ var commitOnward = newNarrow(
 	       started_at = l.started_at, completed_at = l.completed_at, updated_at = l.updated_at`,
 	"NULL::timestamptz AS undo_until")
 
-// commitDriven is for batches of what happens to sagas all the time: steps that were done, refused, retried or
-// undone, ends of any kind, flags of cancels and deadlines.
+// commitDriven is for batches of common changes: steps that were done, refused, retried or undone,
+// ends of any kind, and the flags of cancels and deadlines.
 var commitDriven = newNarrow(changeTable.Without("keyed"), logTable.Without("completes"), eventTable,
 	changedHead(""), undoUntil)
 
@@ -83,7 +84,8 @@ func (n *narrow) columns(db *postgres.DB, batch []saga.Change) ([]any, error) {
 	return n.Args(b.heads, b.logs, b.events), nil
 }
 
-// narrowest returns the narrow statement that can write the whole batch; nil: none.
+// narrowest returns the narrowest statement that can write the whole batch, or nil if there is
+// none.
 func narrowest(batch []saga.Change) *narrow {
 	n := commitOnward
 	for i := range batch {
@@ -103,7 +105,7 @@ func isDriven(c *saga.Change) bool {
 		!slices.ContainsFunc(c.Logs, func(l saga.StepLog) bool { return l.Completes })
 }
 
-// isOnward reports whether commitOnward can write the whole change, which commitDriven can.
+// isOnward reports whether commitOnward can write the whole change, given that commitDriven can.
 func isOnward(c *saga.Change) bool {
 	s := &c.After.Saga
 	return !c.StartsCompensation && s.NextRunAt == nil &&

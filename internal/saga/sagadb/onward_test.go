@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// writtenOf is everything that changes of a saga write, without ids, transaction ids and what the database's
-// clock says.
+// writtenOf returns everything that the changes of a saga write, except ids, transaction ids and
+// times of the database's clock.
 const writtenOf = `
 SELECT 'row: ' || (to_jsonb(s) - ARRAY['id', 'created_at', 'timeout_at', 'compensation_timeout_at'])::text ||
        (compensation_timeout_at IS NULL)::text FROM saga.saga_states s WHERE id = $1
@@ -28,8 +28,8 @@ UNION ALL
 SELECT * FROM (SELECT 'event: ' || (to_jsonb(e) - ARRAY['id', 'saga_id', 'txid', 'digest', 'timestamp'])::text
                  FROM saga.audit_events e WHERE saga_id = $1 ORDER BY e.id) e`
 
-// A saga whose every change was written alone, by the narrowest statement that can, looks like those
-// whose changes traveled with others for which a wider one is needed.
+// If each change of a saga is written alone, by the narrowest statement that can write it, the
+// result is the same as if the changes share batches that need a wider statement.
 func TestChangesAreWrittenAlikeByEveryStatement(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
@@ -78,7 +78,7 @@ func TestChangesAreWrittenAlikeByEveryStatement(t *testing.T) {
 				runs[i] = saga.NewInstance(results[i].Saga, pgtest.Order)
 			}
 			for _, e := range life.events {
-				// All changes are made of the same event at the same time.
+				// All changes result from the same event at the same time.
 				now, event := pgtest.Now(), e()
 				apply := func(i int) saga.Change {
 					c, err := saga.Apply(runs[i], event, saga.Moment{Now: now, NewID: pgtest.NewID, Jitter: 0.5,
@@ -141,7 +141,7 @@ func texts(t testing.TB, db *sql.DB, query string, args ...any) (all []string) {
 	return all
 }
 
-// What a change says decides which statement can write it, and its batch with it.
+// The content of a change decides which statement can write it and its batch.
 func TestAChangeIsWrittenByTheNarrowestStatementThatSaysAllOfIt(t *testing.T) {
 	t.Parallel()
 	failure := &saga.Error{Code: "http_500"}

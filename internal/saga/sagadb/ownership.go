@@ -37,9 +37,9 @@ INSERT INTO saga.engine_nodes (node_name, process, version, lease_until)
  VALUES ($1, $3, $4, now() + $2 * interval '1 ms')
  RETURNING id, clock_timestamp()`
 
-// Register implements saga.Ownership. It ends the leases of earlier incarnations of
-// the same node, so that a restarted node claims its sagas again at once instead of
-// waiting until its previous lease expires.
+// Register implements saga.Ownership. It ends the leases of earlier incarnations of the same node,
+// so that a restarted node can claim its sagas immediately instead of waiting until its previous
+// lease expires.
 func (st *Sagas) Register(ctx context.Context, node, process string, ttl time.Duration) (int64, error) {
 	var id int64
 	err := st.db.Clock.Ask(func(there *time.Time) error {
@@ -122,9 +122,8 @@ func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit
 	return refs, err
 }
 
-// overdueSagas finds deadlines that have passed, the oldest first, of both phases
-// together: each half reads limit rows from its own index, starting where the previous
-// page ended.
+// overdueSagas finds deadlines that have passed, in both phases, the oldest first. Each half reads
+// limit rows from its own index, starting where the previous page ended.
 var overdueSagas = `
 SELECT s.deadline, s.id, s.tenant_id FROM (
 	(SELECT s.timeout_at AS deadline, s.id, s.tenant_id FROM saga.saga_states s
@@ -161,8 +160,8 @@ func (st *Sagas) Overdue(ctx context.Context, after saga.Deadline, limit int) ([
 	return page, nil
 }
 
-// countLive counts unfinished sagas. Stuck are those that are not suspended, have no
-// owner that is a known node, and are not due at any time.
+// countLive counts unfinished sagas. A saga is stuck if it is not suspended, its owner is not a
+// known node, and it has no due time.
 const countLive = `
 SELECT s.state, count(*) AS n,
        count(*) FILTER (WHERE s.suspended_at IS NULL AND CASE WHEN s.lease_owner IS NULL THEN s.next_run_at IS NULL

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// parkSagas records which sagas wait at which gate. One that waits there already, with the same call,
-// keeps its place in the queue.
+// parkSagas records which sagas wait at which gate. A saga that already waits there with the same
+// call keeps its place in the queue.
 const parkSagas = `
 INSERT INTO saga.parked AS p (tenant_id, saga_id, participant, state, step, attempt, parked_at)
 SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int2[], $5::int4[], $6::int4[], $7::timestamptz[])
@@ -24,7 +24,7 @@ ON CONFLICT (tenant_id, saga_id) DO UPDATE
                         THEN p.parked_at
                         ELSE excluded.parked_at END`
 
-// park writes the places at gates of those changes of a batch that were written.
+// park writes the places at gates for the changes of a batch that were written.
 func (st *Sagas) park(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, moved map[saga.Ref]bool) error {
 	var tenants, ids []uuid.UUID
 	var names []string

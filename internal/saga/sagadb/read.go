@@ -31,8 +31,8 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 	return s, nil
 }
 
-// The step logs of a saga: complete, those of given ids with what their requests are made of, and without what brief
-// views leave out.
+// The queries for the step logs of a saga: all logs in full; selected logs together with the logs
+// that their requests are derived from; and logs without the columns that brief views omit.
 var (
 	stepLogs          = stepLogsOf(logColumns+headOfLogs, "")
 	stepLogsByID      = stepLogsOf(logColumns+headOfLogs, withSources)
@@ -40,7 +40,8 @@ var (
 	stepLogsExplained = stepLogsOf(explainedLogColumns+" FROM saga.saga_step_logs l", "")
 )
 
-// headOfLogs follows logColumns: what requests need of the head, the payload in one row.
+// headOfLogs follows logColumns and adds the columns of the head that requests need. Only one row
+// has the payload.
 const headOfLogs = `, h.workflow_name, CASE WHEN row_number() OVER () = 1 THEN h.payload END AS payload
   FROM saga.saga_step_logs l JOIN saga.saga_states h ON h.id = l.saga_id AND h.tenant_id = l.tenant_id`
 
@@ -91,8 +92,8 @@ func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID, want saga.L
 	return logs, nil
 }
 
-// givenSagas are the sagas of two arrays, ids and tenants, as a hashed subplan (see
-// commitSagas): the ids find the rows by their index.
+// givenSagas selects the sagas of two arrays, ids and tenants, by a hashed subplan (see
+// commitSagas). The ids find the rows by their index.
 const givenSagas = `(SELECT m.id, m.tenant_id FROM unnest($1::uuid[], $2::uuid[]) AS m (id, tenant_id))`
 
 var loadSagas = `SELECT ` + sagaColumns + ` FROM saga.saga_states s
@@ -113,9 +114,9 @@ SELECT ` + logColumns + ` FROM saga.saga_step_logs l
  WHERE l.saga_id = ANY ($1) AND ((l.saga_id, l.tenant_id) IN ` + givenSagas + `) IS TRUE
  ORDER BY l.step_index, l.started_at, l.attempt`
 
-// withLogs reads heads from rows and then the step logs of those that have any.
-// A saga whose encrypted content cannot be decrypted is left out; otherwise one row
-// that was tampered with would stop the engine from driving all others.
+// withLogs reads heads from rows, and then the step logs of the sagas that have any. A saga whose
+// encrypted content cannot be decrypted is left out. Otherwise one row that was tampered with would
+// stop the engine from driving all other sagas.
 func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, error) {
 	var out []saga.Loaded
 	index := map[saga.Ref]int{}
@@ -132,8 +133,8 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 		out = append(out, saga.Loaded{Saga: s})
 		return nil
 	})
-	// Rows that came before an error may belong to a statement that was rolled back,
-	// and a saga with only some of its logs would be wrong: all or nothing.
+	// The result is all or nothing: rows that came before an error may belong to a statement that
+	// was rolled back, and a saga with only some of its logs would be wrong.
 	if err != nil || len(refs) == 0 {
 		return nil, err
 	}
@@ -169,7 +170,7 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 	return out, nil
 }
 
-// refColumns returns refs as two arrays, for unnest.
+// refColumns returns refs as two arrays, for use with unnest.
 func refColumns(refs []saga.Ref) (ids, tenants any) {
 	i, t := make([]uuid.UUID, len(refs)), make([]uuid.UUID, len(refs))
 	for n, r := range refs {

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// sentAll stores a saga and answers its calls until it is to stop.
+// sentAll stores a saga and answers its calls up to the given point.
 func sentAll(t *testing.T, st *sagadb.Sagas, payload string, answers ...saga.Event) saga.Instance {
 	t.Helper()
 	n := pgtest.Unkeyed()
@@ -36,7 +36,7 @@ func sentAll(t *testing.T, st *sagadb.Sagas, payload string, answers ...saga.Eve
 	return run
 }
 
-// requestsOf returns the requests of a saga's logs, as the store reads them and as SQL does.
+// requestsOf returns the requests of a saga's logs, as read by the store and by SQL.
 func requestsOf(t *testing.T, st *sagadb.Sagas, raw *sql.DB, id uuid.UUID, archived bool) (read, inSQL []string) {
 	t.Helper()
 	logs, err := st.StepLogs(t.Context(), pgtest.Big, id, saga.Logs{})
@@ -54,7 +54,8 @@ func requestsOf(t *testing.T, st *sagadb.Sagas, raw *sql.DB, id uuid.UUID, archi
 	return read, texts(t, raw, `SELECT coalesce(request_payload::text, 'NULL') FROM saga.every_step_log WHERE saga_id = $1 ORDER BY step_index, started_at, attempt`, id)
 }
 
-// A payload that people change by hand changes what is sent from then on, and not what was.
+// A payload that an operator changes by hand affects the requests that are sent from then on, and
+// not those sent before.
 func TestAChangedPayloadDoesNotChangeWhatWasSent(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -103,7 +104,7 @@ func TestAChangedPayloadDoesNotChangeWhatWasSent(t *testing.T) {
 	}
 }
 
-// Erased requests read as erased, as those that are kept do.
+// Erased requests that are rebuilt read as erased, like those that are stored.
 func TestRequestsThatAreNotKeptAreErased(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -134,14 +135,14 @@ func TestRequestsThatAreNotKeptAreErased(t *testing.T) {
 	}
 }
 
-// Nothing is stored twice: a saga of three steps takes a tenth more room at most than its payload and its
-// outputs, whichever way its calls go.
+// Nothing is stored twice: whichever way its calls go, a saga of three steps takes at most a tenth
+// more space than its payload and its outputs.
 func TestPayloadsAndOutputsAreStoredOnce(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db, raw := pgtest.Connect(t, dsn), pgtest.RawTables(t, dsn)
 	pgtest.Registered(t, db)
-	noise := func(n int) string { // does not compress
+	noise := func(n int) string { // random, so that it does not compress
 		b := make([]byte, n)
 		_, _ = rand.NewChaCha8([32]byte{}).Read(b)
 		return `{"n":"` + base64.StdEncoding.EncodeToString(b)[:n] + `"}`

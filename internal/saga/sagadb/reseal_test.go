@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Sagas keep changing on nodes of both keys while what they have stored is sealed again.
+// Sagas keep changing on nodes with both keys while their stored content is sealed again.
 func TestContentIsSealedAgainWhileSagasRun(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -99,8 +99,9 @@ func TestContentIsSealedAgainWhileSagasRun(t *testing.T) {
 	}
 }
 
-// A node that dies leaves how far it had come, and another one goes on from there. One
-// value that is not in its place is left as it is, and says which key it needs.
+// A node that dies leaves a record of its progress, and another node continues from there. A value
+// that was moved from its place is left as it is, and is reported together with the key that it
+// needs.
 func TestSealingAgainContinuesAfterACrashAndLeavesWhatWasMoved(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

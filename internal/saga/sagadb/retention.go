@@ -17,25 +17,25 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// cutoffs are the times before which a saga of workflow w must have ended to be
-// expired: NULL, which matches nothing, where sagas are kept forever. $2 and $3 are the
-// default retentions in milliseconds, -1 for forever; $4 overrides all of them.
+// cutoffs are the times before which a saga of workflow w must have ended to be expired. A cutoff
+// is NULL, which matches nothing, if sagas are kept forever. $2 and $3 are the default retentions
+// in milliseconds, where -1 means forever; $4 overrides all of them.
 const cutoffs = `(SELECT
 	coalesce($4::timestamptz,
 	         now() - nullif(coalesce(w.completed_retention_ms, $2::bigint), -1) * interval '1 ms') AS completed,
 	coalesce($4::timestamptz,
 	         now() - nullif(coalesce(w.failed_retention_ms, $3::bigint), -1) * interval '1 ms') AS failed) before`
 
-// Nearly all sagas are completed ones, so those of a workflow that are kept forever must
-// never be read. They are therefore searched workflow by workflow: expiring skips from
-// one workflow with completed sagas to the next, reading only the oldest saga of each,
-// and leaves out those whose oldest is recent enough. No saga ends before it was
-// created, so the index of the workflow's list serves: its old end contains what has
-// expired.
+// expiring returns the query that finds the workflows with expired sagas. Nearly all sagas are
+// completed, so the completed sagas of a workflow that keeps them forever must never be read. The
+// query therefore skips from one workflow with completed sagas to the next, reads only the oldest
+// saga of each, and leaves out workflows whose oldest saga is recent enough. A saga never ends
+// before it is created, so the index of the workflow's list can be used: expired sagas are at its
+// old end.
 //
-// One statement with a lateral join would do the same if the planner knew each
-// workflow. Without the name it assumes that every workflow is as frequent as the most
-// frequent one, takes the tenant's index, and reads all sagas once per workflow.
+// One statement with a lateral join would be enough if the planner knew each workflow. Without its
+// name, the planner assumes that every workflow is as frequent as the most frequent one, takes the
+// tenant's index, and reads all sagas once per workflow.
 func expiring(e saga.Expiry) string {
 	return `
 WITH RECURSIVE live AS (
@@ -67,8 +67,8 @@ var expiredCompleted = `
 	  AND s.completed_at < $3
 	  AND NOT s.needs_attention AND (s.restored_at IS NULL OR s.restored_at < $3)`
 
-// archiveFound moves the sagas that the sub-select after it finds, by id and tenant, and
-// returns how many of each tenant.
+// archiveFound moves the sagas found by the sub-select that follows it, by id and tenant, and
+// returns how many it moved for each tenant.
 const archiveFound = `SELECT f.tenant_id, saga.archive_sagas(array_agg(f.id), array_agg(f.tenant_id)) FROM `
 
 var (
@@ -80,7 +80,7 @@ var (
 	countCompleted = `SELECT count(*) FROM (SELECT 1 ` + expiredCompleted + ` LIMIT $4) few`
 )
 
-// Sagas that ended in any other state are few: all of them that are not archived are read.
+// Sagas that ended in any other state are few, so all of them that are not archived are read.
 var expiredFailed = `
 	FROM saga.saga_states s
 	JOIN saga.workflows w ON w.tenant_id = s.tenant_id AND w.name = s.workflow_name
@@ -101,7 +101,7 @@ SELECT s.tenant_id, s.workflow_name, least(count(*), $5) AS failed ` + expiredFa
  GROUP BY s.tenant_id, s.workflow_name`
 }
 
-// withinTenant is fixed text in both cases, so that the planner knows which one it is.
+// withinTenant is fixed text in both cases, so that the planner knows which of them it is.
 func withinTenant(e saga.Expiry) string {
 	if e.Tenant == uuid.Nil {
 		return "$1::uuid IS NULL"
@@ -123,8 +123,8 @@ func expiryParameters(e saga.Expiry, more ...any) []any {
 	}, more...)
 }
 
-// expiringWorkflow is a workflow with sagas, not archived, that were created before the
-// time at which its completed sagas must have ended to be expired.
+// expiringWorkflow is a workflow that has unarchived sagas created before the cutoff for its
+// completed sagas.
 type expiringWorkflow struct {
 	Tenant uuid.UUID `db:"tenant_id"`
 	Name   string    `db:"name"`
@@ -140,8 +140,8 @@ func (st *Sagas) expiring(ctx context.Context, e saga.Expiry) ([]expiringWorkflo
 	return out, err
 }
 
-// ArchiveExpired implements saga.Archive. Each batch that it moves is one transaction,
-// so that none is long, and a crash leaves nothing half done.
+// ArchiveExpired implements saga.Archive. It moves each batch in a transaction of its own, so that
+// no transaction is long and a crash leaves nothing half done.
 func (st *Sagas) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (int, error) {
 	total, err := st.archiveExpired(ctx, e, limit)
 	if err != nil {

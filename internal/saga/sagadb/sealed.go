@@ -2,7 +2,7 @@ package sagadb
 
 import "github.com/skald-saga/skald/internal/postgres"
 
-// SealedTables are the tables of sagas with sealed content. Audit events have none.
+// SealedTables are the saga tables with sealed content. Audit events have none.
 func SealedTables() (all []postgres.SealedTable) {
 	of := func(name, field string, path ...string) postgres.SealedValue {
 		return postgres.SealedValue{Column: name, Field: field, Inside: members(field, path)}

@@ -13,9 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// The fields of a saga that are sealed. Each name is bound to its ciphertext: a value
-// cannot be opened as another field. No table is named, because the archive takes rows
-// as they are.
+// The sealed fields of a saga. Each name is bound to its ciphertext, so a value cannot be opened as
+// another field. The names do not include the table, because the archive takes rows over unchanged.
 var (
 	fieldPayload = envelope.Field{Name: "payload"}
 	fieldResult  = envelope.Field{Name: "result_data"}
@@ -23,7 +22,7 @@ var (
 	fieldOutput  = envelope.Field{Name: "interventions.order.output"}
 )
 
-// Names of fields that occur several times in one saga.
+// The names of fields that occur several times in one saga.
 const (
 	fieldRequest   = "request_payload"
 	fieldResponse  = "response_payload"
@@ -32,20 +31,21 @@ const (
 	fieldNextInput = "interventions.next.input"
 )
 
-// logField identifies a field of one step log, but not by the log's id: a RUNNING row
+// logField identifies a field of one step log. It does not use the log's id, because a RUNNING row
 // keeps its own id when another log completes it.
 func logField(name string, l *saga.StepLog) envelope.Field {
 	return envelope.Field{Name: name, Step: l.StepIndex, Action: string(l.Action), Attempt: l.Attempt}
 }
 
-// oneSealer returns one sealer for every row, for scanLog when all logs are of one saga.
+// oneSealer returns the same sealer for every row. It is for scanLog when all logs belong to one
+// saga.
 func oneSealer(p *envelope.Sealer) func(saga.Ref) *envelope.Sealer {
 	return func(saga.Ref) *envelope.Sealer { return p }
 }
 
-// sealedError returns the stored form of a saga's error, nil for none. When content is
-// sealed, the whole error is in the envelope, which replaces its details, and only the
-// parts that no participant wrote are readable next to it.
+// sealedError returns the stored form of a saga's error, or nil if there is none. When content is
+// sealed, the whole error is in the envelope, which replaces its details, and next to it only the
+// parts that no participant wrote are readable.
 func sealedError(p *envelope.Sealer, f envelope.Field, e *saga.Error) ([]byte, error) {
 	if e == nil {
 		return nil, nil
@@ -70,7 +70,7 @@ func sealedError(p *envelope.Sealer, f envelope.Field, e *saga.Error) ([]byte, e
 	return errorDoc(e)
 }
 
-// openError reads what sealedError wrote. With envelope.ErrUnreadable it returns the part
+// openError reads the form written by sealedError. With envelope.ErrUnreadable it returns the part
 // that is not sealed.
 func openError(p *envelope.Sealer, f envelope.Field, stored []byte) (*saga.Error, error) {
 	e, err := parseError(stored)
@@ -93,10 +93,9 @@ func openError(p *envelope.Sealer, f envelope.Field, stored []byte) (*saga.Error
 	return e, nil
 }
 
-// addEvent adds an audit event to a batch. While content is sealed, the trail contains
-// none of it: a digest next to a sealed error would let anyone test guesses of its
-// text, and a digest of the sealed form could not be computed by the readers of the
-// event.
+// addEvent adds an audit event to a batch. When content is sealed, the trail contains none of it. A
+// digest next to a sealed error would let anyone test guesses of its text, and readers of the event
+// could not compute a digest of the sealed form.
 func addEvent(db *postgres.DB, c *eventBatch, e *saga.AuditEvent) error {
 	if e.Error == nil || !db.Keys.Seals() {
 		return c.add(e)
@@ -106,13 +105,13 @@ func addEvent(db *postgres.DB, c *eventBatch, e *saga.AuditEvent) error {
 	return c.add(&told)
 }
 
-// sealInterventions returns a copy of i in which the JSON given by operators is sealed.
-// The parts that views of the schema read stay as they are.
+// sealInterventions returns a copy of i in which the JSON given by operators is sealed. The parts
+// that views of the schema read stay in plain text.
 func sealInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interventions, error) {
 	return eachContent(i, func(f envelope.Field, v []byte) ([]byte, error) { return postgres.Seal(p, f, v) })
 }
 
-// openInterventions opens what sealInterventions sealed; i is canonical. With
+// openInterventions opens values sealed by sealInterventions; i is canonical. With
 // envelope.ErrUnreadable it returns the rest.
 func openInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interventions, error) {
 	var closed closedContent
@@ -129,8 +128,8 @@ func openInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interve
 	return opened, closed.err
 }
 
-// eachContent returns a copy of i in which each JSON value given by an operator is
-// replaced by the result of f.
+// eachContent returns a copy of i in which each JSON value given by an operator is replaced by the
+// result of f.
 func eachContent(i *saga.Interventions, f func(envelope.Field, []byte) ([]byte, error)) (*saga.Interventions, error) {
 	if i == nil {
 		return nil, nil
@@ -173,12 +172,12 @@ func parseError(b []byte) (*saga.Error, error) {
 	return e, nil
 }
 
-// closedContent is the first error of content that cannot be decrypted, for readers that
-// read the rest first.
+// closedContent remembers the first error caused by content that cannot be decrypted, for readers
+// that read the rest first.
 type closedContent struct{ err error }
 
-// isNot reports whether err is an error other than that of content that cannot be decrypted; the
-// latter it remembers.
+// isNot reports whether err is an error other than undecryptable content. It remembers errors of
+// the latter kind.
 func (c *closedContent) isNot(err error) bool {
 	if errors.Is(err, envelope.ErrUnreadable) {
 		c.err = cmp.Or(c.err, err)
@@ -187,7 +186,7 @@ func (c *closedContent) isNot(err error) bool {
 	return err != nil
 }
 
-// shown returns nil for the error of a row that is shown without its undecryptable content.
+// shown turns the error of a row into nil if the row is shown without its undecryptable content.
 func shown(err error) error {
 	if errors.Is(err, envelope.ErrUnreadable) {
 		return nil

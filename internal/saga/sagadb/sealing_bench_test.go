@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// BenchmarkEncryption stores and loads batches of 64 sagas of three steps, with payload,
-// requests and responses of half a kilobyte each.
+// BenchmarkEncryption stores and loads batches of 64 sagas of three steps, whose payload, requests
+// and responses are half a kilobyte each.
 func BenchmarkEncryption(b *testing.B) {
 	for name, keys := range map[string]*envelope.Keyring{"off": nil, "on": pgtest.Keyring(b, pgtest.KeyOne)} {
 		b.Run(name, func(b *testing.B) {

@@ -27,7 +27,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// With encryption the stores behave the same as without.
+// The stores behave the same with and without encryption.
 func TestStoresKeepTheContractWithEncryption(t *testing.T) {
 	keys := pgtest.Keyring(t, pgtest.KeyOne)
 	open := func(t *testing.T) storetest.Env {
@@ -44,8 +44,8 @@ func TestStoresKeepTheContractWithEncryption(t *testing.T) {
 	t.Run("publications", func(t *testing.T) { eventtest.Publications(t, open) })
 }
 
-// withCanary stores a saga in which every content contains the canary: that of the
-// client, of two participants and of an operator.
+// withCanary stores a saga in which all content contains the canary: the client's, that of two
+// participants, and an operator's.
 func withCanary(t *testing.T, st *sagadb.Sagas) saga.Instance {
 	t.Helper()
 	n := pgtest.Unkeyed()
@@ -115,7 +115,7 @@ func TestADumpContainsNoPlaintext(t *testing.T) {
 				t.Errorf("read back (-want +got):\n%s", diff)
 			}
 			text, err := json.Marshal(l[0].Logs)
-			// two requests, an output, a refusal twice, its message
+			// two requests, an output, a refusal twice, and its message
 			if n := strings.Count(string(text), pgtest.Canary); err != nil || n != 6 {
 				t.Errorf("the logs contain the canary %d times, %v: %s", n, err, text)
 			}
@@ -127,8 +127,8 @@ func TestADumpContainsNoPlaintext(t *testing.T) {
 	}
 }
 
-// Anyone who can write to the database can move sealed content elsewhere. Reading it must
-// then be an error, and not return another client's data.
+// Anyone who can write to the database can move sealed content elsewhere. Reading it there must be
+// an error, and must not return another client's data.
 func TestMovedSealedContentIsAnErrorOfItsSagaOnly(t *testing.T) {
 	for name, swap := range map[string]string{
 		"payloads of two sagas":         `UPDATE saga.saga_states s SET payload = o.payload FROM saga.saga_states o WHERE s.id = $1 AND o.id = $2`,
@@ -155,7 +155,7 @@ func TestMovedSealedContentIsAnErrorOfItsSagaOnly(t *testing.T) {
 			st := sagadb.NewSagas(db)
 			a, b := withCanary(t, st), withCanary(t, st)
 			pgtest.Execute(t, db.SQL(), swap, a.ID, b.ID)
-			// For people it is read without that content, and marked.
+			// For people, the saga is shown without that content and is marked.
 			s, err := st.Get(t.Context(), pgtest.Big, a.ID)
 			if err != nil {
 				t.Fatal(err)
@@ -176,7 +176,7 @@ func TestMovedSealedContentIsAnErrorOfItsSagaOnly(t *testing.T) {
 			if err != nil || len(l) != 1 || l[0].Saga.ID != b.ID || told.Load() == 0 {
 				t.Errorf("the engine loads %d sagas, %v, and %d errors were reported; want the other saga, and at least one error", len(l), err, told.Load())
 			}
-			// Page by page; an empty page need not be the last.
+			// The list is read page by page; an empty page need not be the last.
 			var found []saga.Stalled
 			for q := (saga.NeglectedQuery{Idle: time.Hour, Limit: 1}); ; {
 				page, next, err := st.Neglected(t.Context(), q)
@@ -195,7 +195,7 @@ func TestMovedSealedContentIsAnErrorOfItsSagaOnly(t *testing.T) {
 	}
 }
 
-// Two nodes change the same sagas, and only one of them has the new key as its first.
+// Two nodes change the same sagas, but only one of them has the new key as its first.
 func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
 	dsn := testdb.DSN(t)
 	old, fresh := pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne+","+pgtest.KeyTwo)),
@@ -234,7 +234,7 @@ func TestKeysAreRotatedWhileSagasRun(t *testing.T) {
 		if n := pgtest.Ask[int](t, old.SQL(), `SELECT count(*) FROM saga.saga_step_logs WHERE response_payload->>'$skald_enc' LIKE 'v1.' || $1 || '.%'`, id); n != 240 {
 			t.Errorf("%d answers are sealed with %s, want 240", n, id)
 		}
-		// The query that docs/security.md recommends before a key is retired.
+		// This is the query that docs/security.md recommends before a key is retired.
 		if n := pgtest.Ask[int](t, old.SQL(), `SELECT count(*) FROM saga.saga_states r WHERE r::text LIKE '%"v1.`+id+`.%'`); n != 80 {
 			t.Errorf("%d payloads are sealed with %s, want 80", n, id)
 		}
@@ -246,7 +246,7 @@ func TestEncryptionIsTurnedOnAndOffOnADatabaseInUse(t *testing.T) {
 	before, on, after := pgtest.Connect(t, dsn), pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne)),
 		pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyOne).OpenOnly())
 	pgtest.Registered(t, before)
-	forged := json.RawMessage(`{"$skald_enc":"v1.one.AAAA"}`) // which a client may send
+	forged := json.RawMessage(`{"$skald_enc":"v1.one.AAAA"}`) // a client may send this
 	ids := []uuid.UUID{}
 	for _, db := range []*postgres.DB{before, on, after} {
 		n := pgtest.Unkeyed()
@@ -287,7 +287,7 @@ func TestANodeWithoutAKeyThatSealedDoesNotStart(t *testing.T) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
 	}
-	// Retires a key as docs/security.md describes.
+	// The test retires a key as docs/security.md describes.
 	db := pgtest.ConnectWith(t, dsn, pgtest.Keyring(t, pgtest.KeyTwo))
 	pgtest.Execute(t, db.SQL(), `DELETE FROM saga.deployment_secrets WHERE name = 'envelope:one'`)
 	if err := db.AdmitKeys(t.Context()); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// sagaSeries adds up, by bucket and state, the sagas that are rolled up, those that are not
-// yet, and those that cannot be (saga.count_sagas does the same without buckets). The counts
-// of each workflow are found by their own range of the key. $5 is the span of the counts, $6
-// the length of a bucket in seconds.
+// sagaSeries adds up, by bucket and state, the sagas that are rolled up, those that are not yet,
+// and those that cannot be (saga.count_sagas does the same without buckets). The counts of each
+// workflow are found by their own range of the key. $5 is the span of the counts, and $6 the length
+// of a bucket in seconds.
 const sagaSeries = `
 WITH RECURSIVE named AS (
 	SELECT $2::varchar AS name WHERE $2::varchar IS NOT NULL
@@ -46,8 +46,9 @@ SELECT floor(extract(epoch FROM at - $3::timestamptz) / $6::bigint)::int, state,
   FROM counted
  GROUP BY 1, 2`
 
-// seriesDurations reads the newest sagas of each bucket, $3 seconds long, at most $5. %s
-// restricts them to a workflow, $6, by an index; without it they are in the order of the lists.
+// seriesDurations reads the newest sagas of each bucket, at most $5 per bucket. A bucket is $3
+// seconds long. %s restricts them to workflow $6 by an index; without it they are read in the order
+// of the lists.
 const seriesDurations = `
 SELECT n,
        count(took),
@@ -72,7 +73,7 @@ var (
 	durationsOfWorkflow = fmt.Sprintf(seriesDurations, "AND workflow_name = $6")
 )
 
-// span of saga_counts whose rows fit into buckets of a length.
+// span returns the span of saga_counts whose rows fit into buckets of the given length.
 func span(bucket time.Duration) string {
 	switch {
 	case bucket < time.Hour:

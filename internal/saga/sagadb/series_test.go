@@ -12,7 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// manySagas are 6,000 of each of two workflows, in the last three days and of all states, with two attempts each.
+// manySagas are 6,000 sagas of each of two workflows, created in the last three days, in all
+// states, with two attempts each.
 const manySagas = `
 INSERT INTO saga.saga_states (tenant_id, workflow_name, workflow_version, saga_type, total_steps, state, created_at, updated_at, started_at, completed_at, clean)
 SELECT $1, 'w' || i % 2, 1 + i % 4 / 2, 'w', 3, state, at, at, at, CASE WHEN state IN (3, 5, 6, 7, 8) THEN at + i * interval '1 ms' END,
@@ -40,7 +41,8 @@ func TestStatisticsOfManySagas(t *testing.T) {
 		}
 	}
 
-	// Rolled up or not, live or archived, a series is the same.
+	// A series is the same whether its sagas are rolled up or not, and whether they are live or
+	// archived.
 	filters := []statistics.SeriesFilter{
 		{Bucket: time.Hour, From: now.Truncate(time.Hour).Add(-60 * time.Hour), To: now.Truncate(time.Hour)},
 		{WorkflowName: "w1", Bucket: 5 * time.Minute, From: now.Add(-24 * time.Hour), To: now},
@@ -85,7 +87,8 @@ func TestStatisticsOfManySagas(t *testing.T) {
 	sampled(t, st, now)
 }
 
-// sampled checks that a period with many sagas is sampled evenly, and that one with few is read completely.
+// sampled checks that a period with many sagas is sampled evenly, and that a period with few is
+// read completely.
 func sampled(t *testing.T, st *sagadb.Sagas, now time.Time) {
 	t.Helper()
 	read := func(f statistics.AttemptFilter) (statistics.AttemptSample, map[int]int) {

@@ -7,21 +7,21 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// The states in statements are those of the rules. Values rather than parameters, because the
-// predicates of the partial indexes have them.
+// The states in statements are those of the domain rules. They are written as values rather than
+// parameters, because the predicates of the partial indexes contain them.
 
-// is returns the condition that column has the state.
+// is returns the condition that the column holds the state.
 func is(column string, s saga.State) string { return column + " = " + strconv.Itoa(int(s)) }
 
-// isNot returns the condition that column has another state.
+// isNot returns the condition that the column holds another state.
 func isNot(column string, s saga.State) string { return column + " <> " + strconv.Itoa(int(s)) }
 
-// isForward returns the condition that column has a state in which a saga runs forward.
+// isForward returns the condition that the column holds a state in which a saga runs forward.
 func isForward(column string) string {
 	return column + postgres.Among(only(saga.States, saga.State.Forward))
 }
 
-// only returns the states for which the condition holds.
+// only returns the states that meet the condition.
 func only(states []saga.State, kind func(saga.State) bool) (of []saga.State) {
 	for _, s := range states {
 		if kind(s) {
@@ -31,5 +31,5 @@ func only(states []saga.State, kind func(saga.State) bool) (of []saga.State) {
 	return of
 }
 
-// isLive reports whether sagas in a state have not ended.
+// isLive reports whether sagas in a state have not ended yet.
 func isLive(s saga.State) bool { return !s.Terminal() }

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// sagaStatistics counts by definition and state; a second kind of row, without a state,
-// counts the sagas that need attention. One statement, so one snapshot.
+// sagaStatistics counts sagas by definition and state. A second kind of row, without a state,
+// counts the sagas that need attention. Both come from one statement, and so from one snapshot.
 const sagaStatistics = `
 SELECT workflow_name,
        workflow_version,
@@ -91,10 +91,10 @@ func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f statistics.
 	return out, nil
 }
 
-// catchUp limits one call of RollUp; the next call does the rest.
+// catchUp limits the work of one call of RollUp; the next call continues.
 const catchUp = 5 * time.Second
 
-// RollUp implements statistics.Reports. Each part is its own transaction.
+// RollUp implements statistics.Reports. Each part has a transaction of its own.
 func (st *Sagas) RollUp(ctx context.Context) error {
 	for begun := time.Now(); time.Since(begun) < catchUp; {
 		var more bool

@@ -35,10 +35,10 @@ type steeredRun struct {
 	now time.Time
 }
 
-// lockSteered locks the runs that changes end or hold, each by its change's index in the
-// batch, and then the letters of those that will end: before the sagas, as everywhere. A
-// chain whose last run has ended is left out: its end has advanced the saga, or is about
-// to.
+// lockSteered locks the runs that changes end or hold, and then the letters of the runs that will
+// end. Both are locked before the sagas, as everywhere. The result is indexed by the change's index
+// in the batch. A chain whose last run has ended is left out: its end has advanced the saga or is
+// about to.
 func (st *Sagas) lockSteered(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (map[int]steeredRun, error) {
 	var runs map[int]steeredRun
 	for i := range batch {
@@ -66,8 +66,8 @@ func (st *Sagas) lockSteered(ctx context.Context, tx *sqlx.Tx, batch []saga.Chan
 	return runs, nil
 }
 
-// lockUnended locks the unended run of a chain. A run is locked while it is being ended,
-// and its retry exists when the lock is released: then the retry is looked up.
+// lockUnended locks the unended run of a chain. If the run is being ended, it is locked until its
+// retry exists; the retry is then looked up.
 func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant,
 	root uuid.UUID) (r steeredRun, found bool, err error) {
 	for {
@@ -85,9 +85,9 @@ func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant,
 	}
 }
 
-// steer ends and holds the runs of those changes that were written. The end of a run
-// that no worker had advances its saga at once, unless the saga has ended. after must be
-// called after the commit.
+// steer ends and holds the runs of the changes that were written. The end of a run that no worker
+// had advances its saga immediately, unless the saga has ended. after must be called after the
+// commit.
 func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]steeredRun,
 	moved map[saga.Ref]bool) (after func(), err error) {
 	var ended []jobrun.Run

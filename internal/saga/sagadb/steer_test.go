@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// endRun are the events by which an operator ends the run that a saga waits for.
+// endRun has the events by which an operator ends the run that a saga waits for.
 var endRun = map[string]struct {
 	event saga.Event
 	state saga.State // once the run has ended without a worker
@@ -58,8 +58,8 @@ func TestAnOperatorsDecisionEndsTheRunInItsTransaction(t *testing.T) {
 				if r.State != jobrun.Canceled {
 					t.Errorf("%s: the run is %s, want CANCELED", worked, r.State)
 				}
-				// A run that a worker had may have had effects, so its step is compensated, and
-				// because its outcome is unknown it is compensated first.
+				// A run that a worker had may have had effects, so its step is compensated. Because
+				// its outcome is unknown, it is compensated first.
 				if doubted := worked == "ASSIGNED" && tt.state == saga.Compensating; run.State != tt.state ||
 					run.CurrentStep != tt.step && !doubted {
 					t.Errorf("%s: the saga is %s at step %d, want %s at %d", worked, run.State, run.CurrentStep, tt.state, tt.step)

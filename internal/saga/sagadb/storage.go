@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// tableUsage and indexUsage are seed 2's monitoring queries, for all of Skald's
-// schemas. Tables of the schema saga are named without it.
+// tableUsage and indexUsage are seed 2's monitoring queries, extended to all of Skald's schemas.
+// Tables in the schema saga are named without it.
 const tableUsage = `
 SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || c.relname,
        pg_total_relation_size(c.oid),
@@ -43,8 +43,8 @@ SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || u.r
  WHERE u.schemaname IN ('saga', 'dlq', 'jobs')
  ORDER BY 1, 2`
 
-// oldestSnapshot looks at sessions, prepared transactions and replication slots, but not
-// at its own session. Without pg_read_all_stats, sessions of other logins show nothing.
+// oldestSnapshot looks at sessions, prepared transactions and replication slots, except for its own
+// session. Without pg_read_all_stats, sessions of other logins are not visible.
 const oldestSnapshot = `
 SELECT pg_has_role('pg_read_all_stats', 'USAGE') OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
        coalesce(extract(epoch FROM clock_timestamp() - least(a.since, (SELECT min(prepared) FROM pg_prepared_xacts))),
@@ -54,14 +54,14 @@ SELECT pg_has_role('pg_read_all_stats', 'USAGE') OR (SELECT rolsuper FROM pg_rol
   FROM (SELECT min(xact_start) AS since, max(age(backend_xmin)) AS age FROM pg_stat_activity
          WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker') AS a`
 
-// Storage reports the size of all tables, including those of dead letters and job runs,
-// and how they and their indexes are used (S2-126, S2-127).
+// Storage reports the size of all tables, including those of dead letters and job runs, and the
+// usage of tables and indexes (S2-126, S2-127).
 func (st *Sagas) Storage(ctx context.Context) (storage.Storage, error) {
 	tx, err := st.db.Read.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return storage.Storage{}, fmt.Errorf("report on storage: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it only reads
+	defer tx.Rollback() //nolint:errcheck // the transaction only reads
 	s, err := measure(ctx, tx)
 	if err != nil {
 		return storage.Storage{}, fmt.Errorf("report on storage: %w", err)

@@ -24,7 +24,7 @@ func TestTheStorageReportMatchesPostgreSQL(t *testing.T) {
 	}
 	super := pgtest.Observer(t, dsn)
 	pgtest.Execute(t, super, `ANALYZE saga.saga_states; SET enable_seqscan = off`)
-	used := func() (scans map[string]int64) { // of each index, as far as sessions have reported them
+	used := func() (scans map[string]int64) { // of each index, as far as sessions have reported their usage
 		err := json.Unmarshal(pgtest.Ask[[]byte](t, super, `SELECT json_object_agg(schemaname || '.' || indexrelname, idx_scan)
 			FROM pg_stat_user_indexes`), &scans)
 		if err != nil {
@@ -72,7 +72,7 @@ func TestTheStorageReportMatchesPostgreSQL(t *testing.T) {
 			}
 		}
 	}
-	// A partitioned table has no storage of its own: its partitions are in the report.
+	// A partitioned table has no storage of its own: the report contains its partitions.
 	const stored = `SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relnamespace::regnamespace::text IN ('saga', 'dlq', 'jobs')`
 	if want := pgtest.Ask[int](t, db.SQL(), stored); len(report.Tables) != want {
 		t.Errorf("%d tables, want %d", len(report.Tables), want)

@@ -16,16 +16,15 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// sagaRow is a row of saga.saga_states, with the stored form of content that may be sealed.
+// sagaRow is a row of saga.saga_states. Content that may be sealed is in its stored form.
 type sagaRow struct {
 	*saga.Saga
 	payload, metadata, policy, interventions, result, failure []byte
 
-	floating, keyed bool // of a new saga: its workflow must be current, its key new
+	floating, keyed bool // for a new saga: its workflow must be current and its key new
 }
 
-// sagaTable is saga.saga_states. Where a column is only read, a new saga gets the
-// column's default.
+// sagaTable is saga.saga_states. Where a column is only read, a new saga gets the column's default.
 var sagaTable = postgres.NewTable(
 	postgres.UUID("id", func(r *sagaRow) *uuid.UUID { return &r.ID }),
 	postgres.UUID("tenant_id", func(r *sagaRow) *uuid.UUID { return &r.Tenant.ID }),
@@ -83,7 +82,7 @@ var sagaTable = postgres.NewTable(
 	postgres.Bool("keyed", func(r *sagaRow) *bool { return &r.keyed }).InputOnly(),
 )
 
-// logRow is a row of saga.saga_step_logs, with the stored form of content that may be sealed.
+// logRow is a row of saga.saga_step_logs. Content that may be sealed is in its stored form.
 type logRow struct {
 	*saga.StepLog
 	of                         saga.Ref
@@ -115,10 +114,11 @@ var logTable = postgres.NewTable(
 
 var theLogs = logTable.As("g")
 
-// completedLog is what is written when a RUNNING row is completed.
+// completedLog has the columns that are written when a RUNNING row is completed.
 var completedLog = logTable.Without("id", "step_name", "started_at")
 
-// seal sets the stored form of the content. A request that saga.MakeRequests can make is not stored.
+// seal sets the stored form of the content. A request that saga.MakeRequests can rebuild is not
+// stored.
 func (r *logRow) seal(p *envelope.Sealer) (err error) {
 	if r.Parts != nil {
 		r.request = nil
@@ -149,7 +149,7 @@ var keyTable = postgres.NewTable(
 
 var theKeys = keyTable.As("k")
 
-// changeRow holds the values that a change writes to its saga's row.
+// changeRow holds the values that a change writes to the row of its saga.
 type changeRow struct {
 	*saga.Change
 	failure []byte // sealed
@@ -199,22 +199,21 @@ var operatedTable = postgres.NewTable(
 	postgres.JSON("result", func(r *operatedRow) *[]byte { return &r.result }),
 )
 
-// dueAt returns SQL for a time that a change or a new saga waits for, by the database's
-// clock: the node's clock may be wrong, and the node gone when the saga is due. Where the
-// two clocks differ by less than five seconds, which the commit itself may take, it is
-// the node's time, which the audit trail also has.
+// dueAt returns SQL for the time at which a change or a new saga is due, according to the
+// database's clock: the node's clock may be wrong, and the node may be gone when the saga is due.
+// If the clocks differ by less than five seconds, which the commit may take, the result is the
+// node's time, which the audit trail also records.
 func dueAt(at, madeAt string) string {
 	return fmt.Sprintf(`CASE WHEN abs(extract(epoch FROM now() - %[2]s)) < 5 THEN %[1]s
 	                         ELSE now() + (%[1]s - %[2]s) END`, at, madeAt)
 }
 
-// sagaColumns are the columns that scanSaga reads, of s.
+// sagaColumns are the columns of s that scanSaga reads.
 var sagaColumns = sagaTable.Selected("s")
 
-// scanSaga reads one row of sagaColumns, and the columns after them into more; jsonb
-// becomes canonical again (invariant I7). For a saga whose encrypted content cannot be
-// decrypted the error is envelope.ErrUnreadable, and the saga is returned without that
-// content (ContentUnreadable).
+// scanSaga reads one row of sagaColumns, and the columns after them into more. It makes jsonb
+// canonical again (invariant I7). If the saga's encrypted content cannot be decrypted, it returns
+// envelope.ErrUnreadable and the saga without that content (ContentUnreadable).
 func scanSaga(db *postgres.DB, row postgres.Scanner, more ...any) (saga.Saga, error) {
 	var s saga.Saga
 	r := sagaRow{Saga: &s}
@@ -242,18 +241,19 @@ func scanSaga(db *postgres.DB, row postgres.Scanner, more ...any) (saga.Saga, er
 	return s, closed.err
 }
 
-// logColumns are the columns that scanLog reads, of l.
+// logColumns are the columns of l that scanLog reads.
 var logColumns = logTable.Selected("l")
 
-// briefLogColumns are logColumns of which those that saga.Logs.Brief leaves out are NULL, so that PostgreSQL does not
-// even read them.
+// briefLogColumns are logColumns with NULL for the columns that saga.Logs.Brief leaves out, so that
+// PostgreSQL does not read them.
 var briefLogColumns = strings.NewReplacer("l.request_payload", "NULL::jsonb AS request_payload",
 	"l.request_parts", "NULL::bytea AS request_parts",
 	"l.response_payload", "CASE WHEN l.status IN ('SKIPPED', 'RUNNING') THEN l.response_payload END AS response_payload").
 	Replace(logColumns)
 
-// explainedLogColumns are the columns for saga.Logs.Explained: those of brief logs, the newest five errors, and all
-// encrypted content, since only its bytes say whether it can be decrypted.
+// explainedLogColumns are the columns for saga.Logs.Explained: those of brief logs, the newest five
+// errors, and all encrypted content, because only the full ciphertext shows whether it can be
+// decrypted.
 var explainedLogColumns = strings.NewReplacer(
 	"l.request_payload", "CASE WHEN l.request_payload ? '$skald_enc' THEN l.request_payload END AS request_payload",
 	"l.request_parts", "NULL::bytea AS request_parts",
@@ -266,14 +266,15 @@ var explainedLogColumns = strings.NewReplacer(
   END AS error`).
 	Replace(logColumns)
 
-// scanLog reads one row of logColumns, and the columns after them into more. sealerOf returns the sealer of the log's
-// saga. A log whose encrypted content cannot be decrypted is returned as scanSaga does.
+// scanLog reads one row of logColumns, and the columns after them into more. sealerOf returns the
+// sealer of the log's saga. A log whose encrypted content cannot be decrypted is handled as in
+// scanSaga.
 func scanLog(row postgres.Scanner, sealerOf func(saga.Ref) *envelope.Sealer, more ...any) (saga.StepLog, error) {
 	l, _, err := scanLogOf(row, sealerOf, more...)
 	return l, err
 }
 
-// scanLogOf is scanLog that also returns the log's saga.
+// scanLogOf is like scanLog but also returns the log's saga.
 func scanLogOf(row postgres.Scanner,
 	sealerOf func(saga.Ref) *envelope.Sealer, more ...any) (l saga.StepLog, of saga.Ref, err error) {
 	r := logRow{StepLog: &l}
@@ -296,7 +297,7 @@ func scanLogOf(row postgres.Scanner,
 	return l, of, closed.err
 }
 
-// scanRare reads the columns that few sagas have set.
+// scanRare reads the columns that are set for few sagas.
 func scanRare(sealer *envelope.Sealer, s *sagaRow) (err error) {
 	var closed closedContent
 	if s.policy != nil {

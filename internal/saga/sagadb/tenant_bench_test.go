@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// BenchmarkRowSecurity measures the cost of row-level security: each operation as a
-// superuser, to whom no policy applies, and as Skald's roles. "plain" is a read by key
-// that names no tenant (decision 0022).
+// BenchmarkRowSecurity measures the cost of row-level security by running each operation both as a
+// superuser, to whom no policy applies, and as Skald's roles. "plain" is a read by key that names
+// no tenant (decision 0022).
 func BenchmarkRowSecurity(b *testing.B) {
 	for _, mode := range []struct {
 		name      string

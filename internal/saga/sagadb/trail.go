@@ -19,16 +19,16 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Trail is trail.Trail on PostgreSQL.
+// Trail implements trail.Trail on PostgreSQL.
 type Trail struct{ db *postgres.DB }
 
 // NewTrail returns the audit trail of db.
 func NewTrail(db *postgres.DB) *Trail { return &Trail{db} }
 
-// storedColumns are the columns that storedEvent reads, before sagaOfEvent.
+// storedColumns are the columns that storedEvent reads before sagaOfEvent.
 var storedColumns = eventTable.Selected("e")
 
-// The columns of an event's saga, and the join that finds it.
+// The columns of an event's saga, and the join that finds the saga.
 const (
 	sagaOfEvent = `coalesce(s.workflow_name, a.workflow_name) AS workflow_name,
 	CASE WHEN coalesce(s.workflow_name, a.workflow_name) ^@ '` + saga.InlinePrefix + `'
@@ -44,9 +44,9 @@ const (
 // rareType is the condition of idx_event_type_timestamp.
 const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'saga.step.completed', 'saga.completed')`
 
-// AfterRestore makes new events follow the events that a dump from another cluster has
-// brought along, and reports whether there were any. Call it before the first event is
-// written. It does nothing if no event needs it. Safe on many nodes at once.
+// AfterRestore makes new events follow the events that came with a dump from another cluster, and
+// reports whether there were any. It must be called before the first event is written. It does
+// nothing if no event needs it. Several nodes may call it at the same time.
 func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
 	var ahead int64
 	if err := t.db.Read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead); err != nil {
@@ -64,7 +64,7 @@ func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after trail.Position
 	var last, newest nullPosition
 	err := t.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		e, err := storedEvent(rows, &looked, &last.txid, &last.id, &newest.txid, &newest.id)
-		if e.ID != 0 { // otherwise nothing was found, and this row only contains the position reached
+		if e.ID != 0 { // otherwise no event was found, and this row contains only the position reached
 			events = append(events, e)
 		}
 		return err
@@ -90,9 +90,9 @@ func (p nullPosition) position() trail.Position {
 	return trail.Position{TxID: p.txid.V, ID: int64(min(p.id.V, math.MaxInt64))} //nolint:gosec // bounded
 }
 
-// feedQuery returns the query for one call of Feed, and how many events it examines: the
-// candidates come from the index that the filter allows, bounded, and the other
-// conditions of the filter select among them.
+// feedQuery returns the query for one call of Feed, and how many events it examines. The candidates
+// come from the index that suits the filter, up to a limit, and the filter's other conditions
+// select among them.
 func feedQuery(tenant uuid.UUID, after trail.Position, f trail.EventFilter,
 	limit int) (query string, args []any, scan int) {
 	w := eventWhere{}
@@ -111,7 +111,7 @@ func feedQuery(tenant uuid.UUID, after trail.Position, f trail.EventFilter,
 	case f.TraceID != "":
 		w.Add("e.trace_id = ?", f.TraceID)
 	case rare:
-		// One bounded read of the index per type, in its order.
+		// One bounded read of the index per type, in index order.
 		w.Add("e.event_type = t.event_type AND " + rareType)
 		w.Args = append(w.Args, pq.Array(f.Types))
 		candidates = fmt.Sprintf(`SELECT e.* FROM unnest($%d::text[]) AS t (event_type) CROSS JOIN LATERAL (%s) AS e
@@ -137,10 +137,10 @@ func isZero(f trail.EventFilter) bool {
 		f.From.IsZero() && f.To.IsZero()
 }
 
-// eventWhere collects conditions on events of the trail.
+// eventWhere collects conditions on the events of the trail.
 type eventWhere struct{ postgres.Where }
 
-// events adds an EventFilter's conditions on e, s and a.
+// events adds the conditions of an EventFilter on e, s and a.
 func (w *eventWhere) events(f trail.EventFilter) {
 	if f.Types != nil {
 		w.Add("e.event_type = ANY (?)", pq.Array(f.Types))
@@ -223,9 +223,9 @@ func eventsQuery(tenant, sagaID uuid.UUID, f trail.EventFilter, newestFirst bool
 		storedColumns, sagaOfEvent, joinSagaOfEvent, w.Text(), order, limit+1), w.Args
 }
 
-// storedEvent reads a row that has the columns of before, then storedColumns and
-// sagaOfEvent. JSON that an event cannot represent sets Altered. An ID of 0: the row has
-// no event.
+// storedEvent reads a row that has the columns of before, then storedColumns and sagaOfEvent. It
+// sets Altered if the row contains JSON that an event cannot represent. An ID of 0 means that the
+// row has no event.
 func storedEvent(rows *sql.Rows, before ...any) (trail.StoredEvent, error) {
 	var r eventRow
 	e := &r.StoredEvent
@@ -243,7 +243,7 @@ func storedEvent(rows *sql.Rows, before ...any) (trail.StoredEvent, error) {
 	return *e, nil
 }
 
-// withFirst scans a row that begins with other columns.
+// withFirst scans a row that starts with other columns.
 type withFirst struct {
 	postgres.Scanner
 	before []any
@@ -251,8 +251,8 @@ type withFirst struct {
 
 func (l withFirst) Scan(dest ...any) error { return l.Scanner.Scan(append(l.before, dest...)...) }
 
-// sameError reports whether a stored error contains nothing beyond what was read from it:
-// unknown members would otherwise be ignored.
+// sameError reports whether a stored error contains exactly what was read from it. Without this
+// check, unknown members would be ignored.
 func sameError(stored []byte, read *saga.Error) bool {
 	if stored == nil {
 		return true

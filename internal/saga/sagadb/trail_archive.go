@@ -14,7 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Old audit events move to an archive, seal by seal (trail.EventArchive, migration 0182).
+// This file moves old audit events to an archive, one seal at a time (trail.EventArchive, migration
+// 0182).
 
 var tenantsWithEvents = `WITH RECURSIVE ` + auditdb.TenantsWithEvents + `
 SELECT tenant_id FROM tenants WHERE tenant_id IS NOT NULL`

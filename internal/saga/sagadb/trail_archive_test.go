@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// S2-98, S2-116: with the rights that production has, each month gets its partition, as
-// closed to others as every table, and the oldest is dropped when it is over.
+// S2-98, S2-116: with the rights used in production, each month gets its partition, which is as
+// closed to others as every table, and the oldest partition is dropped when its time is over.
 func TestTheArchiveOfEventsHasAPartitionForEachMonth(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -67,7 +67,7 @@ func TestTheArchiveOfEventsHasAPartitionForEachMonth(t *testing.T) {
 			t.Errorf("%s has other rights than to read a partition", role)
 		}
 	}
-	// November is over for longer than this, and the rest is too young.
+	// November ended longer ago than this, and the rest is too recent.
 	age := time.Since(time.Date(2024, 12, 20, 0, 0, 0, 0, time.UTC))
 	if _, n, err := events.ArchiveEvents(t.Context(), trail.EventRetention{Archived: age}); err != nil || n != 1 {
 		t.Errorf("%d events purged, %v", n, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/erasure"
 )
 
-// The trail as a chain of seals: this file implements trail.Chain.
+// This file implements trail.Chain, the trail as a chain of seals.
 
 var readSpan = `
 SELECT ` + storedColumns + withoutSaga + ` FROM saga.every_audit_event e
@@ -77,7 +77,7 @@ var readErasures = `
 SELECT ` + storedColumns + withoutSaga + ` FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.event_type = 'saga.erased'`
 
-// erasures returns the events of the erasures of sagas.
+// erasures returns the events that record erasures of sagas.
 func (t *Trail) erasures(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) (found []trail.StoredEvent,
 	err error) {
 	err = t.db.ListTenant(ctx, tenant, readErasures, func(rows *sql.Rows) error {

@@ -20,8 +20,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Seed 2, section saga_events: 事件类型. state.changed is for changes that none of the
-// other types names.
+// Seed 2, section saga_events: 事件类型. state.changed is for changes that none of the other types
+// describes.
 func TestTheTrailRecordsEveryEventTypeOfTheSeed(t *testing.T) {
 	t.Parallel()
 	told := storetest.Types(t, pgtest.OpenEnv)
@@ -39,9 +39,9 @@ func TestTheTrailRecordsEveryEventTypeOfTheSeed(t *testing.T) {
 
 const insertEvent = `INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest) VALUES ($1, $2, 'saga.started', '') RETURNING id`
 
-// A sequence assigns ids when rows are written, not when they are committed: a reader
-// that continues after the highest id it saw loses the rows of transactions that commit
-// late (trap X8).
+// A sequence assigns ids when rows are written, not when they are committed. A reader that
+// continues after the highest id it has seen loses the rows of transactions that commit late (trap
+// X8).
 func TestTheFeedWaitsForTransactionsThatCommitLate(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
@@ -113,7 +113,8 @@ func TestSixteenWritersThatCommitOutOfOrderAndOneReader(t *testing.T) {
 					var id int64
 					err := tx.QueryRowContext(t.Context(), insertEvent, uuid.New(), pgtest.Big).Scan(&id)
 					if err == nil {
-						// The server sleeps, so that commits come in another order than ids.
+						// The server sleeps, so that the order of commits differs from the order of
+						// ids.
 						_, err = tx.ExecContext(t.Context(), `SELECT pg_sleep($1)`, rand.Float64()/100)
 					}
 					if err != nil {
@@ -207,7 +208,7 @@ func TestTheFeedContinuesAfterARestore(t *testing.T) {
 		var mu sync.Mutex
 		n := 0
 		var all sync.WaitGroup
-		for range 4 { // nodes that start together
+		for range 4 { // several nodes that start together
 			all.Go(func() {
 				yes, err := feed.AfterRestore(t.Context())
 				if err != nil {
@@ -227,7 +228,7 @@ func TestTheFeedContinuesAfterARestore(t *testing.T) {
 		t.Errorf("%d nodes mistake an empty trail for a restored one", n)
 	}
 	write(insertEvent)
-	for _, ahead := range []string{"1000000", "5000000000"} { // twice: the dump of a restored database
+	for _, ahead := range []string{"1000000", "5000000000"} { // twice: the second dump is of a restored database
 		if n := restored(); n != 0 {
 			t.Errorf("%d nodes mistake their own events for restored ones", n)
 		}
@@ -250,8 +251,7 @@ func TestTheFeedContinuesAfterARestore(t *testing.T) {
 	}
 }
 
-// testTrailPlans shows on the large table that every filter of the feed uses the right
-// index.
+// testTrailPlans shows that every filter of the feed uses the right index on the large table.
 func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p pgtest.Plan, want ...string)) {
 	lists := pgtest.InTenant(t, l.db, pgtest.Big)
 	at := trail.Position{TxID: 1}

@@ -15,18 +15,18 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// eventRow is a row of saga.audit_events, with its JSON as it is stored.
+// eventRow is a row of saga.audit_events, with its JSON in stored form.
 type eventRow struct {
 	trail.StoredEvent
 	data, failure []byte
 }
 
-// finiteTime is the time of an event e. Another program may have stored a time that no
+// finiteTime is the time of an event e. It guards against a time stored by another program that no
 // client can read.
 const finiteTime = `CASE WHEN isfinite(e.timestamp) THEN e.timestamp ELSE 'epoch' END`
 
-// eventTable is saga.audit_events. Every column may be NULL when it is read: it is in a
-// row that only contains the position that Trail.Feed has reached.
+// eventTable is saga.audit_events. Every column may be NULL when it is read, because a row may
+// contain only the position that Trail.Feed has reached.
 var eventTable = postgres.NewTable(
 	postgres.Read("id", func(r *eventRow) any { return postgres.ScanOr(&r.ID, 0) }),
 	postgres.Read("txid", func(r *eventRow) any { return postgres.ScanOr(&r.TxID, 0) }),
@@ -53,8 +53,8 @@ var eventTable = postgres.NewTable(
 
 var theEvents = eventTable.As("e")
 
-// insertEvents is the statement that inserts theEvents, without its condition on e. Ids
-// are assigned in the order of the batch.
+// insertEvents is the statement that inserts theEvents, without its condition on e. Ids are
+// assigned in the order of the batch.
 var insertEvents = `
 	INSERT INTO saga.audit_events (` + eventTable.Inserted() + `)
 	SELECT ` + eventTable.Stored("") + `
@@ -79,7 +79,8 @@ func (b *eventBatch) add(e *saga.AuditEvent) (err error) {
 	return err
 }
 
-// PutEvent stores an event of no saga in the transaction of what it tells of.
+// PutEvent stores an event that belongs to no saga, in the transaction of the action that it
+// describes.
 func PutEvent(ctx context.Context, tx *sqlx.Tx, e *saga.AuditEvent) error {
 	digest := e.Digest()
 	row := eventRow{data: e.Data}
@@ -91,10 +92,10 @@ func PutEvent(ctx context.Context, tx *sqlx.Tx, e *saga.AuditEvent) error {
 var insertOne = postgres.Named(`INSERT INTO saga.audit_events (`+eventTable.Inserted()+`)
  VALUES (`+eventTable.Values("e")+`)`, theEvents)
 
-// insertBatch inserts events in a transaction of the writers' connections.
+// insertBatch inserts events in a transaction on one of the writers' connections.
 var insertBatch = postgres.Named(insertEvents, theEvents)
 
-// errorDoc returns a saga's error as JSON, nil for none.
+// errorDoc returns a saga's error as JSON, or nil if there is none.
 func errorDoc(e *saga.Error) ([]byte, error) {
 	if e == nil {
 		return nil, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Workflows is workflow.Store on PostgreSQL.
+// Workflows implements workflow.Store on PostgreSQL.
 type Workflows struct{ db *postgres.DB }
 
 // NewWorkflows returns the definition store of db.
@@ -32,8 +32,8 @@ type workflowRow struct {
 	kept keptDefinition
 }
 
-// keptDefinition is a stored definition; nil: it is damaged, by a bad restore for example.
-// One such row must not keep the others of a list from being read.
+// keptDefinition is a stored definition. It is nil if the definition is damaged, for example by a
+// bad restore. One such row must not prevent the rest of a list from being read.
 type keptDefinition struct{ def *workflow.Definition }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -42,8 +42,8 @@ func (k *keptDefinition) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// workflowTable is a version, from saga.workflow_definitions as d, with the head of
-// its name, from saga.workflows as w.
+// workflowTable is a version, from saga.workflow_definitions as d, joined with the head of its
+// name, from saga.workflows as w.
 var workflowTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(r *workflowRow) *uuid.UUID { return &r.TenantID }),
 	postgres.Text("name", func(r *workflowRow) *string { return &r.Name }),
@@ -76,8 +76,8 @@ func scanWorkflow(row postgres.Scanner) (workflow.Registered, error) {
 	return r, err
 }
 
-// Register implements workflow.Store. The head row is locked first, so that versions are
-// numbered without gaps even when several clients register at once.
+// Register implements workflow.Store. It locks the head row first, so that versions are numbered
+// without gaps even if several clients register at the same time.
 func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, inline bool,
 	now time.Time) (workflow.Registered, bool, error) {
 	def, err := json.Marshal(d)
@@ -94,13 +94,13 @@ func (st *Workflows) Register(ctx context.Context, tenant uuid.UUID, d *workflow
 
 func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow.Definition, def string, inline bool,
 	now time.Time) (ver int, created bool, err error) {
-	var kept workflow.Retention // the head has that of the latest version (migration 0013)
+	var kept workflow.Retention // the head has the value of the latest version (migration 0013)
 	if d.Retention != nil {
 		kept = *d.Retention
 	}
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		// The head of a new name starts at version 1 before that version exists:
-		// both become visible together.
+		// The head of a new name starts at version 1 before that version exists, but both become
+		// visible together.
 		fresh, err := tx.ExecContext(ctx, `
 			INSERT INTO saga.workflows (tenant_id, name, latest_version, inline, created_at, updated_at, completed_retention_ms,
 			                            failed_retention_ms)
@@ -157,9 +157,9 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 	return ver, created, err
 }
 
-// mend stores the definition of a version again if the stored one is damaged. Its head is locked,
-// and the content of def matches the version's hash. Rows are immutable, so mend replaces the row
-// by another with the same values.
+// mend stores the definition of a version again if the stored one is damaged. The caller has locked
+// the head, and the content of def matches the version's hash. Rows are immutable, so mend replaces
+// the row by a new one with the same values.
 func (st *Workflows) mend(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string, ver int, hash []byte, def string, now time.Time,
 ) error {
@@ -185,8 +185,8 @@ func (st *Workflows) mend(
 	return recordWorkflow(ctx, tx, st.db.NewID(), tenant, name, "mend", before, now, map[string]any{"version": ver})
 }
 
-// auditedWorkflow returns the content of a workflow that is hashed for the audit; nil:
-// the workflow does not exist yet.
+// auditedWorkflow returns the content of a workflow that is hashed for the audit, or nil if the
+// workflow does not exist yet.
 func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string) (any, error) {
 	r, err := scanWorkflow(tx.QueryRowContext(ctx, `SELECT `+workflowColumns+fromWorkflows+`
 		WHERE w.tenant_id = $1 AND w.name = $2 AND d.version = w.latest_version`, tenant, name))
@@ -199,7 +199,7 @@ func auditedWorkflow(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name st
 	return map[string]any{"name": r.Name, "version": r.Version, "enabled": r.Enabled, "definition": r.Definition}, nil
 }
 
-// recordWorkflow records an action on a workflow, whose head is locked.
+// recordWorkflow records an action on a workflow whose head is locked.
 func recordWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name, verb string, before any,
 	now time.Time, detail map[string]any) error {
 	after, err := auditedWorkflow(ctx, tx, tenant, name)
@@ -255,7 +255,7 @@ func (st *Workflows) Versions(ctx context.Context, tenant uuid.UUID, name string
 	w.Add("w.name = ?", name)
 	found, err := pageOfWorkflows(ctx, st, tenant, w, p, "d.version < ?", "d.version DESC")
 	if err == nil && len(found.Items) == 0 {
-		_, err = st.Get(ctx, tenant, name, 0) // an unknown name is a fault, an empty page is not
+		_, err = st.Get(ctx, tenant, name, 0) // an unknown name is an error, an empty page is not
 	}
 	return found, err
 }
@@ -293,8 +293,8 @@ func pageOfWorkflows[C any](ctx context.Context, st *Workflows, tenant uuid.UUID
 	return found, nil
 }
 
-// setEnabled changes the head and returns it as changed, in one statement: a separate
-// read afterwards could return another client's change (invariant I12).
+// setEnabled changes the head and returns the changed row in one statement, because a separate read
+// afterwards could return another client's change (invariant I12).
 var setEnabled = `
 WITH w AS (
 	UPDATE saga.workflows

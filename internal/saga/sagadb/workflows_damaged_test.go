@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestADamagedDefinitionDoesNotTakeTheListAway: a bad restore has left rows that are no
-// definitions. They are listed, marked, and nothing is done by them.
+// TestADamagedDefinitionDoesNotTakeTheListAway: a bad restore has left rows that are not valid
+// definitions. They are listed and marked, and cannot be used.
 func TestADamagedDefinitionDoesNotTakeTheListAway(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
