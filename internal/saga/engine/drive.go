@@ -258,7 +258,7 @@ func (d *drive) decide(event saga.Event) bool {
 			next, err := saga.Apply(d.run, event, m)
 			switch {
 			case err != nil && parks:
-				return true // a flag has been set since: the saga must turn back instead
+				return true // a flag has been set since: the saga takes a turn instead
 			case err != nil:
 				d.unfit(err)
 				return false

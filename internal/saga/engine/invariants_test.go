@@ -94,7 +94,7 @@ func (v *invariants) effect(step int) effect {
 	return effect{}
 }
 
-// effects is I2: all or nothing, or an operator is told what is left.
+// effects is I2: all or nothing, or an operator learns what is left.
 func (v *invariants) effects() {
 	v.w.t.Helper()
 	s := &v.run.Saga

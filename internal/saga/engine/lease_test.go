@@ -254,7 +254,7 @@ func TestFencedAnswerIsDropped(t *testing.T) {
 	})
 }
 
-// unknown is a node that cannot tell whether another process with its name has ended.
+// unknown is a node that cannot say whether another process with its name has ended.
 func unknown(c *engine.Config) { c.Gone = nil }
 
 func TestASecondProcessOfANodeEndsAndTheFirstContinues(t *testing.T) {

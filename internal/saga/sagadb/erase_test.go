@@ -201,7 +201,7 @@ func TestAnErasedEventIsStillGuarded(t *testing.T) {
 	failed := func(id uuid.UUID) int64 {
 		return pgtest.Ask[int64](t, raw, `SELECT id FROM saga.audit_events WHERE saga_id = $1 AND error IS NOT NULL LIMIT 1`, id)
 	}
-	// The owner of the tables, who is not a superuser, has no way to do it at all.
+	// The owner of the tables, who is not a superuser, cannot do it at all.
 	const purge = `SELECT saga.purge_events($1, ARRAY[$2::bigint], ARRAY[$3::uuid])`
 	if _, err := raw.ExecContext(t.Context(), purge, pgtest.Big, failed(other.ID), other.ID); err == nil ||
 		!strings.Contains(err.Error(), "append-only") {

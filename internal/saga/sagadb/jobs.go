@@ -112,7 +112,7 @@ SELECT EXISTS (SELECT FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.n
 	// A saga's letter is locked before the saga.
 	letterOfSaga = `SELECT s.interventions->>'dead_letter' FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2`
 
-	// uncertainRuns tells whether an attempt in a chain of retries may have had an effect without
+	// uncertainRuns reports whether an attempt in a chain of retries may have had an effect without
 	// reporting it, because it was lost or timed out.
 	uncertainRuns = `
 SELECT EXISTS (SELECT FROM jobs.job_runs r
@@ -340,7 +340,7 @@ func (st *Sagas) neverBegun(ctx context.Context, c saga.JobCall) (*saga.Outcome,
 
 // CheckJobRun returns the outcome of a step's job run, or nil while it has none. It is
 // engine.Config.CheckJobRun. cancel requests the cancellation of a run (jobrun.Runs), with the
-// reason. A run that ends because it was cancelled advances its saga in the same transaction.
+// reason. A run that ends because it was canceled advances its saga in the same transaction.
 func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall,
 	cancel func(ctx context.Context, tenant, run uuid.UUID, reason string) error) (*saga.Outcome, error) {
 	r, err := st.jobs.ScanRun(st.db.Read.QueryRowContext(ctx, latestOfChain, c.Tenant, c.ID))
