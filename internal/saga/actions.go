@@ -1,6 +1,6 @@
 package saga
 
-// Verb is an action of an operator, named as in the API.
+// Verb is an operator's action, named as in the API.
 type Verb string
 
 // Verbs, in the order in which they are listed.
@@ -20,11 +20,11 @@ const (
 	Acknowledge        Verb = "acknowledge"
 )
 
-// orderVerbs are the verbs that decide about the current step.
+// orderVerbs are the verbs with which an operator decides about the current step.
 var orderVerbs = map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
 	UndoneStep: SkipStepVerb}
 
-// The verb of each event that an operator orders, in the order of Verbs.
+// The verb of each event that an operator requests, in the order of Verbs.
 
 func (CancelRequested) event() Verb     { return Cancel }
 func (CompensateRequested) event() Verb { return CompensateVerb }
@@ -38,10 +38,10 @@ func (CompletionForced) event() Verb    { return ForceComplete }
 func (FailureForced) event() Verb       { return ForceFail }
 func (Acknowledged) event() Verb        { return Acknowledge }
 
-// Permission is who may use a verb.
+// Permission is the permission that a verb requires.
 type Permission string
 
-// Permissions of verbs.
+// The permissions of verbs.
 const (
 	Write Permission = "sagas:write"
 	Admin Permission = "sagas:admin"
@@ -51,21 +51,21 @@ const (
 type VerbRule struct {
 	Verb        Verb
 	Needs       Permission
-	Description string // what it does, for operators
+	Description string // its effect, described for operators
 	allowed     func(*Instance) bool
-	needs       needs // which content of the saga must be readable
+	needs       needs // the content of the saga that must be readable
 }
 
-// needs is what a verb requires of a saga beyond its head row.
+// needs is the set of things that a verb requires of a saga beyond its head row.
 type needs int
 
 const (
 	needsDefinition needs = 1 << iota
 	needsContent
-	needsCall // the call in flight: it may be a job run, which would have to be canceled
+	needsCall // the call in flight: it may be a job run that must be canceled
 )
 
-// Verbs is the only definition of when a verb is accepted. Apply rejects a verb exactly if its
+// Verbs is the only definition of when a verb is accepted. Apply rejects a verb if and only if its
 // row does.
 var Verbs = []VerbRule{
 	{Cancel, Write, "compensate everything and end as cancelled", unbound, 0},
@@ -141,7 +141,7 @@ var Verbs = []VerbRule{
 
 func turnable(r *Instance) bool { return r.State.Forward() && r.EndCause == nil }
 
-// unbound reports whether the saga may be asked to compensate.
+// unbound reports whether an operator may ask to compensate the saga.
 func unbound(r *Instance) bool { return turnable(r) && !r.bound() }
 
 func undoing(r *Instance) bool { return r.State == Compensating && !r.CompensationExpired }
@@ -149,12 +149,12 @@ func undoing(r *Instance) bool { return r.State == Compensating && !r.Compensati
 // orderable reports whether an operator may decide about the current step.
 func orderable(r *Instance) bool {
 	if r.State == Failed {
-		return !r.Halted() // the compensation that gave up
+		return !r.Halted() // this is the compensation that gave up
 	}
 	return (turnable(r) || undoing(r)) && r.Attempt > 0 && !r.ordered()
 }
 
-// retriable reports whether the saga waits for another attempt, or has failed without any step
+// retriable reports whether the saga is waiting for another attempt, or has failed with no step
 // undone or possibly undone.
 func retriable(r *Instance) bool {
 	if r.State == Failed {
@@ -163,14 +163,14 @@ func retriable(r *Instance) bool {
 	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && r.awaited == nil && !r.ordered()
 }
 
-// ErasedWhy is why a saga without content accepts no actions.
+// ErasedWhy is the reason why a saga without content accepts no actions.
 const ErasedWhy = "its content was erased, so it cannot continue"
 
 // lacks reports whether content that a verb requires cannot be read.
 func (r *Instance) lacks(n needs) bool {
 	return r.undefined && n&needsDefinition != 0 || r.undefined && r.recorded && n&needsCall != 0 ||
 		r.ContentUnreadable && n&needsContent != 0 ||
-		r.ContentUnreadable && r.Error != nil && r.Error.Message == SealedMessage // the verb would write over it
+		r.ContentUnreadable && r.Error != nil && r.Error.Message == SealedMessage // the verb would overwrite it
 }
 
 // allows reports whether the saga accepts the verb now. A saga without content cannot continue.
@@ -207,7 +207,8 @@ func (r *Instance) AllowedActions() []string {
 }
 
 // AllowedActions lists the verbs that the saga accepts, judged by its head row alone. Whether a
-// failed saga may be retried can depend on its step logs; in that case retry is omitted.
+// failed saga may be retried can depend on its step logs; in that case retry is omitted from the
+// list.
 func (s *Saga) AllowedActions() []string {
 	r := Instance{Saga: *s}
 	return r.AllowedActions()

@@ -7,14 +7,14 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// NameActor records in an event what people call its actor; "" records nothing.
+// NameActor records the display name of an event's actor; "" records nothing.
 func (e *AuditEvent) NameActor(name string) { e.Data = principal.WithName(e.Data, name) }
 
-// Named returns what people called the actor of an event, and the rest of the event's data.
+// Named returns the display name of an event's actor, and the rest of the event's data.
 func (e *AuditEvent) Named() (name string, rest json.RawMessage) { return principal.NameIn(e.Data) }
 
-// nameActors names the actors of a decision's events: of the request, made at moment m, and of the
-// order that it may have carried out.
+// nameActors adds the display names to a decision's events: the name of the actor of the request,
+// made at moment m, and of the actor of an order that the decision carried out.
 func (d *decision) nameActors(m Moment) {
 	if m.ActorName == "" && d.m.ActorName == "" {
 		return

@@ -18,14 +18,14 @@ type decision struct {
 	s       *Saga // = &Change.After.Saga
 	m       Moment
 	why     string            // a more specific detail than "the saga is …"
-	illegal *IllegalEdgeError // the first move that the table does not have; nil: none
-	pivot   bool              // refused because of the saga's pivot
-	passes  bool              // the step after the current one was called already
-	// What the current step was before the decision (Instance.reach, unanswered).
+	illegal *IllegalEdgeError // the first move that is not in the table, or nil
+	pivot   bool              // the event is refused because of the saga's pivot
+	passes  bool              // the step after the current one was already called
+	// reach and lost describe the current step before the decision (Instance.reach, unanswered).
 	reach, lost int
 }
 
-// newDecision begins the next version of r.
+// newDecision starts the next version of r.
 func newDecision(r *Instance, m Moment) *decision {
 	d := &decision{
 		Change: Change{Before: Precondition{Version: r.Version, Epoch: r.LeaseEpoch}, After: *r},
@@ -39,7 +39,7 @@ func newDecision(r *Instance, m Moment) *decision {
 	return d
 }
 
-// refusal is the fault of an event that r, as it was, does not allow.
+// refusal is the fault of an event that is not allowed in the state that r had before the event.
 func (d *decision) refusal(r *Instance) *fault.Error {
 	if r.Erased() {
 		d.why = ErasedWhy
@@ -56,8 +56,8 @@ func (d *decision) refusal(r *Instance) *fault.Error {
 	return f
 }
 
-// to moves the saga over one edge and records the audit event. After a move that is not
-// in the table, nothing of the decision reaches a store.
+// to moves the saga over one edge and records the audit event. If a move is not in the table,
+// nothing of the decision reaches a store.
 func (d *decision) to(next State) {
 	if d.illegal == nil && !edge(d.s.State, next) {
 		d.illegal = &IllegalEdgeError{From: d.s.State, To: next}
@@ -70,8 +70,8 @@ func (d *decision) to(next State) {
 	d.s.State = next
 }
 
-// dispatched takes the edges implied by a sent call: a saga whose call has an outcome was
-// running, even if its row does not show it yet. at is when it was sent.
+// dispatched takes the edges implied by a sent call: a saga whose call has an outcome was running,
+// even if its row does not show it yet. at is the time at which the call was sent.
 func (d *decision) dispatched(at time.Time) {
 	if d.s.State == Pending || d.s.State == StepCompleted {
 		d.to(Running)
@@ -158,13 +158,13 @@ func (d *decision) failed(e *Error) {
 	d.s.EndCause, d.s.Error = &cause, d.following(e)
 }
 
-// advance leaves the finished step k; told is its audit event.
+// advance leaves the finished step k. told is the type of its audit event.
 func (d *decision) advance(k int, told eventtype.Type) {
 	if d.s.EndCause != nil && (d.After.Def.Steps[k].Pivot || d.After.past()) {
 		d.void()
 	}
 	switch {
-	case d.s.EndCause != nil && !d.passes: // a flag was committed first; the outcome is kept and undone
+	case d.s.EndCause != nil && !d.passes: // a flag was committed first; the recorded step is undone
 		d.tellOfStep(told)
 		d.turnBack(max(k, d.reach))
 	case k+1 == d.s.TotalSteps:
@@ -181,8 +181,8 @@ func (d *decision) advance(k int, told eventtype.Type) {
 	}
 }
 
-// consider passes over the current step, which was not called yet, if its condition is false. The
-// commit is the record of the decision: it is not taken again after a restart.
+// consider skips the current step, which has not been called yet, if its condition is false. The
+// commit records the decision, so it is not made again after a restart.
 func (d *decision) consider() {
 	k := d.s.CurrentStep
 	if !d.After.Def.Conditional(k) {
@@ -241,7 +241,8 @@ func (d *decision) undoAnswered(o Outcome) {
 	d.undoGaveUp(d.givenUp(o, what))
 }
 
-// gaveUp reports whether no attempt may follow. A refusal is definite regardless of its class.
+// gaveUp reports whether no further attempt may follow. A refusal is definite regardless of its
+// class.
 func gaveUp(p retry.Policy, o Outcome, failures int) bool {
 	return o.Verdict == Refused || o.Last || !p.Allows(o.Class, failures)
 }
@@ -279,10 +280,10 @@ func (d *decision) startCompensation() {
 	}
 }
 
-// undoFrom makes the highest step at or below from whose compensation is due the current one,
-// and records steps without a compensation as SKIPPED. If none is left, it ends the saga, or
-// goes forward again for a retry. Every step below the first one was done or skipped, because
-// steps run in order.
+// undoFrom finds the highest step, not above from, that must be compensated, and makes it the
+// current one. It records steps without a compensation as SKIPPED. If no step is left, it ends the
+// saga or, for a retry, goes forward again. Every step below the first one was done or skipped,
+// because steps run in order.
 func (d *decision) undoFrom(from int) {
 	low := 0
 	if i := d.s.Interventions; i != nil && i.RestartAt != nil {
@@ -290,7 +291,7 @@ func (d *decision) undoFrom(from int) {
 	}
 	for k := min(from, len(d.After.Def.Steps)-1); k >= low; k-- {
 		if by := d.After.intervened(k); by.Skipped && !by.Doubt {
-			continue // never done
+			continue // never executed
 		}
 		if !d.After.Def.Steps[k].Compensation.None() {
 			d.atStep(k, Compensate)

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// happenings are the words of the stories below.
+// happenings are the words that the stories below consist of.
 var happenings = map[string]Event{
 	"done": Answered{Outcome{Verdict: Done, Output: json.RawMessage(`{"o":1}`)}},
 	"refused": Answered{
@@ -28,8 +28,8 @@ var happenings = map[string]Event{
 	},
 	"oversize": Answered{
 		Outcome{Verdict: Refused, Class: retry.ServerError, Code: "too_large", Message: "too large"},
-	}, // a class that is retried
-	"resent": Answered{ // within the attempt, and then refused
+	}, // an error class that is retried
+	"resent": Answered{ // sent twice within the attempt, and then refused
 		Outcome{Verdict: Refused, Class: retry.Refused, Code: "http_404", Message: "no route", InDoubt: true},
 	},
 	"timeout": Answered{Outcome{Verdict: Unknown, Class: retry.Timeout, Code: "timeout", Message: "no answer in 1s"}},
@@ -51,14 +51,14 @@ var happenings = map[string]Event{
 	"suspend":    SuspendRequested{By: "op"},
 }
 
-// started is the run of a saga that its creator drives.
+// started is the run of a saga that is driven by the node that created it.
 func started(pattern string) Instance {
 	def := definition(pattern)
 	return NewInstance(New(Spec{ID: uuid.UUID{1}}, def, 1, new(int64(42)), noon, 0), def)
 }
 
-// tell applies the words of a story, a minute apart, and returns the run, all
-// logs as text and the last change.
+// tell applies the words of a story at intervals of a minute. It returns the run, all logs as text,
+// and the last change.
 func tell(t *testing.T, r Instance, story string) (Instance, string, Change) {
 	t.Helper()
 	var logs []string
@@ -92,7 +92,7 @@ func TestStories(t *testing.T) {
 		name, steps, story string
 		state              State
 		step               int
-		logs               string // ! is final, + completes a RUNNING row
+		logs               string // ! means final, + means that it completes a RUNNING row
 	}{
 		{"every step done", "un", "done done", Completed, 2, "E0#1 SUCCESS!, E1#1 SUCCESS!"},
 		{"the next call is intended at once", "uu", "done", Running, 1, "E0#1 SUCCESS!"},
@@ -157,7 +157,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// The deadline of one phase never ends the other, and one that was moved has not passed.
+// The deadline of one phase never ends the other phase, and a deadline that was moved has not
+// passed.
 func TestOnlyTheDeadlineOfThePhaseEndsIt(t *testing.T) {
 	action, undo := noon.Add(time.Hour), noon.Add(24*time.Hour)
 	for _, tt := range []struct {
@@ -189,7 +190,7 @@ func TestOnlyTheDeadlineOfThePhaseEndsIt(t *testing.T) {
 
 func TestARefusalNamesTheAllowedActions(t *testing.T) {
 	const (
-		flagged = "suspend force-fail" // while its driver has not turned it yet
+		flagged = "suspend force-fail" // while its driver has not acted on the flag yet
 		forward = "cancel compensate skip-step complete-step fail-step suspend extend-deadline force-complete force-fail"
 		undoing = "skip-step complete-step fail-step suspend extend-deadline force-fail"
 	)
@@ -242,7 +243,7 @@ func TestASagaNobodyDrivesIsCancelledAtOnce(t *testing.T) {
 			t.Errorf("%s starts to undo something: logs %q", word, logs)
 		}
 	}
-	// Given up between two steps, or while it waits, it has something to undo.
+	// If the saga is abandoned between two steps, or while it waits, it has something to undo.
 	for _, story := range []string{"done", "timeout"} {
 		_, _, c := tell(t, started("uu"), story)
 		c = c.Released(noon)

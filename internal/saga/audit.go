@@ -18,34 +18,34 @@ const NoState State = -1
 // NoStep stands for "no step" in an AuditEvent.
 const NoStep = -1
 
-// AuditEvent is one row of the audit trail (seed 2, saga_events). It is stored in the
-// same transaction as the change that it describes and is never updated.
+// AuditEvent is one row of the audit trail (seed 2, saga_events). It is stored in the same
+// transaction as the change that it describes and is never updated.
 //
-// Every change of state has exactly one event with Old and New: one with a specific type,
-// otherwise a StateChanged. In order, New of one event is Old of the next (invariant I10); the
-// first has no Old.
+// Every change of state has exactly one event with Old and New. Its type is a specific one if there
+// is one, and StateChanged otherwise. The New of each event is the Old of the next (invariant I10);
+// the first has no Old.
 type AuditEvent struct {
 	TenantID  uuid.UUID
 	SagaID    uuid.UUID
 	Type      eventtype.Type
-	StepIndex int    // NoStep if it concerns no step
-	StepName  string // "" likewise
-	Attempt   int    // of the step's call; 0 if it concerns no call
+	StepIndex int    // NoStep if the event concerns no step
+	StepName  string // "" if the event concerns no step
+	Attempt   int    // the attempt of the step's call; 0 if the event concerns no call
 	At        time.Time
-	Data      json.RawMessage // canonical JSON object; nil: none
-	Old, New  State           // NoState both, or New alone at the beginning
+	Data      json.RawMessage // canonical JSON object; nil means none
+	Old, New  State           // both are NoState if the state stays the same; in the first event, only Old is
 	Error     *Error
-	Actor     string // who requested it; "": the engine
-	RequestID string // of the API; "": none
+	Actor     string // the authenticated caller; "" means the engine
+	RequestID string // of the API; "" means none
 	TraceID   *string
 	SpanID    *string
 }
 
-// Digest returns the SHA-256 of the event's content, which is stored with it: the audit trail's
-// chain hashes digests, and a changed row no longer matches its digest. Every part is prefixed
-// with its length, so that two different events never hash the same bytes.
+// Digest returns the SHA-256 of the event's content, which is stored with the event. The chain of
+// the audit trail hashes digests, and a row that was changed no longer matches its digest. Every
+// part is prefixed with its length, so that two different events never hash the same bytes.
 func (e *AuditEvent) Digest() [sha256.Size]byte {
-	b := make([]byte, 0, 512) // on the stack, because every transition comes through here
+	b := make([]byte, 0, 512) // on the stack, because every transition calls this
 	for _, n := range [...]int64{int64(e.StepIndex), int64(e.Attempt), e.At.UnixMicro(), int64(e.Old), int64(e.New)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n)) //nolint:gosec // any 64 bits will do
 	}
@@ -61,8 +61,8 @@ func (e *AuditEvent) Digest() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// errorJSON returns the error as the database will return it (canonical JSON). An error
-// that cannot be stored has no such form and needs no digest.
+// errorJSON returns the error in the form in which the database will return it (canonical JSON). An
+// error that cannot be stored has no such form and needs no digest.
 func (e *AuditEvent) errorJSON() []byte {
 	if e.Error == nil {
 		return nil
@@ -75,7 +75,7 @@ func (e *AuditEvent) errorJSON() []byte {
 }
 
 func part[T string | json.RawMessage | []byte](b []byte, s T) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(len(s))) //nolint:gosec // nothing here is that long
+	b = binary.BigEndian.AppendUint32(b, uint32(len(s))) //nolint:gosec // no part is that long
 	return append(b, s...)
 }
 
@@ -122,8 +122,8 @@ func (s *Saga) Begun(actor, requestID string) AuditEvent {
 	return e
 }
 
-// Restored returns the event of the saga's restore, which is stored with it. by and
-// reason are as the client stated them; actor is the authenticated caller.
+// Restored returns the event of the saga's restore, which is stored with it. by and reason are as
+// the client stated them, and actor is the authenticated caller.
 func (s *Saga) Restored(actor, requestID, by, reason string, at time.Time) AuditEvent {
 	e := s.event(eventtype.SagaRestored, at)
 	e.Actor, e.RequestID = actor, requestID
@@ -145,10 +145,10 @@ type words struct {
 	FromStep string     `json:"from_step,omitempty"`
 	Patched  bool       `json:"input_patched,omitempty"`
 	Deadline *time.Time `json:"deadline,omitempty"`
-	Missing  []string   `json:"missing,omitempty"` // members of the result that had no value
+	Missing  []string   `json:"missing,omitempty"` // members of the result that have no value
 
 	Changed  []string `json:"changed,omitempty"`  // members of the note
-	Assignee *string  `json:"assignee,omitempty"` // who it is now; "": unassigned
+	Assignee *string  `json:"assignee,omitempty"` // the new assignee; "" means unassigned
 
 	Bulk *uuid.UUID `json:"bulk,omitempty"` // the bulk operation that it belongs to
 
@@ -161,7 +161,7 @@ func (e *AuditEvent) say(w words) {
 	if err == nil {
 		b, err = strictjson.Canonical(nil, b, strictjson.Limits{})
 	}
-	if err != nil { // impossible: the API rejects text that JSON cannot encode
+	if err != nil { // cannot happen: the API rejects text that JSON cannot encode
 		b = nil
 	}
 	e.Data = b
@@ -175,14 +175,14 @@ func (d *decision) tell(t eventtype.Type) *AuditEvent {
 	return &d.Audit[len(d.Audit)-1]
 }
 
-// tellOfStep appends an event of the current step's call.
+// tellOfStep appends an event about the current step's call.
 func (d *decision) tellOfStep(t eventtype.Type) *AuditEvent {
 	e := d.tell(t)
 	e.StepIndex, e.StepName, e.Attempt = d.s.CurrentStep, d.After.Def.Steps[d.s.CurrentStep].Name, d.s.Attempt
 	return e
 }
 
-// tellOfFailure appends the event of a call that will not be repeated, with whether its policy
+// tellOfFailure appends the event of a call that will not be repeated, including whether its policy
 // allows no further attempt.
 func (d *decision) tellOfFailure(t eventtype.Type, o Outcome, exhausted bool) {
 	d.tellOfStep(t).Error = d.outcomeError(o, o.Message)

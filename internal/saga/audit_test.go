@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/audit/eventtype"
 )
 
-// checkAudit replays the audit trail after a commit (invariant I10): it passes
-// legal edges only, each told by exactly one event, and arrives where the row is.
+// checkAudit replays the audit trail after a commit (invariant I10). The trail must take only legal
+// edges, describe each by exactly one event, and end in the state of the row.
 func (w *world) checkAudit(c *Change) {
 	at := NoState
 	for i := range w.audit {
@@ -81,7 +81,8 @@ func TestAuditOfASagaThatCompletes(t *testing.T) {
 	for _, e := range trail {
 		got = append(got, fmt.Sprintf("%s %s %d>%d", e.Type, e.StepName, e.Old, e.New))
 	}
-	// Each change of state stands on the event that names it, and needs none of its own.
+	// Each change of state is recorded in the specific event that describes it, and needs no
+	// StateChanged event.
 	want := "saga.started  -1>0|saga.step.started s0 0>1|saga.step.completed s0 1>2|saga.step.started s1 2>1|" +
 		"saga.step.completed s1 -1>-1|saga.completed  1>3"
 	if strings.Join(got, "|") != want {

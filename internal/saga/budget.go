@@ -7,31 +7,32 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Budget limits the content of one saga and the body of one call, in bytes. 0: no limit.
+// Budget limits the content of one saga and the body of one call, in bytes; 0 means no limit.
 type Budget struct {
-	// Saga limits the content of a saga: its payload, inputs patched by operators, and the
+	// Saga limits the content of a saga: its payload, the inputs patched by operators, and the
 	// outputs of its steps.
 	Saga int64
 	// Request limits the body of a call.
 	Request int64
 }
 
-// Outcome codes of a saga that exceeds its budget.
+// The outcome codes of a saga that exceeds its budget.
 const (
 	CodeSagaTooLarge    = "saga_too_large"
 	CodeRequestTooLarge = "request_too_large"
 )
 
-// The fixed parts of the body of a call (body).
+// The lengths of the fixed parts of a call's body (body).
 const (
 	bodyFrame = len(`{"saga_id":"","workflow_name":"","step":"","action":"","payload":,"outputs":{}}`) + 36
 	undoFrame = len(`,"input":,"output":`)
 )
 
-// Unsendable returns the outcome of the current call if the budget does not allow its
-// body, or if its expressions give nothing: nothing is sent. A step is not sent either if its
-// compensation could not be sent afterwards; what its expressions take from the output of the step
-// is looked at when that has arrived. An earlier attempt, made under a larger budget, stays in doubt.
+// Unsendable returns the outcome of the current call if it must not be sent, either because the
+// budget does not allow its body or because its expressions give no value. A step is not sent
+// either if its compensation could not be sent afterwards. The parts of a compensation that come
+// from the step's own output are checked when the output arrives. An earlier attempt, made under a
+// larger budget, stays in doubt.
 func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bool) {
 	k, action := r.CurrentStep, r.Action()
 	if r.Def.Computed(k, action == Compensate) {
@@ -46,8 +47,8 @@ func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bo
 	return tooLarge(max(size, r.undoSize(outputs, b)), b, now)
 }
 
-// undoSize returns the size of the body of the compensation of the step whose action is sent, given outputsSize; 0 if
-// it has none or there is no limit.
+// undoSize returns the size of the compensation's body for the step whose action is being sent,
+// given outputsSize. It is 0 if the step has no compensation or there is no limit.
 func (r *Instance) undoSize(outputs int, b Budget) int {
 	k := r.CurrentStep
 	if b.Request <= 0 || r.State == Compensating || r.Def.Steps[k].Compensation.None() {
@@ -68,8 +69,8 @@ func tooLarge(size int, b Budget, now time.Time) (o Outcome, unsendable bool) {
 	}, true
 }
 
-// Prepared returns the call in flight, or the outcome of one that is not sent. Use it only when
-// Next returns Send.
+// Prepared returns the call in flight, or the outcome of a call that must not be sent. Use it only
+// when Next returns Send.
 func (r *Instance) Prepared(d Defaults, b Budget, now time.Time) (c Call, o Outcome, unsendable bool) {
 	if !r.Def.Computed(r.CurrentStep, r.Action() == Compensate) {
 		if o, unsendable = r.Unsendable(b, now); unsendable {
@@ -90,9 +91,9 @@ func (r *Instance) computed(d Defaults, b Budget, now time.Time) (c Call, o Outc
 	return c, o, unsendable
 }
 
-// affordable returns o unless its output exceeds the budget of the saga, or of a compensation
-// that would have to carry it. Then it drops the output, and the step fails as one that was
-// applied and must be compensated.
+// affordable returns o unless its output exceeds the budget of the saga, or the budget of a
+// compensation that would have to carry it. In that case it drops the output, and the step fails as
+// one that was applied and must be compensated.
 func (d *decision) affordable(o Outcome) Outcome {
 	b, r := d.m.Budget, &d.After
 	if o.Verdict != Done || b.Saga <= 0 && b.Request <= 0 {
@@ -142,7 +143,7 @@ func (r *Instance) held() int {
 	return n
 }
 
-// outputsSize returns how many bytes the outputs take in the body of a call, counting a
+// outputsSize returns the number of bytes that the outputs take in the body of a call, including a
 // comma after each.
 func (r *Instance) outputsSize() int {
 	n := 0
@@ -154,19 +155,21 @@ func (r *Instance) outputsSize() int {
 	return n
 }
 
-// smallValue is more than what an expression names beside payload, input and outputs: a key or an id.
+// smallValue is an upper bound for the values that an expression names besides payload, input and
+// outputs, such as a key or an id.
 const smallValue = 4096
 
-// bodySize returns the size of the body of a call of step k without building it, given
-// outputsSize. It may count one byte too many: the last comma. A body of expressions is counted
-// generously where even that is within the limit, else it is made; it has 0 bytes while they give nothing.
+// bodySize returns the size of the body of a call of step k without building it, given outputsSize.
+// It may count one byte too many, for the last comma. For a body with expressions it returns an
+// upper bound if that is within the limit, and otherwise builds the body. The size is 0 if the
+// expressions give no value.
 func (r *Instance) bodySize(k int, a Action, outputs int, limit int64) int {
 	step := &r.Def.Steps[k]
 	by := &step.Action
 	if a == Compensate {
 		by = &step.Compensation.Call
 	}
-	if undo := a == Compensate; r.Def.Computed(k, undo) { // held takes time for each step
+	if undo := a == Compensate; r.Def.Computed(k, undo) { // held takes time proportional to the number of steps
 		if most, ok := r.Def.MostBytes(k, undo, max(r.held(), smallValue)); ok && int64(most) <= limit {
 			return most
 		} else if ok {
@@ -184,7 +187,8 @@ func (r *Instance) bodySize(k int, a Action, outputs int, limit int64) int {
 	return size
 }
 
-// filledSize makes the body of a call of step k and returns its size, 0 if its expressions give nothing.
+// filledSize builds the body of a call of step k and returns its size, which is 0 if its
+// expressions give no value.
 func (r *Instance) filledSize(k int, a Action) int {
 	of := *r
 	if of.CurrentStep, of.State = k, Running; a == Compensate {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Bodies that are larger than the payload p or the output that they are made of.
+// These bodies are larger than the payload p or the output from which they are built.
 var largeCompensations = map[string]string{
 	"references":  `http: {url: "http://h/undo", body: {a: "${VALUE}", b: ["${VALUE}", "${VALUE}"]}}`,
 	"text":        `http: {url: "http://h/undo", body: {a: "it is ${VALUE}, ${VALUE} and ${VALUE}"}}`,
@@ -32,8 +32,9 @@ steps:
   compensation: none
 `
 
-// TestNoStepIsSentWhoseComputedCompensationCouldNotBe: whatever makes the body of a compensation, a step is not
-// executed if that is too large already, and an output that makes it too large is dropped (docs/participants.md).
+// TestNoStepIsSentWhoseComputedCompensationCouldNotBe checks that a step is not executed if the
+// body of its compensation is already too large, however that body is built, and that an output
+// which makes it too large is dropped (docs/participants.md).
 func TestNoStepIsSentWhoseComputedCompensationCouldNotBe(t *testing.T) {
 	const plain = `http: {url: "http://h/undo"}`
 	compensations := map[string]string{"": plain}
@@ -42,11 +43,11 @@ func TestNoStepIsSentWhoseComputedCompensationCouldNotBe(t *testing.T) {
 	}
 	for name, undo := range compensations {
 		for _, action := range []string{"reserve", "${payload.id}"} {
-			// Three times 900 bytes and less than 500 others, against 3,200 and 2,400 bytes.
+			// Three times 900 bytes plus less than 500 others, compared with 3,200 and 2,400 bytes.
 			payload := fmt.Sprintf(`{"id":"1","p":"%s"}`, strings.Repeat("x", 900))
 			fits, not := int64(3200), int64(2400)
 			if name == "" {
-				fits, not = 1200+900, 1200 // the payload is in it twice
+				fits, not = 1200+900, 1200 // it contains the payload twice
 			}
 			what := name + ", action " + action
 			early := fmt.Sprintf(threeSteps, action, strings.ReplaceAll(undo, "VALUE", "payload.p"), "")
@@ -66,10 +67,10 @@ func TestNoStepIsSentWhoseComputedCompensationCouldNotBe(t *testing.T) {
 			output := json.RawMessage(fmt.Sprintf(`{"p":"%s"}`, strings.Repeat("x", 900)))
 			own := fmt.Sprintf(threeSteps, action, strings.ReplaceAll(undo, "VALUE", "output.p"), "")
 			if name == "" {
-				fits, not = 2400, 1200 // the output is in it twice
+				fits, not = 2400, 1200 // it contains the output twice
 			}
 			if strings.HasPrefix(name, "job") {
-				continue // what was once a job has no output of its own
+				continue // a step that used to be a job has no output of its own
 			}
 			for limit, want := range map[int64]State{fits: Running, not: Compensating} {
 				r, _ := budgeted(t, Budget{Request: limit}, sagaOf(t, own, `{"id":"1"}`), doneWith(output))
@@ -81,7 +82,7 @@ func TestNoStepIsSentWhoseComputedCompensationCouldNotBe(t *testing.T) {
 	}
 }
 
-// A later output that the compensation of an earlier step names counts as well.
+// A later output that is named in the compensation of an earlier step counts as well.
 func TestAnOutputIsDroppedThatAnEarlierComputedCompensationCouldNotCarry(t *testing.T) {
 	for name, undo := range largeCompensations {
 		undo = strings.ReplaceAll(undo, "VALUE", "steps.charge.p")

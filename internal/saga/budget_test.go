@@ -16,7 +16,7 @@ func text(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("
 
 func doneWith(out json.RawMessage) Event { return Answered{Outcome{Verdict: Done, Output: out}} }
 
-// budgeted applies events under a budget.
+// budgeted applies events with a budget.
 func budgeted(t *testing.T, b Budget, r Instance, events ...Event) (Instance, Change) {
 	t.Helper()
 	var c Change
@@ -75,7 +75,8 @@ func TestASagaKeepsItsBudgetToTheByte(t *testing.T) {
 			t.Errorf("a request of %d bytes within max_request_bytes %d: refused %v", undo, limit, unsendable)
 		}
 	}
-	// An output that the compensation of its step has to carry; the count may be one byte too large.
+	// The compensation of a step has to carry the step's output; the count may be one byte too
+	// large.
 	run.CurrentStep = 0
 	limit := int64(len(run.body(&def.Steps[0], Compensate)))
 	for limit, want := range map[int64]State{limit + 1: Running, limit - 1: Compensating} {

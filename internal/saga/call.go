@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Recorded returns the body of the call as JSON, for its records: text that is not JSON as a
+// Recorded returns the body of the call as JSON for its records. A body that is not JSON becomes a
 // string.
 func (c *Call) Recorded() []byte {
 	if c.ContentType == "" {
@@ -20,7 +20,7 @@ func (c *Call) Recorded() []byte {
 }
 
 // Call returns the call in flight. Use it only when Next returns Send. Its body is nil if its
-// expressions give nothing (Unsendable).
+// expressions give no value (Unsendable).
 func (r *Instance) Call(d Defaults) Call {
 	c, err := r.call(d)
 	if err != nil {
@@ -29,7 +29,7 @@ func (r *Instance) Call(d Defaults) Call {
 	return c
 }
 
-// call also returns why the expressions of the call gave nothing, as an *expression.Failure.
+// call also returns the reason why the call's expressions gave no value, as an *expression.Failure.
 func (r *Instance) call(d Defaults) (Call, error) {
 	step := &r.Def.Steps[r.CurrentStep]
 	c := Call{
@@ -46,7 +46,7 @@ func (r *Instance) call(d Defaults) (Call, error) {
 	}
 	c.By = *by
 	c.Key = fmt.Sprintf("%s/%s/%s", r.ID, step.Name, word)
-	if r.TenantInKeys { // two tenants may have the same id, and a participant may serve both (decision 0047)
+	if r.TenantInKeys { // two tenants may use the same id, and a participant may serve both (decision 0047)
 		c.Key = r.Tenant.ID.String() + "/" + c.Key
 	}
 	if reruns > 0 { // an operator has changed the call (decision 0023)
@@ -77,9 +77,8 @@ func (r *Instance) body(step *workflow.Step, action Action) []byte {
 	return c.appendTo(make([]byte, 0, 256+2*len(r.Payload)), func(i int) string { return r.Def.Steps[i].Name })
 }
 
-// Headers returns the headers of the call, except those that depend on when it is sent:
-// X-Saga-Fence, X-Saga-Deadline and traceparent. Characters beyond ASCII are
-// percent-encoded.
+// Headers returns the headers of the call, except those that depend on the time at which it is
+// sent: X-Saga-Fence, X-Saga-Deadline and traceparent. Non-ASCII characters are percent-encoded.
 func (c *Call) Headers() map[string]string {
 	_, _, own := c.By.Request()
 	h := make(map[string]string, len(own)+6)

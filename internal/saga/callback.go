@@ -8,14 +8,15 @@ import (
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
-// A participant that cannot answer at once answers "later" and reports the outcome to the callback URL of the call
-// (decision 0163). Until then the attempt keeps its RUNNING step log, with an outcome code of its own, and the saga has
-// no owner and is due at the end of the wait: so it is never forgotten (invariant I1) and nothing polls. A report is
-// written on the version that it was judged by, and completes that log: it decides at most one attempt, once
-// (invariant I20).
+// A participant that cannot answer immediately answers "later" and reports the outcome to the
+// callback URL of the call (decision 0163). Until then the attempt keeps its RUNNING step log,
+// which has an outcome code of its own. The saga has no owner and is due at the end of the wait, so
+// it is never forgotten (invariant I1) and nothing polls. A report is written against the version
+// that it was checked against, and completes that log. It decides at most one attempt, and only
+// once (invariant I20).
 
-// answersLater begins the wait for a report. If the saga must go on without it, o becomes the outcome of a wait that
-// has ended.
+// answersLater starts the wait for a report. If the saga must continue without it, o becomes the
+// outcome of a wait that has ended.
 func (d *decision) answersLater(o *Outcome) (waits bool) {
 	r := &d.After
 	if r.Flagged() || r.ordered() || d.laterWait() == 0 {
@@ -32,7 +33,7 @@ func (d *decision) answersLater(o *Outcome) (waits bool) {
 	return true
 }
 
-// await makes the saga wait for a report from now on. l is the log of the attempt.
+// await makes the saga wait for a report from now on. l is the step log of the attempt.
 func (d *decision) await(l StepLog) {
 	d.Logs = append(d.Logs, l)
 	l.Completes = false
@@ -46,7 +47,8 @@ func (d *decision) laterWait() time.Duration {
 	return d.After.Def.LaterWait(d.s.CurrentStep, d.s.State == Compensating)
 }
 
-// waitOver ends a wait without a report: its time has passed, or the saga must go on without it.
+// waitOver ends a wait without a report, because its time has passed or the saga must continue
+// without it.
 func (d *decision) waitOver() bool {
 	r := &d.After
 	ends := r.Flagged() || r.ordered()
@@ -58,7 +60,7 @@ func (d *decision) waitOver() bool {
 	return true
 }
 
-// outcome returns an outcome with what the log of the attempt says of its call.
+// outcome returns an outcome with the details of the call that the attempt's log contains.
 func (l *StepLog) outcome() Outcome {
 	return Outcome{Request: l.Request, Parts: l.Parts, StartedAt: l.StartedAt}
 }
@@ -82,7 +84,7 @@ func (d *decision) reported(e Reported) bool {
 	}
 	if e.Beat != nil {
 		if r.Flagged() || r.ordered() {
-			return false // the wait is over as soon as a driver sees it
+			return false // the wait is over as soon as a driver notices it
 		}
 		l := *r.awaited
 		beat := *e.Beat
@@ -102,7 +104,7 @@ func (d *decision) reported(e Reported) bool {
 	return true
 }
 
-// reportedAs applies the outcome of an attempt for whose report the saga waited.
+// reportedAs applies the outcome of an attempt whose report the saga was waiting for.
 func (d *decision) reportedAs(o Outcome) {
 	if d.s.State == Compensating {
 		d.undoAnswered(o)
@@ -111,10 +113,11 @@ func (d *decision) reportedAs(o Outcome) {
 	d.stepAnswered(d.affordable(o))
 }
 
-// Awaited returns the log of the attempt for whose report the saga waits, nil if it waits for none.
+// Awaited returns the log of the attempt whose report the saga is waiting for, or nil if there is
+// none.
 func (r *Instance) Awaited() *StepLog { return r.awaited }
 
-// InFlight is the attempt in flight, as a callback URL names it.
+// InFlight is the attempt in flight, as identified by a callback URL.
 func (r *Instance) InFlight() reported.Attempt {
 	return reported.Attempt{
 		Tenant: r.Tenant.ID, Saga: r.ID, Step: r.CurrentStep, Undo: r.State == Compensating, Number: r.Attempt,

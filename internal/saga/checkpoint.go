@@ -6,16 +6,18 @@ import (
 	"github.com/skald-saga/skald/internal/audit/eventtype"
 )
 
-// The outcome of a step with checkpoint: false may be written together with later ones (decision 0157). Its driver
-// holds the change (Deferrable), goes on from it, and writes both in one (Then).
+// The outcome of a step with checkpoint: false may be written together with later ones (decision
+// 0157). Its driver holds the change (Deferrable), continues from it, and combines it with the next
+// change (Then).
 //
-// If the driver is lost, the row shows the first step whose outcome was not written, and every step from there up
-// to the first one whose outcome had to be (reach) may have been called. Nothing of this is stored: it follows
-// from the definition and from the attempts of the current step that have no answer.
+// If the driver is lost, the row shows the first step whose outcome was not written. Every step
+// from there up to the first step whose outcome must be written immediately (reach) may have been
+// called. None of this is stored: it follows from the definition and from the attempts of the
+// current step that have no answer.
 
-// unanswered returns how many calls of the current step have no recorded answer because their node was lost, not
-// counting the attempt of the row; of a saga that was forced to fail also that one. After an operator's retry it
-// counts failures too, which is safe.
+// unanswered returns how many calls of the current step have no recorded answer because their node
+// was lost. It does not count the row's current attempt, unless the saga was forced to fail. After
+// an operator's retry it also counts failures, which is safe.
 func (r *Instance) unanswered() int {
 	n := r.Attempt - 1 - r.base(r.CurrentStep, Execute) - r.Failures
 	if r.Halted() {
@@ -24,8 +26,8 @@ func (r *Instance) unanswered() int {
 	return max(n, 0)
 }
 
-// reach returns the last step that may have been called. It is the current one unless a node was lost that may
-// have gone on without writing.
+// reach returns the last step that may have been called. It is the current step unless a lost node
+// may have continued without writing.
 func (r *Instance) reach() int {
 	k := r.CurrentStep
 	if r.Def == nil || !r.Uncertain || !r.State.Forward() && !r.Halted() || r.unanswered() == 0 {
@@ -37,7 +39,7 @@ func (r *Instance) reach() int {
 	return k
 }
 
-// InDoubtAfter returns the steps after the current one that may have been called by a node that was lost.
+// InDoubtAfter returns the steps after the current one that a lost node may have called.
 func (r *Instance) InDoubtAfter() (names []string) {
 	for k := r.CurrentStep + 1; k <= r.reach(); k++ {
 		names = append(names, r.Def.Steps[k].Name)
@@ -45,7 +47,8 @@ func (r *Instance) InDoubtAfter() (names []string) {
 	return names
 }
 
-// Ahead returns the steps after the current one that its node may call, or have called, before the row shows it.
+// Ahead returns the steps after the current one that its node may call, or may have called, before
+// the row shows it.
 func (r *Instance) Ahead() (names []string) {
 	if r.Def == nil || !r.State.Forward() {
 		return nil
@@ -56,8 +59,8 @@ func (r *Instance) Ahead() (names []string) {
 	return names
 }
 
-// Deferrable reports whether the change may be held while the next step is called: the ordinary one, of a step
-// that was done, after which the definition does not ask for the disk.
+// Deferrable reports whether the change may be held while the next step is called. It must be an
+// ordinary change for a step that was done, after which the definition does not require a commit.
 func (c *Change) Deferrable() bool {
 	r := &c.After
 	k := r.CurrentStep - 1
@@ -70,7 +73,7 @@ func (c *Change) Deferrable() bool {
 	return ordinary && plain && r.EndCause == nil && r.LeaseOwner != nil && r.NextRunAt == nil && r.SuspendedAt == nil
 }
 
-// Then returns the one change that writes c, which was held, and next, which was decided on c.After.
+// Then combines c, which was held, and next, which was decided on c.After, into one change.
 func (c Change) Then(next Change) Change {
 	next.Before = c.Before
 	next.After.Version = c.Before.Version + 1
@@ -79,8 +82,8 @@ func (c Change) Then(next Change) Change {
 	return next
 }
 
-// passed applies the outcome of a step after which the next one was called already. What it may hold was
-// looked at when it arrived.
+// passed applies the outcome of a step after which the next one was already called. The size of its
+// output was checked when the outcome arrived.
 func (d *decision) passed(o Outcome) bool {
 	if !d.s.State.Forward() || d.s.Attempt == 0 || o.Verdict != Done || !d.After.Def.Ahead(d.s.CurrentStep) {
 		return false
@@ -102,8 +105,8 @@ func (d *decision) forgotten() bool {
 	return true
 }
 
-// doubtNext follows after step k was done or skipped: if the one after it may have been called by a node that was
-// lost, it is in doubt from the beginning, and its attempts count on.
+// doubtNext is called after step k was done or skipped. If a lost node may have called the next
+// step, that step is in doubt from the start, and its attempts continue the count.
 func (d *decision) doubtNext(k int) {
 	if k < d.reach {
 		d.s.Uncertain = true

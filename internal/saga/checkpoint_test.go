@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// startedAhead is started with steps that do not wait for the disk.
+// startedAhead is like started, but with steps that do not wait for their commit.
 func startedAhead(pattern string) Instance {
 	r := started(pattern)
 	for i := range r.Def.Steps {
@@ -20,7 +20,7 @@ func startedAhead(pattern string) Instance {
 	return r
 }
 
-// lost is what a claim makes of a run whose node is dead.
+// lost returns the run that a claim produces when the node of r is dead.
 func lost(r Instance) Instance {
 	r.Attempt++
 	r.Uncertain = true
@@ -29,7 +29,8 @@ func lost(r Instance) Instance {
 	return r
 }
 
-// TestHeldChangesAreOne: written together they leave what they leave one by one, except that it is one version.
+// TestHeldChangesAreOne checks that changes which are written together have the same result as
+// changes written one by one, except that they are one version.
 func TestHeldChangesAreOne(t *testing.T) {
 	for _, story := range []string{"done done done", "done done refused", "done done timeout", "done slow"} {
 		r := startedAhead("uuu")
@@ -97,11 +98,12 @@ func TestWhichChangesMayBeHeld(t *testing.T) {
 	}
 }
 
-// TestHowFarALostNodeMayBe: nothing of it is stored. A word "lost" of a story is the loss of the node.
+// TestHowFarALostNodeMayBe checks which steps a lost node may have called, although none of this is
+// stored. The word "lost" in a story means that the node is lost.
 func TestHowFarALostNodeMayBe(t *testing.T) {
 	for _, tt := range []struct {
 		name, story string
-		checked     int // the step that waits for the disk; -1: none
+		checked     int // the step that waits for its commit; -1 means none
 		step        int
 		attempt     int
 		doubted     string
@@ -153,7 +155,8 @@ func TestHowFarALostNodeMayBe(t *testing.T) {
 	}
 }
 
-// TestWhatWasPassedTurnsNothing: the call after it is in flight, and its outcome comes first.
+// TestWhatWasPassedTurnsNothing checks that a flag waits while the call after a passed step is in
+// flight: the outcome of that call comes first.
 func TestWhatWasPassedTurnsNothing(t *testing.T) {
 	passed := Passed{happenings["done"].(Answered).Outcome}
 	for _, tt := range []struct {
@@ -189,8 +192,9 @@ func TestWhatWasPassedTurnsNothing(t *testing.T) {
 	}
 }
 
-// TestRequestsOfRenumberedOutcomesAreKept: an operator retries a saga while its driver holds outcomes, which are then
-// stored as later attempts. The requests that were sent on from them can be made again anyway, and are the same.
+// TestRequestsOfRenumberedOutcomesAreKept: an operator retries a saga while its driver holds
+// outcomes, which are then stored as later attempts. The requests of the following steps can still
+// be rebuilt, and are the same.
 func TestRequestsOfRenumberedOutcomesAreKept(t *testing.T) {
 	r, _, _ := tell(t, startedAhead("uuuu"), "timeout")
 	r = lost(r)

@@ -8,13 +8,13 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// A bad restore or a lost key can leave a saga whose definition or content cannot be read. It
-// is shown without the missing part, with a mark, and accepts the verbs that neither need that
-// part nor overwrite it. No call is made for such a saga until it can be read again.
+// A bad restore or a lost key can leave a saga whose definition or content cannot be read. It is
+// shown without the missing part and is marked. It accepts the verbs that neither need that part
+// nor overwrite it. No call is made for such a saga until it can be read again.
 
-// Fits returns nil if def can be the definition to which a saga with these logs is pinned:
-// it has as many steps, and they have the names that the logs have. Otherwise the saga must
-// not be driven: the names are part of the idempotency keys. The error is
+// Fits returns nil if def can be the definition to which a saga with these logs is pinned: it has
+// as many steps as the saga, and their names match those in the logs. Otherwise the saga must not
+// be driven, because the names are part of the idempotency keys. The error is
 // workflow.ErrUnreadable.
 func Fits(s *Saga, def *workflow.Definition, logs []StepLog) error {
 	if len(def.Steps) != s.TotalSteps {
@@ -36,9 +36,9 @@ func Fits(s *Saga, def *workflow.Definition, logs []StepLog) error {
 	return nil
 }
 
-// Restored returns the instance of a saga whose definition was read with the error err, nil for
-// none. If the definition is damaged, missing, or not the saga's, the instance has none
-// (Undefined). It returns any other error, which does not concern the saga.
+// Restored returns the instance of a saga. err is the error from reading its definition, or nil. If
+// the definition is damaged, missing, or not the saga's, the instance has none (Undefined). Any
+// other err does not concern the saga and is returned.
 func Restored(s Saga, def *workflow.Definition, err error, logs []StepLog) (Instance, error) {
 	if err == nil {
 		err = Fits(&s, def, logs)
@@ -71,8 +71,8 @@ func standIn(s *Saga, logs []StepLog) *workflow.Definition {
 // steps from its logs.
 func (r *Instance) Undefined() bool { return r.undefined }
 
-// Unreadable returns the fault of an event that requires unreadable parts of the saga, with the
-// remedy; nil if everything can be read.
+// Unreadable returns the fault of an event that requires unreadable parts of the saga, including
+// the remedy, or nil if everything can be read.
 func (r *Instance) Unreadable() *fault.Error {
 	switch {
 	case r.undefined:
@@ -88,8 +88,8 @@ func (r *Instance) Unreadable() *fault.Error {
 	return nil
 }
 
-// withheld returns the fault of an event that r would accept if all of it could be read;
-// nil otherwise. Loops never apply an event to a saga of which they do not know what to call.
+// withheld returns the fault of an event that r would accept if everything could be read, and nil
+// otherwise. Loops never apply an event to a saga if they do not know which call to make.
 func (r *Instance) withheld(e Event) *fault.Error {
 	f := r.Unreadable()
 	if f == nil || r.Erased() {
@@ -98,7 +98,7 @@ func (r *Instance) withheld(e Event) *fault.Error {
 	switch e.(type) {
 	case nil:
 		return f
-	case DeadlinePassed, Neglected: // only set a flag
+	case DeadlinePassed, Neglected: // these only set a flag
 		if r.lacks(0) {
 			return f
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// damages make a run one without its definition, and one without its content.
+// damages remove the definition or the content of a run.
 var damages = map[string]func(*Instance){
 	CodeDefinitionUnreadable: func(r *Instance) {
 		logs := []StepLog{{StepIndex: 0, StepName: r.Def.Steps[0].Name}}
@@ -20,8 +20,8 @@ var damages = map[string]func(*Instance){
 	CodeContentUnreadable: func(r *Instance) { r.ContentUnreadable = true },
 }
 
-// TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged: whatever state it is in, nothing
-// panics, no call is made for it, and what is refused says what is damaged.
+// TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged checks that, in every state of the saga,
+// nothing panics, no call is made for it, and each refusal says what is damaged.
 func TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged(t *testing.T) {
 	free := map[string][]Verb{
 		CodeDefinitionUnreadable: {Cancel, CompensateVerb, SuspendVerb, ResumeVerb, ExtendDeadline, ForceFail, Acknowledge},
@@ -68,7 +68,7 @@ func TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged(t *testing.T) {
 	}
 }
 
-// damaged returns a run at each place, with each damage.
+// damaged returns the run of each point with each kind of damage.
 func damaged() (all []Instance) {
 	for _, damage := range damages {
 		for _, p := range points() {
@@ -139,8 +139,8 @@ func TestAnErrorThatIsSealedIsNotWrittenOver(t *testing.T) {
 	}
 }
 
-// TestARowWrittenByHandNeverPanics: the seeds let people write rows of sagas, which need not say
-// why a saga ended, and need have no step logs.
+// TestARowWrittenByHandNeverPanics: the seeds let people write rows of sagas by hand. Such a row
+// need not say why the saga ended, and need not have step logs.
 func TestARowWrittenByHandNeverPanics(t *testing.T) {
 	halted := func(r *Instance) { r.Interventions = &Interventions{Halted: true} }
 	for state := Pending; state <= TimedOut; state++ {

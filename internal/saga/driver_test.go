@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// drive interprets the rules as the engine does, until the saga has ended and is not reopened.
-// Nodes crash and are replaced, the API and the reaper meddle.
+// drive applies the rules as the engine does, until the saga has ended and is not reopened.
+// Meanwhile nodes crash and are replaced, and the API and the reaper interfere.
 func (w *world) drive() {
 	for range 10_000 {
 		w.meddle("between calls")
@@ -82,7 +82,7 @@ func (w *world) send() {
 		}
 		w.decide(Slow{StartedAt: outcome.StartedAt})
 		if w.run == nil {
-			return // crashed meanwhile
+			return // the node has crashed in the meantime
 		}
 	}
 	w.meddle("during the call")
@@ -94,7 +94,7 @@ func (w *world) send() {
 	w.decide(Answered{outcome})
 }
 
-// forget loses what the driver holds, and the answer of the call in flight.
+// forget loses the outcomes that the driver holds, and the answer of the call in flight.
 func (w *world) forget() {
 	w.held = nil
 	if w.wakeUp(); w.run != nil {
@@ -102,8 +102,8 @@ func (w *world) forget() {
 	}
 }
 
-// flush writes what is held, while the call in flight goes on. False: the driver is gone, or the saga is no longer
-// its own.
+// flush writes the held outcomes while the call in flight continues. It returns false if the driver
+// is gone, or the saga no longer belongs to it.
 func (w *world) flush() bool {
 	for len(w.held) > 0 {
 		if w.crashes("before the checkpoint") {
@@ -122,12 +122,12 @@ func (w *world) flush() bool {
 	return w.run != nil
 }
 
-// again reads the saga after a commit that came too late, and decides once more on what is held.
+// again reads the saga back after a stale commit, and repeats the decisions on the held outcomes.
 func (w *world) again() {
 	held := w.held
 	w.held = nil
 	if w.wakeUp(); w.run == nil {
-		return // ended or reopened by force: nothing of its driver's business
+		return // the saga was ended or reopened by force, which does not concern its driver
 	}
 	for _, p := range held {
 		o, again := p.e.(Passed)
@@ -146,7 +146,7 @@ func (w *world) again() {
 	}
 }
 
-// hold goes on from a decision without writing it.
+// hold continues from a decision without writing it.
 func (w *world) hold(p decided) {
 	w.held = append(w.held, p)
 	c := w.held[0].c
@@ -157,8 +157,8 @@ func (w *world) hold(p decided) {
 	w.happened["saga.held"]++
 }
 
-// decide applies a driver's event and commits it. A flag that was set
-// meanwhile makes the commit stale: the driver reads again, and keeps its event.
+// decide applies a driver's event and commits it. If a flag was set in the meantime, the commit is
+// stale: the driver then reads the saga again and keeps its event.
 func (w *world) decide(e Event) {
 	for range 10 {
 		before := *w.run
@@ -199,7 +199,7 @@ func (w *world) decide(e Event) {
 	w.t.Fatalf("ten stale commits of %#v", e)
 }
 
-// meddle lets the API or the reaper do something to the saga, regardless of its driver.
+// meddle lets the API or the reaper act on the saga, regardless of its driver.
 func (w *world) meddle(when string) {
 	if w.meddlingLeft == 0 || !w.chance("meddle "+when, 12) {
 		return
@@ -208,7 +208,7 @@ func (w *world) meddle(when string) {
 	r := w.load()
 	e := w.meddler(&r).Draw(w.t, "event")
 	if _, reopens := e.(ResumeRequested); reopens && r.State == Failed {
-		return // that has its own budget
+		return // resumes have their own budget
 	}
 	c, err := happens(r, e, w.moment())
 	if err != nil {
@@ -222,13 +222,13 @@ func (w *world) meddle(when string) {
 	}
 }
 
-// meddler draws what the API or the reaper may want of the saga.
+// meddler draws an action of the API or the reaper on the saga.
 func (w *world) meddler(r *Instance) *rapid.Generator[Event] {
 	order := func(v OrderVerb) Event {
 		return StepOrdered{Step: r.CurrentStep, Order: Order{Verb: v, By: "op", Output: json.RawMessage(`{"by":"hand"}`)}}
 	}
 	if allows(RetryVerb, r) && w.chance("retry of what waits", 40) {
-		return rapid.Just[Event](w.retry(r)) // rarely possible, so often tried
+		return rapid.Just[Event](w.retry(r)) // rarely possible, and therefore tried often
 	}
 	return rapid.SampledFrom([]Event{
 		CancelRequested{By: "user", Reason: "no"}, CompensateRequested{By: "op"}, DeadlinePassed{}, DeadlinePassed{},
@@ -239,7 +239,7 @@ func (w *world) meddler(r *Instance) *rapid.Generator[Event] {
 	})
 }
 
-// retry draws a retry of whatever kind.
+// retry draws a retry of any kind.
 func (w *world) retry(r *Instance) RetryRequested {
 	e := RetryRequested{By: "op", Logs: slices.Clone(w.logs)}
 	if w.chance("from another step", 40) {
@@ -251,7 +251,8 @@ func (w *world) retry(r *Instance) RetryRequested {
 	return e
 }
 
-// decided lets a person decide about a saga that is suspended at a step that has failed, or its deadline pass.
+// decided lets an operator decide about a saga that is suspended at a failed step, or lets its
+// deadline pass.
 func (w *world) decided() bool {
 	r := w.load()
 	if !r.Stopped() || w.decisionsLeft == 0 {
@@ -263,7 +264,7 @@ func (w *world) decided() bool {
 	return err == nil && w.commit(e, r, c)
 }
 
-// unsuspend ends a suspension. Until here nothing was sent (invariant I15).
+// unsuspend ends a suspension, during which nothing was sent (invariant I15).
 func (w *world) unsuspend() {
 	r := w.load()
 	c, err := happens(r, UnsuspendRequested{}, w.moment())
@@ -280,7 +281,7 @@ func (w *world) wakeUp() {
 	}
 }
 
-// handOver gives up a saga of which nothing is in flight, as Ownership.Release does.
+// handOver releases a saga that has no call in flight, as Ownership.Release does.
 func (w *world) handOver() {
 	if w.head.LeaseOwner != nil {
 		w.head.LeaseOwner = nil
@@ -293,8 +294,8 @@ func (w *world) handOver() {
 	w.run = nil
 }
 
-// forced reports whether the saga has been ended, or reopened, by force while its driver waited for
-// an answer.
+// forced reports whether the saga was ended or reopened by force while its driver waited for an
+// answer.
 func (w *world) forced(r *Instance) bool {
 	return r.State.Terminal() || r.LeaseOwner == nil || *r.LeaseOwner != w.node
 }
@@ -305,7 +306,7 @@ func (w *world) reopened() bool {
 		return false
 	}
 	w.resumesLeft--
-	w.checkEnd() // a dirty end must be right while it lasts
+	w.checkEnd() // a dirty end must be consistent while it lasts
 	if r := w.load(); r.NeedsAttention && w.chance("acknowledged", 30) {
 		if c, err := happens(r, Acknowledged{By: "op"}, w.moment()); err != nil || !w.commit(Acknowledged{}, r, c) {
 			w.t.Fatalf("acknowledge: %v", err)

@@ -8,13 +8,13 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// ErasedContent replaces erased content. JSON of clients is never stored like this: such a
-// prefix is escaped (decision 0026), and it is rejected as a payload of new sagas
-// (CheckPayload), which would otherwise look erased when read again.
+// ErasedContent replaces erased content. No JSON from clients is ever stored in this form: its
+// prefix is escaped (decision 0026), and CheckPayload rejects it as a payload of new sagas, which
+// would otherwise look erased when read again.
 var ErasedContent = json.RawMessage(`{"$skald_erased":true}`)
 
-// CheckPayload returns nil unless a new saga's payload is the mark of erased content, given
-// as canonical JSON. Fault: Invalid.
+// CheckPayload returns nil unless a new saga's payload, in canonical JSON, is the marker for erased
+// content. Fault: Invalid.
 func CheckPayload(p json.RawMessage) error {
 	if !bytes.Equal(p, ErasedContent) {
 		return nil
@@ -34,14 +34,14 @@ func (e *Error) Erased() *Error {
 	return b
 }
 
-// RecordsErasure makes e the record of an erasure for reason: left maps the id of each event
-// that loses content to the digest of the rest.
+// RecordsErasure makes e the record of an erasure for reason. left maps the id of each event that
+// loses content to the digest of the remaining content.
 func (e *AuditEvent) RecordsErasure(reason string, left map[string]string) {
 	e.say(words{Reason: reason, Erased: left})
 }
 
-// ErasureRecorded returns what RecordsErasure recorded; nil if the event is not the record of
-// an erasure.
+// ErasureRecorded returns the values recorded by RecordsErasure, or nil if the event does not
+// record an erasure.
 func (e *AuditEvent) ErasureRecorded() (left map[string]string) {
 	var w words
 	if e.Type != eventtype.SagaErased || json.Unmarshal(e.Data, &w) != nil {

@@ -40,7 +40,7 @@ func TestTheExplanationOfAnEnd(t *testing.T) {
 func TestAStepInDoubtIsExplainedAndShown(t *testing.T) {
 	for _, tt := range []struct {
 		story   string
-		doubts  string // of the steps s0 and s1: ? is in doubt
+		doubts  string // of the steps s0 and s1; ? means in doubt
 		summary string
 		explain bool
 	}{
@@ -49,7 +49,7 @@ func TestAStepInDoubtIsExplainedAndShown(t *testing.T) {
 		{"timeout", "?-", `An earlier attempt may have been applied: unless a later one succeeds, step "s0" is compensated as well.`, true},
 		{"timeout unreached", "?-", `step "s0" is compensated as well.`, true},
 		{"timeout done", "--", "", false},
-		{"done timeout refused", "-?", "", false}, // its undo is not in doubt
+		{"done timeout refused", "-?", "", false}, // its compensation is not in doubt
 		{"done timeout refused timeout", "-?", "An earlier attempt may have been applied.", true},
 		{"done timeout refused done", "-?", "", false},
 		{"done timeout refused done done", "-?", "an earlier attempt may have been applied", false},
@@ -97,8 +97,8 @@ func TestADryRunUndoesTheStepInDoubt(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsBehindASuspensionSaysSo: a decision about a suspended saga is accepted and
-// shows nowhere until the saga is resumed, unless it is said.
+// TestWhatWaitsBehindASuspensionSaysSo: a decision about a suspended saga is accepted, but has no
+// visible effect until the saga is resumed, so the explanation must mention it.
 func TestWhatWaitsBehindASuspensionSaysSo(t *testing.T) {
 	for _, tt := range []struct{ story, again, want string }{
 		{"timeout suspend cancel", "cancel", "compensation was requested (cancelled); it is suspended, so this takes effect once it is resumed"},
@@ -142,7 +142,8 @@ func TestAnErasedSagaSaysWhyNothingCanBeDone(t *testing.T) {
 	}
 }
 
-// TestWhatAStoppedSagaSays: the explanation, the error and its chain, and what people read in the trail.
+// TestWhatAStoppedSagaSays checks the explanation, the error and its chain, and the text shown in
+// the trail.
 func TestWhatAStoppedSagaSays(t *testing.T) {
 	r := WithOutput(Places("us")[0], 0, []byte(`1`))
 	r.CurrentStep, r.Failures, r.Attempt, r.LeaseOwner, r.NextRunAt = 1, 0, 1, new(int64(1)), nil

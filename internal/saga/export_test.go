@@ -1,6 +1,6 @@
 package saga
 
-// The stories of this package's tests, for the tests of what package explain says of them.
+// The stories of this package's tests, for the tests of package explain.
 var (
 	Noon       = noon
 	Happenings = happenings

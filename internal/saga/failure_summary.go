@@ -2,17 +2,17 @@ package saga
 
 import "time"
 
-// Trouble is the summary of a saga's failure that a store keeps in addition to its head, so
+// Trouble is the summary of a saga's failure. A store keeps it in addition to the saga's head, so
 // that sagas can be found and counted by it. In the database a trigger maintains it (migration
-// 0263), which the stores' contract tests compare with this.
+// 0263); the contract tests of the stores compare the trigger with this code.
 type Trouble struct {
 	// TurnedAt is the index of the step that was in flight when the saga began to compensate.
 	TurnedAt int
-	// Step and Action are empty unless the saga has ended otherwise than completed: the step
-	// whose compensation gave up, or at which it began to compensate.
+	// Step and Action identify the step whose compensation gave up, or at which the saga began to
+	// compensate. They are empty unless the saga has ended in a state other than completed.
 	Step   string
 	Action Action
-	// Since is when the saga began to need attention; zero: it does not.
+	// Since is the time at which the saga began to need attention; zero means that it needs none.
 	Since time.Time
 }
 
@@ -43,8 +43,8 @@ func (t Trouble) After(before *Saga, after *Instance) Trouble {
 	return t
 }
 
-// Fits reports whether the filters on Trouble select a saga. current is the name of its current
-// step.
+// Fits reports whether the filter's conditions on Trouble select a saga. current is the name of its
+// current step.
 func (f *Filter) Fits(s *Saga, t Trouble, current string) bool {
 	step := current
 	if s.State.Terminal() {

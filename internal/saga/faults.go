@@ -17,7 +17,7 @@ func (c *Change) Stale() *fault.Error {
 	return fault.New(fault.Conflict, CodeStale, "saga %s is no longer at version %d", c.After.ID, c.Before.Version)
 }
 
-// KeyUsed is the fault of a change whose idempotency key was used before.
+// KeyUsed is the fault of a change whose idempotency key was already used.
 func KeyUsed() *fault.Error {
 	return fault.New(fault.Conflict, idempotency.CodeUsed, "this idempotency key is in use")
 }
@@ -28,7 +28,7 @@ func IsArchived(id uuid.UUID) *fault.Error {
 		Allowing(ArchivedActions())
 }
 
-// NotArchived is the fault of a restore of a saga that is live.
+// NotArchived is the fault of restoring a saga that is live.
 func (s *Saga) NotArchived() *fault.Error {
 	return fault.New(fault.Conflict, CodeNotArchived, "saga %s is not in the archive", s.ID).Allowing(s.AllowedActions())
 }

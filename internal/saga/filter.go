@@ -10,57 +10,59 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Filter selects sagas, and a page of them; zero fields do not restrict. Bulk operations store
-// it as JSON.
+// Filter selects sagas and one page of them; zero fields do not restrict. Bulk operations store it
+// as JSON.
 type Filter struct {
 	WorkflowName string `json:"workflow_name,omitzero"`
-	// WorkflowVersion is a version of that workflow; 0: any.
+	// WorkflowVersion is a version of that workflow; 0 means any.
 	WorkflowVersion int     `json:"workflow_version,omitzero"`
 	States          []State `json:"states,omitzero"`
-	// Lifecycles are seed 4's status words; nil: any.
+	// Lifecycles are seed 4's status words; nil means any.
 	Lifecycles    []string `json:"lifecycles,omitzero"`
 	CorrelationID string   `json:"correlation_id,omitzero"`
 	InitiatedBy   string   `json:"initiated_by,omitzero"`
 	TraceID       string   `json:"trace_id,omitzero"`
 	BusinessKey   string   `json:"business_key,omitzero"`
-	// KeyPrefix and CorrelationPrefix are how the two begin; no character is a wildcard.
+	// KeyPrefix and CorrelationPrefix are literal prefixes of the two fields; no character is a
+	// wildcard.
 	KeyPrefix         string `json:"business_key_prefix,omitzero"`
 	CorrelationPrefix string `json:"correlation_id_prefix,omitzero"`
 
 	Metadata       json.RawMessage `json:"metadata,omitempty"` // containment (@>)
 	NeedsAttention *bool           `json:"needs_attention,omitzero"`
-	// Assignee is that of the saga's note, which Matches does not see.
+	// Assignee is the assignee in the saga's note, which Matches does not see.
 	Assignee    string    `json:"assignee,omitzero"`
-	WaitsFor    string    `json:"waits_for,omitzero"`    // a participant; Matches does not see it either
+	WaitsFor    string    `json:"waits_for,omitzero"`    // a participant, which Matches does not see either
 	CreatedFrom time.Time `json:"created_from,omitzero"` // inclusive
 	CreatedTo   time.Time `json:"created_to,omitzero"`   // exclusive
 	UpdatedFrom time.Time `json:"updated_from,omitzero"` // inclusive
 	UpdatedTo   time.Time `json:"updated_to,omitzero"`   // exclusive
 	EndedFrom   time.Time `json:"ended_from,omitzero"`   // inclusive
 	EndedTo     time.Time `json:"ended_to,omitzero"`     // exclusive
-	// AttentionFrom (inclusive) and AttentionTo (exclusive) select sagas that need
-	// attention, by the time since when they do.
+	// AttentionFrom (inclusive) and AttentionTo (exclusive) select sagas that need attention, by
+	// the time at which they began to need it.
 	AttentionFrom time.Time `json:"attention_from,omitzero"`
 	AttentionTo   time.Time `json:"attention_to,omitzero"`
-	// ErrorCode selects sagas that have not completed, by the code of their error.
+	// ErrorCode selects sagas that have not completed by the code of their error.
 	ErrorCode string `json:"error_code,omitzero"`
-	// Step is the name of a step of WorkflowName, which is then required: the current
-	// step of an unfinished saga, Trouble.Step of one that has ended.
+	// Step is the name of a step of WorkflowName, which is then required. It is compared with the
+	// current step of an unfinished saga, and with Trouble.Step of an ended one.
 	Step string `json:"step,omitzero"`
 
-	// Sort is what the list is sorted by, and Ascending its direction. AfterKey is the text of the
-	// place After, if Sort is one of texts.
+	// Sort is the sort key of the list, and Ascending its direction. AfterKey is the text at the
+	// place After, if Sort is a text.
 	Sort        Sort   `json:"-"`
 	Ascending   bool   `json:"-"`
 	AfterKey    string `json:"-"`
 	page.ByTime `json:"-"`
 }
 
-// Sort is what a list of sagas is sorted by: a time, then the id; or a text in the order of its
-// bytes, then the time of creation and the id. A list has only sagas with that time or text.
+// Sort is the sort key of a list of sagas: either a time, followed by the id, or a text in byte
+// order, followed by the time of creation and the id. A list contains only sagas that have that
+// time or text.
 type Sort string
 
-// What lists are sorted by.
+// The sort keys of lists.
 const (
 	ByCreation    Sort = ""
 	ByEnd         Sort = "completed_at"
@@ -71,7 +73,7 @@ const (
 // OfText reports whether a list is sorted by a text.
 func (s Sort) OfText() bool { return s == ByBusinessKey || s == ByCorrelation }
 
-// Place is the place of a saga in a list; ok is false if the list does not have it.
+// Place is the place of a saga in a list; ok is false if the list does not contain it.
 func (s Sort) Place(of *Saga) (at page.KeyTimeID, ok bool) {
 	at.TimeID = of.Place()
 	text := of.BusinessKey
@@ -93,8 +95,9 @@ func (s Sort) Place(of *Saga) (at page.KeyTimeID, ok bool) {
 	return at, text != nil
 }
 
-// SortOfPrefix is what a list with a prefix is sorted by: the sagas whose key begins with it are together only in
-// the order of that key. ByCreation: the filter has no prefix, so the list can be sorted by anything.
+// SortOfPrefix is the sort key of a list with a prefix: the sagas whose key starts with the prefix
+// are adjacent only in the order of that key. ByCreation means that the filter has no prefix, so
+// that the list can use any sort key.
 func (f *Filter) SortOfPrefix() Sort {
 	switch {
 	case f.KeyPrefix != "":
@@ -108,7 +111,7 @@ func (f *Filter) SortOfPrefix() Sort {
 // OfError reports whether f filters by errors.
 func (f *Filter) OfError() bool { return f.ErrorCode != "" || f.Step != "" }
 
-// OfAttention reports whether f filters by the time since when sagas need attention.
+// OfAttention reports whether f filters by the time at which sagas began to need attention.
 func (f *Filter) OfAttention() bool { return !f.AttentionFrom.IsZero() || !f.AttentionTo.IsZero() }
 
 // Matches reports whether f selects a saga of its tenant, except for the filters on Trouble. It
@@ -134,14 +137,14 @@ func (f *Filter) Matches(s *Saga) bool {
 		(f.ErrorCode == "" || s.State != Completed && s.Error != nil && s.Error.Code == f.ErrorCode)
 }
 
-// Within reports whether a time is from from until before to; a zero bound does not restrict.
+// Within reports whether a time is at or after from and before to; a zero bound does not restrict.
 func Within(t, from, to time.Time) bool {
 	return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
 }
 
 func decoded(j json.RawMessage) any {
 	var v any
-	_ = json.Unmarshal(j, &v) // canonical JSON: it was checked at the edge
+	_ = json.Unmarshal(j, &v) // canonical JSON, which was checked when the request was parsed
 	return v
 }
 

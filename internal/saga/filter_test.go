@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// found is a saga that has every member a filter can ask for.
+// found is a saga that has a value for every member of a filter.
 func found() Saga {
 	ended, clean := noon.Add(time.Hour), false
 	return Saga{
@@ -19,7 +19,7 @@ func found() Saga {
 	}
 }
 
-// Each member of a filter restricts on its own; from is inclusive, to is exclusive.
+// Each member of a filter restricts the list independently; from is inclusive, to is exclusive.
 func TestEachMemberOfAFilterRestricts(t *testing.T) {
 	t.Parallel()
 	s := found()
@@ -59,7 +59,7 @@ func TestEachMemberOfAFilterRestricts(t *testing.T) {
 	}
 }
 
-// What a saga does not have is not what a filter asks for.
+// A filter on a member does not match a saga that lacks a value for it.
 func TestAFilterLeavesOutWhatHasNoSuchMember(t *testing.T) {
 	t.Parallel()
 	bare := Saga{State: Completed, CreatedAt: noon, UpdatedAt: noon, Error: &Error{Code: "E"}}
@@ -142,7 +142,7 @@ func TestSagasAreFoundByTheirTrouble(t *testing.T) {
 	}
 }
 
-// The worker's word is definite, unless an attempt may have had effects that it did not report.
+// The worker's report is definite, unless an attempt may have had effects that it did not report.
 func TestTheEndOfAJobRunIsTheOutcomeOfItsStep(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

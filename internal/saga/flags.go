@@ -2,11 +2,11 @@ package saga
 
 import "github.com/skald-saga/skald/internal/audit/eventtype"
 
-// Flags are decisions that a saga is to be compensated, or has had time enough for that: cancel, compensate,
-// and deadlines. Its driver acts on them once no call is in flight.
+// Flags record that a saga must be compensated, or that its time is up: cancel, compensate, and
+// deadlines. The saga's driver acts on them once no call is in flight.
 
-// turned starts compensating a saga that was flagged while no call was in flight. A
-// call that is recorded as RUNNING was sent: only its answer can turn the saga.
+// turned starts compensating a saga that was flagged while no call was in flight. A call that is
+// recorded as RUNNING was sent, so only its answer can turn the saga back.
 func (d *decision) turned() bool {
 	switch {
 	case d.After.awaited != nil:
@@ -44,14 +44,15 @@ func (d *decision) turned() bool {
 	return false
 }
 
-// CompensateRequested is an operator's request to compensate everything and end in COMPENSATED.
+// CompensateRequested is an operator's request to compensate everything and end the saga in
+// COMPENSATED.
 type CompensateRequested struct{ By, Reason string }
 
-// CancelRequested is a user's cancel: compensate everything, end in CANCELLED.
+// CancelRequested is a user's request to compensate everything and end the saga in CANCELLED.
 type CancelRequested struct{ By, Reason string }
 
-// flag marks the saga for compensation. Only its driver changes its state, because a call may
-// be in flight. A saga that was never driven ends immediately.
+// flag marks the saga for compensation. Only the saga's driver changes its state, because a call
+// may be in flight. A saga that was never driven ends immediately.
 func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 	if !turnable(&d.After) {
 		return false
@@ -107,8 +108,8 @@ func (d *decision) deadline(e DeadlinePassed) bool {
 	return d.flag(CauseDeadline, "SAGA_TIMEOUT", "deadline", "", "")
 }
 
-// Pending describes a decision about the saga that is not carried out yet, and when it will be;
-// "": none.
+// Pending describes a decision about the saga that has not been carried out yet, and when it will
+// be; "" means none.
 func (r *Instance) Pending() string {
 	if r.State.Terminal() || !r.Flagged() && !r.ordered() {
 		return ""
@@ -120,7 +121,7 @@ func (r *Instance) Pending() string {
 	return r.decided() + "; " + when
 }
 
-// decided describes a decision about the saga that is not carried out yet.
+// decided describes a decision about the saga that has not been carried out yet.
 func (r *Instance) decided() string {
 	switch {
 	case r.CompensationExpired && r.State == Compensating:

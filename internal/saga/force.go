@@ -14,7 +14,7 @@ import (
 // Acknowledged means that an operator has seen that the saga needs attention.
 type Acknowledged struct{ By, Reason string }
 
-// acknowledge clears the need for attention, which an operator has seen.
+// acknowledge clears the need for attention after an operator has seen it.
 func (d *decision) acknowledge(e Acknowledged) bool {
 	if !allows(Acknowledge, &d.After) {
 		return false
@@ -24,7 +24,7 @@ func (d *decision) acknowledge(e Acknowledged) bool {
 	return true
 }
 
-// neglected marks a saga that makes no progress as in need of attention.
+// neglected marks a saga that makes no progress as needing attention.
 func (d *decision) neglected(e Neglected) bool {
 	if d.s.State.Terminal() || d.s.NeedsAttention {
 		return false
@@ -34,8 +34,8 @@ func (d *decision) neglected(e Neglected) bool {
 	return true
 }
 
-// progress records that the saga makes progress, which clears an attention reason to the
-// contrary.
+// progress records that the saga makes progress, and clears an attention reason that says
+// otherwise.
 func (d *decision) progress() {
 	if d.s.NeedsAttention {
 		d.s.NeedsAttention, d.s.AttentionReason = false, nil
@@ -46,7 +46,7 @@ func (d *decision) progress() {
 // SuspendRequested stops new calls from being sent.
 type SuspendRequested struct{ By, Reason string }
 
-// suspend stops new calls of the saga. The call in flight finishes and is recorded.
+// suspend stops new calls of the saga. The call in flight is finished and recorded.
 func (d *decision) suspend(e SuspendRequested) bool {
 	if !allows(SuspendVerb, &d.After) {
 		return false
@@ -56,8 +56,8 @@ func (d *decision) suspend(e SuspendRequested) bool {
 	return true
 }
 
-// UnsuspendRequested ends a suspension. The deadline is extended by the time suspended,
-// unless KeepDeadline.
+// UnsuspendRequested ends a suspension. The deadline is extended by the duration of the suspension,
+// unless KeepDeadline is set.
 type UnsuspendRequested struct {
 	By, Reason   string
 	KeepDeadline bool
@@ -68,12 +68,12 @@ func (d *decision) unsuspend(e UnsuspendRequested) bool {
 		return false
 	}
 	if at := d.s.Deadline(); at != nil && !e.KeepDeadline && !d.s.DeadlineCounts() {
-		// Both times are the database's; so will be the new deadline.
+		// Both times come from the database, and so will the new deadline.
 		d.deadlineIn(max(at.Sub(*d.s.SuspendedAt), 0).Milliseconds())
 	}
 	d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
 	d.tell(eventtype.Unsuspended).say(words{By: e.By, Reason: e.Reason})
-	if d.s.Stopped() { // which a resumption ends as a retry does
+	if d.s.Stopped() { // resuming ends a stop in the same way as a retry
 		d.edit().Stopped = nil
 		d.progress()
 		d.again()
@@ -96,21 +96,21 @@ func (d *decision) setDeadline(e DeadlineSet) bool {
 	return true
 }
 
-// deadlineIn sets the deadline of the current phase. The store sets it again by its own
+// deadlineIn sets the deadline of the current phase. The store sets it again according to its own
 // clock.
 func (d *decision) deadlineIn(ms int64) {
 	at := d.m.Now.Add(time.Duration(ms) * time.Millisecond)
 	*d.s.phaseDeadline(), d.operate().DeadlineInMS = &at, &ms
 }
 
-// CompletionForced ends a saga as completed. Result is canonical JSON; nil means the
-// result that the workflow declares, as far as the outputs so far determine it.
+// CompletionForced ends a saga as completed. Result is canonical JSON. If it is nil, the result is
+// the one declared by the workflow, as far as the outputs so far determine it.
 type CompletionForced struct {
 	By, Reason string
 	Result     json.RawMessage
 }
 
-// forceCompletion ends the saga as completed, whichever steps were done.
+// forceCompletion ends the saga as completed, regardless of which steps were done.
 func (d *decision) forceCompletion(e CompletionForced) bool {
 	if !allows(ForceComplete, &d.After) {
 		return false
@@ -120,7 +120,7 @@ func (d *decision) forceCompletion(e CompletionForced) bool {
 		d.dispatched(d.m.Now)
 	}
 	d.abandon(e.By)
-	d.s.Error = nil // that of a stop
+	d.s.Error = nil // the error of a stop
 	d.s.CurrentStep = d.s.TotalSteps
 	if e.Result != nil {
 		d.s.Result, d.operate().Result = e.Result, true
@@ -132,7 +132,7 @@ func (d *decision) forceCompletion(e CompletionForced) bool {
 // FailureForced ends a saga as failed, immediately.
 type FailureForced struct{ By, Reason string }
 
-// forceFailure ends the saga as failed. Effects may remain.
+// forceFailure ends the saga as failed. Its effects may remain.
 func (d *decision) forceFailure(e FailureForced) bool {
 	if !allows(ForceFail, &d.After) {
 		return false
@@ -160,11 +160,11 @@ func (d *decision) forceFailure(e FailureForced) bool {
 	return true
 }
 
-// forcedError is the code of the error of a saga that was forced to fail.
+// forcedError is the error code of a saga that was forced to fail.
 const forcedError = "SAGA_FORCE_FAILED"
 
-// abandon records the call that may be in flight, whose answer will be ignored. It may be
-// in flight even if the saga waits for a due time, which passes by the driver's clock.
+// abandon records the call that may be in flight and whose answer will be ignored. Such a call may
+// exist even if the saga is waiting for a due time, because that time passes by the driver's clock.
 func (d *decision) abandon(by string) {
 	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil && d.After.awaited == nil {
 		return
@@ -172,7 +172,7 @@ func (d *decision) abandon(by string) {
 	a := d.After.Action()
 	d.s.Uncertain = true
 	step := d.After.Def.Steps[d.s.CurrentStep].Name
-	if step == "" { // the definition cannot be read: no log may claim a name
+	if step == "" { // the definition cannot be read, so no log may claim a step name
 		return
 	}
 	text := fmt.Sprintf("an operator ended the saga before the answer of step %q arrived", step)
@@ -184,7 +184,7 @@ func (d *decision) abandon(by string) {
 	d.After.recorded, d.After.awaited = false, nil
 }
 
-// result makes the declared result of a completed saga.
+// result computes the declared result of a completed saga.
 func (d *decision) result() {
 	if d.s.Result != nil || d.After.Def.Output == nil {
 		return

@@ -9,78 +9,82 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Interventions is what operators have changed about one saga. The calls that follow
-// depend on it; it is stored with the head row, so that retries, takeovers and restarts
-// send the same bytes. Nil for nearly every saga.
+// Interventions contains everything that operators have changed about one saga. Later calls depend
+// on it. It is stored with the head row, so that retries, takeovers and restarts send the same
+// bytes. It is nil for nearly every saga.
 type Interventions struct {
 	Steps map[int]StepIntervention `json:"steps,omitempty"` // by step index
-	// Order is what an operator has decided about the current step. It is
-	// carried out once no call of that step is in flight.
+	// Order is an operator's decision about the current step. It is carried out once no call of
+	// that step is in flight.
 	Order *Order `json:"order,omitempty"`
-	// RestartAt: the compensation in progress ends at this step, which is then executed
-	// again, followed by all later ones.
+	// RestartAt means that the compensation in progress ends at this step, which is then executed
+	// again, followed by all later steps.
 	RestartAt *int `json:"restart_at,omitempty"`
-	// Halted: the saga was forced to fail while running forward. No step was
-	// compensated, and CurrentStep, Attempt and Uncertain are those of the forward run.
+	// Halted means that the saga was forced to fail while running forward. No step was compensated,
+	// and CurrentStep, Attempt and Uncertain are those of the forward run.
 	Halted bool `json:"halted,omitempty"`
-	// Unclean: an operator skipped a compensation, so effects may remain in any end
+	// Unclean means that an operator skipped a compensation, so effects may remain in any end
 	// state.
 	Unclean bool `json:"unclean,omitempty"`
-	// DeadLetter is the open letter of the compensation that gave up; Nil: none.
-	// RetriedBy is who had it retried; "" when unknown.
+	// DeadLetter is the open letter of the compensation that gave up; Nil means none. RetriedBy is
+	// the operator who had it retried; "" if unknown.
 	DeadLetter uuid.UUID `json:"dead_letter,omitzero"`
 	RetriedBy  string    `json:"retried_by,omitempty"`
-	// Left are the compensations that gave up before the one of the current step, by step: the saga went on
-	// without them (on_compensation_failure: go_on), and they are still open.
+	// Left contains, by step, the earlier compensations that gave up and are still open. The saga
+	// continued without them (on_compensation_failure: go_on).
 	Left map[int]LeftUndo `json:"left,omitempty"`
-	// Reached is set while the current step is one of those again, or was when the saga ended: the step that the
-	// compensation had reached in its order. It and all later ones are compensated or open.
+	// Reached is set while the current step is one of the steps in Left again, or was when the saga
+	// ended. It is the step that the compensation had reached in its order. That step and all later
+	// ones are compensated or open.
 	Reached *int `json:"reached,omitempty"`
-	// Repeat: the compensation of the current step, which gave up, is to be repeated.
+	// Repeat means that the compensation of the current step, which gave up, must be repeated.
 	Repeat bool `json:"repeat,omitempty"`
-	// Stopped: the saga is suspended at its current step, which has failed; nil: it is not.
+	// Stopped is set if the saga is suspended at its current step because that step failed;
+	// otherwise it is nil.
 	Stopped *Stop `json:"stopped,omitempty"`
 }
 
-// LeftUndo is a compensation that gave up and was left.
+// LeftUndo is a compensation that gave up and was left open.
 type LeftUndo struct {
 	Letter    uuid.UUID `json:"letter,omitzero"` // the open dead letter
-	Attempt   int       `json:"attempt"`         // the last one
+	Attempt   int       `json:"attempt"`         // the last attempt
 	Uncertain bool      `json:"uncertain,omitempty"`
 	Refused   bool      `json:"refused,omitempty"`
-	Code      string    `json:"code,omitempty"` // of its error, with its class
+	Code      string    `json:"code,omitempty"` // the code and class of its error
 	Class     string    `json:"class,omitempty"`
-	// Again: it is repeated once the compensation of the current step is over.
+	// Again means that it is repeated once the compensation of the current step is over.
 	Again bool `json:"again,omitempty"`
 }
 
-// Stop is a suspension by the failure of a step.
+// Stop is a suspension caused by the failure of a step.
 type Stop struct {
-	// Besides: a person had suspended the saga before. That suspension outlasts the stop.
+	// Besides means that an operator had already suspended the saga. That suspension outlasts the
+	// stop.
 	Besides bool `json:"besides,omitempty"`
 }
 
-// StepIntervention is what operators have changed about one step.
+// StepIntervention contains everything that operators have changed about one step.
 type StepIntervention struct {
 	// Runs counts how often an operator turned the action into a new call, which requires a new
-	// idempotency key; Undos does the same for the compensation.
+	// idempotency key. Undos is the same count for the compensation.
 	Runs  int `json:"runs,omitempty"`
 	Undos int `json:"undos,omitempty"`
-	// Base is how many attempts of the action belong to earlier runs, whose step logs
-	// do not count for the current one; UndoBase is the same for the compensation.
+	// Base is the number of attempts of the action that belong to earlier runs, whose step logs do
+	// not count for the current run. UndoBase is the same for the compensation.
 	Base     int `json:"base,omitempty"`
 	UndoBase int `json:"undo_base,omitempty"`
-	// Input replaces the saga's payload for this step; canonical JSON, nil: it does not.
+	// Input replaces the saga's payload for this step. It is canonical JSON; nil means no
+	// replacement.
 	Input json.RawMessage `json:"input,omitempty"`
-	// Next holds the values of the fields above for when compensation has reached RestartAt.
+	// Next holds the values that the fields above take when compensation has reached RestartAt.
 	Next *NextRun `json:"next,omitempty"`
-	// Skipped means that the step counts as passed without having been done. Doubt means that
-	// it may have been applied anyway, and is compensated as if it had been.
+	// Skipped means that the step counts as passed without having been done. Doubt means that it
+	// may nevertheless have been applied, and is compensated as if it had been.
 	Skipped bool `json:"skipped,omitempty"`
 	Doubt   bool `json:"doubt,omitempty"`
 }
 
-// NextRun is what is known in advance about the next run of a step.
+// NextRun contains what is known in advance about the next run of a step.
 type NextRun struct {
 	Base     int             `json:"base,omitempty"`
 	UndoBase int             `json:"undo_base,omitempty"`
@@ -88,23 +92,23 @@ type NextRun struct {
 	Input    json.RawMessage `json:"input,omitempty"`
 }
 
-// OrderVerb is an operator's decision for the current step.
+// OrderVerb is an operator's decision about the current step.
 type OrderVerb string
 
-// Verbs of orders. While a step is being compensated they apply to its compensation.
+// The verbs of orders. While a step is being compensated, they apply to its compensation.
 const (
 	SkipStep     OrderVerb = "skip"     // continue without it
-	CompleteStep OrderVerb = "complete" // it was done outside of Skald
-	FailStep     OrderVerb = "fail"     // no further attempt
-	// UndoneStep: the compensation that gave up is no longer needed, because the step
-	// was undone outside of Skald. Only for failed sagas.
+	CompleteStep OrderVerb = "complete" // it was done outside Skald
+	FailStep     OrderVerb = "fail"     // make no further attempt
+	// UndoneStep means that the compensation that gave up is no longer needed, because the step was
+	// undone outside Skald. It is only for failed sagas.
 	UndoneStep OrderVerb = "undone"
 )
 
 // Order is an operator's decision about the current step.
 type Order struct {
 	Verb      OrderVerb       `json:"verb"`
-	Output    json.RawMessage `json:"output,omitempty"` // of CompleteStep; canonical JSON or nil
+	Output    json.RawMessage `json:"output,omitempty"` // for CompleteStep; canonical JSON or nil
 	By        string          `json:"by,omitempty"`
 	Reason    string          `json:"reason,omitempty"`
 	Actor     string          `json:"actor,omitempty"` // for the audit trail
@@ -112,15 +116,15 @@ type Order struct {
 	RequestID string          `json:"request_id,omitempty"`
 }
 
-// Operated is the part of a change that only operators and the end of a saga with a
-// declared output cause. A store writes it in the same transaction.
+// Operated is the part of a change that only occurs when an operator acts or when a saga with a
+// declared output ends. A store writes it in the same transaction.
 type Operated struct {
-	// Suspend: SuspendedAt becomes the database's time (true) or nil (false).
+	// Suspend sets SuspendedAt to the database's time (true) or to nil (false).
 	Suspend *bool
-	// DeadlineInMS: the deadline of Change.After's phase becomes the database's time
-	// plus this many milliseconds.
+	// DeadlineInMS sets the deadline of Change.After's phase to the database's time plus this many
+	// milliseconds.
 	DeadlineInMS *int64
-	// Interventions, Result: these fields of Change.After are written.
+	// Interventions and Result mean that these fields of Change.After are written.
 	Interventions bool
 	Result        bool
 }
@@ -139,19 +143,20 @@ func (s *Saga) Halted() bool { return s.Interventions != nil && s.Interventions.
 // Stopped reports whether the saga is suspended at a step that has failed.
 func (s *Saga) Stopped() bool { return s.Interventions != nil && s.Interventions.Stopped != nil }
 
-// repeats reports whether the compensation of the current step, which was left, is to be repeated.
+// repeats reports whether the compensation of the current step, which was left open, must be
+// repeated.
 func (s *Saga) repeats() bool { return s.Interventions != nil && s.Interventions.Repeat }
 
-// DeadlineCounts reports whether the time until the saga's deadline runs: during a suspension only if the
-// failure of a step caused that.
+// DeadlineCounts reports whether time counts towards the saga's deadline. During a suspension it
+// does so only if the failure of a step caused the suspension.
 func (s *Saga) DeadlineCounts() bool {
 	return s.SuspendedAt == nil || s.Stopped() && !s.Interventions.Stopped.Besides
 }
 
-// ordered reports whether an operator's order waits to be carried out.
+// ordered reports whether an operator's order is waiting to be carried out.
 func (s *Saga) ordered() bool { return s.Interventions != nil && s.Interventions.Order != nil }
 
-// input returns the payload of step k: the saga's, unless an operator has patched it
+// input returns the payload of step k: the saga's payload, unless an operator has patched it
 // (requirement S1-08: a step without a mapping gets the saga's).
 func (r *Instance) input(k int) json.RawMessage {
 	if in := r.intervened(k).Input; in != nil {
@@ -160,7 +165,7 @@ func (r *Instance) input(k int) json.RawMessage {
 	return r.Payload
 }
 
-// base returns how many attempts of a step's action or compensation belong to earlier
+// base returns the number of attempts of a step's action or compensation that belong to earlier
 // runs of the step.
 func (r *Instance) base(k int, a Action) int {
 	if a == Compensate {
@@ -169,14 +174,14 @@ func (r *Instance) base(k int, a Action) int {
 	return r.intervened(k).Base
 }
 
-// AttemptsOf returns how many attempts the current run of the current step's action or compensation has had; the one in
-// flight counts.
+// AttemptsOf returns the number of attempts in the current run of the current step's action or
+// compensation, including the one in flight.
 func (r *Instance) AttemptsOf(a Action) int { return r.Attempt - r.base(r.CurrentStep, a) }
 
 // policy returns the retry policy of step k's action.
 func (r *Instance) policy(k int) retry.Policy { return r.Def.ActionRetry(k, r.RetryPolicy) }
 
-// operate returns the change's Operated, which it creates if needed.
+// operate returns the change's Operated, creating it if needed.
 func (d *decision) operate() *Operated {
 	if d.Operated == nil {
 		d.Operated = &Operated{}
@@ -198,7 +203,7 @@ func (d *decision) edit() *Interventions {
 	return d.s.Interventions
 }
 
-// editStep changes the interventions on step k.
+// editStep changes the interventions for step k.
 func (d *decision) editStep(k int, change func(*StepIntervention)) {
 	i := d.edit()
 	s := i.Steps[k]

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// TestInvariantsHoldWhateverHappens drives random workflows with random
-// answers, crashes, flags and hand-overs, and checks at every call, at every
-// commit and at every end what requirements/invariants.md section 2.2 says.
+// TestInvariantsHoldWhateverHappens drives random workflows with random answers, crashes, flags and
+// hand-overs. At every call, every commit and every end it checks the invariants of
+// requirements/invariants.md section 2.2.
 func TestInvariantsHoldWhateverHappens(t *testing.T) {
 	ends := map[State]int{}
 	crashed, stale := 0, 0
@@ -53,7 +53,7 @@ func TestInvariantsHoldWhateverHappens(t *testing.T) {
 	t.Logf("ends %v, %d crashes, %d stale commits", ends, crashed, stale)
 }
 
-// mustHappen is what some of the random runs must have come upon.
+// mustHappen lists the events that must occur in some of the random runs.
 var mustHappen = []string{
 	"RetryRequested in running", "RetryRequested in compensating", "RetryRequested in failed", "StepOrdered in running", "StepOrdered in compensating",
 	"StepOrdered in failed", "SuspendRequested in running", "SuspendRequested in compensating", "UnsuspendRequested in running", "DeadlineSet in running",
@@ -104,7 +104,7 @@ func (w *world) checkEnd() {
 	w.checkCause()
 }
 
-// lowestUndone is the step below which nothing was undone.
+// lowestUndone returns the lowest step that may have been undone.
 func (w *world) lowestUndone() int {
 	if w.head.State == Failed {
 		return w.head.CurrentStep
@@ -112,7 +112,7 @@ func (w *world) lowestUndone() int {
 	return 0
 }
 
-// checkCause looks at what the end says about itself.
+// checkCause checks the cause that is recorded for the end.
 func (w *world) checkCause() {
 	t, s := w.t, w.head
 	switch s.State {
@@ -120,7 +120,7 @@ func (w *world) checkCause() {
 		if s.Error != nil || w.cause != nil {
 			t.Fatalf("completed with error %+v", s.Error)
 		}
-	case Failed: // I2: what remains is listed by CurrentStep, and said
+	case Failed: // I2: the remaining effects are listed by CurrentStep and in the message
 		if s.Error == nil || !cmp.Equal(s.Error.Cause, w.cause) {
 			t.Fatalf("dirty end does not keep why it turned back (-turned back +kept):\n%s", cmp.Diff(w.cause, s.Error.Cause))
 		}
@@ -148,7 +148,7 @@ func (w *world) checkCause() {
 	}
 }
 
-// checkRows compares the step logs with what happened (I10).
+// checkRows compares the step logs with the events of the run (I10).
 func (w *world) checkRows() {
 	t := w.t
 	type count struct{ Rows, Final, Skipped int }
@@ -161,7 +161,7 @@ func (w *world) checkRows() {
 			if a == Compensate && passed && w.mustUndo(i) && w.def.Steps[i].Compensation.None() {
 				c = count{Rows: 1, Final: 1, Skipped: 1}
 			}
-			if w.rows[k] > 0 || w.loose[i] { // by hand: what counts is that there is a row for it
+			if w.rows[k] > 0 || w.loose[i] { // by hand: there only has to be a row for it
 				continue
 			}
 			if c != (count{}) {
@@ -208,7 +208,7 @@ func (w *world) has(step int, a Action) bool {
 		)
 }
 
-// last returns the row of the highest attempt.
+// last returns the row with the highest attempt.
 func (w *world) last(at work) *StepLog {
 	var out *StepLog
 	for i := range w.logs {
@@ -226,7 +226,7 @@ func (w *world) policy(at work) retry.Policy {
 	return w.def.CompensationPolicy(at.step)
 }
 
-// row returns the row of a step and action with one of these statuses, nil when there is none.
+// row returns the row of a step and action with one of these statuses, or nil if there is none.
 func (w *world) row(step int, a Action, statuses ...LogStatus) *StepLog {
 	r := Instance{Saga: w.head}
 	i := slices.IndexFunc(w.logs, func(l StepLog) bool {

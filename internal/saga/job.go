@@ -13,15 +13,15 @@ import (
 )
 
 // A step that is a job run (decision 0039) is not driven while the run executes. The change that
-// reaches the step requests the run and records it as a RUNNING step log; the transaction that
-// finally ends the run also writes the answer. Until then the saga has no owner and is due when the
-// run must be checked, so that it is never forgotten (invariant I1) and nothing polls.
+// reaches the step requests the run and records it as a RUNNING step log. The transaction that
+// finally ends the run also writes the outcome. Until then the saga has no owner and is due when
+// the run must be checked, so that it is never forgotten (invariant I1) and nothing polls.
 
-// outcomeJob is the outcome code of a step log whose job run has not ended: a node that
-// takes the saga over leaves that log alone.
+// outcomeJob is the outcome code of a step log whose job run has not ended. A node that takes over
+// the saga leaves that log unchanged.
 const outcomeJob = "job_run"
 
-// How often a run in flight, and one that was asked to stop, is checked.
+// The intervals at which a run in flight is checked, and a run that was asked to stop.
 const (
 	lookEvery     = time.Hour
 	lookStopping  = time.Minute
@@ -38,14 +38,13 @@ type JobCall struct {
 	Args   []byte
 	Begun  time.Time
 	Now    time.Time
-	// Stop: the run must be canceled because of Why: the saga compensates, an operator
-	// has decided about the step, or the step has timed out.
+	// Stop means that the run must be canceled, for the reason Why: the saga compensates, an
+	// operator has decided about the step, or the step has timed out.
 	Stop bool
 	Why  string
 }
 
-// JobCall returns the job run in flight. It may only be asked for when Next says
-// CheckJobRun.
+// JobCall returns the job run in flight. Use it only when Next returns CheckJobRun.
 func (r *Instance) JobCall(now time.Time) JobCall {
 	step := &r.Def.Steps[r.CurrentStep]
 	c := JobCall{
@@ -66,7 +65,7 @@ func (r *Instance) JobCall(now time.Time) JobCall {
 	return c
 }
 
-// JobRun returns the id of the job run in flight; uuid.Nil: none.
+// JobRun returns the id of the job run in flight, or uuid.Nil if there is none.
 func (r *Instance) JobRun() uuid.UUID {
 	if !r.recorded || r.State.Terminal() || r.job() == nil {
 		return uuid.Nil
@@ -74,7 +73,7 @@ func (r *Instance) JobRun() uuid.UUID {
 	return r.run
 }
 
-// stepLimit returns when the current step times out; zero: never.
+// stepLimit returns when the current step times out; zero means never.
 func (r *Instance) stepLimit() time.Time {
 	ms := r.Def.Steps[r.CurrentStep].TimeoutMS
 	if ms == 0 || r.State == Compensating {
@@ -111,7 +110,7 @@ func (r *Instance) runIsNext(now time.Time) bool {
 		!r.Flagged() && !r.ordered() && !r.repeats() && r.Attempt != 0 && (r.NextRunAt == nil || !r.NextRunAt.After(now))
 }
 
-// beginRun requests the job run of the current step, if that comes next. A step whose
+// beginRun requests the job run of the current step, if that is what comes next. A step whose
 // arguments exceed the budget fails instead, which may lead to another step's run.
 func (d *decision) beginRun() {
 	r := &d.After
@@ -152,13 +151,13 @@ func (d *decision) jobRunChecked(e JobRunChecked) bool {
 	return true
 }
 
-// RunEnd is how the last run of a chain of retries ended.
+// RunEnd describes how the last run of a chain of retries ended.
 type RunEnd struct {
 	ID     uuid.UUID
 	State  string // SUCCEEDED, FAILED, TIMED_OUT, CANCELED or SKIPPED
 	Result json.RawMessage
-	Error  string // one line, "" without one
-	Reason string // of a cancel, "" when none was given
+	Error  string // one line; "" means none
+	Reason string // the reason for a cancel; "" if none was given
 	// Doubted means that an attempt may have had unreported effects, because it was lost or
 	// interrupted.
 	Doubted bool
@@ -196,13 +195,13 @@ func OutcomeOfRun(r RunEnd) Outcome {
 	return o
 }
 
-// steerRun decides what happens to the job run that before was waiting for. The
-// periodic check (CheckJobRun) repeats the request, so it also reaches a run that the
-// saga was not yet waiting for at the time of the decision.
+// steerRun decides what happens to the job run that the saga was waiting for in before. The
+// periodic check (CheckJobRun) repeats the request, so it also reaches a run that the saga was not
+// yet waiting for at the time of the decision.
 func (d *decision) steerRun(before *Instance) {
 	id := before.JobRun()
 	if id == uuid.Nil || d.Steer != nil || d.After.JobRun() != id {
-		return // ended by force (abandon), or it has ended
+		return // the saga ended by force (abandon), or the run has ended
 	}
 	was, is := before.JobCall(d.m.Now), d.After.JobCall(d.m.Now)
 	s := RunSteer{ID: id, Stop: is.Stop && !was.Stop, Actor: d.m.Actor}

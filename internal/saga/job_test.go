@@ -2,8 +2,8 @@ package saga
 
 import "testing"
 
-// A change that asks for a run leaves its saga waiting for it. Without a definition there is no
-// run: nothing would ever wake the saga.
+// A change that requests a run leaves its saga waiting for that run. Without a definition there is
+// no run, and nothing would ever wake the saga.
 func TestASagaWhoseJobDoesNotExistIsDriven(t *testing.T) {
 	t.Parallel()
 	for _, released := range []bool{false, true} {

@@ -13,11 +13,11 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// With on_compensation_failure: go_on a compensation that gives up is left, with its dead letter, and the
-// steps before it are compensated. The saga then ends as failed, and each of the compensations that were
-// left can be repeated or settled for itself (decision 0148).
+// With on_compensation_failure: go_on, a compensation that gives up is left open with its dead
+// letter, and the steps before it are compensated. The saga then ends as failed, and each
+// compensation that was left open can be repeated or settled separately (decision 0148).
 
-// left returns the compensations that were left besides that of the current step.
+// left returns the compensations that were left open, except that of the current step.
 func (s *Saga) left() map[int]LeftUndo {
 	if s.Interventions == nil {
 		return nil
@@ -25,15 +25,15 @@ func (s *Saga) left() map[int]LeftUndo {
 	return s.Interventions.Left
 }
 
-// LeftSteps returns the indexes of the steps whose compensations were left, besides the current step,
-// the last step first.
+// LeftSteps returns the indexes of the steps whose compensations were left open, except the current
+// step, the last step first.
 func (s *Saga) LeftSteps() []int {
 	steps := slices.Sorted(maps.Keys(s.left()))
 	slices.Reverse(steps)
 	return steps
 }
 
-// Letters returns the open letters of the saga's compensations, with their steps.
+// Letters returns the open letters of the saga's compensations and the steps that they belong to.
 func (s *Saga) Letters() map[uuid.UUID]int {
 	all := map[uuid.UUID]int{}
 	for k, l := range s.left() {
@@ -44,13 +44,15 @@ func (s *Saga) Letters() map[uuid.UUID]int {
 	return all
 }
 
-// partly reports whether the saga has compensations that were left, so that it can only be compensated to the end.
+// partly reports whether the saga has compensations that were left open, so that it can only be
+// compensated to the end.
 func (s *Saga) partly() bool {
 	return s.Interventions != nil && (len(s.Interventions.Left) > 0 || s.Interventions.Reached != nil)
 }
 
-// undoGaveUp follows the compensation of the current step, which has given up because of e: the saga ends,
-// or leaves it and goes on. If the saga is to go forward again, or its time is up, it always ends.
+// undoGaveUp is called when the compensation of the current step has given up because of e. The
+// saga either ends, or leaves the compensation open and continues. It always ends if it was meant
+// to go forward again, or if its time is up.
 func (d *decision) undoGaveUp(e *Error) {
 	restarts := d.s.Interventions != nil && d.s.Interventions.RestartAt != nil
 	goesOn := d.After.Def.GoesOn(d.s.CurrentStep)
@@ -59,14 +61,15 @@ func (d *decision) undoGaveUp(e *Error) {
 		return
 	}
 	d.gaveUpUndo(e)
-	if i := d.edit(); !goesOn && i.Reached == nil { // it stops here, once those are repeated that wait for it
+	if i := d.edit(); !goesOn && i.Reached == nil { // it stops here once the queued compensations are repeated
 		i.Reached = new(d.s.CurrentStep)
 	}
 	d.park(e)
 	d.undoNext()
 }
 
-// queued reports whether compensations that were left are to be repeated after that of the current step.
+// queued reports whether compensations that were left open must be repeated after that of the
+// current step.
 func (s *Saga) queued() bool {
 	for _, l := range s.left() {
 		if l.Again {
@@ -76,7 +79,7 @@ func (s *Saga) queued() bool {
 	return false
 }
 
-// park leaves the compensation of the current step, whose error is e.
+// park leaves the compensation of the current step open. e is its error.
 func (d *decision) park(e *Error) {
 	i := d.edit()
 	if i.Left == nil {
@@ -90,7 +93,7 @@ func (d *decision) park(e *Error) {
 	i.DeadLetter, i.RetriedBy = uuid.Nil, ""
 }
 
-// take makes the compensation of step k, which was left, the current one.
+// take makes the compensation of step k, which was left open, the current one.
 func (d *decision) take(k int) {
 	i := d.edit()
 	l := i.Left[k]
@@ -103,7 +106,7 @@ func (d *decision) take(k int) {
 	d.After.undoRefused = l.Refused
 }
 
-// choose makes step k of a failed saga the current one, if its compensation was left.
+// choose makes step k of a failed saga the current one, if its compensation was left open.
 func (d *decision) choose(k int) {
 	if _, left := d.s.left()[k]; !left {
 		return
@@ -115,13 +118,15 @@ func (d *decision) choose(k int) {
 	d.take(k)
 }
 
-// leftToOrder reports whether an operator may decide about step k of a failed saga, whose compensation was left.
+// leftToOrder reports whether an operator may decide about step k of a failed saga because its
+// compensation was left open.
 func (d *decision) leftToOrder(k int) bool {
 	_, left := d.s.left()[k]
 	return left && d.s.State == Failed
 }
 
-// takeAll repeats all compensations that were left, the last step first, and that of the current step.
+// takeAll repeats the compensation of the current step and all compensations that were left open,
+// the last step first.
 func (d *decision) takeAll() {
 	if len(d.s.left()) == 0 {
 		return
@@ -138,8 +143,8 @@ func (d *decision) takeAll() {
 	d.take(d.s.LeftSteps()[0])
 }
 
-// undoNext continues after the compensation of the current step is over: with the next one that is to be
-// repeated, or where the compensation had got to.
+// undoNext continues when the compensation of the current step is over, either with the next one
+// that must be repeated or at the point that the compensation had reached.
 func (d *decision) undoNext() {
 	if !d.s.partly() || d.s.Interventions.Reached == nil {
 		d.undoFrom(d.s.CurrentStep - 1)
@@ -149,7 +154,7 @@ func (d *decision) undoNext() {
 	if d.repeatNext() {
 		return
 	}
-	if _, open := d.s.left()[reached]; open { // there it had stopped
+	if _, open := d.s.left()[reached]; open { // this is where it had stopped
 		d.leftEnd()
 		return
 	}
@@ -157,8 +162,8 @@ func (d *decision) undoNext() {
 	d.undoFrom(reached - 1)
 }
 
-// repeatNext makes the next compensation that is to be repeated the current one. Its driver begins it, in a change of
-// its own, because that concerns another letter.
+// repeatNext makes the next compensation that must be repeated the current one. Its driver begins
+// it in a separate change, because that change concerns another letter.
 func (d *decision) repeatNext() bool {
 	for _, k := range d.s.LeftSteps() {
 		if d.s.left()[k].Again {
@@ -176,8 +181,8 @@ func (d *decision) repeatNext() bool {
 	return false
 }
 
-// atBottom follows once every compensation was called: it ends the saga if some were left. It returns false if
-// none was.
+// atBottom is called once every compensation was called. It ends the saga if some were left open,
+// and returns false if none was.
 func (d *decision) atBottom() bool {
 	if len(d.s.left()) == 0 {
 		return false
@@ -189,7 +194,7 @@ func (d *decision) atBottom() bool {
 	return true
 }
 
-// leftEnd ends the saga in FAILED because of compensations that were left.
+// leftEnd ends the saga in FAILED because compensations were left open.
 func (d *decision) leftEnd() {
 	i := d.edit()
 	steps := d.s.LeftSteps()
@@ -219,7 +224,7 @@ func (d *decision) leftEnd() {
 	d.end(Failed)
 }
 
-// beginRepeat begins the compensation of the current step again.
+// beginRepeat starts the compensation of the current step again.
 func (d *decision) beginRepeat() {
 	d.edit().Repeat = false
 	d.tellLetter(dlq.RetryStarted)
@@ -227,8 +232,8 @@ func (d *decision) beginRepeat() {
 	d.tellOfStep(eventtype.UndoStarted)
 }
 
-// queue notes that the compensation of step k is to be repeated once that of the current step is over. It returns
-// false if it was not left, or is to be repeated anyway.
+// queue records that the compensation of step k must be repeated once that of the current step is
+// over. It returns false if the compensation was not left open, or will be repeated anyway.
 func (d *decision) queue(k int, by, reason string) bool {
 	l, left := d.s.left()[k]
 	if !left || l.Again || d.s.State != Compensating {
@@ -242,7 +247,7 @@ func (d *decision) queue(k int, by, reason string) bool {
 	return true
 }
 
-// forgetRepeats drops what was to be repeated, because the saga has ended.
+// forgetRepeats drops the queued repetitions, because the saga has ended.
 func (d *decision) forgetRepeats(final State) {
 	if !d.s.partly() {
 		return

@@ -17,8 +17,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// undoWorld is a saga that compensates, with everything around it: what participants did, and the letters as a store
-// keeps them. Whether a compensation goes on after it gave up is drawn for each step.
+// undoWorld is a saga that compensates, with its surroundings: the effects at participants, and the
+// letters as a store keeps them. For each step it is drawn whether the saga goes on after the
+// step's compensation has given up.
 type undoWorld struct {
 	t       *rapid.T
 	def     *workflow.Definition
@@ -30,7 +31,7 @@ type undoWorld struct {
 
 	undone  map[int]int        // effects, by step
 	settled map[int]bool       // by hand
-	stale   map[uuid.UUID]bool // letters that were to be retried when the saga was ended
+	stale   map[uuid.UUID]bool // letters that were due for a retry when the saga was ended
 	failing bool
 	seen    map[string]int
 }
@@ -45,7 +46,7 @@ func (u *undoWorld) moment() Moment {
 
 func (u *undoWorld) load() Instance { return Rebuild(u.head, u.def, slices.Clone(u.logs)) }
 
-// apply commits an event on what the store has, and checks what then is stored.
+// apply applies an event to the stored saga, commits it, and checks the stored result.
 func (u *undoWorld) apply(e Event) bool {
 	r := u.load()
 	c, err := Apply(r, e, u.moment())
@@ -85,7 +86,8 @@ func (u *undoWorld) apply(e Event) bool {
 	return true
 }
 
-// check compares the open letters with those of the saga, and an end with what was undone.
+// check compares the open letters with those of the saga, and an end with the steps that were
+// undone.
 func (u *undoWorld) check(e Event) {
 	open := map[uuid.UUID]int{}
 	for id, l := range u.letters {
@@ -105,7 +107,7 @@ func (u *undoWorld) check(e Event) {
 		if reason := u.head.AttentionReason; len(open) == 0 && reason != nil && *reason != ReasonForced {
 			u.t.Fatalf("%T: failed, and no letter says why", e)
 		}
-		for id := range open { // whose lease ends, if its turn did not come before the saga was ended
+		for id := range open { // the letter's lease ends, unless its turn came before the saga was ended
 			_, forced := e.(FailureForced)
 			late := u.head.AttentionReason != nil && *u.head.AttentionReason == ReasonUndoTimeout || u.head.CompensationExpired
 			if u.letters[id].Status == dlq.Retrying && !forced && !late && !u.stale[id] {
@@ -134,7 +136,7 @@ func (u *undoWorld) check(e Event) {
 	}
 }
 
-// step drives the saga by one event, as its node does.
+// step drives the saga by one event, as its node would.
 func (u *undoWorld) step() {
 	r := u.load()
 	if r.LeaseOwner == nil { // a node claims it
@@ -179,7 +181,7 @@ func (u *undoWorld) step() {
 	}
 }
 
-// meddle does something that people, letters, or the clock may do at any time.
+// meddle does something that operators, letters, or the clock may do at any time.
 func (u *undoWorld) meddle() {
 	r := u.load()
 	of := slices.SortedFunc(maps.Values(r.Letters()), func(a, b int) int { return a - b })
@@ -233,11 +235,12 @@ func (u *undoWorld) meddle() {
 	}
 }
 
-// TestCompensationsThatAreLeft: with go_on, each compensation that gave up has its letter and can be repeated or
-// settled for itself, in any order and at any time; in the end the saga has ended as if none had given up.
+// TestCompensationsThatAreLeft checks that with go_on each compensation that gave up has its letter
+// and can be repeated or settled separately, in any order and at any time. If all of them are
+// settled, the saga ends as if none had given up.
 func TestCompensationsThatAreLeft(t *testing.T) {
 	seen := map[string]int{}
-	for range 10 { // so many histories that what is rare happens as well
+	for range 10 { // enough histories for rare events to occur as well
 		rapid.Check(t, func(t *rapid.T) {
 			u := &undoWorld{t: t, def: definition(rapid.StringMatching(`[un]{2,6}`).Draw(t, "steps")), now: noon, failing: true,
 				letters: map[uuid.UUID]dlq.Letter{}, undone: map[int]int{}, settled: map[int]bool{}, seen: seen,

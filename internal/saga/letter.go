@@ -11,11 +11,11 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// A compensation that gives up leaves a dead letter, which only changes of the saga
-// move. The rules for that are here; the store writes both or neither
+// A compensation that gives up leaves a dead letter, which changes only together with the saga.
+// This file contains the rules for that; the store writes both or neither
 // (requirements/one-product.md, point 2).
 
-// dirtyEnd ends the saga in FAILED: effects may remain and a person must act.
+// dirtyEnd ends the saga in FAILED: effects may remain, and an operator must act.
 func (d *decision) dirtyEnd(e *Error, reason string) {
 	if reason == ReasonForced {
 		d.tellLetter(dlq.RetryStopped)
@@ -29,8 +29,8 @@ func (d *decision) dirtyEnd(e *Error, reason string) {
 	d.end(Failed)
 }
 
-// DeadLetter returns the open letter of the compensation that gave up: the saga waits
-// for it or is retrying. uuid.Nil: none.
+// DeadLetter returns the open letter of the compensation that gave up, whether the saga is waiting
+// for an operator or retrying. It returns uuid.Nil if there is none.
 func (s *Saga) DeadLetter() uuid.UUID {
 	if s.Interventions == nil {
 		return uuid.Nil
@@ -47,8 +47,8 @@ func (d *decision) gaveUpUndo(e *Error) {
 	d.updateLetter(n)
 }
 
-// tellLetter updates the saga's letter, if it has one. An update that ends the letter
-// clears the saga's reference to it.
+// tellLetter updates the saga's letter, if it has one. An update that ends the letter also clears
+// the saga's reference to it.
 func (d *decision) tellLetter(told dlq.Outcome) {
 	id := d.s.DeadLetter()
 	if id == uuid.Nil {
@@ -65,8 +65,8 @@ func (d *decision) tellLetter(told dlq.Outcome) {
 	d.updateLetter(n)
 }
 
-// updateLetter makes n the change's update. If one change reopens a saga and settles
-// its compensation, only the latter is recorded.
+// updateLetter makes n the letter update of the change. If one change both reopens a saga and
+// settles its compensation, only the latter is recorded.
 func (d *decision) updateLetter(n dlq.SourceUpdate) {
 	if i := d.edit(); n.Outcome != dlq.RetryStarted {
 		n.Actor, i.RetriedBy = i.RetriedBy, ""
@@ -74,8 +74,8 @@ func (d *decision) updateLetter(n dlq.SourceUpdate) {
 	d.Letter = &n
 }
 
-// letter makes the dead letter of the compensation of the current step, which gave up because
-// of e. Its payload is the body of the call, unless that exceeds the budget.
+// letter builds the dead letter for the compensation of the current step, which gave up because of
+// e. Its payload is the body of the call, unless the body exceeds the budget.
 func (d *decision) letter(e *Error) dlq.Letter {
 	step := d.After.Def.Steps[d.s.CurrentStep].Name
 	content := dlq.Content{}
@@ -96,8 +96,8 @@ func (d *decision) letter(e *Error) dlq.Letter {
 	return dlq.New(l, d.m.NewID(), &dlq.DefaultPolicy, dlq.Moment{Now: d.m.Now, Jitter: d.m.Jitter})
 }
 
-// Plain returns the failure of a saga's letter without any text from a participant, for
-// deployments that seal the contents of sagas.
+// Plain returns the failure in a saga's letter without any text from a participant, for deployments
+// that seal the content of sagas.
 func Plain(l *dlq.Letter) dlq.Failure {
 	f := l.Failure
 	f.Message = fmt.Sprintf("the compensation of step %q gave up: %s", l.Link.StepName, f.Type)

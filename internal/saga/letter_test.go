@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// wrongLetter says what is wrong with what a change of e tells of the letter.
+// wrongLetter returns a description of what is wrong with the letter update of a change of e.
 func wrongLetter(e Event, before *Instance, c *Change) string {
 	n, had, has := c.Letter, before.DeadLetter(), c.After.DeadLetter()
 	_, forced := e.(FailureForced)
@@ -47,8 +47,9 @@ func wrongLetter(e Event, before *Instance, c *Change) string {
 	return ""
 }
 
-// checkLetters keeps the letters as a store does, and compares them with the saga: one that has
-// failed on its own has exactly one open letter, and none has to wait for one that is being tried.
+// checkLetters keeps the letters as a store does, and compares them with the saga. A saga that has
+// failed on its own has exactly one open letter, and no letter has to wait for one that is being
+// retried.
 func (w *world) checkLetters(e Event, before *Instance, c *Change) {
 	t, after := w.t, &c.After
 	if why := wrongLetter(e, before, c); why != "" {
@@ -197,7 +198,7 @@ func TestTopicsOfLettersStayShortAndApart(t *testing.T) {
 	}
 }
 
-// The decision is one value for all who have it: the forms that stores write are copies.
+// All holders of a decision share one value, so the forms that stores write must be copies.
 func TestTheOtherFormsOfAChangeLeaveTheDecisionAsItIs(t *testing.T) {
 	r := point{pattern: "uuu", state: Compensating, step: 1, cause: CauseStepFailed, attempt: 3, owned: true}.run()
 	decide := func() Change {

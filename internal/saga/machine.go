@@ -1,28 +1,29 @@
-// Package saga contains the rules of sagas: their states and transitions, what a
-// participant's answer changes, and the contract that every store implements.
+// Package saga contains the rules of sagas: their states and transitions, the effects of a
+// participant's answer, and the contract that every store implements.
 //
-// Pure: no I/O, clock, randomness or goroutines. Time, ids and jitter come in as a
-// Moment; a decision comes out as a Change, which a store writes completely if its
+// The package is pure: it uses no I/O, clock, randomness or goroutines. Time, ids and jitter are
+// passed in as a Moment. A decision is returned as a Change, which a store writes completely if its
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
-// record, run, request, mapping, call, actions, budget, event, attention, filter, problems, new, store,
-// archive, step_decision, failure_summary, operated, stopped, actor_name, checkpoint, apply,
-// damage, doubt, erased, faults, callback, flags, force, job, left, letter, note, parked, reopen, steps.
+// record, run, request, mapping, call, actions, budget, event, attention, filter, problems, new,
+// store, archive, step_decision, failure_summary, operated, stopped, actor_name, checkpoint, apply,
+// damage, doubt, erased, faults, callback, flags, force, job, left, letter, note, parked, reopen,
+// steps.
 package saga
 
 import "slices"
 
-// State is seed 2's integer state (section "状态枚举值"), the stored truth. Status and
-// Lifecycle are derived from it.
+// State is seed 2's integer state (section "状态枚举值") and is what is stored. Status and Lifecycle are
+// derived from it.
 type State int16
 
-// States, with seed 2's numbers.
+// The states, with seed 2's numbers.
 const (
 	Pending       State = 0 // accepted, durable
-	Running       State = 1 // a step is in flight, or waits for its next attempt
+	Running       State = 1 // a step is in flight or waiting for its next attempt
 	StepCompleted State = 2 // between steps, not driven right now
-	Completed     State = 3 // every step done
+	Completed     State = 3 // every step was done
 	Compensating  State = 4 // compensating, in exact reverse order
 	Compensated   State = 5 // failed, everything undone
 	Failed        State = 6 // a compensation gave up: effects may remain
@@ -30,7 +31,7 @@ const (
 	TimedOut      State = 8 // deadline passed, everything undone
 )
 
-// States lists every state in order of its number.
+// States lists every state in numerical order.
 var States = []State{Pending, Running, StepCompleted, Completed, Compensating, Compensated, Failed, Cancelled, TimedOut}
 
 var names = [...]string{
@@ -48,13 +49,13 @@ var names = [...]string{
 // String returns the API's name of the state.
 func (s State) String() string { return names[s] }
 
-// Trigger says why an edge is taken.
+// Trigger is the reason why an edge is taken.
 type Trigger string
 
-// Triggers of the transition table.
+// The triggers of the transition table.
 const (
 	Dispatch   Trigger = "dispatch"               // a step is sent
-	StepDone   Trigger = "step done"              // its outcome is committed and more remain
+	StepDone   Trigger = "step done"              // its outcome is committed and more steps remain
 	AllDone    Trigger = "all steps done"         //
 	NothingRan Trigger = "ended before a step"    // cancel or deadline before anything ran
 	TurnBack   Trigger = "begin compensating"     // refused, given up, cancelled, deadline, operator
@@ -102,23 +103,23 @@ func edge(from, to State) bool {
 	return slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == from && e.To == to })
 }
 
-// IllegalEdgeError is a move that Edges does not have: a mistake in the rules, which the test of
-// all pairs finds. Apply never returns such a change; the error is the cause of its Conflict.
+// IllegalEdgeError is a move that Edges does not contain. It is a bug in the rules, which the test
+// of all pairs finds. Apply never returns such a change; the error is the cause of its Conflict.
 type IllegalEdgeError struct{ From, To State }
 
 func (e *IllegalEdgeError) Error() string {
 	return e.From.String() + " to " + e.To.String() + " is not in the transition table"
 }
 
-// Apply decides what e changes in r. It never changes r. The fault is a
-// Conflict when the state does not allow e; nothing else can go wrong.
+// Apply decides what e changes in r. It never modifies r. Its only possible fault is a Conflict, if
+// the state does not allow e.
 func Apply(r Instance, e Event, m Moment) (Change, error) {
 	if f := r.withheld(e); f != nil {
 		return Change{}, f
 	}
 	d, ok := newDecision(&r, m), false
 	switch e := e.(type) {
-	// Its driver.
+	// Events of the driver.
 	case Answered:
 		ok = d.answered(e.Outcome)
 	case Turned:
@@ -135,15 +136,15 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 		ok = d.parked(e)
 	case JobRunChecked:
 		ok = d.jobRunChecked(e)
-	// A participant, to its callback URL.
+	// A participant's report to its callback URL.
 	case Reported:
 		ok = d.reported(e)
-	// The clock, and the check that no saga is stuck.
+	// Events of the clock, and of the check for stuck sagas.
 	case DeadlinePassed:
 		ok = d.deadline(e)
 	case Neglected:
 		ok = d.neglected(e)
-	// Its users, and operators.
+	// Requests of users and operators.
 	case CancelRequested:
 		ok = d.flag(CauseCancelled, "SAGA_CANCELLED", "cancelled", e.By, e.Reason)
 	case CompensateRequested:

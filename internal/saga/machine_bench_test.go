@@ -2,8 +2,8 @@ package saga
 
 import "testing"
 
-// BenchmarkApply measures the decision that every step costs, of a saga of three steps: the
-// first is done, the last is done, one is refused.
+// BenchmarkApply measures the cost of the decision for each step. It uses a saga of three steps in
+// three cases: the first step is done, the last step is done, and one is refused.
 func BenchmarkApply(b *testing.B) {
 	second := func(word string) func() Instance {
 		return func() Instance {

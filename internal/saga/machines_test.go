@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "rewrite docs/state-machines.md")
 
 const machinesPath = "../../docs/state-machines.md"
 
-// TestStateMachinesPage keeps docs/state-machines.md equal to the rules:
+// TestStateMachinesPage checks that docs/state-machines.md matches the rules. To update the page:
 // go test ./internal/saga -run StateMachines -update
 func TestStateMachinesPage(t *testing.T) {
 	var page bytes.Buffer
@@ -134,7 +134,7 @@ func writeDiagram(w io.Writer) {
 	fmt.Fprint(w, "```\n")
 }
 
-// writeEvents asks the rules themselves, over every run that can exist.
+// writeEvents applies the rules to every run that can exist.
 func writeEvents(w io.Writer) {
 	leads := map[string]map[State]map[State]bool{}
 	for _, p := range points() {
@@ -266,7 +266,7 @@ func TestEveryWordOfThePageHasAMeaning(t *testing.T) {
 	}
 }
 
-// lifecycle is one word, or two when it depends on a clean end.
+// lifecycle is one word, or two if it depends on whether the end is clean.
 func lifecycle(s State) string {
 	clean, unclean := s.Lifecycle(true), s.Lifecycle(false)
 	if clean == unclean {

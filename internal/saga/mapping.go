@@ -11,14 +11,14 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// CodeMappingFailed is the outcome code of a request whose expressions gave nothing.
+// CodeMappingFailed is the outcome code of a request whose expressions gave no value.
 const CodeMappingFailed = "mapping_failed"
 
-// mapped are the values that the expressions of a call see.
+// mapped holds the values that the expressions of a call can use.
 type mapped struct {
 	r    *Instance
 	step int
-	call *Call // nil: not the request of a call
+	call *Call // nil if this is not the request of a call
 	now  time.Time
 }
 
@@ -30,7 +30,7 @@ func (v mapped) Variable(name string) (json.RawMessage, bool) {
 			return orNull(v.r.Payload), true
 		}
 		return orNull(v.r.input(v.step)), true
-	case "output": // null if no answer ever arrived, as in the body that Skald makes
+	case "output": // null if no answer ever arrived, as in the body that Skald builds
 		return orNull(v.r.outputs[v.step]), true
 	case "saga":
 		return v.saga(), true
@@ -86,13 +86,13 @@ func moment(t time.Time) json.RawMessage {
 // appendEscaped appends s as a JSON string.
 func appendEscaped(b []byte, s string) []byte {
 	j, err := strictjson.Encode(s)
-	if err != nil { // impossible: the API refuses text that JSON cannot encode
+	if err != nil { // cannot happen: the API rejects text that JSON cannot encode
 		j = json.RawMessage(`""`)
 	}
 	return append(b, j...)
 }
 
-// filled returns the call in flight with its expressions evaluated. It takes a copy, so that calls
+// filled returns the call in flight with its expressions evaluated. It makes a copy, so that calls
 // without expressions stay off the heap. The error is an *expression.Failure.
 func (r *Instance) filled(c Call) (Call, error) {
 	k, undo := c.Index, c.Action == Compensate
@@ -119,8 +119,8 @@ func (r *Instance) filled(c Call) (Call, error) {
 	return c, nil
 }
 
-// unmapped is the outcome of a call whose expressions gave nothing: nothing was sent, and no
-// other attempt could be.
+// unmapped is the outcome of a call whose expressions gave no value: nothing was sent, and another
+// attempt could not be sent either.
 func unmapped(err error, now time.Time) Outcome {
 	message := "the request could not be made"
 	if f := (*expression.Failure)(nil); errors.As(err, &f) {
@@ -132,7 +132,7 @@ func unmapped(err error, now time.Time) Outcome {
 	}
 }
 
-// maxOutcomeMessage is how many characters the message of an outcome may have.
+// maxOutcomeMessage is the maximum number of characters in the message of an outcome.
 const maxOutcomeMessage = 1000
 
 func clipped(s string) string {

@@ -34,7 +34,7 @@ func mappedSaga(tb testing.TB, payload string) Instance {
 	return sagaOf(tb, mappedOrder, payload)
 }
 
-// sagaOf returns a saga of a definition in YAML, which a node has claimed.
+// sagaOf returns a saga that a node has claimed, of a definition in YAML.
 func sagaOf(tb testing.TB, definition, payload string) Instance {
 	tb.Helper()
 	def, err := workflow.ParseYAML([]byte(definition), workflow.Limits{})
@@ -94,7 +94,7 @@ func TestMappedCalls(t *testing.T) {
 	if h := first.By.HTTP.Headers["X-Order"]; h != "o/1/1" {
 		t.Error(h)
 	}
-	// The same bytes in the next attempt.
+	// The next attempt sends the same bytes.
 	r = after(t, r, &logs, failing(Unknown, retry.Timeout))
 	second, _, _ := r.Prepared(Defaults{}, Budget{}, noon)
 	check(second, "PUT", "http://stock/reservations/o%2F1?n=3", body)
@@ -126,8 +126,8 @@ func TestMappedCalls(t *testing.T) {
 	}
 }
 
-// A request that cannot be made is a definite failure: nothing was sent, nothing of this step is
-// undone, nothing is tried again.
+// A request that cannot be built is a definite failure: nothing was sent, nothing of this step is
+// undone, and there is no other attempt.
 func TestAMappingThatFailsIsNeverSent(t *testing.T) {
 	r := mappedSaga(t, `{"n":2,"id":"","sku":"a","big":1}`)
 	_, o, unsendable := r.Prepared(Defaults{}, Budget{}, noon)
@@ -143,7 +143,7 @@ func TestAMappingThatFailsIsNeverSent(t *testing.T) {
 	}
 }
 
-// Nothing is sent to an address or with a header that no server would take.
+// Nothing is sent to an address, or with a header, that no server would accept.
 func TestAddressesAndHeadersThatBecomeTooLongAreNotSent(t *testing.T) {
 	for _, tt := range []struct{ id, header, wrong string }{
 		{strings.Repeat("x", 8192-len("http://stock/reservations/?n=3")), "x", ""},
@@ -163,7 +163,7 @@ func TestAddressesAndHeadersThatBecomeTooLongAreNotSent(t *testing.T) {
 	}
 }
 
-// In a compensation it needs a person, and names the expression.
+// In a compensation, such a failure needs an operator and names the expression.
 func TestACompensationThatCannotBeMappedNeedsAttention(t *testing.T) {
 	r, logs := mappedSaga(t, mappedPayload), []StepLog{}
 	r = after(t, r, &logs, done(`"r"`))
@@ -190,7 +190,7 @@ steps:
 - {name: d, when: "!has(steps.c)", action: {http: {url: "http://h/d"}}, compensation: none}
 `
 
-// played drives a saga and returns the paths that were called; refused answers 409.
+// played drives a saga and returns the paths that were called. The path in refused answers 409.
 func played(tb testing.TB, definition, payload, refused string) (calls string, r Instance, logs []StepLog) {
 	tb.Helper()
 	r = sagaOf(tb, definition, payload)
@@ -224,7 +224,7 @@ func played(tb testing.TB, definition, payload, refused string) (calls string, r
 	return calls, r, logs
 }
 
-// A step whose condition is false is passed over, and nothing is undone for it.
+// A step whose condition is false is skipped, and nothing is undone for it.
 func TestStepsWithAConditionThatIsFalseAreSkipped(t *testing.T) {
 	for _, tt := range []struct {
 		payload, refused, calls string
@@ -259,7 +259,7 @@ func TestStepsWithAConditionThatIsFalseAreSkipped(t *testing.T) {
 	}
 }
 
-// BenchmarkPrepared measures the request of a step without and with expressions.
+// BenchmarkPrepared measures building the request of a step with and without expressions.
 func BenchmarkPrepared(b *testing.B) {
 	mappedOne := mappedSaga(b, mappedPayload)
 	plainOne := started("uuu")

@@ -14,9 +14,9 @@ import (
 
 // Spec is a client's request for a saga.
 type Spec struct {
-	ID            uuid.UUID // the client's, or one made by the server
+	ID            uuid.UUID // chosen by the client or the server
 	Tenant        tenant.Tenant
-	SagaType      string // "" : the first 64 characters of the workflow's name
+	SagaType      string // "" means the first 64 characters of the workflow's name
 	Name          *string
 	Description   *string
 	BusinessKey   *string
@@ -28,34 +28,34 @@ type Spec struct {
 	Baggage       *string
 	Payload       json.RawMessage // canonical JSON or nil
 	Metadata      json.RawMessage // canonical JSON object or nil
-	TimeoutMS     int64           // 0: the definition's, or else the server's default
-	RetryPolicy   *retry.Policy   // of steps that name none; nil: the definition's
-	// TenantInKeys: the idempotency keys of its calls contain the tenant, as in every
-	// tenant but the default one.
+	TimeoutMS     int64           // 0 means the definition's timeout, or else the server's default
+	RetryPolicy   *retry.Policy   // for steps that set none; nil means the definition's policy
+	// TenantInKeys means that the idempotency keys of the saga's calls contain the tenant, as they
+	// do in every tenant except the default one.
 	TenantInKeys bool
 }
 
-// NewSaga is a saga to be stored for the first time.
+// NewSaga is a saga that has not been stored yet.
 type NewSaga struct {
 	Saga
-	// Floating: the client gave no workflow version, so the store refuses the saga
+	// Floating means that the client gave no workflow version. The store then refuses the saga
 	// (NotCurrent) unless its version is still the latest.
 	Floating bool
 	Key      *idempotency.Key
-	// Join: an unfinished saga of the workflow with this business key is returned
-	// instead (on_conflict: return_existing).
+	// Join means that an unfinished saga of the workflow with this business key is returned
+	// instead, if there is one (on_conflict: return_existing).
 	Join bool
-	// Actor and RequestID are those of Moment, for the audit trail: the store
-	// writes Saga.Begun along with the saga.
+	// Actor and RequestID are those of Moment. They are for the audit trail: the store writes
+	// Saga.Begun together with the saga.
 	Actor     string
 	ActorName string
 	RequestID string
 }
 
-// New returns the first version of a saga of definition version ver. owner is the node that
-// will drive it; nil when the node has no capacity, and any node may claim it. defaultTimeout
-// applies if neither spec nor the definition has a timeout; 0: none. CreatedAt is now;
-// TimeoutAt is set by the store on the database's clock.
+// New returns the first version of a saga of definition version ver. owner is the node that will
+// drive it; if the node has no capacity, owner is nil and any node may claim the saga.
+// defaultTimeout applies if neither spec nor the definition has a timeout; 0 means none. CreatedAt
+// is now; the store sets TimeoutAt on the database's clock.
 func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Time, defaultTimeout time.Duration) Saga {
 	s := Saga{
 		ID: spec.ID, Tenant: spec.Tenant, SagaType: spec.SagaType,
@@ -88,15 +88,14 @@ func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Ti
 		s.NextRunAt = &now
 		return s
 	}
-	// The intent is stored with the saga: the first call follows the commit
-	// immediately.
+	// The intent is stored with the saga, because the first call follows the commit immediately.
 	s.LeaseOwner, s.LeaseEpoch, s.Attempt, s.StartedAt = owner, 1, 1, &now
 	return s
 }
 
-// InlinePrefix is the prefix of the names of workflows made for inline steps. Clients cannot register
-// such names. What the client calls the steps is the type of the saga, unless it gives one: filters
-// by the name of a workflow find it, too.
+// InlinePrefix is the prefix of the names of workflows that are created for inline steps. Clients
+// cannot register such names. The name that the client gives to the steps becomes the type of the
+// saga, unless the client sets a type. Filters by workflow name find it as well.
 const InlinePrefix = "inline:"
 
 // TypeOf returns the saga type of a workflow: the first 64 characters of its name, the size of

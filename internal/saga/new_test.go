@@ -25,7 +25,7 @@ func TestNewTakesEverythingTheClientSaid(t *testing.T) {
 		TotalSteps: 3, Version: 1, TimeoutMS: new(int64(5)), CreatedAt: noon, UpdatedAt: noon,
 	}
 	unowned, owned := want, want
-	unowned.NextRunAt = new(noon) // due at once, to anybody
+	unowned.NextRunAt = new(noon) // due immediately, for any node
 	owned.LeaseOwner, owned.LeaseEpoch, owned.Attempt, owned.StartedAt = new(int64(42)), 1, 1, new(noon)
 	if diff := cmp.Diff(unowned, New(spec, definition("uuu"), 6, nil, noon, time.Hour)); diff != "" {
 		t.Errorf("without an owner (-want +got):\n%s", diff)

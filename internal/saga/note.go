@@ -9,19 +9,18 @@ import (
 	"github.com/skald-saga/skald/internal/audit/eventtype"
 )
 
-// Note is what people have noted on a saga: its assignee, and a short text. It is not part of
-// the saga's row (decision 0073) and has its own version, so that notes and steps never
-// conflict.
+// Note is what operators have noted about a saga: its assignee and a short text. It is not part of
+// the saga's row (decision 0073) and has its own version, so that notes and steps never conflict.
 type Note struct {
-	Version  int64 // 0: no note was written yet
+	Version  int64 // 0 means that no note has been written yet
 	Assignee string
 	Text     string
 }
 
-// NoteEdit is the request to change a note. Nil fields keep their value.
+// NoteEdit is a request to change a note. Nil fields keep their values.
 type NoteEdit struct{ Assignee, Text *string }
 
-// Edited returns the note after an edit, and the names of the members that differ, in order.
+// Edited returns the note after an edit, and the names of the members that changed, in order.
 func (n Note) Edited(e NoteEdit) (after Note, changed []string) {
 	after = n
 	for _, m := range []struct {
@@ -40,18 +39,18 @@ func (n Note) Edited(e NoteEdit) (after Note, changed []string) {
 	return after, changed
 }
 
-// Noted is a change of a saga's note, made on the version before Note.Version.
+// Noted is a change to a saga's note, based on the version before Note.Version.
 type Noted struct {
 	Saga  Ref
-	Of    time.Time // the creation of the saga, by which lists are ordered
+	Of    time.Time // the creation time of the saga, by which lists are ordered
 	Note  Note
 	At    time.Time
 	Event AuditEvent // stored with it
 }
 
-// Noted returns the change that makes n the note of the saga. reason is as the client stated it;
-// actor is the authenticated caller. The event does not contain the text: the trail keeps events
-// forever, but a note may be erased.
+// Noted returns the change that makes n the note of the saga. reason is as the client stated it,
+// and actor is the authenticated caller. The event does not contain the text, because the trail
+// keeps events forever, but a note may be erased.
 func (s *Saga) Noted(n Note, changed []string, actor, requestID, reason string, at time.Time) Noted {
 	e := s.event(eventtype.NoteChanged, at)
 	e.Actor, e.RequestID = actor, requestID
@@ -68,7 +67,7 @@ func (s *Saga) Noted(n Note, changed []string, actor, requestID, reason string, 
 type Notes interface {
 	// Notes returns the notes of sagas of a tenant. Sagas without one are omitted.
 	Notes(ctx context.Context, tenant uuid.UUID, sagas ...uuid.UUID) (map[uuid.UUID]Note, error)
-	// PutNote stores a note with its event, durably on return. Fault: Conflict with CodeStale
-	// when the note has a version other than the one before n.Note.Version.
+	// PutNote stores a note with its event, durably on return. Fault: Conflict with CodeStale if
+	// the stored version is not the one before n.Note.Version.
 	PutNote(ctx context.Context, n Noted) error
 }

@@ -11,16 +11,17 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// What operators do to a saga besides the verbs that Apply knows.
+// The operator actions on sagas that are not events of Apply.
 const (
 	RestoreVerb Verb = "restore"
 	EraseVerb   Verb = "erase"
 	NoteVerb    Verb = "note"
 )
 
-// recordOf says which event records an operator's verb, and what its data then names as the
-// verb, if several verbs have that type. Each of these events has data, unless a change that
-// was not requested led to it. The indexes of migration 0390 have the same types.
+// recordOf maps an operator's verb to the type of event that records it. If several verbs share a
+// type, Told lists the verbs that the event's data may name. Each of these events has data, unless
+// it results from a change that was not requested. The indexes of migration 0390 have the same
+// types.
 var recordOf = map[Verb]struct {
 	Type eventtype.Type
 	Told []string
@@ -43,14 +44,14 @@ var recordOf = map[Verb]struct {
 	NoteVerb:           {eventtype.NoteChanged, nil},
 }
 
-// RecordOf returns the type of the event that records an operator's verb, and what its data names
-// as the verb; nil: anything. ok: there is such a verb.
+// RecordOf returns the type of the event that records an operator's verb, and the values with which
+// its data names the verb; nil means any. ok is false if there is no such verb.
 func RecordOf(v Verb) (t eventtype.Type, told []string, ok bool) {
 	r, ok := recordOf[v]
 	return r.Type, r.Told, ok
 }
 
-// OperatorTypes are the types of the events that record what operators did, in order.
+// OperatorTypes are the types of the events that record operators' actions, in order.
 var OperatorTypes = func() []eventtype.Type {
 	types := map[eventtype.Type]bool{}
 	for _, r := range recordOf {
@@ -59,11 +60,11 @@ var OperatorTypes = func() []eventtype.Type {
 	return slices.Sorted(maps.Keys(types))
 }()
 
-// Operation is what an event records of an operator's action.
+// Operation is an operator's action as recorded in an event.
 type Operation struct {
-	Verb   Verb // "" if the data does not say
+	Verb   Verb // "" if the data does not contain it
 	Reason string
-	Detail json.RawMessage // the rest, as canonical JSON; nil: none
+	Detail json.RawMessage // the remaining data, as canonical JSON; nil means none
 }
 
 // OperationOf reads an event of one of OperatorTypes: its data, its actor, and the name of its step
@@ -83,7 +84,7 @@ func OperationOf(t eventtype.Type, data json.RawMessage, actor, step string) Ope
 	o.Reason, _ = rest["reason"].(string)
 	delete(rest, "verb")
 	delete(rest, "reason")
-	delete(rest, "erased_events") // may be long, and is only for the check of the trail
+	delete(rest, "erased_events") // may be long, and is only used to verify the trail
 	if rest["by"] == actor {
 		delete(rest, "by")
 	}
@@ -96,8 +97,8 @@ func OperationOf(t eventtype.Type, data json.RawMessage, actor, step string) Ope
 	return o
 }
 
-// OfBulk records in the event of an operator's action that it is part of a bulk operation: the
-// list of what operators did has the operation in its place.
+// OfBulk records in the event of an operator's action that it is part of a bulk operation. The list
+// of operator actions then shows the bulk operation instead of the event.
 func (e *AuditEvent) OfBulk(id uuid.UUID) {
 	var w words
 	if e.Data == nil || !slices.Contains(OperatorTypes, e.Type) || json.Unmarshal(e.Data, &w) != nil {

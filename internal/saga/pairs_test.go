@@ -15,10 +15,10 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// answers is how many of the events are answers; they come first.
+// answers is the number of events that are answers; they come first in the list.
 const answers = 9
 
-// events lists what can happen, Answered once for every kind of answer.
+// events lists everything that can happen, with one Answered for each kind of answer.
 func events() []Event {
 	answer := func(v Verdict, c retry.Class) Event {
 		return Answered{
@@ -49,7 +49,7 @@ func events() []Event {
 	}
 }
 
-// aimed turns an order at the current step, unless it is about one that does not exist.
+// aimed directs an order at the current step, unless the order is about a step that does not exist.
 func (p point) aimed(e Event) Event {
 	if o, is := e.(StepOrdered); is && o.Step == 0 {
 		o.Step = p.step
@@ -58,7 +58,7 @@ func (p point) aimed(e Event) Event {
 	return e
 }
 
-// accepted is the whole of what may happen when, written down once more.
+// accepted states independently of the rules which events are accepted at which point.
 func accepted(p point, e Event) bool {
 	over, forward, flagged := p.state.Terminal(), p.state.Forward(), p.cause != ""
 	switch e.(type) {
@@ -127,7 +127,7 @@ func drivers(e Event) bool {
 	return false
 }
 
-// mayFollow lists where an event may lead from a run, in one commit.
+// mayFollow lists the states to which an event may lead from a run in one commit.
 func mayFollow(p point, e Event) []State {
 	undone := []State{Compensated, Cancelled, TimedOut}
 	if p.mark == restarts {
@@ -185,7 +185,7 @@ func mayFollow(p point, e Event) []State {
 	if p.state == Pending && p.attempt == 0 && !p.owned {
 		return undone // it was never driven
 	}
-	return []State{p.state} // a flag leaves the rest to its driver
+	return []State{p.state} // a flag leaves the state to its driver
 }
 
 func TestEveryEventOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
@@ -279,8 +279,8 @@ func TestTheAllowedActionsAreExactlyWhatApplyAccepts(t *testing.T) {
 	}
 }
 
-// TestEveryEdgeIsTaken takes edges out of the table, one at a time: some event
-// must then run into the missing edge, or nothing ever takes it.
+// TestEveryEdgeIsTaken removes the edges from the table, one at a time. Some event must then need
+// the missing edge; otherwise the edge is never taken.
 func TestEveryEdgeIsTaken(t *testing.T) {
 	whole := Edges
 	defer func() { Edges = whole }()
@@ -308,8 +308,8 @@ func missesAnEdge(p point) bool {
 	})
 }
 
-// TestEveryRunCanEnd drives each run that can exist, with a participant that
-// always does the same, until it has ended.
+// TestEveryRunCanEnd drives each possible run, with a participant that always gives the same
+// answer, until it has ended.
 func TestEveryRunCanEnd(t *testing.T) {
 	for _, e := range events()[:answers] {
 		for _, p := range points() {
@@ -346,7 +346,7 @@ func TestAReleasedRunWaitsForAnybody(t *testing.T) {
 		if inconsistent(&r) != "" || !p.owned {
 			continue
 		}
-		// While a call is in flight, only its answer can give the saga up.
+		// While a call is in flight, only its answer can make the saga give up.
 		for _, e := range events()[:answers] {
 			c, err := happens(r, e, moments(noon))
 			if err != nil {

@@ -2,8 +2,8 @@ package saga
 
 import "time"
 
-// parked makes the saga wait at the gate of a participant. A flag or an order wins over the gate:
-// then there is a turn to take instead.
+// parked makes the saga wait at the gate of a participant. A flag or an order takes precedence over
+// the gate, and is handled first.
 func (d *decision) parked(e Parked) bool {
 	r := &d.After
 	if d.s.State.Terminal() || d.s.Attempt == 0 || r.recorded || r.job() != nil || r.Flagged() || r.ordered() ||
@@ -26,12 +26,12 @@ type CallID struct {
 // NextCall identifies the call that a saga makes next.
 func (s *Saga) NextCall() CallID { return CallID{s.State, s.CurrentStep, s.Attempt} }
 
-// AtGate is a saga's wait at the gate of a participant.
+// AtGate describes a saga's wait at the gate of a participant.
 type AtGate struct {
 	Participant string
-	Call        CallID // that waits
+	Call        CallID // the call that waits
 	Since       time.Time
-	Gate        string // the state of the gate, since when and why, as a part of a sentence
-	Waiting     int64  // how many sagas wait for the participant, this one included
+	Gate        string // the state of the gate, since when and why, as a phrase
+	Waiting     int64  // how many sagas wait for the participant, including this one
 	NextAt      *time.Time
 }

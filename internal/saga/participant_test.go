@@ -9,16 +9,16 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// participant is the far side of one step. It remembers what it did and answers a
-// repeated call as the first. In front of it stands a gateway, which knows nothing and
-// may refuse any call, also the repetition of one that was applied.
+// participant is the remote side of one step. It remembers the calls that it applied and gives a
+// repeated call the same answer as the first. A gateway in front of it keeps no state and may
+// refuse any call, even the repetition of a call that was applied.
 type participant struct {
-	applied, undone int // how often there was an effect
-	// output is what it answers to the action once that was applied, always the same.
+	applied, undone int // how often it had an effect
+	// output is its answer to an action that was applied; it is always the same.
 	output string
 }
 
-// policies draws retry policies of few attempts, sometimes of very few.
+// policies draws retry policies with few attempts, sometimes with very few.
 func policies() *rapid.Generator[*retry.Policy] {
 	return rapid.Custom(func(t *rapid.T) *retry.Policy {
 		return &retry.Policy{
@@ -32,7 +32,7 @@ func policies() *rapid.Generator[*retry.Policy] {
 	})
 }
 
-// ways a call can go. What is unknown to the caller is known here.
+// The ways in which a call can go. The test knows them even where the caller does not.
 type way int
 
 const (
@@ -40,12 +40,12 @@ const (
 	answersNothing
 	refuses
 	appliesInSilence // applied, and the answer is lost
-	failsInSilence   // not applied, and the caller cannot know
+	failsInSilence   // not applied, but the caller cannot know that
 	neverReached     // certainly not applied
-	refusesTheSecond // sent twice within the attempt: the first was applied in silence, the second refused
+	refusesTheSecond // sent twice within the attempt: the first was applied without an answer, the second refused
 )
 
-// receive is one call arriving, or not, and its outcome as the caller sees it.
+// receive lets one call arrive or get lost, and returns its outcome as the caller sees it.
 func (w *world) receive(c Call) Outcome {
 	p := &w.participants[c.Index]
 	already := p.applied > 0
@@ -107,7 +107,7 @@ func (p *participant) does(a Action) {
 	switch {
 	case a == Execute && p.applied == 0:
 		p.applied++
-	case a == Compensate && p.undone == 0: // also when it never happened: then it never will
+	case a == Compensate && p.undone == 0: // even if the step never happened: from now on it never will
 		p.undone++
 	}
 }

@@ -2,10 +2,10 @@ package saga
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of sagas.
+// Problems are the problem types of sagas.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// The codes of the problem types, which are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("SAGA_NOT_FOUND", "No such saga",
 		"The tenant has no saga with this id.", 404)

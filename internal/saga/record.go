@@ -29,8 +29,9 @@ func (d *decision) log(action Action, o Outcome, status LogStatus, final bool) {
 	d.Logs = append(d.Logs, l)
 }
 
-// attempt returns the step log of the current attempt. Its request is kept whole if its outputs are of attempts that
-// are stored under other numbers: an operator has retried the saga while the driver held them.
+// attempt returns the step log of the current attempt. The request is kept in full if its outputs
+// come from attempts that are stored under other numbers, because an operator retried the saga
+// while the driver held them.
 func (d *decision) attempt(action Action, o Outcome, status LogStatus) StepLog {
 	if n := len(o.Parts); !bytes.Equal(o.Parts, d.After.given[:n]) {
 		o.Parts = nil
@@ -42,7 +43,7 @@ func (d *decision) attempt(action Action, o Outcome, status LogStatus) StepLog {
 	}
 }
 
-// failedStatus maps an unsuccessful outcome to seed 1's word.
+// failedStatus maps an unsuccessful outcome to seed 1's status.
 func failedStatus(o Outcome) LogStatus {
 	if o.Class == retry.Timeout {
 		return LogTimeout
@@ -67,7 +68,7 @@ func (e *Error) at(now time.Time) *Error {
 	return &c
 }
 
-// follows appends cause to an error's chain of causes, which must not be shared.
+// follows appends cause to the chain of causes of an error. The chain must not be shared.
 func (e *Error) follows(cause *Error) {
 	for e.Cause != nil {
 		e = e.Cause
@@ -82,7 +83,7 @@ func (d *decision) newError(code, kind, message string) *Error {
 // LogStatus is seed 1's status of a step log, plus RUNNING (requirements/saga.md D7).
 type LogStatus string
 
-// Log statuses. LogRunning holds exactly while CompletedAt is nil.
+// The log statuses. A log is LogRunning if and only if CompletedAt is nil.
 const (
 	LogRunning LogStatus = "RUNNING"
 	LogSuccess LogStatus = "SUCCESS"
@@ -103,10 +104,10 @@ type StepLog struct {
 	Action    Action
 	Attempt   int
 	Status    LogStatus
-	Final     bool // the outcome row seed 1 means; false for an attempt that is retried
+	Final     bool // whether this is the outcome row that seed 1 means; false for an attempt that is retried
 	Outcome   *string
 	Request   json.RawMessage
-	// Parts, if not nil, are those of Request, which a store then need not keep (MakeRequests).
+	// Parts, if not nil, describes Request, which a store then need not keep (MakeRequests).
 	Parts     Parts
 	Response  json.RawMessage
 	Error     *Error
@@ -115,15 +116,17 @@ type StepLog struct {
 	CompletedAt *time.Time
 	DurationMS  *int64
 	UpdatedAt   time.Time
-	// Completes: a RUNNING row of the same step, action and attempt exists, which this
-	// log completes, or replaces, instead of adding a second row. Set by Apply.
+	// Completes means that there is a RUNNING row of the same step, action and attempt, which this
+	// log completes or replaces instead of adding a second row. It is set by Apply.
 	Completes bool
-	// ContentUnreadable: encrypted content of the log could not be decrypted and is left out.
+	// ContentUnreadable means that encrypted content of the log could not be decrypted and is left
+	// out.
 	ContentUnreadable bool
 }
 
-// LeaveContent drops what brief logs lack: the request, and the response unless the attempt was skipped, or runs: then
-// it is the progress that the participant has reported.
+// LeaveContent drops the fields that brief logs omit: the request, and the response unless the
+// attempt was skipped or is running. The response of a running attempt is the progress that the
+// participant has reported.
 func (l *StepLog) LeaveContent() {
 	l.Request, l.Parts = nil, nil
 	if l.Status != LogSkipped && l.Status != LogRunning {
@@ -131,7 +134,7 @@ func (l *StepLog) LeaveContent() {
 	}
 }
 
-// InOrder sorts step logs as seed 1 lists them: by step, then in the order of their calls.
+// InOrder sorts step logs as seed 1 lists them: by step, and then in the order of their calls.
 func InOrder(logs []StepLog) []StepLog {
 	slices.SortStableFunc(logs, func(a, b StepLog) int {
 		return cmp.Or(cmp.Compare(a.StepIndex, b.StepIndex), a.StartedAt.Compare(b.StartedAt),

@@ -248,9 +248,9 @@ func TestTheCompensationDeadlineIsPinnedWhenItBegins(t *testing.T) {
 	}
 }
 
-// S2-50: what the participant tells of a failure is in the error of the step, of the
-// saga and of the event, with the time of the change; of a saga whose compensation
-// gave up as well, the last cause is why it was compensated.
+// S2-50: the details of a failure that the participant reports are in the error of the step, of the
+// saga and of the event, with the time of the change. If the saga's compensation gave up as well,
+// the last cause is the reason for the compensation.
 func TestAnErrorCarriesTheParticipantsStackTraceAndCause(t *testing.T) {
 	why := func(trace, cause string) Outcome {
 		return Outcome{Verdict: Refused, Class: retry.Refused, Code: "http_409", Message: "no", StackTrace: trace,

@@ -13,12 +13,13 @@ import (
 // ResumeRequested reopens a FAILED saga whose compensation gave up.
 type ResumeRequested struct {
 	By, Reason string
-	// Step: only the compensation of this step is repeated, which gave up; nil: all that gave up.
+	// Step limits the request to the compensation of this step; nil means that all compensations
+	// that gave up are repeated.
 	Step *int
 }
 
-// resume reopens a failed saga to undo the remaining steps: from the undo that gave up,
-// with a fresh retry policy, or from the step where it was forced to fail.
+// resume reopens a failed saga to undo the remaining steps. It starts from the compensation that
+// gave up, with a fresh retry policy, or from the step at which the saga was forced to fail.
 func (d *decision) resume(e ResumeRequested) bool {
 	if e.Step != nil && d.s.State == Compensating {
 		return d.queue(*e.Step, e.By, e.Reason)
@@ -46,11 +47,11 @@ func (d *decision) resume(e ResumeRequested) bool {
 	return true
 }
 
-// reopen returns a failed saga to compensating.
+// reopen returns a failed saga to COMPENSATING.
 func (d *decision) reopen() {
 	d.alive()
 	if d.s.Error != nil && d.s.Error.Cause != nil {
-		d.s.Error = d.s.Error.Cause // why it compensates; a second unclean end must not be added to the first
+		d.s.Error = d.s.Error.Cause // its cause; a second unclean end must not be appended to the first
 	}
 	d.to(Compensating)
 	d.startCompensation()
@@ -69,8 +70,8 @@ func (d *decision) alive() {
 	}
 }
 
-// undoAgain repeats the compensation that gave up. Attempt keeps counting:
-// X-Saga-Attempt only grows (invariant I7).
+// undoAgain repeats the compensation that gave up. Attempt keeps counting, because X-Saga-Attempt
+// must only increase (invariant I7).
 func (d *decision) undoAgain() {
 	d.s.Attempt, d.s.Failures = d.s.Attempt+1, 0
 	d.After.undoRefused = false
@@ -90,16 +91,16 @@ func (d *decision) turnHalted() {
 	}
 }
 
-// RetryRequested makes the next attempt of a saga that waits for it due now,
-// with a fresh policy, or lets a failed saga go forward again.
+// RetryRequested makes the next attempt of a waiting saga due now, with a fresh policy, or lets a
+// failed saga go forward again.
 type RetryRequested struct {
 	By, Reason string
-	// FromStep is the index of the step to begin with, nil: the one that failed.
-	// Steps before the failed one are undone first, down to it.
+	// FromStep is the index of the first step to run again; nil means the step that failed. Steps
+	// from FromStep up to the failed one are undone first.
 	FromStep *int
-	// Patch is a JSON merge patch (RFC 7396) of that step's input; nil: none.
+	// Patch is a JSON merge patch (RFC 7396) for that step's input; nil means none.
 	Patch json.RawMessage
-	// NotApplied: the operator has verified that no attempt so far was applied.
+	// NotApplied means that the operator has verified that no attempt so far was applied.
 	NotApplied bool
 	// Logs are all step logs of the saga.
 	Logs []StepLog
@@ -147,14 +148,14 @@ func (d *decision) retry(e RetryRequested) bool {
 func (d *decision) again() {
 	d.s.Failures, d.s.NextRunAt = 0, &d.m.Now
 	if d.s.EndCause == nil {
-		d.s.Error = nil // that of a stop
+		d.s.Error = nil // the error of a stop
 	}
 }
 
 const doubtful = "an attempt may have been applied, and a new input would apply it twice: set not_applied if you have verified that it was not applied"
 
-// retryFailed runs forward again from step n, the failed step or an earlier one. Steps from
-// n on that were done are undone first.
+// retryFailed runs the saga forward again from step n, which is the failed step or an earlier one.
+// Steps from n on that were done are undone first.
 func (d *decision) retryFailed(e RetryRequested) bool {
 	halted := d.s.Halted()
 	failed := d.failedStep()
@@ -181,7 +182,7 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 		By: e.By, Reason: e.Reason, FromStep: d.After.Def.Steps[n].Name, Patched: e.Patch != nil,
 	})
 	d.prepare(n, failed, last, e)
-	done := n < failed || d.After.outputs[n] != nil // including the one that was made to fail and then succeeded
+	done := n < failed || d.After.outputs[n] != nil // including a step that was forced to fail and then succeeded
 	if done && (halted || n <= d.s.CurrentStep) {
 		d.reopen()
 		if halted {
@@ -207,7 +208,7 @@ func (d *decision) failedStep() int {
 			return k
 		}
 	}
-	return d.s.TotalSteps - 1 // every step was done, and then it was compensated on request
+	return d.s.TotalSteps - 1 // every step was done, and then the saga was compensated on request
 }
 
 // mayHaveRun returns the last step of a failed saga that may have been called.
@@ -218,13 +219,14 @@ func (d *decision) mayHaveRun(failed int, logs []StepLog) int {
 	last := max(failed, d.s.CurrentStep)
 	for i := range logs {
 		if l := &logs[i]; l.Action == Compensate && l.Attempt > d.After.base(l.StepIndex, Compensate) {
-			last = max(last, l.StepIndex) // also if there was nothing to call
+			last = max(last, l.StepIndex) // even if there was nothing to call
 		}
 	}
 	return last
 }
 
-// prepare records the starting point of the steps' next runs. last is the last step that may have been called.
+// prepare records where the next runs of the steps start. last is the last step that may have been
+// called.
 func (d *decision) prepare(n, failed, last int, e RetryRequested) {
 	for k := range last + 1 {
 		next := NextRun{Base: d.After.base(k, Execute), UndoBase: d.After.base(k, Compensate)}
@@ -251,7 +253,7 @@ func (d *decision) prepare(n, failed, last int, e RetryRequested) {
 	d.edit().RestartAt = &n
 }
 
-// undone notes that the compensation of step k is over after so many attempts.
+// undone records that the compensation of step k is over after the given number of attempts.
 func (d *decision) undone(k, attempts int, called bool) {
 	if called {
 		d.After.undone = true
@@ -268,13 +270,13 @@ func (d *decision) undone(k, attempts int, called bool) {
 	}
 }
 
-// restart runs forward again after the necessary compensations.
+// restart runs the saga forward again after the necessary compensations.
 func (d *decision) restart() {
 	d.forward(*d.s.Interventions.RestartAt, false)
 }
 
-// forward starts again at step n. Every prepared step gets its next run, with a new
-// idempotency key if its call has changed. uncertain: step n may have been applied.
+// forward starts again at step n. Every prepared step starts its next run, with a new idempotency
+// key if its call has changed. uncertain means that step n may have been applied.
 func (d *decision) forward(n int, uncertain bool) {
 	i := d.edit()
 	i.RestartAt = nil

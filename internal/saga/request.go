@@ -11,7 +11,7 @@ import (
 // parts returns the parts of the body of the call in flight.
 func (r *Instance) parts() Parts {
 	if r.intervened(r.CurrentStep).Input != nil {
-		return nil // instead of the payload, until the operator's next patch
+		return nil // used instead of the payload, until the operator's next patch
 	}
 	n := 0
 	for i, out := range r.outputs {
@@ -23,20 +23,21 @@ func (r *Instance) parts() Parts {
 			n = i + 1
 		}
 	}
-	return r.given[:n:n] // with and without copy it
+	return r.given[:n:n] // with and without make a copy
 }
 
-// body is what the body of a call consists of (DESIGN.md section 5). Fields are in a fixed order and outputs in
-// step order, and every part is canonical JSON, so that the same call is byte-equal regardless of the caller.
+// body contains the parts of a call's body (DESIGN.md section 5). The fields are in a fixed order,
+// the outputs are in step order, and every part is canonical JSON, so that the same call is
+// byte-equal regardless of the caller.
 type body struct {
 	saga                 uuid.UUID
 	workflow, step, word string
 	input                json.RawMessage
-	outputs              []json.RawMessage // by step; nil: it has none
-	of                   int               // the step of the call
+	outputs              []json.RawMessage // by step; nil if a step has none
+	of                   int               // the index of the step that is called
 }
 
-// appendTo appends the body; name returns the name of a step that has an output.
+// appendTo appends the encoded body to b. name returns the name of a step that has an output.
 func (c *body) appendTo(b []byte, name func(i int) string) []byte {
 	b = append(b, `{"saga_id":"`...)
 	b = append(b, c.saga.String()...)
@@ -91,9 +92,9 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// MakeRequests sets the requests that a store did not keep, in the form in which it returns kept ones. logs
-// contains all actions of the saga that succeeded, with their responses; of s it needs the id, the workflow and
-// the payload.
+// MakeRequests sets the requests that a store did not keep, in the form in which it returns the
+// kept ones. logs must contain all actions of the saga that succeeded, with their responses. s must
+// have the id, the workflow and the payload.
 func MakeRequests(s *Saga, logs []StepLog) {
 	var by map[[2]int]*StepLog
 	for i := range logs {

@@ -11,33 +11,34 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Instance is a saga with everything needed to drive it: its pinned definition and the
-// outputs of its steps. Apply never changes an Instance; it returns the next one.
+// Instance is a saga with everything needed to drive it: its pinned definition and the outputs of
+// its steps. Apply never modifies an Instance; it returns the next one.
 type Instance struct {
 	Saga
 	Def *workflow.Definition
-	// outputs[i] is step i's output once EXECUTE SUCCESS is committed, nil before that.
-	// A step without output has the JSON null.
+	// outputs[i] is step i's output once EXECUTE SUCCESS is committed, and nil before that. A step
+	// without output has the JSON value null.
 	outputs []json.RawMessage
-	// given[i] is the attempt whose log has outputs[i] (givenBy).
+	// given[i] is the attempt whose log contains outputs[i] (givenBy).
 	given Parts
-	// recorded: the call in flight has a RUNNING step log, which its answer completes.
+	// recorded means that the call in flight has a RUNNING step log, which its answer completes.
 	recorded bool
-	// run is the job run in flight: its id, and when it was begun. Zero unless
-	// recorded, and the current call is a job.
+	// run is the job run in flight: its id and start time. It is zero unless recorded is set and
+	// the current call is a job.
 	run      uuid.UUID
 	runBegun time.Time
-	// awaited is the log of the attempt whose outcome the participant will report (callback.go); nil: none is.
+	// awaited is the log of the attempt whose outcome the participant will report (callback.go);
+	// nil means none.
 	awaited *StepLog
-	// undone: a compensation was committed as done since the saga last ran forward.
-	// undoRefused: the current one was refused and no attempt of it is in doubt, hence it
-	// was certainly not applied.
+	// undone means that a compensation was committed as done since the saga last ran forward.
+	// undoRefused means that the current compensation was refused and none of its attempts is in
+	// doubt, so it was certainly not applied.
 	undone, undoRefused bool
-	// undefined: the definition could not be read, and Def has only names (standIn).
+	// undefined means that the definition could not be read, and Def has only step names (standIn).
 	undefined bool
 }
 
-// Defaults are the server's values for what a definition does not specify.
+// Defaults are the server's values for settings that a definition omits.
 type Defaults struct {
 	StepTimeout time.Duration
 }
@@ -48,8 +49,8 @@ func NewInstance(s Saga, def *workflow.Definition) Instance {
 	return Instance{Saga: s, Def: def, outputs: make([]json.RawMessage, n), given: make(Parts, n)}
 }
 
-// Rebuild returns the instance of a saga from its step logs, in any order. A manually written
-// row may lack the cause of the compensation: then the cause is an operator.
+// Rebuild returns the instance of a saga from its step logs, which may be in any order. A manually
+// written row may lack the cause of the compensation; the cause is then taken to be an operator.
 func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
 	if s.EndCause == nil && !s.State.Forward() && s.State != Completed {
 		s.EndCause = new(CauseOperator)
@@ -62,7 +63,7 @@ func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
 		}
 		if l.Action == Compensate &&
 			(l.Status == LogSuccess || l.Status == LogSkipped && (l.Outcome != nil || l.Response != nil)) {
-			r.undone = true // or given up by hand, or undone elsewhere
+			r.undone = true // or given up by an operator, or undone outside Skald
 		}
 		if l.Action == Compensate && l.StepIndex == s.CurrentStep && l.Attempt == s.Attempt && l.refusal() &&
 			!s.Uncertain {
@@ -92,25 +93,25 @@ func orNull(j json.RawMessage) json.RawMessage {
 	return j
 }
 
-// Task is what a driver must do with an instance now.
+// Task is the action that a driver must take for an instance now.
 type Task int
 
-// Tasks.
+// The tasks.
 const (
-	Send        Task = iota + 1 // send Call
-	Wait                        // nothing before Saga.NextRunAt
-	Turn                        // a flag was set, or the wait for a report is over: apply Turned, no call
+	Send        Task = iota + 1 // send the result of Call
+	Wait                        // do nothing before Saga.NextRunAt
+	Turn                        // a flag was set, or the wait for a report is over: apply Turned without a call
 	Rest                        // the saga has ended
 	Begin                       // the current step is a job run: apply Begun
 	CheckJobRun                 // the job run in flight must be checked: JobCall
 )
 
-// Next returns what to do at the time now.
+// Next returns the task at the time now.
 func (r *Instance) Next(now time.Time) Task {
 	switch {
 	case r.State.Terminal():
 		return Rest
-	// a recorded call was sent: it is repeated, and compensation starts with its outcome
+	// a recorded call was sent, so it is repeated, and compensation starts with its outcome
 	case (r.Flagged() || r.ordered()) && (!r.recorded || r.awaited != nil):
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
@@ -125,8 +126,8 @@ func (r *Instance) Next(now time.Time) Task {
 	return Begin
 }
 
-// undecided reports whether the first step has a condition that nothing has decided yet. Those of
-// later steps are decided when the step before ends.
+// undecided reports whether the first step has a condition that has not been decided yet. The
+// conditions of later steps are decided when the previous step ends.
 func (r *Instance) undecided() bool {
 	return r.State == Pending && !r.Uncertain && r.Attempt > 0 && r.Def.Conditional(r.CurrentStep)
 }
@@ -145,22 +146,24 @@ type Call struct {
 	Action  Action
 	Attempt int
 	Fence   int64 // Saga.LeaseEpoch
-	// Key is the Idempotency-Key: the same for every attempt of this step and
-	// action, over restarts and owners (invariant I7).
+	// Key is the Idempotency-Key. It is the same for every attempt of this step and action, across
+	// restarts and owners (invariant I7).
 	Key   string
 	Body  []byte        // byte-equal in every attempt (invariant I7)
 	Parts Parts         // of Body
 	By    workflow.Call // how the call is made; shared with the definition
-	// Filled: By holds a request whose expressions have been evaluated, for this call alone.
+	// Filled means that By holds a request whose expressions have been evaluated for this call
+	// only.
 	Filled      bool
-	ContentType string // of Body; "": JSON
-	// Callback is where the participant reports an answer that comes later; "": no rule announces one.
+	ContentType string // of Body; "" means JSON
+	// Callback is the URL to which the participant reports an answer that comes later; "" if no
+	// rule announces one.
 	Callback   string
-	Rules      *workflow.Rules // what the answer means; nil: what its status means
+	Rules      *workflow.Rules // how the answer is interpreted; nil means by its status
 	Timeout    time.Duration
-	OwnTimeout bool   // the step names Timeout
-	Trace      string // W3C trace id of the saga, "" when none
-	// TraceState and Baggage are headers that the saga's client sent; "": none.
+	OwnTimeout bool   // the step sets Timeout
+	Trace      string // W3C trace id of the saga; "" means none
+	// TraceState and Baggage are headers that the saga's client sent; "" means none.
 	TraceState, Baggage string
 }
 
@@ -172,7 +175,7 @@ func (r *Instance) Action() Action {
 	return Execute
 }
 
-// Outputs returns the outputs of the steps done so far by step name, as one JSON object.
+// Outputs returns the outputs of the steps done so far as one JSON object, by step name.
 func (r *Instance) Outputs() map[string]json.RawMessage {
 	m := make(map[string]json.RawMessage, len(r.outputs))
 	for i, out := range r.outputs {
@@ -190,7 +193,7 @@ func (r Instance) with(i int, out json.RawMessage) Instance {
 	return r
 }
 
-// without returns a copy of r in which no step from i on has an output.
+// without returns a copy of r in which step i and all later steps have no output.
 func (r Instance) without(i int) Instance {
 	r.outputs = slices.Clone(r.outputs)
 	r.given = append(make(Parts, 0, len(r.outputs)), r.given...)[:len(r.outputs)]
@@ -207,7 +210,7 @@ func (l *StepLog) refusal() bool {
 // typeOperator is the type of errors that operators cause.
 const typeOperator = "operator"
 
-// job returns the call of the current step if that is a job, otherwise nil.
+// job returns the call of the current step if it is a job, and nil otherwise.
 func (r *Instance) job() *workflow.Call {
 	if r.Def == nil || r.CurrentStep >= len(r.Def.Steps) {
 		return nil
@@ -222,7 +225,8 @@ func (r *Instance) job() *workflow.Call {
 	return c
 }
 
-// AwaitedRun returns the job run that is the current step, and when it was begun; false: none was begun.
+// AwaitedRun returns the job run that is the current step, and its start time; false means that
+// none was begun.
 func (r *Instance) AwaitedRun() (run uuid.UUID, begun time.Time, ok bool) {
 	if !r.recorded || r.job() == nil {
 		return uuid.Nil, time.Time{}, false

@@ -14,8 +14,8 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// threeTries is the policy of every call in these tests. It does not retry an
-// invalid response, so that giving up at once can be tried too.
+// threeTries is the policy of every call in these tests. It does not retry an invalid response, so
+// that giving up immediately can be tested as well.
 var threeTries = retry.Policy{
 	MaxAttempts: 3, InitialIntervalMS: 100, MaxIntervalMS: 1000, Multiplier: 2, Jitter: new(0.0),
 	RetryOn: []retry.Class{retry.Timeout, retry.Network, retry.Unavailable, retry.ServerError},
@@ -37,7 +37,8 @@ func definition(pattern string) *workflow.Definition {
 	return d
 }
 
-// happens applies e to r. A deadline that passes is the one that r has; a saga without one is given one.
+// happens applies e to r. A deadline that passes is the deadline of r; a saga without a deadline is
+// given one.
 func happens(r Instance, e Event, m Moment) (Change, error) {
 	if _, passed := e.(DeadlinePassed); passed {
 		at := r.phaseDeadline()
@@ -55,14 +56,14 @@ func moments(now time.Time) Moment {
 	return Moment{Now: now, Jitter: 0.5, NewID: func() uuid.UUID { n++; return uuid.UUID{15: n} }}
 }
 
-// point is one place of the space of runs.
+// point is one point in the space of runs.
 type point struct {
 	pattern   string
 	state     State
 	step      int
-	cause     Cause // "" is none
+	cause     Cause // "" means none
 	uncertain bool
-	attempt   int // all before it have failed
+	attempt   int // all earlier attempts have failed
 	owned     bool
 	recorded  bool
 	suspended bool
@@ -71,21 +72,21 @@ type point struct {
 	mark      mark
 }
 
-// mark is what an operator or the reaper has left on a run.
+// mark is something that an operator or the reaper has changed in a run.
 type mark string
 
 const (
 	unmarked  mark = ""
-	ordered   mark = "ordered"      // an order about the current step waits
-	halted    mark = "halted"       // failed by force on the way forward
+	ordered   mark = "ordered"      // an order about the current step is waiting
+	halted    mark = "halted"       // failed by force while running forward
 	refused   mark = "undo refused" // so that a retry is possible
-	restarts  mark = "restarts"     // a retry waits for the undoing to come to step 0
+	restarts  mark = "restarts"     // a retry waits until step 0 is undone
 	neglected mark = "neglected"
-	patched   mark = "patched" // the current step has a run and an input of its own
+	patched   mark = "patched" // the current step has its own run and input
 	lettered  mark = "a dead letter"
 )
 
-// marksOf are those that make sense in a state.
+// marksOf returns the marks that make sense in a state.
 func marksOf(s State) []mark {
 	switch {
 	case s == Failed:
@@ -105,7 +106,7 @@ var pointDefinitions = map[string]*workflow.Definition{
 	"nun": definition("nun"),
 }
 
-// run builds the run of the point again: two runs of one point share nothing but the definition.
+// run builds a new run of the point: two runs of one point share nothing but the definition.
 func (p point) run() Instance {
 	s := Saga{
 		ID: uuid.UUID{1}, WorkflowName: "w", State: p.state, CurrentStep: p.step, TotalSteps: len(p.pattern),
@@ -159,9 +160,9 @@ func (p point) run() Instance {
 	return r
 }
 
-// points lists the runs that every event is tried on. Left out is only what
-// breaks off before any rule: steps that do not exist, and a compensation of
-// a step that has none, or for no cause.
+// points lists the runs on which every event is tried. It leaves out only runs that are rejected
+// before any rule applies: steps that do not exist, and compensations of a step that has none or
+// without a cause.
 func points() []point {
 	var out []point
 	both := []bool{false, true}
@@ -179,7 +180,7 @@ func points() []point {
 									continue
 								}
 								if m != unmarked && (pattern != "nun" || attempt == 0 && m != neglected || p.suspended && m != ordered) {
-									continue // nothing new, and there are enough of them
+									continue // such runs add nothing new, and there are enough of them
 								}
 								out = append(out, p)
 							}
@@ -202,8 +203,8 @@ func stepsOf(s State, n int) []int {
 	return []int{0, 1, n - 1}
 }
 
-// inconsistent says what cannot be in a saga that came about by the rules and
-// by claims, "" when nothing is wrong. Apply must keep it so.
+// inconsistent returns a description of a condition that cannot hold in a saga produced by the
+// rules and by claims, or "" if nothing is wrong. Apply must preserve consistency.
 func inconsistent(r *Instance) string {
 	switch undoing := r.State == Compensating; {
 	case r.State == Completed && r.CurrentStep != r.TotalSteps:

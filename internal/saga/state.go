@@ -24,7 +24,7 @@ func (s State) Forward() bool { return s == Pending || s == Running || s == Step
 // Status is seed 1's six-word status.
 type Status string
 
-// Statuses of seed 1.
+// The statuses of seed 1.
 const (
 	StatusStarted      Status = "STARTED"
 	StatusRunning      Status = "RUNNING"
@@ -61,7 +61,7 @@ func (s State) Status() Status {
 	return StatusFailed
 }
 
-// StatesOf returns the states behind one of seed 1's words.
+// StatesOf returns the states that correspond to one of seed 1's statuses.
 func StatesOf(status Status) []State {
 	var out []State
 	for _, s := range States {
@@ -72,8 +72,8 @@ func StatesOf(status Status) []State {
 	return out
 }
 
-// Active reports whether a saga is active as in seed 2's view active_sagas: started, and not
-// ended.
+// Active reports whether a saga is active as defined by seed 2's view active_sagas: it has started
+// and not ended.
 func (s State) Active() bool { return s != Pending && !s.Terminal() }
 
 // Lifecycle is seed 4's four-word status. clean is Saga.Clean.
@@ -111,7 +111,7 @@ func Reachable(from, to State) bool {
 // Action is seed 1's action of a step log.
 type Action string
 
-// Actions of a call to a participant.
+// The actions of a call to a participant.
 const (
 	Execute    Action = "EXECUTE"
 	Compensate Action = "COMPENSATE"

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// vocabulary is requirements/saga.md 5.3, once more and apart from the code.
+// vocabulary repeats requirements/saga.md 5.3 independently of the code.
 var vocabulary = []struct {
 	state             State
 	name              string
@@ -71,9 +71,9 @@ func TestStatesBehindAStatus(t *testing.T) {
 	}
 }
 
-// TestTheTable compares Edges with the rows of requirements/saga.md 5.4, the operator's order to
-// compensate before anything ran, and the way back to executing of a retry from an earlier step
-// (docs/decisions/0023).
+// TestTheTable compares Edges with the rows of requirements/saga.md 5.4, plus two more edges: an
+// operator's order to compensate before anything ran, and the return to executing when a retry
+// starts from an earlier step (docs/decisions/0023).
 func TestTheTable(t *testing.T) {
 	want := map[State][]State{
 		Pending:       {Running, Compensated, Cancelled, TimedOut},
@@ -123,14 +123,14 @@ func TestReachable(t *testing.T) {
 		from, to State
 		want     bool
 	}{
-		{Pending, Completed, true},    // by way of running
-		{Pending, Failed, true},       // by way of compensating
-		{Failed, Cancelled, true},     // by way of compensating
-		{Running, Running, true},      // by way of step_completed
-		{Pending, Pending, false},     // a guard must allow staying, this does not
+		{Pending, Completed, true},    // through running
+		{Pending, Failed, true},       // through compensating
+		{Failed, Cancelled, true},     // through compensating
+		{Running, Running, true},      // through step_completed
+		{Pending, Pending, false},     // a guard must allow a state to stay the same; Reachable does not
 		{Completed, Failed, false},    //
 		{Compensating, Running, true}, // a retry
-		{Failed, Completed, true},     // by way of running
+		{Failed, Completed, true},     // through running
 		{Failed, Pending, false},
 		{Compensated, Compensating, false},
 	} {

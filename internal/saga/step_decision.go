@@ -14,16 +14,16 @@ import (
 // OutcomeOperator is the StepLog.Outcome of an operator's decision.
 const OutcomeOperator = "operator"
 
-// StepOrdered is an operator's decision about the current step, whose index
-// is Step. Actor and RequestID of the order are filled from the Moment.
+// StepOrdered is an operator's decision about the current step, whose index is Step. Actor and
+// RequestID of the order are filled in from the Moment.
 type StepOrdered struct {
 	Step int
 	Order
 }
 
-// order accepts an operator's decision about the current step. While the saga is
-// driven, a call may be in flight: the order then waits for its outcome, as a flag
-// does. If the call succeeds, that outcome stands.
+// order accepts an operator's decision about the current step. While the saga is driven, a call may
+// be in flight, so the order waits for its outcome, as a flag does. If the call succeeds, its
+// outcome stands.
 func (d *decision) order(e StepOrdered) bool {
 	verb := orderVerbs[e.Verb]
 	d.pivot = e.Verb == FailStep && orderable(&d.After) && d.After.past()
@@ -67,7 +67,7 @@ func (d *decision) dropOrder() {
 	}
 }
 
-// orderError says that an operator let the current step fail.
+// orderError is the error of a step that an operator caused to fail.
 func (d *decision) orderError() *Error {
 	o := d.s.Interventions.Order
 	text := fmt.Sprintf("step %q: failed manually", d.After.Def.Steps[d.s.CurrentStep].Name)
@@ -80,8 +80,8 @@ func (d *decision) orderError() *Error {
 	return d.newError("SAGA_STEP_FAILED_BY_HAND", typeOperator, text)
 }
 
-// carryOut executes the order. No call of the current step is in flight; Attempt is the
-// number of a call that was never made, which the order's log takes.
+// carryOut executes the order. No call of the current step is in flight. Attempt is the number of a
+// call that was never made, and the order's log uses that number.
 func (d *decision) carryOut() {
 	o, failure := *d.s.Interventions.Order, d.orderError()
 	d.m.Actor, d.m.ActorName, d.m.RequestID = o.Actor, o.ActorName, o.RequestID
@@ -95,7 +95,7 @@ func (d *decision) carryOut() {
 		return
 	}
 	if o.Verb != FailStep {
-		d.s.Error = nil // that of a stop
+		d.s.Error = nil // the error of a stop
 	}
 	d.dispatched(d.m.Now)
 	switch o.Verb {
@@ -118,7 +118,7 @@ func (d *decision) carryOut() {
 	}
 }
 
-// carryOutUndo executes the order concerning the compensation of the current step.
+// carryOutUndo executes an order about the compensation of the current step.
 func (d *decision) carryOutUndo(o Order, failure *Error) {
 	k := d.s.CurrentStep
 	switch o.Verb {
@@ -144,7 +144,7 @@ func (d *decision) carryOutUndo(o Order, failure *Error) {
 	d.undoNext()
 }
 
-// account returns who gave the order and why, as a JSON object.
+// account returns a JSON object with the person who gave the order and the reason.
 func (o *Order) account() json.RawMessage {
 	doc, err := strictjson.Encode(struct {
 		By        string `json:"by,omitempty"`
@@ -152,7 +152,7 @@ func (o *Order) account() json.RawMessage {
 		ActorName string `json:"actor_name,omitempty"`
 		Reason    string `json:"reason,omitempty"`
 	}{o.By, o.Actor, o.ActorName, o.Reason})
-	if err != nil { // impossible: the API rejects text that JSON cannot encode
+	if err != nil { // cannot happen: the API rejects text that JSON cannot encode
 		return json.RawMessage(`{}`)
 	}
 	return doc
@@ -168,7 +168,7 @@ func (d *decision) logByHand(a Action, status LogStatus, o Order, e *Error) {
 	switch {
 	case status == LogSuccess:
 		l.Response = o.Output
-	case o.Verb == UndoneStep: // as if there were nothing to call, but with the operator
+	case o.Verb == UndoneStep: // as if there were nothing to call, but with the operator recorded
 		l.Outcome, l.Response = nil, o.account()
 	}
 	d.Logs = append(d.Logs, l)

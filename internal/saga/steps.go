@@ -12,62 +12,62 @@ import (
 // StepState is seed 2's integer state of a step (requirements/saga.md 5.3).
 type StepState int
 
-// States of a step, with seed 2's numbers.
+// The states of a step, with seed 2's numbers.
 const (
 	StepStatePending      StepState = 0 // not sent yet
-	StepStateRunning      StepState = 1 // a call is in flight or waits for its next attempt
+	StepStateRunning      StepState = 1 // a call is in flight, or the step waits for its next attempt
 	StepStateCompleted    StepState = 2
 	StepStateFailed       StepState = 3 // refused, or given up
-	StepStateCompensating StepState = 4 // being undone, or the undo gave up
+	StepStateCompensating StepState = 4 // being undone, or the compensation gave up
 	StepStateCompensated  StepState = 5 // undone, or there was nothing to undo
 	StepStateSkipped      StepState = 6
 )
 
-// StepStateNames are the API's names of step states, by number.
+// StepStateNames are the API's names for step states, by number.
 var StepStateNames = []string{"pending", "running", "completed", "failed", "compensating", "compensated", "skipped"}
 
 // String returns the API's name of the state.
 func (s StepState) String() string { return StepStateNames[s] }
 
-// CompensationState is the state inside seed 2's compensation_state.
+// CompensationState is the state in seed 2's compensation_state.
 type CompensationState int
 
-// States of a step's compensation, with seed 2's numbers.
+// The states of a step's compensation, with seed 2's numbers.
 const (
-	UndoStatePending   CompensationState = 0 // due after the undo of later steps
-	UndoStateRunning   CompensationState = 1 // a call is in flight or waits for its next attempt
+	UndoStatePending   CompensationState = 0 // due after later steps are undone
+	UndoStateRunning   CompensationState = 1 // a call is in flight, or the compensation waits for its next attempt
 	UndoStateCompleted CompensationState = 2
 	UndoStateFailed    CompensationState = 3 // gave up
 	UndoStateSkipped   CompensationState = 4 // the step has no compensation
 )
 
-// UndoStateNames are the API's names of compensation states, by number.
+// UndoStateNames are the API's names for compensation states, by number.
 var UndoStateNames = []string{"pending", "running", "completed", "failed", "skipped"}
 
 // String returns the API's name of the state.
 func (s CompensationState) String() string { return UndoStateNames[s] }
 
-// StepView is one step of a saga in its current state: seed 2's row of saga_steps,
-// derived from the definition, the head row and the step logs.
+// StepView is one step of a saga in its current state. It is seed 2's row of saga_steps, derived
+// from the definition, the head row and the step logs.
 type StepView struct {
 	ID            string // "<saga id>:<index>"
 	SagaID        uuid.UUID
 	Index         int
 	Name          string
 	State         StepState
-	Attempts      int // calls of the action that were made
+	Attempts      int // how many calls of the action were made
 	MaxAttempts   int
 	CreatedAt     time.Time
-	StartedAt     *time.Time // of the first attempt
-	CompletedAt   *time.Time // of the action; nil while it is not over
+	StartedAt     *time.Time // start of the first attempt
+	CompletedAt   *time.Time // end of the action; nil while it is not over
 	LastAttemptAt *time.Time
-	Input         json.RawMessage   // nil before the first attempt, or when the saga has no payload
-	Output        json.RawMessage   // nil when there is none
-	Error         *Error            // of the last attempt, when it was not a success
-	Compensation  *CompensationView // nil while no undo of the step is due
-	// InDoubt: the action may have been applied, but no answer says so.
+	Input         json.RawMessage   // nil before the first attempt, or if the saga has no payload
+	Output        json.RawMessage   // nil if there is none
+	Error         *Error            // error of the last attempt, if it did not succeed
+	Compensation  *CompensationView // nil while no compensation of the step is due
+	// InDoubt means that the action may have been applied although no answer says so.
 	InDoubt bool
-	Skipped bool // by a person or its condition, also while it is undone and afterwards
+	Skipped bool // by an operator or its condition; also set while it is undone and afterwards
 }
 
 // CompensationView is the progress of a step's compensation.
@@ -80,9 +80,9 @@ type CompensationView struct {
 	Error       *Error
 }
 
-// Steps returns every step of the saga in execution order, or those that are known, from the saga's step logs in
-// any order. It shows the committed state; a call sent since then is visible in the head row
-// only.
+// Steps returns the steps of the saga in execution order, derived from its step logs, which may be
+// in any order. If the definition cannot be read, it returns only the steps that the logs name. It
+// shows the committed state; a call sent since then is only visible in the head row.
 func Steps(r Instance, logs []StepLog) []StepView {
 	done := make([]trail, len(r.Def.Steps))
 	undone := make([]trail, len(r.Def.Steps))
@@ -118,8 +118,8 @@ func Steps(r Instance, logs []StepLog) []StepView {
 	return views
 }
 
-// known returns the steps of a saga whose definition cannot be read: those that its step
-// logs name, without how many attempts are allowed.
+// known returns the steps of a saga whose definition cannot be read. These are the steps that its
+// logs name, without their maximum number of attempts.
 func known(views []StepView) []StepView {
 	views = slices.DeleteFunc(views, func(v StepView) bool { return v.Name == "" })
 	for i := range views {
@@ -131,12 +131,12 @@ func known(views []StepView) []StepView {
 	return views
 }
 
-// trail summarises the logs of one action of one step.
+// trail summarizes the logs of one action of one step.
 type trail struct {
-	last     *StepLog // the one of the highest attempt
+	last     *StepLog // the log of the highest attempt
 	first    *time.Time
-	attempts int   // up to the last call
-	byHand   []int // attempts that were not calls but decisions of a person
+	attempts int   // including the last call
+	byHand   []int // attempts that were not calls but an operator's decisions
 }
 
 func (t *trail) add(l *StepLog, base int) {
@@ -159,8 +159,8 @@ func (t *trail) calls() int {
 	return t.attempts - len(slices.DeleteFunc(t.byHand, func(attempt int) bool { return attempt > t.attempts }))
 }
 
-// current reports whether step i is the one being called in the direction forward, or waits for its
-// next attempt.
+// current reports whether step i is the step being called in the given direction, or is waiting for
+// its next attempt in that direction.
 func (r *Instance) current(i int, forward bool) bool {
 	if i != r.CurrentStep || r.Attempt == 0 || r.State == StepCompleted {
 		return false
@@ -168,11 +168,11 @@ func (r *Instance) current(i int, forward bool) bool {
 	return forward && r.State.Forward() || !forward && r.State == Compensating
 }
 
-// sent returns how many calls of the current step were made. After a flag, a call still
-// being waited for looks like one in flight until the driver notices the flag.
+// sent returns how many calls of the current step were made. After a flag, a call that is still
+// being waited for looks like a call in flight until the driver notices the flag.
 func (r *Instance) sent() int {
 	n := r.Attempt - r.base(r.CurrentStep, r.Action())
-	// Attempt is the one being waited for.
+	// Attempt is the number of the call that has not been made yet.
 	if r.Stopped() || r.awaited == nil && r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) {
 		n--
 	}
@@ -199,7 +199,7 @@ func (r *Instance) stepView(i int, t trail) StepView {
 			v.LastAttemptAt = r.StartedAt
 		}
 	default:
-		// An attempt is final until an operator has retried it.
+		// An attempt is final unless an operator has retried it.
 		v.State = forwardState(t.last, current && !r.Stopped() && (!t.last.Final || t.last.Attempt < r.Attempt))
 		v.LastAttemptAt = &t.last.StartedAt
 		v.Error = t.last.Error
@@ -247,13 +247,13 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 		return // UndoStatePending; the step is still shown as done
 	case current, t.last != nil && t.last.Status == LogRunning:
 		v.State, u.State = StepStateCompensating, UndoStateRunning
-	case t.last == nil: // the deadline passed before an answer
+	case t.last == nil: // the deadline passed before an answer arrived
 		v.State, u.State, u.CompletedAt = StepStateCompensating, UndoStateFailed, r.CompletedAt
 	case t.last.Status == LogSuccess:
 		v.State, u.State, u.CompletedAt = StepStateCompensated, UndoStateCompleted, t.last.CompletedAt
 	case t.last.Status == LogSkipped:
 		u.State, u.CompletedAt = UndoStateSkipped, t.last.CompletedAt
-		if t.last.Outcome == nil { // else an operator has left the step uncompensated
+		if t.last.Outcome == nil { // otherwise an operator has left the step uncompensated
 			v.State = StepStateCompensated
 		}
 	default:
@@ -264,8 +264,8 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 	}
 }
 
-// inDoubt reports whether the action of a step may have been applied although no answer says so.
-// Of the steps that are not done, only those in doubt must be undone.
+// inDoubt reports whether the action of a step may have been applied although no answer says so. Of
+// the steps that are not done, only those in doubt must be undone.
 func (r *Instance) inDoubt(v *StepView) bool {
 	by := r.intervened(v.Index)
 	switch {
@@ -279,8 +279,8 @@ func (r *Instance) inDoubt(v *StepView) bool {
 	return v.Compensation != nil
 }
 
-// spared reports whether the current compensation skips step i: the step was skipped, or a retry
-// runs forward again before it is reached.
+// spared reports whether the current compensation skips step i, because the step was skipped or
+// because a retry runs forward again before step i is reached.
 func (r *Instance) spared(i int) bool {
 	by := r.intervened(i)
 	return by.Skipped && !by.Doubt ||

@@ -15,7 +15,7 @@ import (
 )
 
 // stepStory drives a saga of the steps a, b (without a compensation) and c by events, so that the
-// views are of what Apply really leaves behind.
+// views show states that Apply really produces.
 type stepStory struct {
 	t    *testing.T
 	run  Instance

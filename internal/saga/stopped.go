@@ -7,11 +7,10 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// A step that has failed may suspend its saga for a person instead of compensating it
-// (on_failure: suspend), and after the pivot of its workflow a saga is never compensated
-// (decision 0147).
+// A failed step may suspend its saga for an operator instead of compensating it (on_failure:
+// suspend). After the pivot of its workflow, a saga is never compensated (decision 0147).
 
-// past reports whether the saga has passed its pivot: nothing of it is undone any more.
+// past reports whether the saga has passed its pivot, after which nothing is undone.
 func (r *Instance) past() bool {
 	if r.Def == nil || !r.State.Forward() && !r.Halted() {
 		return false
@@ -20,8 +19,9 @@ func (r *Instance) past() bool {
 	return pivot >= 0 && r.CurrentStep > pivot
 }
 
-// bound reports whether the saga must not be compensated unless a person says that its pivot was not
-// done: it has passed the pivot, or may have, and the pivot itself could not be undone.
+// bound reports whether the saga must not be compensated unless an operator states that its pivot
+// was not done. This is the case if the saga has passed the pivot or may have passed it, and the
+// pivot itself cannot be undone.
 func (r *Instance) bound() bool {
 	if r.past() {
 		return true
@@ -36,7 +36,7 @@ func (r *Instance) bound() bool {
 // stops reports whether the failure of the current step suspends the saga.
 func (r *Instance) stops() bool { return r.bound() || r.Def.SuspendsOn(r.CurrentStep) }
 
-// pivotWhy says why a saga that is bound is not compensated.
+// pivotWhy returns the reason why a bound saga is not compensated.
 func (r *Instance) pivotWhy() string {
 	pivot := r.Def.Steps[r.Def.Pivot()].Name
 	if r.past() {
@@ -46,7 +46,8 @@ func (r *Instance) pivotWhy() string {
 		"fail if you have verified that it was not done"
 }
 
-// OnlyForward says why the saga must not be compensated, as a part of a sentence; "": it may be.
+// OnlyForward returns the reason why the saga must not be compensated, as a phrase; "" means that
+// it may be.
 func (r *Instance) OnlyForward() string {
 	if !r.bound() {
 		return ""
@@ -55,7 +56,7 @@ func (r *Instance) OnlyForward() string {
 }
 
 // stop suspends the saga at its current step, which has failed because of e. Attempt becomes the
-// number of the next call, which a person may order. The deadline keeps running.
+// number of the next call, which an operator may order. The deadline keeps running.
 func (d *decision) stop(e *Error) {
 	d.edit().Stopped = &Stop{Besides: d.s.SuspendedAt != nil}
 	if d.s.SuspendedAt == nil {
@@ -68,8 +69,8 @@ func (d *decision) stop(e *Error) {
 	d.raise(ReasonStepFailed, e)
 }
 
-// endStop lets a stopped saga go on, unless a person has suspended it besides. Error stays, for
-// those who compensate it because of it.
+// endStop lets a stopped saga continue, unless an operator has also suspended it. Error is kept for
+// operators who then compensate the saga because of it.
 func (d *decision) endStop() {
 	if !d.s.Stopped() {
 		return
@@ -82,7 +83,7 @@ func (d *decision) endStop() {
 	d.progress()
 }
 
-// following returns e with what had stopped the saga before as its cause.
+// following returns e with the error that had stopped the saga earlier as its cause.
 func (d *decision) following(e *Error) *Error {
 	if d.s.Error == nil {
 		return e
@@ -92,7 +93,7 @@ func (d *decision) following(e *Error) *Error {
 	return &c
 }
 
-// raise marks the saga as in need of attention because of reason; e is nil if there is not an error.
+// raise marks the saga as needing attention because of reason. e may be nil.
 func (d *decision) raise(reason string, e *Error) {
 	d.s.NeedsAttention, d.s.AttentionReason = true, &reason
 	told := d.tell(eventtype.AttentionRaised)
@@ -104,16 +105,16 @@ func (d *decision) raise(reason string, e *Error) {
 func (d *decision) lateAfterPivot() {
 	d.tell(eventtype.DeadlineReached)
 	d.s.TimedOutAt = &d.m.Now
-	if at := d.s.TimeoutAt; at.After(d.m.Now) { // by the database's clock
-		d.s.TimedOutAt = at // the same deadline does not pass twice (Ownership.Overdue)
+	if at := d.s.TimeoutAt; at.After(d.m.Now) { // according to the database's clock
+		d.s.TimedOutAt = at // so that the same deadline does not pass twice (Ownership.Overdue)
 	}
 	if !d.s.NeedsAttention {
 		d.raise(ReasonPivotDeadline, nil)
 	}
 }
 
-// void drops the flag of a saga that was to be compensated, because its pivot was done in the meantime, or
-// may have been.
+// void drops the flag of a saga that was to be compensated, because its pivot has since been done
+// or may have been done.
 func (d *decision) void() {
 	reason := ReasonPivotCancel
 	if *d.s.EndCause == CauseDeadline {
@@ -123,8 +124,8 @@ func (d *decision) void() {
 	d.raise(reason, nil)
 }
 
-// persists makes p the policy of a step after the pivot: it never gives up because of the number of
-// attempts; beyond it the intervals are the longest.
+// persists turns p into the policy of a step after the pivot. It never gives up because of the
+// number of attempts; after max_attempts it uses the longest interval.
 func persists(p retry.Policy, failures int) retry.Policy {
 	if failures >= p.MaxAttempts {
 		p.InitialIntervalMS = max(p.InitialIntervalMS, p.MaxIntervalMS)

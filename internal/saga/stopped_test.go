@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// flowOf has one step per letter: u can be undone, n cannot, s suspends and can be undone, p is a pivot that can be
-// undone, P one that cannot.
+// flowOf has one step per letter: u can be undone, n cannot, s suspends and can be undone, p is a
+// pivot that can be undone, and P is a pivot that cannot.
 func flowOf(letters string) *workflow.Definition {
 	d := definition(strings.NewReplacer("s", "u", "p", "u", "P", "n").Replace(letters))
 	for i, c := range letters {
@@ -26,7 +26,8 @@ func flowOf(letters string) *workflow.Definition {
 	return d
 }
 
-// places are the runs of a workflow with a pivot or a step that suspends, on their way forward and halted.
+// places are the runs of workflows that have a pivot or a step that suspends, both running forward
+// and halted.
 func places(letters string) (all []Instance) {
 	def := flowOf(letters)
 	for step := range letters {
@@ -72,10 +73,10 @@ func places(letters string) (all []Instance) {
 	return all
 }
 
-// turnedBack reports whether a saga that was on its way forward is not any more.
+// turnedBack reports whether a saga that was running forward no longer is.
 func turnedBack(s State) bool { return !s.Forward() && s != Completed && s != Failed }
 
-// TestNothingTurnsBackAfterThePivot: I21, for every event in every place.
+// TestNothingTurnsBackAfterThePivot checks I21 for every event in every place.
 func TestNothingTurnsBackAfterThePivot(t *testing.T) {
 	seen := map[string]int{}
 	for _, letters := range []string{"uPnn", "upnn", "spn", "Pn", "uP", "us"} {
@@ -87,7 +88,7 @@ func TestNothingTurnsBackAfterThePivot(t *testing.T) {
 					e = o
 				}
 				if r.Stopped() && drivers(e) {
-					continue // no call of it is in flight, and it is not flagged
+					continue // it has no call in flight and is not flagged
 				}
 				c, err := happens(r, e, moments(noon))
 				if err != nil {
@@ -134,7 +135,8 @@ func TestNothingTurnsBackAfterThePivot(t *testing.T) {
 	t.Logf("%v", seen)
 }
 
-// TestVerbsOfSagasThatCannotTurnBack: what is listed as allowed is what is accepted, and says why not.
+// TestVerbsOfSagasThatCannotTurnBack checks that exactly the verbs listed as allowed are accepted,
+// and that a refusal gives the reason.
 func TestVerbsOfSagasThatCannotTurnBack(t *testing.T) {
 	for _, letters := range []string{"uPnn", "upn", "spn", "us"} {
 		for _, r := range places(letters) {
@@ -161,8 +163,8 @@ func TestVerbsOfSagasThatCannotTurnBack(t *testing.T) {
 	}
 }
 
-// TestAStepAfterThePivotIsRetriedUntilItSucceeds: max_attempts raises attention once, and then the longest interval
-// applies.
+// TestAStepAfterThePivotIsRetriedUntilItSucceeds checks that reaching max_attempts raises attention
+// once, and that the longest interval applies from then on.
 func TestAStepAfterThePivotIsRetriedUntilItSucceeds(t *testing.T) {
 	r, raised := places("uPnn")[0], 0
 	r.CurrentStep, r.Failures, r.Attempt, r.LeaseOwner, r.NextRunAt = 2, 0, 1, new(int64(1)), nil
@@ -195,7 +197,7 @@ func TestAStepAfterThePivotIsRetriedUntilItSucceeds(t *testing.T) {
 	}
 }
 
-// TestTheDeadlineAfterThePivotOnlyRaisesAttention, once for each deadline.
+// TestTheDeadlineAfterThePivotOnlyRaisesAttention checks that each deadline does so once.
 func TestTheDeadlineAfterThePivotOnlyRaisesAttention(t *testing.T) {
 	r := places("uPnn")[0]
 	r.CurrentStep, r.outputs[0], r.outputs[1] = 3, []byte(`1`), []byte(`1`)

@@ -1,6 +1,6 @@
 package saga
 
-// checkViews compares what Steps shows with what the witness knows.
+// checkViews compares the result of Steps with the witness's records.
 func (w *world) checkViews(r *Instance) {
 	t := w.t
 	views := Steps(*r, w.logs)
@@ -33,8 +33,8 @@ func (w *world) checkViews(r *Instance) {
 	}
 }
 
-// expectedView is the state of step i and of its undo, -1 for no undo. A step
-// that was never done is failed when it was called, else pending.
+// expectedView returns the state of step i and of its compensation, or -1 if it has none. A step
+// that was never done is failed if it was called, and pending otherwise.
 func (w *world) expectedView(r *Instance, i int) (StepState, CompensationState) {
 	hasUndo := !w.def.Steps[i].Compensation.None()
 	passed := StepStateCompleted
@@ -48,7 +48,7 @@ func (w *world) expectedView(r *Instance, i int) (StepState, CompensationState) 
 	case w.loose[i] && !w.mustUndo(i):
 		return -1, -1
 	case w.forcedEnd && r.State == Completed:
-		return -1, -1 // as far as it came
+		return -1, -1 // as far as it got
 	case r.Halted() && i < r.CurrentStep:
 		return passed, -1
 	case r.Halted() && i == r.CurrentStep:
@@ -62,7 +62,7 @@ func (w *world) expectedView(r *Instance, i int) (StepState, CompensationState) 
 		switch u := w.row(i, Compensate, LogSkipped); {
 		case u != nil && u.Outcome != nil:
 			return passed, UndoStateSkipped
-		case u != nil: // undone elsewhere
+		case u != nil: // undone outside Skald
 			return StepStateCompensated, UndoStateSkipped
 		}
 		return StepStateCompensated, UndoStateCompleted

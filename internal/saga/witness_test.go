@@ -14,26 +14,26 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// witness keeps, beside the rules and apart from them, what the invariants of
-// requirements/invariants.md section 2.2 speak about.
+// witness keeps track, independently of the rules, of the facts that the invariants of
+// requirements/invariants.md section 2.2 refer to.
 type witness struct {
 	done      []bool       // EXECUTE SUCCESS is committed
-	doubt     []bool       // may have been applied: no answer says that it was
-	loose     []bool       // may be undone though not applied: a person's retry has hidden how often a step failed
-	ended     map[work]int // its outcome is decided, once more after a resume
+	doubt     []bool       // may have been applied, but no answer says so
+	loose     []bool       // may be undone although not applied: a retry has hidden how often it failed
+	ended     map[work]int // how often its outcome was decided; one more after each resume
 	answered  map[work]int // committed answers
 	takeovers map[work]int
 	resumed   map[work]int
 	closed    map[work]int // RUNNING rows of dead owners, closed by the store
-	changes   int64        // accepted ones, claims included
-	cause     *Error       // why it turned back
+	changes   int64        // accepted changes, including claims
+	cause     *Error       // why it began to compensate
 
-	// What operators did.
+	// The actions of operators.
 	skipped    []bool       // passed without having been done
-	byHand     []bool       // done, as an operator says
-	undoByHand []bool       // undone or given up, likewise
-	rows       map[work]int // logs that no call has written
-	forward    int          // calls before it last went forward again
+	byHand     []bool       // done, according to an operator
+	undoByHand []bool       // undone or given up, according to an operator
+	rows       map[work]int // logs that were not written for a call
+	forward    int          // number of calls before it last went forward again
 	forcedEnd  bool         // by force
 	happened   map[string]int
 
@@ -65,7 +65,7 @@ func at(r *Instance) work { return work{r.CurrentStep, r.Action()} }
 // mustUndo reports whether step i belongs to the compensation set (I4).
 func (w *world) mustUndo(i int) bool { return w.done[i] || w.doubt[i] }
 
-// takenOver notes a takeover: what the dead owner intended may have happened.
+// takenOver records a takeover: the call that the dead owner intended may have happened.
 func (w *world) takenOver(s *Saga) {
 	r := Instance{Saga: *s, Def: w.def}
 	w.takeovers[at(&r)]++
@@ -88,7 +88,7 @@ func (w *world) goesAhead(k int) bool {
 	return checkpoint != nil && !*checkpoint
 }
 
-// loosen notes that the number of failures of the current step is no longer known.
+// loosen records that the number of failures of the current step is no longer known.
 func (w *world) loosen(r *Instance) {
 	for k := r.CurrentStep; w.goesAhead(k); k++ {
 		w.loose[k+1] = true
@@ -154,13 +154,13 @@ func (w *world) checkCommit(parts []decided, c *Change) {
 	}
 }
 
-// note learns from a committed event.
+// note updates the witness from a committed event.
 func (w *world) note(e Event, before, after *Instance) {
 	k := before.CurrentStep
 	_, forced := e.(FailureForced)
 	switch {
 	case forced && before.EndCause == nil:
-		w.cause = before.Error // nothing but force, or what had stopped it
+		w.cause = before.Error // nothing but force, or the error that had stopped it
 	case before.EndCause != nil && after.EndCause == nil && before.State.Forward():
 		w.cause = nil
 		w.happened["saga.voided"]++
@@ -249,7 +249,7 @@ func (w *world) checkCall(c Call) {
 			}
 			continue
 		}
-		if earlier.Key != c.Key { // another run of the step
+		if earlier.Key != c.Key { // a different run of the step
 			if earlier.Attempt >= c.Attempt || !strings.Contains(c.Key, "#") {
 				t.Fatalf("another key without a new run, or a new run that does not count on:\n%+v\n%+v", earlier, c)
 			}
@@ -268,8 +268,8 @@ func (w *world) checkCall(c Call) {
 	}
 }
 
-// byPerson reports whether a person has decided about a step of which step i may have been called ahead: then the
-// output of that step may be another one than before.
+// byPerson reports whether an operator has decided about an earlier step after which step i may
+// have been called ahead. The output of that step may then differ from the earlier one.
 func (w *world) byPerson(i int) bool {
 	for k := i - 1; k >= 0 && w.goesAhead(k); k-- {
 		if w.byHand[k] || w.skipped[k] {
@@ -279,13 +279,14 @@ func (w *world) byPerson(i int) bool {
 	return false
 }
 
-// noteByHand learns from logs that no call has written, and from steps that start over.
+// noteByHand updates the witness from logs that were not written for a call, and from steps that
+// start over.
 func (w *world) noteByHand(before *Instance, c *Change) {
 	after := &c.After
 	for _, l := range c.Logs {
 		k := work{l.StepIndex, l.Action}
 		switch {
-		case l.Status == LogSkipped && l.Response != nil: // undone elsewhere
+		case l.Status == LogSkipped && l.Response != nil: // undone outside Skald
 		case l.Outcome == nil || *l.Outcome != OutcomeOperator:
 			continue
 		case l.Completes:
@@ -332,8 +333,8 @@ func (w *world) noteByHand(before *Instance, c *Change) {
 	}
 }
 
-// anew is a new run of step k: what it did before must have been undone, by
-// its compensation or by declaration, unless an operator knows better.
+// anew starts a new run of step k. The effect of the earlier run must have been undone, by its
+// compensation or by declaration, unless an operator knows better.
 func (w *world) anew(k int) {
 	p := w.participants[k]
 	undone := w.undoByHand[k] || p.undone == 1 || w.row(k, Compensate, LogSkipped) != nil ||
@@ -348,7 +349,7 @@ func (w *world) anew(k int) {
 	}
 }
 
-// story is what has been logged, in order.
+// story returns everything that was logged, in order.
 func (w *world) story() string {
 	var b strings.Builder
 	for _, l := range w.logs {

@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// world is everything around one saga, in the hands of a test: the store, the
-// node that drives it, the participants, the API and the clock. Nothing in it
-// decides about the saga; that is left to the rules.
+// world is everything around one saga, controlled by a test: the store, the node that drives it,
+// the participants, the API and the clock. It makes no decisions about the saga; those are left to
+// the rules.
 type world struct {
 	t   *rapid.T
 	def *workflow.Definition
@@ -31,7 +31,7 @@ type world struct {
 	// The node. run is nil when no node holds the saga.
 	node int64
 	run  *Instance
-	held []decided // what it has decided and not written (checkpoint: false)
+	held []decided // decisions that are made but not written yet (checkpoint: false)
 
 	participants []participant
 	calls        []Call // every call that was sent, in order
@@ -69,7 +69,7 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// chance is true in so many percent of the cases; shrinking makes it false.
+// chance is true with the given probability in percent; shrinking makes it false.
 func (w *world) chance(label string, percent int) bool {
 	return rapid.IntRange(1, 100).Draw(w.t, label) > 100-percent
 }
@@ -82,8 +82,8 @@ func (w *world) moment() Moment {
 	}
 }
 
-// crashes reports whether the node dies here, if it may still die. Then the store's row names a
-// dead owner, and all that the node had in memory is gone.
+// crashes reports whether the node dies here, if crashes are still allowed. After a crash the
+// store's row names a dead owner, and everything that the node had in memory is gone.
 func (w *world) crashes(where string) bool {
 	if w.run == nil || w.crashesLeft == 0 || !w.chance("crash "+where, 12) {
 		return false
@@ -94,14 +94,14 @@ func (w *world) crashes(where string) bool {
 	return true
 }
 
-// load is what every reader does: the row and its logs, in any order.
+// load does what every reader does: it reads the row and its logs, in any order.
 func (w *world) load() Instance {
 	logs := slices.Clone(w.logs)
 	slices.Reverse(logs)
 	return Rebuild(w.head, w.def, logs)
 }
 
-// decided is one decision of those that a commit writes.
+// decided is one of the decisions that a commit writes.
 type decided struct {
 	e      Event
 	before Instance
@@ -113,7 +113,7 @@ func (w *world) commit(e Event, before Instance, c Change) bool {
 	return w.store([]decided{{e, before, c}})
 }
 
-// store writes decisions in one change.
+// store writes several decisions in one change.
 func (w *world) store(parts []decided) bool {
 	c := parts[0].c
 	for _, p := range parts[1:] {
@@ -123,7 +123,7 @@ func (w *world) store(parts []decided) bool {
 		return false
 	}
 	after := c.After.Saga
-	// The store's own columns: set on the database's clock, never by a change.
+	// The store sets its own columns on the database's clock; a change never sets them.
 	after.TimeoutAt, after.CompensationTimeoutAt = w.head.TimeoutAt, w.head.CompensationTimeoutAt
 	if c.StartsCompensation && after.CompensationTimeoutMS != nil {
 		after.CompensationTimeoutAt = new(w.now.Add(time.Duration(*after.CompensationTimeoutMS) * time.Millisecond))
@@ -139,7 +139,8 @@ func (w *world) store(parts []decided) bool {
 	return true
 }
 
-// checkRequests checks that each request with parts can be made again, whatever was decided since it was sent.
+// checkRequests checks that each request with parts can be rebuilt, whatever was decided since it
+// was sent.
 func (w *world) checkRequests() {
 	w.t.Helper()
 	logs := slices.Clone(w.logs)
@@ -160,7 +161,7 @@ func (w *world) checkRequests() {
 	}
 }
 
-// write stores a log: a second row, or the completion of a RUNNING one.
+// write stores a log, either as a new row or by completing a RUNNING one.
 func (w *world) write(l StepLog) {
 	same := func(o StepLog) bool {
 		return o.StepIndex == l.StepIndex && o.Action == l.Action && o.Attempt == l.Attempt
@@ -188,7 +189,7 @@ func (w *world) claim() {
 		}
 		s.Attempt = max(s.Attempt, 1)
 		s.NextRunAt = nil
-	} else { // its owner is dead, and may have sent what the row intends
+	} else { // its owner is dead, and may have sent the call that the row announces
 		w.takenOver(&s)
 		s.Attempt++
 		s.Uncertain = true
@@ -236,7 +237,8 @@ func workflows() *rapid.Generator[*workflow.Definition] {
 	})
 }
 
-// reactions gives some definitions a pivot, and some of their steps another reaction to failure.
+// reactions gives some definitions a pivot, and gives some of their steps another reaction to
+// failure.
 func reactions(t *rapid.T, d *workflow.Definition) {
 	if rapid.IntRange(0, 2).Draw(t, "words") > 0 {
 		return
