@@ -164,7 +164,7 @@ func (d *decision) advance(k int, told eventtype.Type) {
 		d.void()
 	}
 	switch {
-	case d.s.EndCause != nil && !d.passes: // a flag was committed first; the recorded step is undone
+	case d.s.EndCause != nil && !d.passes: // a flag was committed first; the outcome is kept and undone
 		d.tellOfStep(told)
 		d.turnBack(max(k, d.reach))
 	case k+1 == d.s.TotalSteps:
