@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// Create stores a saga and passes it to the engine; on request it then waits for its end.
-// Faults: those of the definition, of limits, of the Idempotency-Key, and of an id or business
-// key that is taken.
+// Create stores a saga and passes it to the engine. On request it then waits for the saga's end.
+// Its faults concern the definition, the limits, the Idempotency-Key, and an id or business key
+// that is taken.
 func (s *Service) Create(ctx context.Context, r *Request) (Result, error) {
 	out, w, err := s.store(ctx, r)
 	if err != nil || r.Wait == 0 {
@@ -36,8 +36,8 @@ func (s *Service) Create(ctx context.Context, r *Request) (Result, error) {
 }
 
 // store makes the saga durable and starts it. It rejects as much as possible before the group
-// commit of new sagas, because a rejection inside delays the other sagas of the batch. w waits
-// for the saga's end, and must be stopped.
+// commit of new sagas, because a rejection inside the group commit delays the other sagas of the
+// batch. w waits for the saga's end, and must be stopped.
 func (s *Service) store(ctx context.Context, r *Request) (out Result, w *longpoll.Waiter, err error) {
 	if err := saga.CheckPayload(r.Spec.Payload); err != nil {
 		return out, nil, err
@@ -76,7 +76,7 @@ func (s *Service) store(ctx context.Context, r *Request) (out Result, w *longpol
 	return out, w, nil
 }
 
-// inBudget refuses a payload that is too large.
+// inBudget rejects a payload that is too large.
 func (s *Service) inBudget(spec *saga.Spec) error {
 	if limit := s.Budget.Saga; limit > 0 && int64(len(spec.Payload)) > limit {
 		return fault.New(fault.TooLarge, fault.CodeTooLarge, "the payload has more than %d bytes", limit)
@@ -84,7 +84,7 @@ func (s *Service) inBudget(spec *saga.Spec) error {
 	return nil
 }
 
-// name gives a saga its id, or checks that the client's is free.
+// name gives the saga an id, or checks that the client's id is free.
 func (s *Service) name(ctx context.Context, spec *saga.Spec) error {
 	if spec.ID == uuid.Nil {
 		spec.ID = s.NewID()
@@ -129,7 +129,7 @@ func (s *Service) admit(ctx context.Context, r *Request, c chosen) (Result, erro
 		case result.Created != saga.NotCurrent && result.Created != saga.NotRunnable:
 			return Result{}, refusal(&r.Spec, result)
 		}
-		// The cached definition was outdated. After reading it again it is current or deleted,
+		// The cached definition was outdated. A second read returns it as current or deleted,
 		// unless it changes faster than it can be read.
 		if retried {
 			return Result{}, fault.New(fault.Unavailable, fault.CodeUnavailable, "the workflow keeps changing; try again")
@@ -143,7 +143,7 @@ func (s *Service) admit(ctx context.Context, r *Request, c chosen) (Result, erro
 	}
 }
 
-// fits refuses a payload that the definition's schema does not allow.
+// fits rejects a payload that the definition's schema does not allow.
 func fits(r *Request, c chosen) error {
 	wrong := c.def.Unfit("/payload", r.Spec.Payload)
 	if wrong == nil {
@@ -179,9 +179,9 @@ func (s *Service) newSaga(r *Request, c chosen, owner *int64) saga.NewSaga {
 	}
 }
 
-// unlessStored checks whether a saga was stored although storing it returned err or found
-// its id taken: a commit whose result is lost may have happened, and the store may have
-// tried it again. Such a saga proceeds normally; otherwise result and err are returned
+// unlessStored checks whether a saga was stored although the attempt to store it returned err or
+// found its id taken. A commit whose result is lost may have happened, and the store may have tried
+// it again. A saga that was stored proceeds normally; otherwise result and err are returned
 // unchanged.
 func (s *Service) unlessStored(ctx context.Context, n saga.NewSaga, result saga.CreateResult,
 	err error) (saga.CreateResult, error) {
@@ -199,7 +199,7 @@ func (s *Service) unlessStored(ctx context.Context, n saga.NewSaga, result saga.
 	return saga.CreateResult{Created: saga.Stored, Saga: found}, nil
 }
 
-// sameOwner reports whether a saga still has the owner for which it was stored.
+// sameOwner reports whether a saga still has the owner with which it was stored.
 func sameOwner(s *saga.Saga, owner *int64) bool {
 	if s.LeaseOwner == nil || owner == nil {
 		return s.LeaseOwner == owner
@@ -212,7 +212,7 @@ func taken(id uuid.UUID) error {
 		With(fault.Field{Pointer: "/saga_id", Code: "exists", Message: "is taken"})
 }
 
-// maxShown is how many bytes of an invalid name are returned to the client.
+// maxShown is the number of bytes of an invalid name that are returned to the client.
 const maxShown = 1000
 
 // chosen is the definition for a new saga.
@@ -222,8 +222,8 @@ type chosen struct {
 	floating bool // the latest version was requested
 }
 
-// choose finds the definition; fresh bypasses the cache. The faults are those of the
-// request: 422 for a workflow that does not exist, 409 for a disabled one.
+// choose finds the definition; fresh bypasses the cache. A workflow that does not exist is a 422,
+// and a disabled one is a 409.
 func (s *Service) choose(ctx context.Context, tenant uuid.UUID, of *Workflow, fresh bool) (chosen, error) {
 	switch {
 	case of.Steps != nil:
@@ -249,7 +249,7 @@ func (s *Service) choose(ctx context.Context, tenant uuid.UUID, of *Workflow, fr
 	return chosen{w.Definition, w.Version, true}, err
 }
 
-// stepsFit refuses inline steps that are too large.
+// stepsFit rejects inline steps that are too large.
 func (s *Service) stepsFit(of *Workflow) error {
 	if limit := s.MaxSteps; int64(len(of.Steps)) > limit {
 		return fault.New(fault.TooLarge, fault.CodeTooLarge, "the steps have more than %d bytes", limit)

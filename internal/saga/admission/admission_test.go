@@ -24,7 +24,7 @@ var shop = tenant.Tenant{ID: uuid.UUID{7}}
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-// room is an engine that has room for one saga at a time, which it does not run.
+// room is an engine that has room for one saga at a time and does not run it.
 type room struct {
 	owner    *int64
 	reserved int
@@ -43,7 +43,7 @@ func (r *room) Admit(context.Context) (*int64, func(*saga.Instance)) {
 
 func (r *room) Drives(saga.Ref) bool { return false }
 
-// desk is a service on the store in memory, with a workflow named order.
+// desk is a service on the in-memory store, with a workflow named order.
 type desk struct {
 	*admission.Service
 	t      *testing.T
@@ -87,7 +87,7 @@ func (d *desk) load(ctx context.Context, ref saga.Ref) (*saga.Loaded, error) {
 	return &found[0], nil
 }
 
-// register registers a version of the workflow, with that many steps.
+// register registers a version of the workflow with the given number of steps.
 func (d *desk) register(steps int) {
 	d.t.Helper()
 	def := workflow.Definition{Name: "order"}
@@ -99,7 +99,7 @@ func (d *desk) register(steps int) {
 	}
 }
 
-// order is a request for a saga of the workflow; change makes it another one.
+// order returns a request for a saga of the workflow; change modifies it.
 func order(change ...func(*admission.Request)) *admission.Request {
 	r := &admission.Request{
 		Spec:     saga.Spec{Tenant: shop, Payload: []byte(`{"amount":1}`)},
@@ -129,8 +129,8 @@ func withBusinessKey(join bool) func(*admission.Request) {
 	return func(r *admission.Request) { r.Spec.BusinessKey, r.Join = new("b-1"), join }
 }
 
-// TestARequestForASagaIsAnsweredAsItsNamesSay: after a first request, a second one with the
-// same names gets the first saga, or is refused; and a refused one leaves no room reserved.
+// TestARequestForASagaIsAnsweredAsItsNamesSay checks that a second request with the same names gets
+// the saga of the first request or is refused, and that a refused request leaves no slot reserved.
 func TestARequestForASagaIsAnsweredAsItsNamesSay(t *testing.T) {
 	id := newID()
 	for name, tt := range map[string]struct {
@@ -203,7 +203,7 @@ func TestWhatCannotBecomeASagaIsRefusedBeforeItIsStored(t *testing.T) {
 	}
 }
 
-// TestAStaleDefinitionIsReadAgainOnce: the cache holds what another node has replaced.
+// TestAStaleDefinitionIsReadAgainOnce: the cache holds a definition that another node has replaced.
 func TestAStaleDefinitionIsReadAgainOnce(t *testing.T) {
 	d := newDesk(t)
 	if _, err := d.Create(t.Context(), order()); err != nil {
@@ -238,8 +238,8 @@ func disable(d *desk) error {
 	return err
 }
 
-// TestASagaWhoseCommitIsInDoubtIsLookedUp: lost before the disk, it is refused; lost after it,
-// it is started.
+// TestASagaWhoseCommitIsInDoubtIsLookedUp: if the commit failed before it was durable, the saga is
+// refused; if its result was lost afterwards, the saga is started.
 func TestASagaWhoseCommitIsInDoubtIsLookedUp(t *testing.T) {
 	lost := errors.New("connection reset")
 	for name, stored := range map[string]bool{"before the disk": false, "after the disk": true} {
@@ -267,8 +267,8 @@ func TestASagaWhoseCommitIsInDoubtIsLookedUp(t *testing.T) {
 	}
 }
 
-// TestACreateWaitsForTheEndThatIsReported, also if it comes before the create has returned; one
-// that may not wait says so.
+// TestACreateWaitsForTheEndThatIsReported checks that this also works if the end comes before the
+// create has returned, and that a create which may not wait says so.
 func TestACreateWaitsForTheEndThatIsReported(t *testing.T) {
 	d := newDesk(t)
 	d.Insert = func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {

@@ -23,9 +23,9 @@ const (
 	maxCached = 512
 )
 
-// Definitions reads workflows for new sagas through a cache. Cached definitions may be
-// outdated: a store rejects a saga of an outdated or disabled workflow, and the caller then
-// reads again with fresh.
+// Definitions reads workflows for new sagas through a cache. Cached definitions may be outdated. A
+// store rejects a saga of an outdated or disabled workflow, and the caller then reads again with
+// fresh.
 type Definitions struct {
 	store  workflow.Store
 	limits workflow.Limits
@@ -33,12 +33,12 @@ type Definitions struct {
 	runnable Runnable
 
 	mu       sync.RWMutex
-	latest   map[nameKey]workflow.Registered // only enabled ones
+	latest   map[nameKey]workflow.Registered // only enabled workflows
 	versions map[versionKey]*workflow.Definition
 	inline   map[inlineKey]workflow.Registered
 }
 
-// Runnable returns why this server cannot run a definition of a tenant.
+// Runnable returns the reason why this server cannot run a tenant's definition.
 type Runnable func(ctx context.Context, tenant uuid.UUID, d *workflow.Definition) error
 
 type nameKey struct {
@@ -51,14 +51,14 @@ type versionKey struct {
 	version int
 }
 
-// inlineKey is a hash of everything an inline definition consists of: the name in the
-// store is too short to be safe against definitions crafted to collide.
+// inlineKey is a hash of the whole inline definition. The name in the store is too short to be safe
+// against definitions crafted to collide.
 type inlineKey struct {
 	tenant uuid.UUID
 	sum    [sha256.Size]byte
 }
 
-// NewDefinitions returns an empty cache. runnable refuses definitions that this server cannot run.
+// NewDefinitions returns an empty cache. runnable rejects definitions that this server cannot run.
 func NewDefinitions(store workflow.Store, limits workflow.Limits, runnable Runnable) *Definitions {
 	return &Definitions{
 		store: store, limits: limits, runnable: runnable,
@@ -88,7 +88,7 @@ func (d *Definitions) Latest(ctx context.Context, tenant uuid.UUID, name string,
 	return w, err
 }
 
-// get returns a version (0: the latest) of an enabled workflow, bypassing the cache.
+// get returns a version of an enabled workflow, bypassing the cache; 0 means the latest version.
 func (d *Definitions) get(ctx context.Context, tenant uuid.UUID, name string,
 	version int) (workflow.Registered, error) {
 	w, err := d.store.Get(ctx, tenant, name, version)
@@ -133,9 +133,9 @@ func (d *Definitions) Version(ctx context.Context, tenant uuid.UUID, name string
 	return w.Definition, nil
 }
 
-// Inline returns the workflow of inline steps (canonical JSON), registering it if it is
-// new. label is the client's name for it. The faults are those of a definition, with
-// pointers into the request: /steps/….
+// Inline returns the workflow of inline steps (canonical JSON), and registers it if it is new.
+// label is the client's name for it. The faults are those of a definition, with pointers into the
+// request: /steps/….
 func (d *Definitions) Inline(ctx context.Context, tenant uuid.UUID, label string, steps json.RawMessage, fresh bool,
 	now time.Time) (workflow.Registered, error) {
 	doc, err := inlineDocument(label, steps)
@@ -164,7 +164,8 @@ func (d *Definitions) Inline(ctx context.Context, tenant uuid.UUID, label string
 	return w, nil
 }
 
-// parseInline reads and checks the document of inline steps, and names it by its content.
+// parseInline parses and checks the document of inline steps, and derives its name from its
+// content.
 func (d *Definitions) parseInline(ctx context.Context, tenant uuid.UUID, doc []byte) (*workflow.Definition, error) {
 	def, err := workflow.ParseJSON(doc, d.limits)
 	if err != nil {
@@ -186,7 +187,7 @@ func inlineDocument(label string, steps json.RawMessage) ([]byte, error) {
 	return append(append(append(append([]byte(`{"name":`), named...), `,"steps":`...), steps...), '}'), err
 }
 
-// inRequest turns pointers into an inline definition into pointers into the request.
+// inRequest converts pointers into an inline definition to pointers into the request.
 func inRequest(err error) error {
 	f := fault.As(err)
 	if f == nil {
@@ -203,7 +204,7 @@ func inRequest(err error) error {
 	return f
 }
 
-// remember stores value in a cache of at most maxCached entries; if it is full, an arbitrary
+// remember stores value in a cache of at most maxCached entries. If the cache is full, an arbitrary
 // other entry is dropped.
 func remember[K comparable, V any](mu *sync.RWMutex, cache map[K]V, key K, value V) {
 	mu.Lock()

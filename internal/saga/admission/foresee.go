@@ -13,8 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Foresee returns the saga that Create would store for r now, or the unfinished one that it would join. It stores
-// nothing, not even inline steps. Its faults are those of Create, except for what only the database finds out.
+// Foresee returns the saga that Create would store for r now, or the unfinished saga that it would
+// join. It stores nothing, not even inline steps. Its faults are those of Create, except for those
+// that only the database can detect.
 func (s *Service) Foresee(ctx context.Context, r *Request) (Result, error) {
 	err := saga.CheckPayload(r.Spec.Payload)
 	if err == nil {
@@ -50,10 +51,11 @@ func (s *Service) Foresee(ctx context.Context, r *Request) (Result, error) {
 	return Result{ID: n.ID, Saga: n.Saga, Definition: c.def}, nil
 }
 
-// unfinished are the states of sagas that have a business key to themselves.
+// unfinished are the states in which a saga holds its business key exclusively.
 var unfinished = slices.DeleteFunc(slices.Clone(saga.States), saga.State.Terminal)
 
-// foreseeDefinition is choose for a saga that is not stored: it reads no cache and registers nothing.
+// foreseeDefinition is like choose, but for a saga that will not be stored: it does not use the
+// cache and registers nothing.
 func (s *Service) foreseeDefinition(ctx context.Context, tenant uuid.UUID, of *Workflow) (chosen, error) {
 	if of.Steps == nil {
 		return s.choose(ctx, tenant, of, true)

@@ -8,10 +8,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// End returns when the saga has ended, the wait is over, or the server begins to stop. It
-// returns the saga at its end, nil if it has not ended or must be read separately, perhaps from
-// the archive. waited is false if too many requests are already waiting. An error means that the
-// client disconnected or the store is unavailable.
+// End returns when the saga has ended, the wait is over, or the server begins to stop. It returns
+// the saga at its end, or nil if it has not ended or must be read separately, perhaps from the
+// archive. waited is false if too many requests are already waiting. An error means that the client
+// disconnected or the store is unavailable.
 func (s *Service) End(
 	ctx context.Context, ref saga.Ref, wait time.Duration,
 ) (ended *saga.Loaded, waited bool, err error) {
@@ -24,12 +24,13 @@ func (s *Service) End(
 	return ended, true, err
 }
 
-// watch begins to wait for the end of a saga; nil: too many requests wait already.
+// watch starts waiting for the end of a saga. It returns nil if too many requests are already
+// waiting.
 func (s *Service) watch(ref saga.Ref) *longpoll.Waiter {
 	return s.Ends.Watch(longpoll.Key{Kind: longpoll.Saga, Tenant: ref.Tenant, ID: ref.ID})
 }
 
-// await is End with a waiter. fresh: the saga was created after w began to wait.
+// await is End with a waiter. fresh means that the saga was created after w began to wait.
 func (s *Service) await(ctx context.Context, w *longpoll.Waiter, ref saga.Ref, wait time.Duration,
 	fresh bool) (*saga.Loaded, error) {
 	var read *saga.Loaded

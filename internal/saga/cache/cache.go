@@ -1,6 +1,7 @@
-// Package cache is seed 4's Cache (GetAll, GetById, Put, Remove, SetCache, VersionConflictError, by default an
-// InMemoryCache), which seed 4 requires and nothing else in Skald uses. It is a façade over the rules and
-// stores of the API and the engine (decision 0027), and stays this small: features belong in the stores.
+// Package cache implements seed 4's Cache (GetAll, GetById, Put, Remove, SetCache,
+// VersionConflictError, and InMemoryCache as the default). Seed 4 requires it, but nothing else in
+// Skald uses it. It is a façade over the rules and stores of the API and the engine (decision
+// 0027), and should stay this small: features belong in the stores.
 package cache
 
 import (
@@ -15,26 +16,28 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Cache is safe for concurrent use. Every method sees only the sagas of the tenant in ctx (WithTenant). GetAll,
-// GetById and Remove log an outage and return "none"; callers that must distinguish the two use the store.
+// Cache is safe for concurrent use. Every method sees only the sagas of the tenant in ctx
+// (WithTenant). On an outage GetAll, GetById and Remove log it and return an empty result; callers
+// that must distinguish the two cases use the store.
 type Cache interface {
 	// GetAll returns the active and compensating sagas, newest first.
 	GetAll(ctx context.Context) []Saga
-	// GetById returns a saga; false when the tenant has none with this id.
+	// GetById returns a saga; false means that the tenant has none with this id.
 	GetById(ctx context.Context, id uuid.UUID) (Saga, bool) //nolint:revive // the seed's name
-	// Put adds a saga whose Version is 0, durably, for the engine to run. One with another Version is changed:
-	// Status from Active to Compensating, or TimeoutAt; the rest is the engine's. A taken id, or a saga that is no
-	// longer at this version, is a *VersionConflictError, and nothing is written.
+	// Put stores a saga whose Version is 0, durably, for the engine to run. For any other Version
+	// it changes a stored saga: Status from Active to Compensating, or TimeoutAt; the engine
+	// changes everything else. If the id is taken, or the saga no longer has this version, Put
+	// returns a *VersionConflictError and writes nothing.
 	Put(ctx context.Context, s Saga) error
-	// Remove completes a saga if an operator could force that; it returns true if the saga is
-	// completed now.
+	// Remove completes a saga if an operator could force its completion. It returns true if the
+	// saga is completed now.
 	Remove(ctx context.Context, id uuid.UUID) bool
 }
 
 // Status is seed 4's term for the state of a saga.
 type Status string
 
-// Statuses of seed 4. A saga that was compensated is completed.
+// The statuses of seed 4. A saga that was compensated is completed.
 const (
 	Active       Status = "active"
 	Compensating Status = "compensating"
@@ -49,12 +52,12 @@ type Saga struct {
 	SagaType, InitiatedBy string
 	Status                Status
 	Data                  Data
-	Version               int64 // 0: not stored yet
+	Version               int64 // 0 means not stored yet
 	CreatedAt, UpdatedAt  time.Time
-	TimeoutAt             *time.Time // nil: no deadline
+	TimeoutAt             *time.Time // nil means no deadline
 }
 
-// Data is seed 4's saga_data: the saga's model. Steps are in the order in which they began.
+// Data is seed 4's saga_data, the saga's model. Its steps are in the order in which they started.
 type Data struct {
 	Workflow    Workflow
 	Payload     json.RawMessage
@@ -62,13 +65,14 @@ type Data struct {
 	Steps       []saga.StepLog
 }
 
-// Workflow names the definition of a saga. Version 0 in Put: the latest.
+// Workflow names the definition of a saga. In Put, Version 0 means the latest.
 type Workflow struct {
 	Name    string
 	Version int
 }
 
-// VersionConflictError is the error of a Put that lost a race. Version 0: no saga.
+// VersionConflictError is the error of a Put that lost a race. Version 0 means that there is no
+// such saga.
 type VersionConflictError struct {
 	ID               uuid.UUID
 	Expected, Actual int64
@@ -80,7 +84,7 @@ func (e *VersionConflictError) Error() string {
 
 type tenantKey struct{}
 
-// WithTenant returns a context whose cache calls are for tenant t.
+// WithTenant returns a context for cache calls of tenant t.
 func WithTenant(ctx context.Context, t tenant.Tenant) context.Context {
 	return context.WithValue(ctx, tenantKey{}, t)
 }

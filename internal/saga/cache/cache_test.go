@@ -24,7 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// world is one cache, in memory or on PostgreSQL, and one of its tenants.
+// world is one cache, in memory or on PostgreSQL, with one of its tenants.
 type world struct {
 	cache.Cache
 	t     *testing.T
@@ -40,7 +40,7 @@ type store interface {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// caches runs a test on the cache in memory and on the one on PostgreSQL.
+// caches runs a test on an in-memory cache and on one backed by PostgreSQL.
 func caches(t *testing.T, test func(w world)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
@@ -74,7 +74,7 @@ func newWorld(t *testing.T, c cache.Cache, sagas store, workflows workflow.Store
 	return world{Cache: c, t: t, ctx: cache.WithTenant(t.Context(), tenant), store: sagas, defs: workflows}
 }
 
-// put adds a saga and returns it as it was stored.
+// put stores a saga and returns it as it was stored.
 func (w world) put(s cache.Saga) cache.Saga {
 	w.t.Helper()
 	if s.TransactionID == uuid.Nil {
@@ -145,7 +145,7 @@ func TestAPutSagaIsTheTenantsActiveOne(t *testing.T) {
 	})
 }
 
-// S4-30: active and compensating sagas, and none that has ended.
+// S4-30: the result contains active and compensating sagas, and none that has ended.
 func TestGetAllLeavesOutWhatHasEnded(t *testing.T) {
 	caches(t, func(w world) {
 		ended := w.put(cache.Saga{})
@@ -155,7 +155,7 @@ func TestGetAllLeavesOutWhatHasEnded(t *testing.T) {
 		}
 		undone := w.put(cache.Saga{})
 		undone.Status = cache.Compensating
-		if err := w.Put(w.ctx, undone); err != nil { // nothing of it was sent: it is undone at once
+		if err := w.Put(w.ctx, undone); err != nil { // no call was sent, so it is undone immediately
 			w.t.Fatal(err)
 		}
 		active := w.put(cache.Saga{})
@@ -219,7 +219,7 @@ func TestRemoveCompletesWhereThatIsAllowed(t *testing.T) {
 			w.t.Error("completed a saga whose steps were not done")
 		}
 		w.answer(s)
-		for range 2 { // the second time it is completed already
+		for range 2 { // the second time it is already completed
 			removed := w.Remove(w.ctx, s.TransactionID)
 			if now, _ := w.GetById(w.ctx, s.TransactionID); !removed || now.Status != cache.Completed {
 				w.t.Errorf("removed: %v, and it is %s", removed, now.Status)
@@ -230,7 +230,7 @@ func TestRemoveCompletesWhereThatIsAllowed(t *testing.T) {
 		if err := w.Put(w.ctx, undone); err != nil {
 			w.t.Fatal(err)
 		}
-		// No call was ever sent, so it is compensated at once, and stays so.
+		// No call was ever sent, so the saga is compensated immediately and stays in that state.
 		before, _ := w.GetById(w.ctx, undone.TransactionID)
 		if w.Remove(w.ctx, undone.TransactionID) {
 			w.t.Error("removed a saga that was compensated")
@@ -241,8 +241,8 @@ func TestRemoveCompletesWhereThatIsAllowed(t *testing.T) {
 	})
 }
 
-// versions models a register that shows only its version: a put succeeds exactly if it
-// names the current version.
+// versions models a register that shows only its version. A put succeeds if and only if it names
+// the current version.
 var versions = porcupine.Model{
 	Init: func() any { return int64(1) },
 	Step: func(state, input, output any) (bool, any) {

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/memstore"
 )
 
-// InMemoryCache is seed 4's default, whose data is lost with the process. Store contains the definitions
-// for Put.
+// InMemoryCache is seed 4's default cache, whose data is lost with the process. Store contains the
+// definitions for Put.
 type InMemoryCache struct {
 	Stored
 	Store *memstore.Store
@@ -25,10 +25,10 @@ func NewInMemory() *InMemoryCache {
 
 var current atomic.Pointer[Cache]
 
-// SetCache makes c the cache of this process. Call it once, at startup.
+// SetCache makes c this process's cache. Call it once, at startup.
 func SetCache(c Cache) { current.Store(&c) }
 
-// Current returns the cache of this process: before SetCache an InMemoryCache.
+// Current returns this process's cache. Before SetCache it is an InMemoryCache.
 func Current() Cache {
 	if current.Load() == nil {
 		var fallback Cache = NewInMemory()

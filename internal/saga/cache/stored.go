@@ -17,7 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Stored is seed 4's PostgresStore: a cache over stores. Timeout is the default for new sagas, 0: none.
+// Stored is seed 4's PostgresStore, a cache on top of stores. Timeout is the default for new sagas;
+// 0 means none.
 type Stored struct {
 	Sagas     saga.Store
 	Workflows workflow.Store
@@ -47,7 +48,7 @@ func (c *Stored) GetAll(ctx context.Context) (all []Saga) {
 	return all
 }
 
-// tenantOf returns the tenant of a call; without one there are no sagas.
+// tenantOf returns the tenant of a call. Without a tenant there are no sagas.
 func tenantOf(ctx context.Context) (t tenant.Tenant, err error) {
 	t, ok := ctx.Value(tenantKey{}).(tenant.Tenant)
 	if !ok {
@@ -72,7 +73,7 @@ func (c *Stored) GetById(ctx context.Context, id uuid.UUID) (s Saga, found bool)
 	return s, err == nil
 }
 
-// view turns a saga into seed 4's row. Its logs are never older than its head.
+// view converts a saga to seed 4's row. Its logs are never older than its head.
 func (c *Stored) view(ctx context.Context, s *saga.Saga) (Saga, error) {
 	logs, err := c.Sagas.StepLogs(ctx, s.Tenant.ID, s.ID, saga.Logs{})
 	slices.SortStableFunc(logs, func(a, b saga.StepLog) int { return a.StartedAt.Compare(b.StartedAt) })
@@ -111,7 +112,7 @@ func (c *Stored) Put(ctx context.Context, s Saga) error {
 	return err
 }
 
-// left returns the time until the saga's deadline in milliseconds, 0 when it has none.
+// left returns the time in milliseconds until the saga's deadline, or 0 if it has none.
 func (c *Stored) left(s *Saga) int64 {
 	if s.TimeoutAt == nil {
 		return 0
@@ -119,7 +120,7 @@ func (c *Stored) left(s *Saga) int64 {
 	return max(s.TimeoutAt.Sub(c.Now()).Milliseconds(), 1)
 }
 
-// add stores a new saga, unowned: the first engine that polls runs it.
+// add stores a new, unowned saga. The first engine that polls runs it.
 func (c *Stored) add(ctx context.Context, s *Saga) (taken bool, err error) {
 	t, err := tenantOf(ctx)
 	if err != nil {
@@ -164,8 +165,8 @@ func (c *Stored) Remove(ctx context.Context, id uuid.UUID) bool {
 	return err == nil
 }
 
-// change writes the event that decide chooses, if any, and calls decide again if the saga has changed in the
-// meantime.
+// change writes the event that decide chooses, if any, and calls decide again if the saga has
+// changed in the meantime.
 func (c *Stored) change(ctx context.Context, id uuid.UUID, decide func(saga.Instance) (saga.Event, error)) error {
 	t, err := tenantOf(ctx)
 	for err == nil {

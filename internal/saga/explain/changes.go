@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Changes returns what the change itself would change, for people who decide whether to make it. What follows
-// from it is in Following.
+// Changes returns the differences that the change makes directly, for people who decide whether to
+// make it. Following returns its consequences.
 func Changes(c *saga.Change, before *saga.Instance) (all dryrun.List) {
 	after := &c.After
 	attention := attentionOf(before, after)
@@ -18,7 +18,7 @@ func Changes(c *saga.Change, before *saga.Instance) (all dryrun.List) {
 	}
 	all.Differs("current_step", stepName(before), stepName(after))
 	all.Differs("end_cause", causeText(before.EndCause), causeText(after.EndCause))
-	if before.State.Forward() == after.State.Forward() { // otherwise the store sets that of the new phase
+	if before.State.Forward() == after.State.Forward() { // otherwise the store sets the deadline of the new phase
 		all.Differs("deadline", dryrun.Text(before.Deadline()), dryrun.Text(after.Deadline()))
 	}
 	if before.State == after.State && before.CurrentStep == after.CurrentStep {
@@ -46,7 +46,7 @@ func attentionOf(before, after *saga.Instance) (all dryrun.List) {
 	return all
 }
 
-// stepName returns the name of the current step, "" if that is unknown.
+// stepName returns the name of the current step, or "" if it is unknown.
 func stepName(r *saga.Instance) string {
 	if r.Undefined() || r.CurrentStep >= len(r.Def.Steps) {
 		return ""

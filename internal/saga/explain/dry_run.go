@@ -6,16 +6,16 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// DryRun is what would follow a change if every call succeeded.
+// DryRun describes what would follow a change if every call succeeded.
 type DryRun struct {
-	// InFlight means that a call may be in flight, whose outcome comes first. It is not in
-	// Calls.
+	// InFlight means that a call may be in flight. Its outcome comes first, and it is not included
+	// in Calls.
 	InFlight bool
 	Calls    []PlannedCall
-	EndState saga.State // where the saga would end, or stop if it is suspended
+	EndState saga.State // the state in which the saga would end, or stop if it is suspended
 }
 
-// PlannedCall is a call that would be made. Exact means that its body is final; otherwise it
+// PlannedCall is a call that would be made. Exact means that its body is final; otherwise the body
 // depends on an answer that has not arrived yet.
 type PlannedCall struct {
 	saga.Call
@@ -25,17 +25,17 @@ type PlannedCall struct {
 // maxPlanned limits the number of planned calls; no saga that completes needs more.
 const maxPlanned = 1000
 
-// Following returns what would follow a change, which was decided on before and is not written.
+// Following returns what would follow a change that was decided on before and has not been written.
 func Following(c *saga.Change, before *saga.Instance, m saga.Moment, d saga.Defaults) DryRun {
 	r := c.After
-	overtaken := r.Awaited() != nil && r.Pending() != "" // the wait for a report ends without one
+	overtaken := r.Awaited() != nil && r.Pending() != "" // the wait for a report ends without a report
 	f := DryRun{InFlight: !r.State.Terminal() && before.MayBeInFlight(m.Now) && !overtaken}
 	done := saga.Answered{Outcome: saga.Outcome{Verdict: saga.Done, StartedAt: m.Now, EndedAt: m.Now}}
 	if r.Unreadable() != nil { // the next calls are unknown
 		f.EndState = r.State
 		return f
 	}
-	unknown := false // an output that bodies would hold
+	unknown := false // whether an output that later bodies contain is unknown
 	next := func(e saga.Event) bool {
 		change, err := saga.Apply(r, e, m)
 		if err == nil {
@@ -48,7 +48,7 @@ func Following(c *saga.Change, before *saga.Instance, m saga.Moment, d saga.Defa
 		next(done)
 	}
 	for len(f.Calls) < maxPlanned {
-		if _, _, begun := r.AwaitedRun(); begun { // begun by the change before
+		if _, _, begun := r.AwaitedRun(); begun { // begun by the previous change
 			f.Calls = append(f.Calls, PlannedCall{r.Call(d), !unknown})
 			unknown = unknown || r.State.Forward()
 			if !next(done) {

@@ -19,8 +19,8 @@ func Archived(r *saga.Instance, logs []saga.StepLog, at, now time.Time) Explanat
 	return x
 }
 
-// WaitsAt corrects the explanation of a saga that seems to wait for the time of its next attempt,
-// and waits at a gate.
+// WaitsAt corrects the explanation of a saga that appears to wait for the time of its next attempt
+// but actually waits at a gate.
 func (x *Explanation) WaitsAt(r *saga.Instance, g *saga.AtGate) {
 	if x.WaitsFor != WaitsRetry || x.Step == nil || g.Call != r.NextCall() {
 		return

@@ -1,6 +1,7 @@
-// Package explain says what a saga waits for and what happens next, and what would follow an action on it.
+// Package explain describes what a saga waits for, what happens next, and what would follow an
+// action on it.
 //
-// Pure: it reads what package saga has decided and decides nothing.
+// The package is pure: it reads the decisions of package saga and makes none.
 //
 // Files, each on top of those before it: explain, elsewhere, changes, dry_run.
 package explain
@@ -21,40 +22,40 @@ import (
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
-// Waits is what a saga waits for.
+// Waits is the kind of event that a saga waits for.
 type Waits string
 
-// What sagas wait for.
+// The events that sagas wait for.
 const (
-	WaitsNothing  Waits = "nothing"   // it has ended
-	WaitsAnswer   Waits = "answer"    // of the call in flight
+	WaitsNothing  Waits = "nothing"   // nothing: it has ended
+	WaitsAnswer   Waits = "answer"    // the outcome of the call in flight
 	WaitsRetry    Waits = "retry"     // the due time of its next attempt
-	WaitsOwner    Waits = "owner"     // a node with room for it
-	WaitsNewOwner Waits = "new_owner" // its node is dead
-	WaitsTurn     Waits = "turn"      // its driver to handle a flag or an order
-	WaitsResume   Waits = "resume"    // it is suspended
-	WaitsOperator Waits = "operator"  // it has failed and needs an operator
+	WaitsOwner    Waits = "owner"     // a node that has room for it
+	WaitsNewOwner Waits = "new_owner" // a takeover, because its node is dead
+	WaitsTurn     Waits = "turn"      // its driver, which must handle a flag or an order
+	WaitsResume   Waits = "resume"    // a resume, because it is suspended
+	WaitsOperator Waits = "operator"  // an operator, because it has failed
 
-	WaitsReport      Waits = "report"      // what a participant that has answered "later" will report
-	WaitsParticipant Waits = "participant" // the gate of a participant to let it through
+	WaitsReport      Waits = "report"      // the report of a participant that has answered "later"
+	WaitsParticipant Waits = "participant" // permission from the gate of a participant
 )
 
-// Explanation is what a saga waits for and what happens next.
+// Explanation describes what a saga waits for and what happens next.
 type Explanation struct {
 	WaitsFor Waits
-	AtGateOf string // the participant at whose gate it waits; "": at none
+	AtGateOf string // the participant at whose gate it waits; "" means none
 	Since    time.Time
-	Next     string     // what happens next, "" nothing
-	NextAt   *time.Time // nil: as soon as the event that it waits for occurs
+	Next     string     // what happens next; "" means nothing
+	NextAt   *time.Time // nil means as soon as the event that it waits for occurs
 	Step     *ExplainedStep
-	Report   *reported.Wait // for a report; nil: it waits for none
+	Report   *reported.Wait // the end of the wait for a report; nil means that it waits for none
 	Deadline *time.Time
-	// BlockedBy is the dead letter that a failed saga waits for; Nil: none.
+	// BlockedBy is the dead letter that a failed saga waits for; Nil means none.
 	BlockedBy uuid.UUID
 	Errors    []*saga.Error // newest first, at most five
 	Allowed   []saga.VerbRule
 	Summary   string
-	rest      string // of Summary, after the sentence that says what it waits for
+	rest      string // parts of Summary, after the sentence about what it waits for
 }
 
 // ExplainedStep is the current step of a saga.
@@ -67,8 +68,8 @@ type ExplainedStep struct {
 	InDoubt bool
 }
 
-// Saga returns what a saga waits for. logs are all of its step logs; alive reports whether
-// its owner's lease is valid; now is the current time.
+// Saga explains what a saga waits for. logs are all of its step logs, alive reports whether its
+// owner's lease is valid, and now is the current time.
 func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Explanation {
 	x := Explanation{Since: r.UpdatedAt, Errors: lastErrors(logs), Allowed: r.AllowedVerbs()}
 	if r.State.Terminal() {
@@ -209,7 +210,7 @@ func aheadWords(r *saga.Instance) string {
 	return ""
 }
 
-// leftWords describes the compensations that were left, besides that of the current step.
+// leftWords describes the compensations that were left open, except that of the current step.
 func leftWords(r *saga.Instance) string {
 	steps := r.LeftSteps()
 	if len(steps) == 0 {
@@ -229,7 +230,7 @@ func leftWords(r *saga.Instance) string {
 		strings.Join(names, ", "))
 }
 
-// stop explains a saga that is suspended at a step that has failed.
+// stop explains a saga that is suspended at a failed step.
 func (x *Explanation) stop(r *saga.Instance) {
 	x.WaitsFor, x.Next = WaitsOperator, "retry, complete or skip the step, or compensate"
 	if r.OnlyForward() != "" {
@@ -268,7 +269,7 @@ func (x *Explanation) damage(r *saga.Instance, what string) {
 // end explains how a saga has ended.
 func (x *Explanation) end(r *saga.Instance) {
 	x.Since = *r.CompletedAt
-	step := "" // the current one, as far as it is known
+	step := "" // the current step, as far as it is known
 	if r.CurrentStep < len(r.Def.Steps) {
 		step = r.Def.Steps[r.CurrentStep].Name
 	}
@@ -297,7 +298,7 @@ func (x *Explanation) end(r *saga.Instance) {
 		}
 		x.Summary = fmt.Sprintf("The compensation of step %q gave up.", x.Step.Name)
 		if r.Error != nil {
-			x.Summary = sentence(r.Error.Message) // says the same, and why
+			x.Summary = sentence(r.Error.Message) // says the same and gives the reason
 		}
 		if r.Interventions == nil || r.Interventions.Reached == nil {
 			x.Summary += fmt.Sprintf(" Step %q and those before it are not compensated.", x.Step.Name)
@@ -318,13 +319,13 @@ func (x *Explanation) end(r *saga.Instance) {
 	}
 }
 
-// sentence writes a message as a sentence.
+// sentence formats a message as a sentence.
 func sentence(message string) string {
 	first, size := utf8.DecodeRuneInString(message)
 	return string(unicode.ToUpper(first)) + strings.TrimSuffix(message[size:], ".") + "."
 }
 
-// lastErrors returns the errors of the last attempts that failed.
+// lastErrors returns the errors of the latest failed attempts.
 func lastErrors(logs []saga.StepLog) []*saga.Error {
 	failed := make([]*saga.StepLog, 0, len(logs))
 	for i := range logs {

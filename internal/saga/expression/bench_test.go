@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/expression"
 )
 
-// BenchmarkTemplate measures a body of a usual size, by paths alone and with computations.
+// BenchmarkTemplate measures a body of typical size, with paths only and with computations.
 func BenchmarkTemplate(b *testing.B) {
 	for name, template := range map[string]string{
 		"paths":    `{"sku":"${payload.sku}","n":"${payload.n}","key":"${call.key}","text":"order ${payload.sku} of ${saga.id}"}`,

@@ -25,7 +25,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// languages has the environment of each site, made when it is first needed.
+// languages holds the environment of each site, created when it is first needed.
 var languages = func() map[Site]func() (*cel.Env, error) {
 	all := map[Site]func() (*cel.Env, error){}
 	for site := range variables {
@@ -47,7 +47,7 @@ func language(site Site) (*cel.Env, error) {
 	for _, name := range variables[site] {
 		t := cel.DynType
 		switch name {
-		case "secrets": // is a placeholder only
+		case "secrets": // only a placeholder
 			continue
 		case "steps", "saga", "call":
 			t = cel.MapType(cel.StringType, cel.DynType)
@@ -66,7 +66,7 @@ func language(site Site) (*cel.Env, error) {
 // program is a compiled expression.
 type program struct {
 	run       cel.Program
-	steps     []string // that it names
+	steps     []string // the steps that it names
 	variables []string
 	kind      *cel.Type
 }
@@ -74,7 +74,7 @@ type program struct {
 func compile(source string, p *Place) (*program, error) {
 	env, err := languages[p.Site]()
 	if err != nil {
-		panic("expression: the language of a site: " + err.Error()) // made of constants; a test makes all
+		panic("expression: the language of a site: " + err.Error()) // built from constants; a test builds all of them
 	}
 	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
@@ -95,7 +95,7 @@ func compile(source string, p *Place) (*program, error) {
 	return out, nil
 }
 
-// mistake says in one sentence what is wrong with an expression that does not compile.
+// mistake describes in one sentence what is wrong with an expression that does not compile.
 func mistake(source string, p *Place, issues *cel.Issues) error {
 	all := issues.Errors()
 	if len(all) == 0 {
@@ -126,7 +126,7 @@ func firstLine(s string) string {
 	return s
 }
 
-// estimator knows no sizes: they are those of payloads.
+// estimator estimates no sizes, because they depend on payloads.
 type estimator struct{}
 
 func (estimator) EstimateSize(cost.AstNode) *cost.SizeEstimate { return nil }
@@ -199,7 +199,7 @@ func (g *program) names(tree *ast.AST, p *Place) error {
 	return wrong
 }
 
-// activation gives the variables to one evaluation.
+// activation provides the variables for one evaluation.
 type activation struct {
 	e *Evaluation
 	g *program
@@ -231,7 +231,7 @@ func (a activation) ResolveName(name string) (any, bool) {
 // Parent implements interpreter.Activation.
 func (activation) Parent() interpreter.Activation { return nil }
 
-// eval evaluates the expression. The error says why it gave nothing, without any value.
+// eval evaluates the expression. The error says why there is no result, and contains no values.
 func (g *program) eval(e *Evaluation) (ref.Val, error) {
 	v, _, err := g.run.Eval(activation{e, g})
 	if err == nil {

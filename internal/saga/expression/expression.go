@@ -1,10 +1,10 @@
-// Package expression is the rulebook of `${…}`: what may stand in it at which place of a
-// workflow, and what it gives.
+// Package expression defines `${…}`: which expressions are allowed at which place of a workflow,
+// and how they are evaluated.
 //
-// A path such as `${payload.a.b}` is copied as it is written in the source, so every digit
-// of a number survives. Everything else is CEL, compiled and type-checked when the workflow is
-// registered, with a limit on its cost. Pure: no I/O, no clock; a secret is a placeholder that
-// only the client of participants replaces.
+// The value of a path such as `${payload.a.b}` is copied as it is written in the source, so every
+// digit of a number survives. Everything else is CEL, compiled and type-checked when the workflow
+// is registered, with a limit on its cost. The package is pure: it uses no I/O and no clock. A
+// secret is a placeholder that only the client of participants replaces.
 //
 // Files, each on top of those before it: expression, scan, path, evaluation, number, cel, source,
 // template, text, form, condition.
@@ -17,20 +17,22 @@ import (
 	"strings"
 )
 
-// Site is where an expression stands, which decides what it can name.
+// Site is the kind of place at which an expression is used. It determines what the expression can
+// name.
 type Site int
 
-// Sites.
+// The sites.
 const (
 	Action    Site = iota + 1 // the request of an action, or the arguments of its job
 	Undo                      // the request of a compensation, or the arguments of its job
 	Condition                 // `when` of a step
 	Answer                    // the answer of a participant
 	Result                    // the result of a completed saga
-	Standing                  // a header that every call to a participant has
+	Standing                  // a header that is sent with every call to a participant
 )
 
-// variables are what expressions can name at each site, in the order in which people read them.
+// variables lists what expressions can name at each site, in the order in which they are shown to
+// people.
 var variables = map[Site][]string{
 	Action:    {"payload", "steps", "saga", "call", "secrets"},
 	Undo:      {"input", "output", "payload", "steps", "saga", "call", "secrets"},
@@ -40,31 +42,32 @@ var variables = map[Site][]string{
 	Standing:  {"secrets"},
 }
 
-// members are those of variables that always have the same ones.
+// members lists the members of variables that always have the same ones.
 var members = map[string][]string{
 	"saga": {"id", "business_key", "correlation_id", "tenant", "created_at"},
 	"call": {"key", "attempt"},
 }
 
-// Place is where an expression stands in one workflow.
+// Place is the place at which an expression is used in one workflow.
 type Place struct {
 	Site Site
-	// Known reports whether the workflow has a step; nil: no steps can be named.
+	// Known reports whether the workflow has a step; nil means that no steps can be named.
 	Known func(step string) bool
-	// Usable says what is wrong with naming a step here; nil: nothing.
+	// Usable returns an error if a step must not be named here.
 	Usable func(step string) error
-	// Secret says what is wrong with using a secret here. nil: none may be used here.
+	// Secret returns an error if a secret must not be used here. A nil function means that no
+	// secrets may be used.
 	Secret func(name string) error
-	// Lenient: every reference is accepted that was before there were expressions, with the
-	// same meaning, and a string that does not begin with an expression is text.
+	// Lenient accepts every reference that was accepted before expressions existed, with the same
+	// meaning. A string that does not start with an expression is text.
 	Lenient bool
 }
 
-// Limits of one text, so that a small definition cannot cost much.
+// The limits of one text, so that a small definition cannot be expensive.
 const (
 	maxSource = 4096    // bytes of one expression
-	maxCost   = 100_000 // steps of one evaluation, as CEL counts them
-	// MaxSize limits what one template may become, in bytes.
+	maxCost   = 100_000 // steps of one evaluation, as counted by CEL
+	// MaxSize limits the size of a template's result, in bytes.
 	MaxSize = 16 << 20
 )
 
@@ -105,13 +108,13 @@ var errSecretPlace = errors.New("a secret may be used in a header or in a body o
 var errStanding = errors.New("only a secret can stand here, as ${secrets.NAME}: these headers are the same for every " +
 	"call. Write what depends on the saga into the headers of the step")
 
-// Failure is an expression that gave nothing for the values it met. Its text quotes the
-// expression and no value.
+// Failure is the error of an expression that gave no value. Its text quotes the expression but no
+// values.
 type Failure struct {
-	Pointer string // where in the call; "" for a text
-	Source  string // the expression; "": the whole of it
+	Pointer string // the place within the call; "" for a text
+	Source  string // the expression; "" means all of it
 	Why     string
-	Missing bool // a path leads to nothing
+	Missing bool // a path refers to no value
 }
 
 func (f *Failure) Error() string {

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Form is the body of a request as forms are sent: members with texts, or lists of texts.
+// Form is the body of a form request: members whose values are texts or lists of texts.
 type Form struct{ fields []field }
 
 type field struct {
@@ -81,7 +81,7 @@ func (f *Form) Append(b []byte, e *Evaluation) ([]byte, error) {
 	return b, nil
 }
 
-// Most is Most of a template, of the form as it is sent: a byte may take three.
+// Most is like Most of a template, but for the encoded form, in which a byte may take three bytes.
 func (f *Form) Most(value int) int {
 	most := 0
 	for i := range f.fields {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMain has the properties tried often: a try is some microseconds.
+// TestMain runs the property tests with many tries, since each try takes only a few microseconds.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("rapid.checks", "10000"); err != nil {

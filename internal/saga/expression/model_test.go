@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// someValue draws a JSON value as people send it.
+// someValue draws a typical JSON value.
 func someValue(depth int) *rapid.Generator[any] {
 	return rapid.Custom(func(t *rapid.T) any {
 		kind := rapid.IntRange(0, 7).Draw(t, "kind")
@@ -40,7 +40,8 @@ func someKey() *rapid.Generator[string] {
 	})
 }
 
-// Paths are copied as a plain model copies them, which decodes everything and encodes it again.
+// Paths are copied with the same result as in a simple model, which decodes everything and encodes
+// it again.
 func TestPathsCopyWhatAModelFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		payload, err := strictjson.Encode(someValue(4).Draw(t, "payload"))

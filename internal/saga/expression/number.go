@@ -9,8 +9,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// number returns a JSON number to compute with: an int where it fits, a double where no digit
-// is lost, else an error. Nothing is ever rounded.
+// number converts a JSON number for computation: to an int if it fits, to a double if no digit is
+// lost, and otherwise to an error. Nothing is ever rounded.
 func number(n json.Number) ref.Val {
 	s := string(n)
 	if !strings.Contains(s, ".") {
@@ -27,7 +27,7 @@ func number(n json.Number) ref.Val {
 
 const exactly = "a number has more digits than can be computed with exactly; copy it with a path, or send it as a string"
 
-// shortest removes the zeros at the end of a fraction.
+// shortest removes trailing zeros from a fraction.
 func shortest(s string) string {
 	if strings.Contains(s, ".") {
 		s = strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
@@ -35,7 +35,8 @@ func shortest(s string) string {
 	return s
 }
 
-// adapter gives decoded JSON to CEL. Objects and lists are converted as far as they are looked at.
+// adapter passes decoded JSON to CEL. Objects and lists are converted only as far as they are
+// accessed.
 type adapter struct{}
 
 // NativeToValue implements types.Adapter.

@@ -12,17 +12,17 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// path is a reference to a value, which is copied as it is.
+// path is a reference to a value, which is copied unchanged.
 type path struct {
 	root  string // a variable
 	step  string // of the variable steps
 	parts []part
 }
 
-// part is one step into a value: a member, or an element when the value is a list.
+// part is one step into a value: a member, or an element if the value is a list.
 type part struct {
 	key   []byte // as canonical JSON
-	index int    // -1: not a number
+	index int    // -1 means not a number
 }
 
 func partOf(name string) part {
@@ -31,21 +31,20 @@ func partOf(name string) part {
 		p.index = int(i)
 	}
 	key, err := strictjson.Encode(name)
-	if err != nil { // not UTF-8: no member has that name
+	if err != nil { // not UTF-8, so no member has that name
 		key = nil
 	}
 	p.key = key
 	return p
 }
 
-// parsePath reads source as a path. ok is false if it is none, and then it is an expression
-// of CEL.
+// parsePath parses source as a path. If ok is false, source is not a path but a CEL expression.
 func parsePath(source string, p *Place) (found path, ok bool, err error) {
 	root, rest := word(source)
 	if root == "" || rest != "" && rest[0] != '.' && rest[0] != '[' {
 		return path{}, false, nil
 	}
-	if strings.ContainsRune(root, '-') { // output-1 and the like
+	if strings.ContainsRune(root, '-') { // for example output-1
 		return path{}, false, nil
 	}
 	found.root = root
@@ -96,7 +95,7 @@ func parsePath(source string, p *Place) (found path, ok bool, err error) {
 	return found, true, nil
 }
 
-// longest returns the longest name of a step with which s begins: names may contain dots.
+// longest returns the longest step name that s starts with. Names may contain dots.
 func longest(s string, known func(string) bool) string {
 	if known == nil {
 		return ""
@@ -111,7 +110,7 @@ func longest(s string, known func(string) bool) string {
 	return s[:max(end, 0)]
 }
 
-// word cuts the characters of a name off s.
+// word cuts the leading name characters off s.
 func word(s string) (name, rest string) {
 	end := strings.IndexFunc(s, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && !strings.ContainsRune("_-:", r)
@@ -149,7 +148,8 @@ func nextPart(s string) (name, rest string, ok bool) {
 	return name, s[n+2:], name != "" && !strings.ContainsAny(name, "\\\"'")
 }
 
-// find returns the value at parts in canonical JSON. False: there is none; null is a value.
+// find returns the value at parts in canonical JSON. It returns false if there is none; null is a
+// value.
 func find(j []byte, parts []part) ([]byte, bool) {
 	for i := range parts {
 		if len(j) == 0 {
@@ -170,7 +170,7 @@ func find(j []byte, parts []part) ([]byte, bool) {
 }
 
 func memberOf(j, key []byte) ([]byte, bool) {
-	for i := 1; i < len(j) && j[i] == '"'; i++ { // at a comma after each member
+	for i := 1; i < len(j) && j[i] == '"'; i++ { // positioned at a comma after each member
 		start := i
 		i = skip(j, i)
 		is := bytes.Equal(j[start:i], key)
@@ -201,7 +201,7 @@ func elementOf(j []byte, index int) ([]byte, bool) {
 	return nil, false
 }
 
-// skip returns the position after the value that begins at i.
+// skip returns the position after the value that starts at i.
 func skip(j []byte, i int) int {
 	depth := 0
 	for ; i < len(j); i++ {
@@ -219,7 +219,7 @@ func skip(j []byte, i int) int {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return i // the end of what a number or a word stands in
+				return i // the end of the value that contains a number or a word
 			}
 			if depth--; depth == 0 {
 				return i + 1

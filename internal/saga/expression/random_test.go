@@ -14,17 +14,18 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// drawn is a part of a string, with what it has to become.
+// drawn is a part of a string and its expected result.
 type drawn struct {
-	source string // as it stands in the template
+	source string // as written in the template
 	value  any
 	fails  bool
 }
 
-// drawing draws templates over one payload, and knows from the drawing alone what they become: it never reads one.
+// drawing draws templates over one payload. It derives their expected results from the drawing
+// alone, without ever parsing a template.
 type drawing struct {
 	*rapid.T
-	payload map[string]any // as it is stored: -0 is 0
+	payload map[string]any // as it is stored: -0 becomes 0
 	doc     string
 	n, m    int64
 	flag    bool
@@ -47,7 +48,7 @@ func newDrawing(t *rapid.T) *drawing {
 	return d
 }
 
-// someText draws text that JSON can have.
+// someText draws text that JSON can represent.
 func someText(t *rapid.T, label string) string {
 	return strings.ReplaceAll(rapid.String().Draw(t, label), "\x00", "")
 }
@@ -90,7 +91,7 @@ func (d *drawing) expression() drawn {
 	return drawn{strings.Join(append([]string{"payload.any"}, parts...), "."), value, !there}
 }
 
-// text draws a string of a template, and what it becomes.
+// text draws a string of a template and its expected result.
 func (d *drawing) text() drawn {
 	if rapid.IntRange(0, 3).Draw(d.T, "alone") == 0 {
 		e := d.expression()
@@ -119,7 +120,7 @@ func (d *drawing) text() drawn {
 	return out
 }
 
-// scalar is what a value is inside longer text.
+// scalar returns the text of a value inside longer text.
 func scalar(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -130,7 +131,7 @@ func scalar(v any) (string, bool) {
 	return "", false
 }
 
-// template draws a template and what it becomes.
+// template draws a template and its expected result.
 func (d *drawing) template(depth int) (source, becomes any, fails bool) {
 	kind := rapid.IntRange(0, 5).Draw(d.T, "kind")
 	if depth == 0 {
@@ -162,7 +163,8 @@ func (d *drawing) template(depth int) (source, becomes any, fails bool) {
 
 func (d *drawing) world() world { return world{variables: map[string]string{"payload": d.doc}} }
 
-// TestRandomTemplatesBecomeWhatWasDrawn: 10,000 templates, against what each was drawn to become.
+// TestRandomTemplatesBecomeWhatWasDrawn compares the results of 10,000 templates with the expected
+// results.
 func TestRandomTemplatesBecomeWhatWasDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDrawing(t)
@@ -187,8 +189,8 @@ func TestRandomTemplatesBecomeWhatWasDrawn(t *testing.T) {
 	})
 }
 
-// TestRandomFormsAndTargetsCarryWhatWasDrawn: whatever the values are, a server reads the members and the segments
-// that were drawn, and no other.
+// TestRandomFormsAndTargetsCarryWhatWasDrawn checks that, whatever the values are, a server reads
+// exactly the members and segments that were drawn.
 func TestRandomFormsAndTargetsCarryWhatWasDrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDrawing(t)

@@ -12,7 +12,7 @@ type piece struct {
 	isExpr bool
 }
 
-// split divides a string at its expressions. "$${" is the text "${".
+// split splits a string at its expressions. "$${" is the text "${".
 func split(s string) ([]piece, error) {
 	var out []piece
 	text := ""
@@ -52,8 +52,8 @@ func split(s string) ([]piece, error) {
 	}
 }
 
-// closing returns where the brace is that closes an expression, -1 when there is none: braces
-// of maps and those inside strings of the expression do not close it.
+// closing returns the position of the brace that closes an expression, or -1 if there is none.
+// Braces of maps and braces inside strings of the expression do not close it.
 func closing(s string) int {
 	depth := 0
 	for i := 0; i < len(s); i++ {
@@ -76,7 +76,7 @@ func closing(s string) int {
 	return -1
 }
 
-// quoted returns the length of the string at the beginning of s, -1 when it has no end.
+// quoted returns the length of the string at the start of s, or -1 if it is not terminated.
 func quoted(s string) int {
 	mark := s[:1]
 	if three := strings.Repeat(mark, 3); strings.HasPrefix(s, three) && mark != "`" {
@@ -96,5 +96,5 @@ func quoted(s string) int {
 	return -1
 }
 
-// Has reports whether a string has an expression, or the escape of one.
+// Has reports whether a string contains an expression or an escaped one.
 func Has(s string) bool { return strings.Contains(s, "${") }

@@ -11,8 +11,9 @@ import (
 type expr struct {
 	source   string
 	path     path
-	computed *program // nil: a path
-	// plain: read as a reference before there were expressions, with the same meaning.
+	computed *program // nil for a path
+	// plain means that the source was a valid reference before expressions existed, with the same
+	// meaning.
 	plain bool
 }
 
@@ -37,7 +38,7 @@ func compileExpr(source string, p *Place) (*expr, error) {
 	return &expr{source: source, computed: computed}, nil
 }
 
-// oldPath reads a reference whose members have any characters.
+// oldPath parses a reference whose members may contain any characters.
 func oldPath(source string, p *Place) (path, bool) {
 	found := path{root: "payload"}
 	rest, ok := strings.CutPrefix(source, "payload.")
@@ -93,7 +94,7 @@ func (e *Evaluation) secret(b []byte, name string) []byte {
 
 var errNotText = errors.New("only a string, a number, true or false can stand here")
 
-// text returns the value as characters: of a string, a number or a bool.
+// text returns the value of a string, number or bool as text.
 func (x *expr) text(e *Evaluation) (string, error) {
 	if x.computed == nil {
 		raw, ok := e.raw(&x.path)

@@ -15,25 +15,26 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// maxExpressions limits how many expressions one template has.
+// maxExpressions is the maximum number of expressions in one template.
 const maxExpressions = 256
 
-// Template is a JSON value with expressions in its strings. Alone in a string an expression
-// stands for its value; inside longer text for the characters of a string, number or bool.
+// Template is a JSON value with expressions in its strings. If a string consists of one expression,
+// it is replaced by the expression's value. Inside longer text an expression is replaced by the
+// characters of a string, number or bool.
 type Template struct {
 	nodes []node
 	exprs int
-	// Computes reports whether the template means more than it did before there were
-	// expressions: anything but references that are whole strings.
+	// Computes reports whether the template has a meaning that it did not have before expressions
+	// existed, because it contains anything other than references that are whole strings.
 	Computes bool
 }
 
-// node is one part of a template, in the order in which they are sent.
+// node is one part of a template. Nodes are in the order in which they are sent.
 type node struct {
 	literal []byte
 	value   *expr
-	text    []textPart // of one string with expressions in it
-	pointer string     // of value and text
+	text    []textPart // for one string that contains expressions
+	pointer string     // the pointer of value and text
 }
 
 type textPart struct {
@@ -105,7 +106,7 @@ func canonicalKeys(m map[string]any) []string {
 }
 
 func (t *Template) string(s, at string, p *Place, fail func(string, error)) {
-	if p.Lenient && !strings.HasPrefix(s, "${") { // text, but for the escape at its beginning
+	if p.Lenient && !strings.HasPrefix(s, "${") { // text, except for the escape at its start
 		if strings.HasPrefix(s, "$${") {
 			s = s[1:]
 		}
@@ -151,8 +152,8 @@ func (t *Template) string(s, at string, p *Place, fail func(string, error)) {
 	t.nodes = append(t.nodes, n)
 }
 
-// Most returns how many bytes the template can become if no value that its expressions name is larger than value;
-// math.MaxInt if one of them computes.
+// Most returns the maximum size in bytes of the template's result, provided that no value named by
+// its expressions is larger than value. It returns math.MaxInt if one of them computes a value.
 func (t *Template) Most(value int) int {
 	most := 0
 	for i := range t.nodes {
@@ -177,7 +178,8 @@ func mostText(parts []textPart, value int) int {
 	return most
 }
 
-// most returns how many bytes x can become if the value that it names has at most that many.
+// most returns the maximum size of x's result in bytes, provided that the value it names is at most
+// that large.
 func (x *expr) most(value int) int {
 	if x.computed != nil {
 		return math.MaxInt
@@ -194,7 +196,7 @@ func add(a, b int) int {
 
 var errTooLarge = errors.New("its value would make the whole too large")
 
-// Append appends what the template becomes, as canonical JSON. The error is a *Failure.
+// Append appends the result of the template as canonical JSON. The error is a *Failure.
 func (t *Template) Append(b []byte, e *Evaluation) ([]byte, error) {
 	for i := range t.nodes {
 		n := &t.nodes[i]
@@ -226,7 +228,7 @@ func (t *Template) Append(b []byte, e *Evaluation) ([]byte, error) {
 	return b, nil
 }
 
-// appendText appends a string with expressions in it. x is the one that failed.
+// appendText appends a string that contains expressions. x is the expression that failed.
 func (n *node) appendText(b []byte, e *Evaluation) (out []byte, x *expr, err error) {
 	b = append(b, '"')
 	for i := range n.text {

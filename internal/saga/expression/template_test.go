@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// world are the values of every test.
+// world has the values that every test uses.
 type world struct{ variables, steps map[string]string }
 
 func (w world) Variable(name string) (json.RawMessage, bool) {
@@ -77,7 +77,7 @@ func place(site expression.Site) *expression.Place {
 	return p
 }
 
-// filled returns what a template becomes, or why it does not.
+// filled returns the result of a template, or the reason why there is none.
 func filled(tb testing.TB, template string, site expression.Site, e *expression.Evaluation) (string, error) {
 	tb.Helper()
 	var wrong error
@@ -136,7 +136,7 @@ func TestTemplates(t *testing.T) {
 		{`"a $${b} ${payload.n}"`, `"a ${b} 3"`},
 		{`"costs $5"`, `"costs $5"`},
 		{`"$$"`, `"$$"`},
-		// Whole documents keep their form, in canonical order.
+		// Whole documents keep their structure, in canonical order.
 		{`{"b":1,"a":"${payload.n}","aa":[true,null,"${payload.sku}",1.50]}`, `{"a":3,"b":1,"aa":[true,null,"a-1",1.50]}`},
 		{`{}`, `{}`}, {`[]`, `[]`}, {`7`, `7`}, {`"x"`, `"x"`},
 		{`{"${payload.sku}":1}`, `{"${payload.sku}":1}`},
@@ -192,7 +192,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// What cannot be evaluated says so, and quotes no value.
+// A failed evaluation gives the reason and quotes no value.
 func TestFailures(t *testing.T) {
 	for _, tt := range []struct{ template, want string }{
 		{`"${payload.absent}"`, "${payload.absent}: a value that it names is missing"},
@@ -226,7 +226,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// What is wrong whatever the values are is found at registration.
+// Mistakes that do not depend on the values are found at registration.
 func TestMistakes(t *testing.T) {
 	for _, tt := range []struct{ template, want string }{
 		{`"${payload.sku"`, "closing brace"}, {`"${}"`, "empty"}, {`"${ }"`, "empty"},

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Text is a string with expressions: a header, a member of a form, or a path with its query.
+// Text is a string with expressions, such as a header, a member of a form, or a path with its
+// query.
 type Text struct{ parts []textPart }
 
 // NewText compiles a text.
@@ -30,7 +31,7 @@ func NewText(s string, p *Place) (*Text, error) {
 	return t, nil
 }
 
-// Append appends what the text becomes. encode, unless it is nil, is applied to all of it but
+// Append appends the result of the text. encode, unless it is nil, is applied to everything except
 // the placeholders of secrets. The error is a *Failure.
 func (t *Text) Append(b []byte, e *Evaluation, encode func([]byte, string) []byte) ([]byte, error) {
 	if encode == nil {
@@ -54,7 +55,7 @@ func (t *Text) Append(b []byte, e *Evaluation, encode func([]byte, string) []byt
 	return b, nil
 }
 
-// Target is a path with a query, or a URL: what is literal in it is sent as it is written.
+// Target is a path with a query, or a URL. Its literal parts are sent as they are written.
 type Target struct{ text Text }
 
 // NewTarget compiles a path or a URL.
@@ -71,8 +72,8 @@ var (
 	errDots      = errors.New("it makes a segment of the path \".\" or \"..\", which would lead elsewhere")
 )
 
-// Append appends what the target becomes. Values are percent-encoded, so that none can add a
-// part to the path or a member to the query. The error is a *Failure.
+// Append appends the result of the target. Values are percent-encoded, so that no value can add a
+// segment to the path or a member to the query. The error is a *Failure.
 func (t *Target) Append(b []byte, e *Evaluation) ([]byte, error) {
 	inQuery, start := false, len(b)
 	var last *expr
@@ -105,7 +106,7 @@ func (t *Target) Append(b []byte, e *Evaluation) ([]byte, error) {
 	return b, nil
 }
 
-// PercentEncoded appends s with every byte percent-encoded that has a meaning in a URL.
+// PercentEncoded appends s, percent-encoding every byte that has a meaning in a URL.
 func PercentEncoded(b []byte, s string) []byte {
 	const digits = "0123456789ABCDEF"
 	for i := range len(s) {
@@ -119,7 +120,7 @@ func PercentEncoded(b []byte, s string) []byte {
 	return b
 }
 
-// Shape returns a URL with a letter in place of every expression.
+// Shape returns a URL with a letter in place of each expression.
 func Shape(s string) (string, error) {
 	pieces, err := split(s)
 	if err != nil {

@@ -50,7 +50,7 @@ func (m *memory) expired(e saga.Expiry) []*saga.Saga {
 	return out
 }
 
-// cutoff returns the time before which s must have ended; ever: such a time exists.
+// cutoff returns the time before which s must have ended; ever is false if there is no such time.
 func (m *memory) cutoff(s *saga.Saga, e saga.Expiry) (before time.Time, ever bool) {
 	if !e.Before.IsZero() {
 		return e.Before, true

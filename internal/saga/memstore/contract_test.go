@@ -26,7 +26,7 @@ var (
 	_ access.Store       = (*memstore.Keys)(nil)
 )
 
-// open returns an empty store whose clock is the machine's, advanced by Advance.
+// open returns an empty store whose clock is the system clock plus the time added by Advance.
 func open(*testing.T) storetest.Env {
 	var ahead atomic.Int64
 	now := func() time.Time { return time.Now().UTC().Add(time.Duration(ahead.Load())) }

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// Every argument and result is copied completely: callers share no memory with the store, just
+// Every argument and result is copied completely, so that callers share no memory with the store,
 // as with a database.
 
 func copySaga(s *saga.Saga) saga.Saga {
@@ -43,7 +43,7 @@ func reread[T any](p *T) *T {
 		err = json.Unmarshal(b, c)
 	}
 	if err != nil {
-		panic("memstore: " + err.Error()) // impossible: it contains only canonical JSON
+		panic("memstore: " + err.Error()) // cannot happen: it contains only canonical JSON
 	}
 	return c
 }
@@ -86,7 +86,7 @@ func copied[T any](p *T) *T {
 	return new(*p)
 }
 
-// copyParticipant returns a copy that shares nothing with p, its times at PostgreSQL's precision.
+// copyParticipant returns a copy that shares nothing with p. Its times have PostgreSQL's precision.
 func copyParticipant(p registry.Participant) registry.Participant {
 	p.Settings.Headers = maps.Clone(p.Settings.Headers)
 	g := &p.Gate

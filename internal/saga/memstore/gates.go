@@ -28,7 +28,7 @@ func (m *memory) park(c *saga.Change) {
 	m.parked[c.After.Ref()] = w
 }
 
-// waits returns the stored saga if it still waits with the call that is parked.
+// waits returns the stored saga if its next call is still the one that is parked.
 func (m *memory) waits(ref saga.Ref, w parkedSaga) *saga.Saga {
 	s := m.sagas[ref]
 	if s == nil || s.State.Terminal() || s.SuspendedAt != nil || s.LeaseOwner != nil || s.NextRunAt == nil ||
@@ -38,7 +38,7 @@ func (m *memory) waits(ref saga.Ref, w parkedSaga) *saga.Saga {
 	return s
 }
 
-// waitsFor reports whether a saga waits for f's participant, or f names none.
+// waitsFor reports whether a saga waits for f's participant. It is true if f names none.
 func (m *memory) waitsFor(ref saga.Ref, f saga.Filter) bool {
 	w, there := m.parked[ref]
 	s := m.sagas[ref]
@@ -46,7 +46,7 @@ func (m *memory) waitsFor(ref saga.Ref, f saga.Filter) bool {
 		s.NextCall() == w.call
 }
 
-// queue returns the sagas that wait for a participant, those first that have waited longest.
+// queue returns the sagas that wait for a participant, the longest-waiting first.
 func (m *memory) queue(tenant uuid.UUID, name string) (refs []saga.Ref) {
 	for ref, w := range m.parked {
 		if ref.Tenant == tenant && w.participant == name && w.granted == nil && m.waits(ref, w) != nil {
@@ -59,7 +59,8 @@ func (m *memory) queue(tenant uuid.UUID, name string) (refs []saga.Ref) {
 	return refs
 }
 
-// takeBack makes callers wait again if they were let through but have not made their calls yet.
+// takeBack revokes the grants of callers that have not made their calls yet, so that they wait
+// again.
 func (m *memory) takeBack(p *registry.Participant) {
 	for ref, w := range m.parked {
 		if ref.Tenant == p.TenantID && w.participant == p.Name {
@@ -170,7 +171,7 @@ func (st *Participants) Decide(
 	return granted, true, nil
 }
 
-// pass records what the change of a gate begins and ends, as part of it.
+// pass records in the history of a gate what its change starts and ends, as part of that change.
 func (m *memory) pass(tenant uuid.UUID, name string, before registry.State, after *registry.Gate, now time.Time) {
 	w, id := registry.PassageOf(before, after.State), nameID{tenant, name}
 	all := m.past[id]
@@ -214,7 +215,7 @@ func (st *Participants) Fly(_ context.Context, node string, flights []registry.F
 	return nil
 }
 
-// standing returns what waits for a participant beside sagas, in the order of arrival.
+// standing returns the callers other than sagas that wait for a participant, in order of arrival.
 func (m *memory) standing(tenant uuid.UUID, name string) (all []registry.Caller) {
 	for c, w := range m.callers {
 		if c.TenantID == tenant && w.participant == name && w.granted == nil {
@@ -227,8 +228,8 @@ func (m *memory) standing(tenant uuid.UUID, name string) (all []registry.Caller)
 	return all
 }
 
-// standsSince returns since when a caller waits: a webhook, which takes a new place for each of its deliveries, since
-// the first of them is due.
+// standsSince returns the time since which a caller has been waiting. A webhook takes a new place
+// for each of its deliveries; it has been waiting since the first of them was due.
 func (m *memory) standsSince(c registry.Caller) time.Time {
 	since := m.callers[c].at
 	if h := m.hooks[c.ID]; h != nil && c.Kind == registry.Webhook {
@@ -277,7 +278,7 @@ func (st *Participants) Wait(_ context.Context, of saga.Ref) (*registry.Wait, er
 	defer st.m.mu.Unlock()
 	w, there := st.m.parked[of]
 	if !there || w.granted != nil {
-		return nil, nil //nolint:nilnil // it waits at no gate
+		return nil, nil //nolint:nilnil // it does not wait at a gate
 	}
 	return &registry.Wait{
 		Participant: w.participant, Call: w.call, Since: w.at, Waiting: int64(len(st.m.queue(of.Tenant, w.participant))),
@@ -326,7 +327,7 @@ func (st *Participants) Figures(
 	return f, nil
 }
 
-// unusedAfter is how long a grant may wait for a node.
+// unusedAfter is how long a grant may stay unused by a node.
 const unusedAfter = time.Minute
 
 // Sweep implements registry.Gates.

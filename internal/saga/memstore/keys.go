@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Keys is access.Store in memory.
+// Keys implements access.Store in memory.
 type Keys struct {
 	mu   sync.Mutex
 	byID map[uuid.UUID]*access.Key // guarded by mu, keys included

@@ -26,7 +26,8 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (page.
 	return found, nil
 }
 
-// currentStep returns the name of a saga's current step; "": it is past the last one.
+// currentStep returns the name of a saga's current step; "" means that the saga is past the last
+// step.
 func (m *memory) currentStep(s *saga.Saga) string {
 	h := m.heads[nameID{s.Tenant.ID, s.WorkflowName}]
 	if h == nil || s.WorkflowVersion > len(h.versions) {
@@ -38,7 +39,8 @@ func (m *memory) currentStep(s *saga.Saga) string {
 	return ""
 }
 
-// listed sorts the items that match a filter as it asks for, and returns the requested page.
+// listed sorts the items that match a filter in the requested order, and returns the requested
+// page.
 func listed[T any](f *saga.Filter, all []T, of func(*T) *saga.Saga) page.Of[T] {
 	compare := func(a, b page.KeyTimeID) int {
 		if f.Ascending {

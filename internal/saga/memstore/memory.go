@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// hook is a subscription with what the store keeps for it.
+// hook is a subscription with the data that the store keeps for it.
 type hook struct {
 	webhook.Subscription
 	cursor     trail.Position
@@ -39,11 +39,11 @@ type memory struct {
 	logs     map[saga.Ref][]saga.StepLog
 	archive  map[saga.Ref]*saga.Archived
 	notes    map[saga.Ref]saga.Note
-	restored map[saga.Ref]time.Time // restored live sagas, with the time of the restore
+	restored map[saga.Ref]time.Time // restored live sagas, with the times of their restores
 	keys     map[keyID]keyRow
 	answers  map[keyID]answerRow
 	nodes    map[int64]*nodeRow
-	lastTurn uuid.UUID // the tenant that a claim served last
+	lastTurn uuid.UUID // the tenant served last by a claim
 	heads    map[nameID]*head
 	audit    []saga.AuditEvent // in the order in which it was written
 	seals    map[uuid.UUID][]trail.Seal
@@ -51,14 +51,14 @@ type memory struct {
 	participants map[nameID]registry.Participant
 	parked       map[saga.Ref]parkedSaga
 	calls        []registry.Sum
-	past         map[nameID][]registry.Past // the last one first; one that is not over has no ReleasedAt
+	past         map[nameID][]registry.Past // the last one first; an entry that is not over has no ReleasedAt
 	flights      map[nodeFlight]registry.Flight
-	callers      map[registry.Caller]parkedSaga // that are not sagas, by whom
+	callers      map[registry.Caller]parkedSaga // the waiting callers other than sagas, by caller
 	hooks        map[uuid.UUID]*hook
 	publications map[string]*publication
 }
 
-// nodeFlight is a node and a participant.
+// nodeFlight is the key for a node and a participant.
 type nodeFlight struct {
 	node string
 	of   nameID
@@ -124,7 +124,7 @@ func micro(t *time.Time) *time.Time {
 	return &m
 }
 
-// leasedDelivery is a delivery with its lease.
+// leasedDelivery is a delivery and its lease.
 type leasedDelivery struct {
 	webhook.Delivery
 	leaseUntil time.Time

@@ -1,10 +1,10 @@
-// Package memstore implements the store contracts in memory: for trials (serve --store
-// memory), for tests of the loops and the HTTP edge, and as a second implementation of the
+// Package memstore implements the store contracts in memory. It is used for trials (serve --store
+// memory) and for tests of the loops and the HTTP edge, and is a second implementation of the
 // contracts. All data is lost with the process.
 //
-// Files, each on top of those before it: memory, copy, gates, sagas, webhooks, answers, keys, notes, list,
-// participants, publications, sessions, trail, workflows, archive, callbacks, chain, errors, memstore, ownership,
-// statistics, series, webhook_deliveries.
+// Files, each on top of those before it: memory, copy, gates, sagas, webhooks, answers, keys,
+// notes, list, participants, publications, sessions, trail, workflows, archive, callbacks, chain,
+// errors, memstore, ownership, statistics, series, webhook_deliveries.
 package memstore
 
 import (
@@ -31,7 +31,7 @@ type Store struct {
 	Participants *Participants
 }
 
-// New returns an empty store whose clock, the one of leases and deadlines, is now.
+// New returns an empty store that uses now as its clock for leases and deadlines.
 func New(now func() time.Time) *Store {
 	m := &memory{
 		now:   now,

@@ -34,7 +34,7 @@ func (st *Sagas) PutNote(_ context.Context, n saga.Noted) error {
 	return nil
 }
 
-// assigned reports whether a saga is assigned to f's assignee, or f names none.
+// assigned reports whether a saga is assigned to f's assignee. It is true if f names none.
 func (m *memory) assigned(r saga.Ref, f saga.Filter) bool {
 	return f.Assignee == "" || m.notes[r].Assignee == f.Assignee
 }

@@ -82,12 +82,13 @@ func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded
 		}
 	}
 	slices.SortFunc(free, func(a, b *saga.Saga) int { return a.NextRunAt.Compare(*b.NextRunAt) })
-	slices.SortFunc(left, func(a, b *saga.Saga) int { // those in flight, which have no due time, come first
+	slices.SortFunc(left, func(a, b *saga.Saga) int { // sagas in flight, which have no due time, come first
 		return cmp.Or(dueTime(a).Compare(dueTime(b)), a.CreatedAt.Compare(b.CreatedAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	left, free = st.m.inTurn(left, limit), st.m.inTurn(free, limit)
 	var out []saga.Loaded
-	// Sagas of dead nodes come first: they are limited in number, a backlog may not be.
+	// Sagas of dead nodes come first, because their number is limited, and that of a backlog may
+	// not be.
 	for i, s := range append(left, free...) {
 		if len(out) == limit {
 			break
@@ -98,7 +99,7 @@ func (st *Sagas) Claim(_ context.Context, owner int64, limit int) ([]saga.Loaded
 	return out, nil
 }
 
-// dueTime is when a saga is due; the zero time: it was in flight.
+// dueTime returns when a saga is due. The zero time means that it was in flight.
 func dueTime(s *saga.Saga) time.Time {
 	if s.NextRunAt == nil {
 		return time.Time{}
@@ -106,8 +107,8 @@ func dueTime(s *saga.Saga) time.Time {
 	return *s.NextRunAt
 }
 
-// inTurn gives the tenants of sagas equal shares of limit, beginning with the tenant
-// after the one served last.
+// inTurn gives the tenants of sagas equal shares of limit, starting with the tenant after the one
+// served last.
 func (m *memory) inTurn(sagas []*saga.Saga, limit int) []*saga.Saga {
 	byTenant := map[uuid.UUID][]*saga.Saga{}
 	for _, s := range sagas {
@@ -129,7 +130,8 @@ func (m *memory) inTurn(sagas []*saga.Saga, limit int) []*saga.Saga {
 	return out
 }
 
-// claim is one row of the claim statement; taken: from a dead owner.
+// claim corresponds to one row of the claim statement; taken means that the saga is taken from a
+// dead owner.
 func (m *memory) claim(old *saga.Saga, owner int64, taken bool, now time.Time) *saga.Saga {
 	s := *old
 	if taken {

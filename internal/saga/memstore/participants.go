@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// Participants is registry.Store and registry.Rows in memory. It has no audit trail.
+// Participants implements registry.Store and registry.Rows in memory. It has no audit trail.
 type Participants struct{ m *memory }
 
 // Get implements registry.Store.
@@ -43,7 +43,7 @@ func (st *Participants) List(
 	return page.In(f.Request, all, func(p *registry.Participant, after string) bool { return p.Name > after }), nil
 }
 
-// everyParticipant returns copies in the order of tenants and names.
+// everyParticipant returns copies of all participants, ordered by tenant and name.
 func (m *memory) everyParticipant() []registry.Participant {
 	all := make([]registry.Participant, 0, len(m.participants))
 	for _, p := range m.participants {

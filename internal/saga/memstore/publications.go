@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/trail"
 )
 
-// Publications is trail.Publications in memory.
+// Publications implements trail.Publications in memory.
 type Publications struct{ m *memory }
 
 // Lead implements trail.Publications.
@@ -29,7 +29,7 @@ func (s *Publications) Lead(_ context.Context, name, owner string, ttl time.Dura
 	return p.epoch, nil
 }
 
-// term returns the publication if the leader's term epoch has not ended; nil otherwise.
+// term returns the publication if the leader's term epoch has not ended, and nil otherwise.
 func (m *memory) term(name string, epoch int64) *publication {
 	if p := m.publications[name]; p != nil && p.epoch == epoch {
 		return p

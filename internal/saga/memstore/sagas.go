@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Sagas is saga.Store, saga.Ownership and saga.Archive in memory.
+// Sagas implements saga.Store, saga.Ownership and saga.Archive in memory.
 type Sagas struct{ m *memory }
 
 // Create implements saga.Store.
@@ -74,7 +74,7 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 	return saga.CreateResult{Created: saga.Stored, Saga: copySaga(&s)}
 }
 
-// active returns the unfinished saga that has s's business key, nil when there is none.
+// active returns the unfinished saga that has the business key of s, or nil if there is none.
 func (m *memory) active(s *saga.Saga) *saga.Saga {
 	if s.BusinessKey == nil {
 		return nil
@@ -88,8 +88,8 @@ func (m *memory) active(s *saga.Saga) *saga.Saga {
 	return nil
 }
 
-// storable mimics jsonb, which rejects the same characters as package strictjson: NUL, and half
-// of a surrogate pair.
+// storable mimics jsonb, which rejects the same characters as package strictjson: NUL and unpaired
+// surrogates.
 func storable(j json.RawMessage) bool {
 	if j == nil {
 		return true
@@ -180,7 +180,7 @@ func (m *memory) commit(c *saga.Change) error {
 	return nil
 }
 
-// operate sets the fields that only operators change, by the store's clock.
+// operate sets the fields that only operators change, using the store's clock.
 func (m *memory) operate(s *saga.Saga, o *saga.Operated) {
 	if o == nil {
 		return
@@ -211,12 +211,12 @@ func (m *memory) attempt(of saga.Ref, l *saga.StepLog) int {
 	})
 }
 
-// recordable reports whether the database would accept a log: an attempt has one row.
+// recordable reports whether the database would accept a log: each attempt has only one row.
 func (m *memory) recordable(of saga.Ref, l *saga.StepLog) bool {
 	return storable(l.Request) && storable(l.Response) && storableError(l.Error) && (l.Completes || m.attempt(of, l) < 0)
 }
 
-// record appends a step log, or completes the RUNNING one of the same attempt.
+// record appends a step log, or completes the RUNNING log of the same attempt.
 func (m *memory) record(of saga.Ref, l saga.StepLog) {
 	logs := m.logs[of]
 	switch i := m.attempt(of, &l); {
@@ -262,7 +262,7 @@ func (st *Sagas) StepLogs(_ context.Context, tenant, id uuid.UUID, want saga.Log
 	return saga.InOrder(wanted(copyLogs(st.m.logs[saga.Ref{Tenant: tenant, ID: id}]), want)), nil
 }
 
-// wanted drops the parts of copied logs that were not requested.
+// wanted drops the parts that were not requested from copies of logs.
 func wanted(logs []saga.StepLog, want saga.Logs) []saga.StepLog {
 	if len(want.IDs) > 0 {
 		logs = slices.DeleteFunc(logs, func(l saga.StepLog) bool { return !slices.Contains(want.IDs, l.ID) })
@@ -306,7 +306,7 @@ func (st *Sagas) Key(_ context.Context, k idempotency.Key) (saga.KeyState, uuid.
 	}
 }
 
-// ExpireKeys deletes idempotency keys older than keep, and returns how many.
+// ExpireKeys deletes idempotency keys older than keep, and returns how many it deleted.
 func (st *Sagas) ExpireKeys(_ context.Context, keep time.Duration) (int64, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()

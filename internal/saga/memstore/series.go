@@ -12,8 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// selected returns the tenant's sagas that f selects, the archived ones included, newest
-// first.
+// selected returns the tenant's sagas that f selects, including archived ones, newest first.
 func (m *memory) selected(tenant uuid.UUID, f func(*saga.Saga) bool) (found []*saga.Saga) {
 	for _, s := range m.sagas {
 		if s.Tenant.ID == tenant && f(s) {
@@ -48,8 +47,8 @@ func (st *Sagas) Series(_ context.Context, tenant uuid.UUID, f statistics.Series
 	return out, nil
 }
 
-// Attempts implements statistics.Reports. It reads the newest sagas only: a process without a
-// database has few.
+// Attempts implements statistics.Reports. It reads only the newest sagas, because a process without
+// a database has few.
 func (st *Sagas) Attempts(
 	_ context.Context, tenant uuid.UUID, f statistics.AttemptFilter,
 ) (statistics.AttemptSample, error) {
@@ -96,7 +95,7 @@ func (st *Sagas) Calls(
 	return calls, nil
 }
 
-// callsTo returns the last attempts of a saga's calls to a host, as far as they have ended.
+// callsTo returns the last ended attempts of a saga's calls to a host.
 func (m *memory) callsTo(s *saga.Saga, host string) (calls []statistics.OtherCall) {
 	h := m.heads[nameID{s.Tenant.ID, s.WorkflowName}]
 	if h == nil || s.WorkflowVersion > len(h.versions) {

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Sessions is access.Sessions in memory.
+// Sessions implements access.Sessions in memory.
 type Sessions struct {
 	mu   sync.Mutex
 	byID map[uuid.UUID]*access.Session // guarded by mu, sessions included

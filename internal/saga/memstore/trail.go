@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Trail is trail.Trail in memory. Each event counts as one transaction, and none is ever
-// pending: the lock is held during a write.
+// Trail implements trail.Trail in memory. Each event counts as one transaction, and none is ever
+// pending, because the lock is held during a write.
 type Trail struct{ m *memory }
 
 // Feed implements trail.Trail.
@@ -27,7 +27,7 @@ func (t *Trail) Feed(
 	defer t.m.mu.Unlock()
 	end = after
 	looked := 0
-	// Event number i of all has the position (i, i).
+	// The i-th of all events has the position (i, i).
 	//nolint:gosec // bounded
 	for i := int(min(after.TxID, uint64(len(t.m.audit)))); i < len(t.m.audit) && len(events) < limit &&
 		looked < max(limit, trail.FeedScan); i++ {

@@ -26,7 +26,7 @@ func (w *Webhooks) Add(_ context.Context, d webhook.Delivery) error {
 	return err
 }
 
-// delivery returns a delivery of the tenant's subscription. Fault: NotFound.
+// delivery returns a delivery of one of the tenant's subscriptions. Fault: NotFound.
 func (m *memory) delivery(tenant, webhookID, id uuid.UUID) (*leasedDelivery, error) {
 	h, err := m.hook(tenant, webhookID)
 	if err != nil {
@@ -123,7 +123,7 @@ func (w *Webhooks) RedeliverFailed(
 	return count, len(failed) > count, nil
 }
 
-// failedSince returns the deliveries that were created since then and failed, oldest first.
+// failedSince returns the failed deliveries that were created since the given time, oldest first.
 func (h *hook) failedSince(since time.Time) []*leasedDelivery {
 	return h.sorted(func(p *leasedDelivery) bool { return p.Status == webhook.Failed && !p.CreatedAt.Before(since) })
 }
@@ -147,7 +147,7 @@ func (w *Webhooks) Redeliverable(
 	return all, len(failed) > len(all), nil
 }
 
-// Letters implements webhook.Log: there are no letters in memory.
+// Letters implements webhook.Log. The memory store has no letters.
 func (w *Webhooks) Letters(context.Context, uuid.UUID, []webhook.Delivery) (map[dlq.Status]int64, error) {
 	return map[dlq.Status]int64{}, nil
 }
@@ -180,7 +180,7 @@ func (w *Webhooks) Ready(_ context.Context, now time.Time) ([]webhook.Work, erro
 	return all, nil
 }
 
-// present returns the subscription if it is enabled and at this version; nil otherwise.
+// present returns the subscription if it is enabled and has this version, and nil otherwise.
 func (m *memory) present(s *webhook.Subscription) *hook {
 	h, err := m.hook(s.TenantID, s.ID)
 	if err != nil || !h.Enabled || h.Version != s.Version {

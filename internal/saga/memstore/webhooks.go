@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Webhooks is webhook.Store, webhook.Log and webhook.Queue in memory.
+// Webhooks implements webhook.Store, webhook.Log and webhook.Queue in memory.
 type Webhooks struct{ m *memory }
 
-// hook returns a subscription of the tenant. Fault: NotFound.
+// hook returns one of the tenant's subscriptions. Fault: NotFound.
 func (m *memory) hook(tenant, id uuid.UUID) (*hook, error) {
 	h := m.hooks[id]
 	if h == nil || h.TenantID != tenant {
@@ -25,7 +25,7 @@ func (m *memory) hook(tenant, id uuid.UUID) (*hook, error) {
 	return h, nil
 }
 
-// end is the position after all existing events.
+// end returns the position after all existing events.
 func (m *memory) end() trail.Position {
 	return trail.Position{TxID: uint64(len(m.audit)), ID: int64(len(m.audit))}
 }
@@ -128,7 +128,8 @@ func (w *Webhooks) Delete(_ context.Context, tenant, id uuid.UUID, version int64
 	return nil
 }
 
-// copySubscription returns a copy that shares nothing with s, its times at PostgreSQL's precision.
+// copySubscription returns a copy that shares nothing with s. Its times have PostgreSQL's
+// precision.
 func copySubscription(s webhook.Subscription) webhook.Subscription {
 	s.EventTypes, s.WorkflowNames = slices.Clone(s.EventTypes), slices.Clone(s.WorkflowNames)
 	s.CreatedAt, s.UpdatedAt = *micro(&s.CreatedAt), *micro(&s.UpdatedAt)
@@ -144,7 +145,7 @@ func copySubscription(s webhook.Subscription) webhook.Subscription {
 	return s
 }
 
-// copyDelivery returns a copy that shares nothing with d, its times at PostgreSQL's precision.
+// copyDelivery returns a copy that shares nothing with d. Its times have PostgreSQL's precision.
 func copyDelivery(d webhook.Delivery) webhook.Delivery {
 	d.Body = slices.Clone(d.Body)
 	d.DueAt, d.CreatedAt = *micro(&d.DueAt), *micro(&d.CreatedAt)

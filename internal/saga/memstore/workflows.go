@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Workflows is workflow.Store in memory.
+// Workflows implements workflow.Store in memory.
 type Workflows struct{ m *memory }
 
 // Register implements workflow.Store.

@@ -17,10 +17,11 @@ import (
 	"github.com/skald-saga/skald/internal/secret/keeper"
 )
 
-// forms returns how the value of a secret may look in the answer of a participant that repeats what it got, the longest
-// first: as it is; in JSON, also in JSON inside a string of JSON; in a URL or a form; in HTML; in hex; in base64, alone
-// and at any place of a longer text. Of a value with a scheme before it, such as "Basic dXNlcjpwYXNzd29yZA==", also the
-// credentials, decoded, and the password in them.
+// forms returns the ways in which the value of a secret may appear in the answer of a participant
+// that repeats it, the longest first: unchanged; in JSON, including JSON inside a JSON string; in a
+// URL or a form; in HTML; in hex; and in base64, alone and at any position within longer text. For
+// a value with a scheme before it, such as "Basic dXNlcjpwYXNzd29yZA==", it also returns the
+// decoded credentials and the password in them.
 func forms(value string) []string {
 	var all []string
 	for _, plain := range meanings(value) {
@@ -37,13 +38,15 @@ func forms(value string) []string {
 	return longestFirst(all)
 }
 
-// longestFirst sorts forms, each once: what contains another form is replaced before it.
+// longestFirst sorts forms and removes duplicates. A form that contains another one is replaced
+// before it.
 func longestFirst(all []string) []string {
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(all)
 }
 
-// meanings returns a value and what it says: the credentials after a scheme, decoded, and the password.
+// meanings returns a value and the secrets that it contains: the credentials after a scheme,
+// decoded, and the password.
 func meanings(value string) []string {
 	all := []string{value}
 	credentials := value
@@ -59,13 +62,13 @@ func meanings(value string) []string {
 	return all
 }
 
-// quoted is a text inside a string of JSON, as most programs write it: with few escapes, with those of HTML, and with
-// all characters escaped that are not ASCII.
+// quoted returns the ways in which most programs write a text inside a JSON string: with few
+// escapes, with those for HTML, and with all non-ASCII characters escaped.
 func quoted(s string) (all []string) {
 	var few, ascii bytes.Buffer
 	e := json.NewEncoder(&few)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string of UTF-8 is JSON
+	_ = e.Encode(s) // a UTF-8 string can always be encoded as JSON
 	for _, r := range few.String() {
 		if r < 0x80 {
 			ascii.WriteRune(r)
@@ -81,7 +84,7 @@ func quoted(s string) (all []string) {
 	return append(all, strings.ReplaceAll(all[0], "/", `\/`))
 }
 
-// lowerEscapes returns URL-encoded texts with the digits of their escapes in lower case.
+// lowerEscapes returns URL-encoded texts with lower-case digits in their escapes.
 func lowerEscapes(texts []string) (all []string) {
 	for _, s := range texts {
 		b := []byte(s)
@@ -96,8 +99,9 @@ func lowerEscapes(texts []string) (all []string) {
 	return all
 }
 
-// inBase64 returns what a text becomes in base64, alone and inside of longer text: then it begins at one of three
-// places in a group, and the characters at its ends depend on its neighbours.
+// inBase64 returns the base64 forms of a text, alone and inside longer text. Inside longer text it
+// starts at one of three positions in a group, and the characters at its ends depend on the
+// neighboring text.
 func inBase64(s string) (all []string) {
 	for _, code := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for lead := range 3 {

@@ -16,7 +16,7 @@ type Hider struct {
 	forms   []string
 }
 
-// newHider hides values, each with the name of its secret.
+// newHider returns a Hider for values, each with the name of its secret.
 func newHider(version int64, values map[string][]string) *Hider {
 	h := &Hider{version: version}
 	var pairs []string
@@ -39,7 +39,7 @@ func newHider(version int64, values map[string][]string) *Hider {
 	return h
 }
 
-// Found reports whether a text has a secret.
+// Found reports whether a text contains a secret.
 func (h *Hider) Found(text []byte) bool {
 	if h == nil {
 		return false
@@ -60,7 +60,8 @@ func (h *Hider) Text(s string) string {
 	return h.replace.Replace(s)
 }
 
-// JSON returns canonical JSON without the secrets, and whether it had any. A number that contains one becomes a string.
+// JSON returns canonical JSON without the secrets, and whether it contained any. A number that
+// contains a secret becomes a string.
 func (h *Hider) JSON(j []byte) (out []byte, found bool) {
 	if h == nil || !h.Found(j) && bytes.IndexByte(j, '\\') < 0 {
 		return j, false
@@ -92,7 +93,7 @@ func (h *Hider) JSON(j []byte) (out []byte, found bool) {
 	return out, found
 }
 
-// scalar returns a string or a number of JSON without secrets.
+// scalar returns a JSON string or number without secrets.
 func (h *Hider) scalar(j []byte) (hidden []byte, found bool) {
 	text := string(j)
 	if j[0] == '"' && json.Unmarshal(j, &text) != nil {
@@ -103,7 +104,7 @@ func (h *Hider) scalar(j []byte) (hidden []byte, found bool) {
 		return j, false
 	}
 	hidden, err := strictjson.Encode(shown)
-	if err != nil { // the text was JSON, and placeholders are
+	if err != nil { // the text was valid JSON, and placeholders are too
 		return []byte(`""`), true
 	}
 	return hidden, true

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// ways are how participants repeat what they got.
+// ways are the ways in which participants repeat a value that they received.
 var ways = map[string]func(string) string{
 	"as it is":               func(s string) string { return s },
 	"in a sentence":          func(s string) string { return "the key " + s + " is unknown" },
@@ -29,7 +29,8 @@ var ways = map[string]func(string) string{
 	"in base64 of a text":    func(s string) string { return base64.URLEncoding.EncodeToString([]byte("{\"a\":\"" + s + "\"}")) },
 }
 
-// plainIn decodes what an answer may have been made of, to look for a secret in it in another way than the hider does.
+// plainIn decodes the text from which an answer may have been built, to search it for a secret by a
+// different method than the hider's.
 func plainIn(s string) string {
 	all := s
 	if u, err := url.QueryUnescape(s); err == nil {
@@ -118,7 +119,7 @@ func TestANumberWithASecretBecomesAString(t *testing.T) {
 	}
 }
 
-// Of two secrets with one value, and of one that contains the other, nothing is left.
+// Two secrets may have the same value, and one may contain the other; nothing of either may remain.
 func TestSecretsThatOverlap(t *testing.T) {
 	h := newHider(1, map[string][]string{"a": {"12345678", "former-a1"}, "b": {"12345678-long"}, "c": {"12345678"}})
 	if got := h.Text("12345678-long 12345678 former-a1"); got != "«secret:b» «secret:a» «secret:a»" {

@@ -1,5 +1,5 @@
-// Package secrets knows which participant may get which secret, their values, and what hides these in the answers of
-// participants (decision 0149).
+// Package secrets decides which participant may receive which secret, holds the values of secrets,
+// and hides them in the answers of participants (decision 0149).
 //
 // Files, each on top of those before it: forms, hider, set, secrets.
 package secrets
@@ -17,22 +17,22 @@ import (
 	"github.com/skald-saga/skald/internal/secret/keeper"
 )
 
-// Directory are the registered participants, as this node knows them.
+// Directory provides the registered participants, as known to this node.
 type Directory interface {
 	Named(tenant uuid.UUID, name string) *registry.Participant
 	Of(tenant uuid.UUID, url string) *registry.Participant
 	Refresh(ctx context.Context) error
 }
 
-// Bound are the secrets that this server gives to participants. A nil Bound has none.
+// Bound contains the secrets that this server gives to participants. A nil Bound contains none.
 type Bound struct {
 	known Directory
 	sets  map[uuid.UUID]map[string]*Set
 	reads bool
 }
 
-// New returns the secrets of bindings, whose values are those of values in the same order. reads: this node makes
-// calls, so values has them.
+// New returns the secrets of bindings. values has their values in the same order. reads means that
+// this node makes calls, so that values contains the secrets.
 func New(known Directory, values Values, reads bool, bindings []registry.Binding) *Bound {
 	b := &Bound{known: known, sets: map[uuid.UUID]map[string]*Set{}, reads: reads}
 	first := 0
@@ -48,8 +48,8 @@ func New(known Directory, values Values, reads bool, bindings []registry.Binding
 
 var errNowhere = errors.New("its URL is that of no registered participant, which alone gets secrets")
 
-// Of returns the secrets of the participant that a call goes to, nil if it has none. needed: the call has secrets, so
-// why there are none is an error.
+// Of returns the secrets of the participant that receives a call, or nil if it has none. needed
+// means that the call uses secrets, so that their absence is an error.
 func (b *Bound) Of(ctx context.Context, c *saga.Call, needed bool) (*Set, error) {
 	sets := b.sets[c.Tenant]
 	if sets == nil && !needed {
@@ -58,7 +58,7 @@ func (b *Bound) Of(ctx context.Context, c *saga.Call, needed bool) (*Set, error)
 	name := c.By.HTTP.Participant
 	if name == "" {
 		p := b.known.Of(c.Tenant, c.By.HTTP.URL)
-		if p == nil && needed && b.known.Refresh(ctx) == nil { // it may have been registered a moment ago
+		if p == nil && needed && b.known.Refresh(ctx) == nil { // it may have just been registered
 			p = b.known.Of(c.Tenant, c.By.HTTP.URL)
 		}
 		switch {
@@ -76,8 +76,9 @@ func (b *Bound) Of(ctx context.Context, c *saga.Call, needed bool) (*Set, error)
 	return set, nil
 }
 
-// Hides returns what hides the secrets of the participant that a call has gone to in what it reports later. The error
-// says that this node does not know the secrets that it would have to hide.
+// Hides returns the Hider for the secrets of the participant that received a call, for use on its
+// later reports. It returns an error if this node does not know the secrets that it would have to
+// hide.
 func (b *Bound) Hides(ctx context.Context, c *saga.Call) (*Hider, error) {
 	set, err := b.Of(ctx, c, false)
 	switch {
@@ -89,7 +90,8 @@ func (b *Bound) Hides(ctx context.Context, c *saga.Call) (*Hider, error) {
 	return set.Hider(), nil
 }
 
-// Refusal returns why a participant with this base URL does not get a secret, "" if it does.
+// Refusal returns the reason why a participant with this base URL does not get a secret, or "" if
+// it does.
 func (b *Bound) Refusal(tenant uuid.UUID, participant, secret, baseURL string) string {
 	var of *registry.Binding
 	if b != nil && b.sets[tenant][participant] != nil {
@@ -98,7 +100,7 @@ func (b *Bound) Refusal(tenant uuid.UUID, participant, secret, baseURL string) s
 	return of.Refusal(participant, secret, baseURL)
 }
 
-// Allowed returns why a call of a definition may not have a secret, nil if it may.
+// Allowed returns the reason why a call of a definition must not use a secret, or nil if it may.
 func (b *Bound) Allowed(tenant uuid.UUID, by *workflow.Call, secret string) error {
 	name, base := by.Names(), ""
 	if _, url := by.Endpoint(); name == "" {

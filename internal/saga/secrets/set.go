@@ -9,15 +9,15 @@ import (
 	"github.com/skald-saga/skald/internal/secret/keeper"
 )
 
-// Set are the secrets of one participant.
+// Set contains the secrets of one participant.
 type Set struct {
 	binding registry.Binding
 	values  Values
-	first   int // where those of the set begin in values
+	first   int // the index in values at which the secrets of the set start
 	hider   atomic.Pointer[Hider]
 }
 
-// Values are the values of all secrets, by their place in the configuration.
+// Values holds the values of all secrets, in the order of the configuration.
 type Values interface {
 	Value(i int) (string, error)
 	Seen(i int) []string
@@ -25,7 +25,7 @@ type Values interface {
 	State(i int) keeper.State
 }
 
-// Value returns a secret for a call to url. The error says why it is not sent there.
+// Value returns a secret for a call to url. The error gives the reason why it is not sent there.
 func (s *Set) Value(name, url string) (string, error) {
 	if why := s.binding.Refusal(s.binding.Participant, name, url); why != "" {
 		return "", fmt.Errorf("%s", why)
@@ -37,7 +37,8 @@ func (s *Set) Value(name, url string) (string, error) {
 	return value, nil
 }
 
-// Hider returns what hides the secrets of the set in answers: their present values and those before.
+// Hider returns the Hider for answers that contain secrets of the set. It hides their current and
+// previous values.
 func (s *Set) Hider() *Hider {
 	version := s.values.Version()
 	if h := s.hider.Load(); h != nil && h.version == version {

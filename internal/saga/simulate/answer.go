@@ -8,32 +8,32 @@ import (
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
-// Answer is what comes back: an HTTP answer, a fault, or the end of a job run.
+// Answer is the result of a call: an HTTP answer, a fault, or the end of a job run.
 type Answer struct {
-	Status   int // of HTTP
+	Status   int // the HTTP status
 	Headers  map[string]string
-	Body     json.RawMessage // JSON; of a run: its result
+	Body     json.RawMessage // JSON; for a run, its result
 	Fault    string          // one of Faults
 	RunState string          // one of RunStates
-	TakesMS  int64           // how long it takes; a timeout takes as long as it may
-	Reports  []Report        // what comes after it if it is later, in order
+	TakesMS  int64           // how long the call takes; a timeout takes as long as the call is allowed to
+	Reports  []Report        // what is reported afterwards if the answer is "later", in order
 }
 
-// Faults are what can happen instead of an answer.
+// Faults are the failures that can occur instead of an answer.
 var Faults = []string{"timeout", "connection_lost", "invalid_response", "dial_failed"}
 
-// RunStates are how a job run can end.
+// RunStates are the states in which a job run can end.
 var RunStates = []string{"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED", "SKIPPED"}
 
-// Report is what a participant reports of a call that it has answered "later".
+// Report is a participant's report on a call that it has answered with "later".
 type Report struct {
 	Result  reported.Result
-	Output  json.RawMessage // JSON; only of an action that was done
-	Error   json.RawMessage // JSON; only of what was not done
-	AfterMS int64           // how long after the answer, or the report before
+	Output  json.RawMessage // JSON; only for an action that was done
+	Error   json.RawMessage // JSON; only for an action that was not done
+	AfterMS int64           // how long after the answer or the previous report
 }
 
-// content is what an outcome is made of.
+// content returns the JSON from which an outcome is built.
 func (r *Report) content() json.RawMessage {
 	if r.Output != nil {
 		return r.Output
@@ -41,7 +41,7 @@ func (r *Report) content() json.RawMessage {
 	return r.Error
 }
 
-// mistake returns what is wrong with an answer to a call; "": nothing.
+// mistake returns what is wrong with an answer to a call, or "" if it is valid.
 func (a *Answer) mistake(job bool) string {
 	given := 0
 	for _, there := range []bool{a.Status != 0, a.Fault != "", a.RunState != ""} {

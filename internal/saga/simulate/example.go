@@ -7,14 +7,16 @@ import (
 	"strings"
 )
 
-// deepest is how deep an example goes into a schema, and largest how many bytes it may have.
+// deepest is the maximum depth to which an example follows a schema, and largest is its maximum
+// size in bytes.
 const (
 	deepest = 8
 	largest = 64 << 10
 )
 
-// exampleOf returns a value that fits a JSON Schema, as far as that is easy to see: what the schema itself offers, or
-// the smallest value of its type. nil: there is none. Canonical JSON is not needed: it is read as an answer.
+// exampleOf returns a value that fits a JSON Schema, as far as one is easy to find: an example in
+// the schema, or the smallest value of its type. It returns nil if there is none. The value need
+// not be canonical JSON, because it is read as an answer.
 func exampleOf(schema json.RawMessage) json.RawMessage {
 	var doc any
 	if schema == nil || json.Unmarshal(schema, &doc) != nil {
@@ -79,7 +81,7 @@ func example(doc any, depth int) (value any, ok bool) {
 	return nil, true
 }
 
-// object has the required members, or all if none is.
+// object has the required members, or all members if none is required.
 func object(s map[string]any, depth int) map[string]any {
 	members, _ := s["properties"].(map[string]any)
 	out := map[string]any{}
@@ -103,7 +105,7 @@ func object(s map[string]any, depth int) map[string]any {
 func array(s map[string]any, depth int) []any {
 	least, _ := s["minItems"].(float64)
 	out := []any{}
-	if depth > 0 { // lists within lists would multiply
+	if depth > 0 { // nested lists would multiply
 		least = 1
 	}
 	for range int(min(max(least, 1), 10)) {

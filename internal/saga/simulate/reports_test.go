@@ -26,7 +26,7 @@ steps:
 - {name: c, type: job, job: settle, compensation: none}
 `
 
-// after returns an answer that is later, and what is reported then.
+// after returns the answer "later", followed by the given reports.
 func after(reports ...simulate.Report) simulate.Answer {
 	return simulate.Answer{Status: 202, Reports: reports}
 }
@@ -118,7 +118,8 @@ func TestReportsOfASimulation(t *testing.T) {
 	}
 }
 
-// TestAReportGivesTheOutput: as the rule for the output says, and the node that goes on after a wait has a new lease.
+// TestAReportGivesTheOutput checks that the output follows the rule for it, and that the node that
+// continues after a wait has a new lease.
 func TestAReportGivesTheOutput(t *testing.T) {
 	_, r := play(t, promises, func(s *simulate.Scenario) {
 		s.Answers = map[string][]simulate.Answer{

@@ -17,48 +17,50 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// SagaID is the id that simulated sagas have.
+// SagaID is the id of simulated sagas.
 var SagaID = uuid.UUID{6: 0x70, 8: 0x80, 15: 1}
 
-// MostCalls is how many calls and job runs a simulation makes, MostAnswers how many answers one may choose, and
-// MostBytes after how many bytes of requests and answers it stops.
+// MostCalls is the maximum number of calls and job runs in a simulation, MostAnswers the maximum
+// number of chosen answers, and MostBytes the total size of requests and answers after which it
+// stops.
 const (
 	MostCalls   = 500
 	MostAnswers = 500
 	MostBytes   = 8 << 20
 
-	mostSteps = 10 * MostCalls // of a play, with waits and turns
+	mostSteps = 10 * MostCalls // of a play, including waits and turns
 )
 
-// Limits are those of the server.
+// Limits are the limits of the server.
 type Limits struct {
 	StepTimeout         time.Duration
-	Timeout             time.Duration // of a saga; 0: none
-	CompensationTimeout time.Duration // 0: none
+	Timeout             time.Duration // of a saga; 0 means none
+	CompensationTimeout time.Duration // 0 means none
 	Budget              saga.Budget
 }
 
 // Scenario is a saga to be played.
 type Scenario struct {
 	Definition *workflow.Definition
-	Version    int // 0: 1
+	Version    int // 0 means 1
 	Spec       saga.Spec
-	// Answers are for the successive calls of a step, by KeyOf; the last one is repeated. A call without any
-	// succeeds without a body.
+	// Answers contains the answers to the successive calls of a step, by KeyOf; the last one is
+	// repeated. A call without answers succeeds without a body.
 	Answers map[string][]Answer
-	// CancelAt is the step during whose first call a cancel is requested; "": none.
+	// CancelAt is the step during whose first call a cancel is requested; "" means none.
 	CancelAt string
 	Start    time.Time
 	Limits   Limits
-	// Address fills in where a call goes that names its participant; false: there is no such
-	// participant. Nil: every participant is there, at an address that is not known.
+	// Address fills in the address of a call that names its participant; false means that there is
+	// no such participant. A nil function means that every participant exists, at an unknown
+	// address.
 	Address func(c *saga.Call) bool
 }
 
-// undo is the suffix of the key of a compensation. Names contain no slash.
+// undo is the suffix of a compensation's key. Names contain no slash.
 const undo = "/compensate"
 
-// KeyOf returns the key of the answers to a step's action, or to its compensation.
+// KeyOf returns the key of the answers to a step's action or to its compensation.
 func KeyOf(step string, a saga.Action) string {
 	if a == saga.Compensate {
 		return step + undo
@@ -66,8 +68,9 @@ func KeyOf(step string, a saga.Action) string {
 	return step
 }
 
-// Check returns the mistakes in a scenario that is to be played by a Transport: a payload that the workflow does not
-// take, at /payload, those of the answers, at /answers, and in /cancel_at.
+// Check returns the mistakes in a scenario that will be played with a Transport: a payload that the
+// workflow does not accept (at /payload), mistakes in the answers (at /answers), and an unknown
+// step (at /cancel_at).
 func (s *Scenario) Check(by Transport) fault.Mistakes {
 	wrong := s.Definition.Unfit("/payload", s.Spec.Payload)
 	n := 0
@@ -98,7 +101,7 @@ func (s *Scenario) Check(by Transport) fault.Mistakes {
 	return wrong
 }
 
-// callOf returns the call that a key stands for, nil: there is none.
+// callOf returns the call that a key refers to, or nil if there is none.
 func (s *Scenario) callOf(key string) (c *workflow.Call, of saga.Call) {
 	name, compensation := strings.CutSuffix(key, undo)
 	for i := range s.Definition.Steps {
@@ -115,7 +118,7 @@ func (s *Scenario) callOf(key string) (c *workflow.Call, of saga.Call) {
 	return nil, of
 }
 
-// filled returns an answer to a call with what it gets by default.
+// filled returns an answer to a call with its defaults filled in.
 func (s *Scenario) filled(a Answer, c *saga.Call) Answer {
 	if a.Status == 0 && a.Fault == "" {
 		a.Status = 200
@@ -127,8 +130,8 @@ func (s *Scenario) filled(a Answer, c *saga.Call) Answer {
 	return a
 }
 
-// checkReports finds the mistakes in the reports after an answer to a call: a server would refuse such a report, or
-// the answer does not announce any.
+// checkReports finds the mistakes in the reports after an answer to a call: either a server would
+// refuse such a report, or the answer does not announce any.
 func (s *Scenario) checkReports(by Transport, of saga.Call, a *Answer, at string, wrong *fault.Mistakes) {
 	if !of.Rules.Later() {
 		wrong.Add(at, "invalid", "go with an answer that is later, and no rule of this call says which are")

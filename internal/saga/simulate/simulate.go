@@ -1,8 +1,10 @@
-// Package simulate plays a workflow against answers that its author chooses: which requests are sent, in which
-// order and with which bytes, and how the saga ends. Nothing is sent or stored.
+// Package simulate plays a workflow against answers that its author chooses. It shows which
+// requests would be sent, in which order and with which bytes, and how the saga would end. Nothing
+// is sent or stored.
 //
-// It drives the rules of sagas (saga.Apply) as the engine does, on a clock of its own: a wait takes no time. What
-// requests look like and what answers mean comes from package participant, by a Transport.
+// It drives the rules of sagas (saga.Apply) as the engine does, on a clock of its own: a wait takes
+// no time. Package participant, through a Transport, determines what requests look like and what
+// answers mean.
 //
 // Files, each on top of those before it: answer, example, path, scenario, simulate.
 package simulate
@@ -20,8 +22,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// Play plays a scenario to its end, or until it stops: Result.Stopped says why. It never fails; a Scenario must have
-// been checked by Check.
+// Play plays a scenario to its end, or until it stops for the reason in Result.Stopped. It never
+// fails, but Check must have accepted the Scenario.
 func Play(s *Scenario, by Transport) Result {
 	node := int64(1)
 	p := &play{s: s, by: by, now: s.Start, asked: map[string]int{}}
@@ -41,26 +43,26 @@ func Play(s *Scenario, by Transport) Result {
 	return p.result()
 }
 
-// play is a scenario while it is played.
+// play is a scenario that is being played.
 type play struct {
 	s       *Scenario
 	by      Transport
 	run     saga.Instance
 	now     time.Time
 	ids     uint64
-	asked   map[string]int // answers used so far, by their key
-	calls   int            // and job runs
-	tries   int            // calls, and those that could not be sent
+	asked   map[string]int // number of answers used so far, by key
+	calls   int            // including job runs
+	tries   int            // calls, including those that could not be sent
 	letters int
 	path    []Entry
-	coming  []coming // in order of their times
+	coming  []coming // in the order of their times
 	stopped string
 	flagged bool      // the cancel of the scenario was requested
-	passed  time.Time // the deadline that has passed last: after a pivot it turns nothing back, and stays
+	passed  time.Time // the latest deadline that has passed; after a pivot it has no effect and is kept
 	size    int       // of the path, in bytes
 }
 
-// coming is a report that has not come yet.
+// coming is a report that has not arrived yet.
 type coming struct {
 	Report
 	call    saga.Call
@@ -68,7 +70,7 @@ type coming struct {
 	at      time.Time
 }
 
-// step does what comes next; false: the saga has ended.
+// step performs the next task. It returns false if the saga has ended.
 func (p *play) step() bool {
 	if at := p.due(); at != nil && !at.After(p.now) && !p.run.State.Terminal() {
 		p.deadline(*at)
@@ -93,7 +95,7 @@ func (p *play) step() bool {
 	return true
 }
 
-// due returns the deadline of the current phase, nil if there is none or it has passed already.
+// due returns the deadline of the current phase, or nil if there is none or it has already passed.
 func (p *play) due() *time.Time {
 	at := p.run.Deadline()
 	if at == nil || at.Equal(p.passed) {
@@ -145,7 +147,7 @@ func (p *play) call() {
 		p.outcome(Entry{Kind: NotSent}, o)
 		return
 	}
-	if p.run.LeaseOwner == nil { // a wait for a report has no owner: the node that goes on takes a new lease
+	if p.run.LeaseOwner == nil { // a wait for a report has no owner, so the node that continues takes a new lease
 		p.run.LeaseOwner, p.run.LeaseEpoch = new(int64(1)), p.run.LeaseEpoch+1
 	}
 	call := p.run.Call(saga.Defaults{StepTimeout: p.s.Limits.StepTimeout})
@@ -169,7 +171,7 @@ func (p *play) call() {
 	p.expect(call, attempt, answer.Reports)
 }
 
-// took is how long a call takes: a timeout as long as the call may take.
+// took returns how long a call takes. A timeout takes as long as the call is allowed to.
 func took(a Answer, limit time.Duration) time.Duration {
 	if a.Fault == "timeout" {
 		return limit
@@ -198,7 +200,8 @@ func (p *play) job() {
 	p.outcome(Entry{Kind: Ran, Request: &request, Answer: &answer}, saga.OutcomeOfRun(end))
 }
 
-// answer returns the next answer for a key; the last one is repeated, and without any the call succeeds.
+// answer returns the next answer for a key. The last one is repeated; if there are none, the call
+// succeeds.
 func (p *play) answer(key string) Answer {
 	list := p.s.Answers[key]
 	if len(list) == 0 {
@@ -209,7 +212,8 @@ func (p *play) answer(key string) Answer {
 	return list[i]
 }
 
-// outcome applies the outcome of the call in flight, after what happened while it was made.
+// outcome applies the outcome of the call in flight, after the events that occurred during the
+// call.
 func (p *play) outcome(e Entry, o saga.Outcome) {
 	e.Verdict, e.Code, e.Message, e.Output = o.Verdict, o.Code, o.Message, o.Output
 	e.Step, e.Action, e.Attempt = p.run.Def.Steps[p.run.CurrentStep].Name, p.run.Action(), p.run.Attempt
@@ -231,13 +235,14 @@ func (p *play) outcome(e Entry, o saga.Outcome) {
 	p.apply(saga.Answered{Outcome: o})
 }
 
-// apply decides and takes over what a store would add to the decision; false: the saga does not allow the event.
+// apply decides on an event and sets the values that a store would add. It returns false if the
+// saga does not allow the event.
 func (p *play) apply(e saga.Event) bool {
 	change, err := saga.Apply(p.run, e, saga.Moment{
 		Now: p.now, NewID: p.newID, Jitter: 0.5, CompensationTimeout: p.s.Limits.CompensationTimeout,
 		Budget: p.s.Limits.Budget,
 	})
-	if err != nil { // a cancel, or a report, that comes too late
+	if err != nil { // a cancel or a report that comes too late
 		return false
 	}
 	if change.Letter != nil {
@@ -263,7 +268,7 @@ func (p *play) apply(e saga.Event) bool {
 	return true
 }
 
-// expect lets the reports of an attempt come, which was answered just now.
+// expect schedules the reports of an attempt that was just answered.
 func (p *play) expect(call saga.Call, attempt reported.Attempt, reports []Report) {
 	at := p.now
 	for _, r := range reports {
@@ -273,17 +278,17 @@ func (p *play) expect(call saga.Call, attempt reported.Attempt, reports []Report
 	slices.SortStableFunc(p.coming, func(a, b coming) int { return a.at.Compare(b.at) })
 }
 
-// overdue lets the reports come whose time has passed while a call was made. No attempt has waited for them.
+// overdue delivers the reports whose time passed during a call. No attempt was waiting for them.
 func (p *play) overdue(until time.Time) {
 	for len(p.coming) > 0 && !p.coming[0].at.After(until) {
 		p.arrive()
 	}
 }
 
-// late says of a report what a server answers to it.
+// late is a server's answer to a report that came too late.
 const late = "the attempt was decided without this report, which changes nothing"
 
-// arrive lets the next report come.
+// arrive delivers the next report.
 func (p *play) arrive() {
 	c := p.coming[0]
 	p.coming = p.coming[1:]
@@ -295,7 +300,7 @@ func (p *play) arrive() {
 		event.Beat = &reported.Progress{}
 	} else {
 		o, err := p.by.Report(c.call, c.Result, c.content())
-		if err != nil { // Check would have said so
+		if err != nil { // Check would have found this
 			p.stopped = err.Error()
 			return
 		}
@@ -339,7 +344,7 @@ func (p *play) in(ms int64) *time.Time {
 func (p *play) newID() (id uuid.UUID) {
 	p.ids++
 	id = uuid.UUID{6: 0x70, 8: 0x80, 9: 1}
-	binary.BigEndian.PutUint32(id[12:], uint32(p.ids)) //nolint:gosec // a simulation needs few
+	binary.BigEndian.PutUint32(id[12:], uint32(p.ids)) //nolint:gosec // a simulation needs few ids
 	return id
 }
 

@@ -19,7 +19,7 @@ var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 var written = participant.New(participant.Config{NewSpanID: func() [8]byte { return [8]byte{7: 1} }}).Written()
 
-// play plays a definition and returns its path in words.
+// play plays a definition and returns its path as text.
 func play(t *testing.T, definition string, change func(*simulate.Scenario)) ([]string, simulate.Result) {
 	t.Helper()
 	def, err := workflow.ParseYAML([]byte(definition), workflow.Limits{})
@@ -165,8 +165,8 @@ steps:
   compensation: none
 `
 
-// TestWordsOfExpressionsArePlayed: requests, conditions and rules for answers are those of the engine, and a call
-// without an answer gets one that fits its schema.
+// TestWordsOfExpressionsArePlayed checks that requests, conditions and rules for answers are those
+// of the engine, and that a call without a chosen answer gets one that fits its schema.
 func TestWordsOfExpressionsArePlayed(t *testing.T) {
 	path, r := play(t, mapped, func(s *simulate.Scenario) {
 		s.Spec.Payload = []byte(`{"n":1.50}`)
@@ -199,7 +199,7 @@ func TestWordsOfExpressionsArePlayed(t *testing.T) {
 	}
 }
 
-// TestARequestIsShownByteForByte: the head as it is sent, with the deadline and the key.
+// TestARequestIsShownByteForByte checks the head as it is sent, including the deadline and the key.
 func TestARequestIsShownByteForByte(t *testing.T) {
 	_, r := play(t, two, func(s *simulate.Scenario) {
 		s.Spec.Payload = []byte(`{"n":1.50}`)
@@ -225,7 +225,7 @@ func TestARequestIsShownByteForByte(t *testing.T) {
 	}
 }
 
-// TestAnExampleOfAHostileSchemaIsSmall: lists of lists do not multiply.
+// TestAnExampleOfAHostileSchemaIsSmall checks that nested lists do not multiply.
 func TestAnExampleOfAHostileSchemaIsSmall(t *testing.T) {
 	schema := "{type: string}"
 	for range 8 {
