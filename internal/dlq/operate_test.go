@@ -160,7 +160,7 @@ func TestWhatAConsumerSaysOfARedrivenLetter(t *testing.T) {
 		{"failed again", redriven, 2, false, func(l *Letter) {
 			changed(l)
 			l.Status, l.Resolution, l.RetryCount, l.TerminalAt = Pending, "", 2, nil
-			l.NextRetryAt = p.NextRetry(FromKafka, 4, testNow, 0.5) // its lineage came back twice, too
+			l.NextRetryAt = p.NextRetry(FromKafka, 4, testNow, 0.5) // its lineage also came back twice
 		}},
 		{"failed for the last time", with(func(l *Letter) { l.RetryCount = 2 }), 2, false, exhausted},
 		{"failed, and its bound was lowered meanwhile",

@@ -20,7 +20,7 @@ var (
 	someIDs = []uuid.UUID{uuid.MustParse("01234567-89ab-7def-8123-456789abcdef"), uuid.MustParse("01234567-89ab-7def-8123-456789abcdee")}
 )
 
-// pointers are where a fault says that something is wrong; none without one.
+// pointers returns the pointers to the mistakes that a fault reports, or none without a fault.
 func pointers(t *testing.T, err error) []string {
 	t.Helper()
 	out := []string{}

@@ -135,7 +135,8 @@ func TestARecreatedTopicLosesNothing(t *testing.T) {
 			stop := b.ingest(c, config)
 			b.has(tt.first)
 			if tt.latest {
-				// What the first look saw is noted before the next one. One of the three may be that of the assignment.
+				// The result of the first look is stored before the next look. One of the three may be
+				// caused by the assignment.
 				patience.Until(t, "the node knows the topic, and has it", func() bool {
 					return looks.Load() >= 3 && c.assigned(c.mark)
 				})

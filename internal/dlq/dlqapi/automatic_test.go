@@ -126,7 +126,7 @@ func TestARedrivePerKeyIsInOrderBesideAutomaticRetries(t *testing.T) {
 		before, known := last[a.Key]
 		switch times[fmt.Sprint(a.Key, "/", a.N)]++; {
 		case a.automatic && known:
-			passed++ // beside the redrive
+			passed++ // while the redrive runs
 		case a.automatic: // before it was requested
 		case known && before > a.N:
 			out++

@@ -44,7 +44,7 @@ func (p *post) retried(version int64, auto bool) {
 func TestAGuardStopsWithNoMoreThanWasInFlight(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
-	p.retried(1, false) // failed letters are not retried meanwhile
+	p.retried(1, false) // failed letters are not retried in the meantime
 	ids := p.push(300, false)
 	p.target.answers(func(string, int) int { return http.StatusServiceUnavailable })
 	r := p.redrive(ids, func(r *dlq.Redrive) { r.Rate, r.StopOn = 10_000, dlq.StopOn{Failures: 10} })

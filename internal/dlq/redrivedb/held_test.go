@@ -94,7 +94,7 @@ func TestLettersOfAnUnfinishedRedriveAreNotRetriedAutomatically(t *testing.T) {
 	m.move(t, r, dlq.PauseRedrive)
 	none("paused")
 	m.move(t, r, dlq.CancelRedrive)
-	for range 10 { // the failed ones as well
+	for range 10 { // including the failed ones
 		m.Free(t)
 	}
 	for _, item := range m.letters(t, r) {

@@ -37,7 +37,7 @@ func TestAClaimReadsNoMoreThanItTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing is to be stored
+	defer tx.Rollback() //nolint:errcheck // nothing must be stored
 	if _, err := tx.ExecContext(t.Context(), redrivedb.LockRunning, r.TenantID, r.ID); err != nil {
 		t.Fatal(err)
 	}

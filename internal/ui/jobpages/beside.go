@@ -20,7 +20,8 @@ type beside struct {
 	Reason  string    // the reason given by the person who requested it
 }
 
-// unusual is the ratio of a run's duration to the usual one from which the page points it out.
+// unusual is the ratio between a run's duration and the usual duration above which the page points
+// it out.
 const unusual = 5
 
 func (p *pages) besideOf(v *web.Visit, r *client.JobRun, chain []runRow) (b beside, err error) {

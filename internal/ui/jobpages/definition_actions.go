@@ -34,7 +34,7 @@ func definitionState(d *client.JobDefinition) string {
 	return "active"
 }
 
-// utc is a time as previews show it.
+// utc formats a time as shown in previews.
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 func (p *pages) pause(v *web.Visit) (*web.Action, error) {

@@ -150,8 +150,9 @@ func starts(busy []web.Interval) (all []time.Time) {
 	return all
 }
 
-// label puts words and times beside the axis, none over another one: in the upper line the deadline and the rounds, in
-// the lower one the folded waits and round times. The first time moves up if the lower line has no room for it.
+// label places words and times next to the axis so that they do not overlap. The upper line
+// contains the deadline and the rounds, the lower one the folded waits and round times. The first
+// time moves to the upper line if the lower one has no room for it.
 func (a *axis) label() {
 	upper, lower := web.AxisLabels{PerChar: charWidth}, web.AxisLabels{PerChar: charWidth}
 	if a.Deadline != nil {
