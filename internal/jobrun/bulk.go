@@ -144,8 +144,7 @@ func (b *Bulk) Changes(r *Run, now time.Time) (all dryrun.List) {
 	return all
 }
 
-// Differs returns the fields of a run that an event changes, in the form in which operations on
-// many runs report them.
+// Differs returns the fields of a run that an event changes, as a dry run reports them.
 func Differs(before, after *Run) (all dryrun.List) {
 	all.Differs("state", string(before.State), string(after.State))
 	if !after.State.Terminal() {

@@ -26,7 +26,8 @@ type Following struct {
 	m   Moment
 }
 
-// NewFollowing returns the change to d that was made at d.UpdatedAt and is stored at m.
+// NewFollowing returns the Following for the change to d that was made at d.UpdatedAt and is stored
+// at m.
 func NewFollowing(d *Definition, set Settings, m Moment) *Following {
 	f := &Following{d: d, set: set, m: m}
 	if d.Spec.Schedule != nil {

@@ -71,7 +71,7 @@ func (st *Sessions) Open(ctx context.Context, s access.Session) error {
 	return nil
 }
 
-// tellSession records an action on a session in the way in which tellKey does for keys.
+// tellSession records an action on a session, as tellKey does for keys.
 func tellSession(
 	ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb string, before, after *access.Session,
 ) error {

@@ -283,8 +283,8 @@ func (c *Checker) Run(ctx context.Context) {
 // soon is the delay until the first use of a key is recorded.
 const soon = 2 * time.Second
 
-// due takes the keys whose use is to be recorded now: either all of them, or only those of which no
-// use was recorded within the last minute.
+// due takes the keys whose use is to be recorded now: either all of them, or only those without a
+// recorded use in the last minute.
 func (c *Checker) due(all bool) map[uuid.UUID]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -96,9 +96,9 @@ func (l *Login) Begin(ctx context.Context, redirect, next string) (to, keep stri
 	return config.AuthCodeURL(k.State, oidc.Nonce(k.Nonce), oauth2.S256ChallengeOption(k.Verifier)), l.sign(k), nil
 }
 
-// Finish ends the sign-in whose state the browser has kept, with the issuer's answer, which is the
-// query with which the person returned. It returns a credential for one request and the path that
-// was passed to Begin. Faults: Unauthenticated, Unavailable; their details are meant for the
+// Finish ends the sign-in whose state the browser has kept, using the issuer's answer, which is in
+// the query string of the person's return. It returns a credential for one request and the path
+// that was passed to Begin. Faults: Unauthenticated, Unavailable; their details are meant for the
 // person.
 func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (credential, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeWithin)

@@ -328,7 +328,8 @@ func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObj
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPIVerification(&v, ofActions)}, nil
 }
 
-// kept checks the seal with a number, and that its hash equals the one that was kept elsewhere.
+// kept checks the seal with the given number, and that its hash equals the one that was kept
+// elsewhere.
 func (check Verify) kept(ctx context.Context, tenant uuid.UUID, seq int64, hash string) (trail.Verification, error) {
 	v, err := check(ctx, tenant, seq, 1)
 	switch {

@@ -50,8 +50,8 @@ func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any
 	return query, args, fmt.Sprintf("SELECT count(*) FROM (%s) AS few", strings.Join(parts, " UNION ALL ")), counted
 }
 
-// source is one of the tables from which the list is merged. It consists of the columns, in the
-// form of those of saga.audit_actions, and the rest of the query, newest first.
+// source is one of the tables from which the list is merged. It consists of the columns, which
+// correspond to those of saga.audit_actions, and the rest of the query, newest first.
 type source struct{ columns, newest string }
 
 // sourcesOf returns the sources that may contain actions that f selects, and their parameters.

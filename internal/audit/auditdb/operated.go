@@ -94,8 +94,9 @@ func operated(tenant uuid.UUID, f *operator.Filter, args []any) (w postgres.Wher
 	return w, true
 }
 
-// eventOf returns the number of the event that an action's id represents. Ids of recorded actions
-// sort after those of events, so at the same time, all events follow them.
+// eventOf returns the number of the event that an action's id represents. For a recorded action it
+// returns the highest number, because ids of recorded actions sort after those of events, so that
+// all events with the same time follow the action in the list.
 func eventOf(id uuid.UUID) int64 {
 	if high := binary.BigEndian.Uint64(id[:8]); high != 0 {
 		return math.MaxInt64

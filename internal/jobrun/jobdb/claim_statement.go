@@ -153,7 +153,7 @@ var assignChosen = `, assigned AS (
 )
 SELECT ` + RunColumns + ` FROM assigned r`
 
-// claimOrder is the order in which runs are claimed. It equals jobrun.CompareTurns.
+// claimOrder is the order in which runs are claimed, the same as in jobrun.CompareTurns.
 const claimOrder = `r.priority DESC, r.scheduled_for, r.id`
 
 // claimOfQueue assigns runs of one queue to the workers that have the same labels and commands as

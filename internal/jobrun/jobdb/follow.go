@@ -71,8 +71,8 @@ UPDATE jobs.job_runs r SET (`+followed.Inserted()+`) = ROW(`+followed.Stored("n"
 // followedAtOnce is roughly how many bytes of arguments one statement stores.
 const followedAtOnce = 8 << 20
 
-// follow applies the change to d, which the subject by made, to the runs of its slots; d is locked.
-// It returns the changed runs, which the caller passes to runsFollowed after the commit.
+// follow applies the change to d, which was made by the subject by, to the runs of its slots; d is
+// locked. It returns the changed runs, which the caller passes to runsFollowed after the commit.
 func (db *DB) follow(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings, by string,
 ) (changed []jobrun.Run, err error) {
