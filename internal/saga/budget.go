@@ -29,10 +29,10 @@ const (
 )
 
 // Unsendable returns the outcome of the current call if it must not be sent, either because the
-// budget does not allow its body or because its expressions give no value. A step is not sent
-// either if its compensation could not be sent afterwards. The parts of a compensation that come
-// from the step's own output are checked when the output arrives. An earlier attempt, made under a
-// larger budget, stays in doubt.
+// budget does not allow its body or because its expressions give no value. A step is also not sent
+// if its compensation could not be sent afterwards. The parts of a compensation that come from the
+// step's own output are checked when the output arrives. An earlier attempt, made under a larger
+// budget, stays in doubt.
 func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bool) {
 	k, action := r.CurrentStep, r.Action()
 	if r.Def.Computed(k, action == Compensate) {

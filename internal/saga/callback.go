@@ -42,7 +42,8 @@ func (d *decision) await(l StepLog) {
 	d.s.NextRunAt, d.s.LeaseOwner = &until, nil
 }
 
-// laterWait returns how long the current call may wait for a report; 0: its answer announces none.
+// laterWait returns how long the current call may wait for a report. It is 0 if the rules of the
+// call do not announce a report.
 func (d *decision) laterWait() time.Duration {
 	return d.After.Def.LaterWait(d.s.CurrentStep, d.s.State == Compensating)
 }

@@ -20,8 +20,8 @@ var damages = map[string]func(*Instance){
 	CodeContentUnreadable: func(r *Instance) { r.ContentUnreadable = true },
 }
 
-// TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged checks that, in every state of the saga,
-// nothing panics, no call is made for it, and each refusal says what is damaged.
+// TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged checks that a damaged saga never causes a
+// panic or a call, whatever its state, and that each refusal names the damaged part.
 func TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged(t *testing.T) {
 	free := map[string][]Verb{
 		CodeDefinitionUnreadable: {Cancel, CompensateVerb, SuspendVerb, ResumeVerb, ExtendDeadline, ForceFail, Acknowledge},

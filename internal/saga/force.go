@@ -34,8 +34,8 @@ func (d *decision) neglected(e Neglected) bool {
 	return true
 }
 
-// progress records that the saga makes progress, and clears an attention reason that says
-// otherwise.
+// progress records that the saga makes progress, and clears an attention reason that claims the
+// opposite.
 func (d *decision) progress() {
 	if d.s.NeedsAttention {
 		d.s.NeedsAttention, d.s.AttentionReason = false, nil

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Interventions contains everything that operators have changed about one saga. Later calls depend
-// on it. It is stored with the head row, so that retries, takeovers and restarts send the same
-// bytes. It is nil for nearly every saga.
+// Interventions contains all changes that operators have made to one saga. Later calls depend on
+// it. It is stored with the head row, so that retries, takeovers and restarts send the same bytes.
+// It is nil for nearly every saga.
 type Interventions struct {
 	Steps map[int]StepIntervention `json:"steps,omitempty"` // by step index
 	// Order is an operator's decision about the current step. It is carried out once no call of
@@ -84,7 +84,7 @@ type StepIntervention struct {
 	Doubt   bool `json:"doubt,omitempty"`
 }
 
-// NextRun contains what is known in advance about the next run of a step.
+// NextRun contains the values that are known in advance for the next run of a step.
 type NextRun struct {
 	Base     int             `json:"base,omitempty"`
 	UndoBase int             `json:"undo_base,omitempty"`
@@ -129,7 +129,7 @@ type Operated struct {
 	Result        bool
 }
 
-// intervened returns what operators have changed about step k.
+// intervened returns the changes that operators have made to step k.
 func (r *Instance) intervened(k int) StepIntervention {
 	if r.Interventions == nil {
 		return StepIntervention{}

@@ -110,8 +110,9 @@ func (r *Instance) runIsNext(now time.Time) bool {
 		!r.Flagged() && !r.ordered() && !r.repeats() && r.Attempt != 0 && (r.NextRunAt == nil || !r.NextRunAt.After(now))
 }
 
-// beginRun requests the job run of the current step, if that is what comes next. A step whose
-// arguments exceed the budget fails instead, which may lead to another step's run.
+// beginRun requests the job run of the current step, if the step is a job that has not been
+// requested yet. A step whose arguments exceed the budget fails instead, which may lead to another
+// step's run.
 func (d *decision) beginRun() {
 	r := &d.After
 	for {

@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// wrongLetter returns a description of what is wrong with the letter update of a change of e.
+// wrongLetter describes what is wrong with the letter update in the change caused by e, or returns
+// "".
 func wrongLetter(e Event, before *Instance, c *Change) string {
 	n, had, has := c.Letter, before.DeadLetter(), c.After.DeadLetter()
 	_, forced := e.(FailureForced)

@@ -14,8 +14,8 @@ package saga
 
 import "slices"
 
-// State is seed 2's integer state (section "状态枚举值") and is what is stored. Status and Lifecycle are
-// derived from it.
+// State is seed 2's integer state (section "状态枚举值"). This is the stored value, from which Status
+// and Lifecycle are derived.
 type State int16
 
 // The states, with seed 2's numbers.

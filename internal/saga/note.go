@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/audit/eventtype"
 )
 
-// Note is what operators have noted about a saga: its assignee and a short text. It is not part of
-// the saga's row (decision 0073) and has its own version, so that notes and steps never conflict.
+// Note holds operators' remarks on a saga: its assignee and a short text. It is not part of the
+// saga's row (decision 0073) and has its own version, so that notes and steps never conflict.
 type Note struct {
 	Version  int64 // 0 means that no note has been written yet
 	Assignee string

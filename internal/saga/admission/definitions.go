@@ -68,8 +68,8 @@ func NewDefinitions(store workflow.Store, limits workflow.Limits, runnable Runna
 	}
 }
 
-// Latest returns the newest version of a workflow; fresh bypasses the cache.
-// Faults: those of workflow.Store.Get, and Conflict with CodeDisabled.
+// Latest returns the newest version of a workflow; fresh bypasses the cache. Its faults are those
+// of workflow.Store.Get, and Conflict with CodeDisabled.
 func (d *Definitions) Latest(ctx context.Context, tenant uuid.UUID, name string,
 	fresh bool) (workflow.Registered, error) {
 	key := nameKey{tenant, name}

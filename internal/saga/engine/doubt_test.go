@@ -23,7 +23,7 @@ func TestARefusalNeverEndsADoubt(t *testing.T) {
 	silent := then(slowly(yes, 2*time.Second), turnedAway) // cut off by whatever happens in the meantime
 	for _, tt := range []struct {
 		name      string
-		undo      bool // the calls are those of step 1's compensation
+		undo      bool // the replies are to step 1's compensation
 		replies   func(nth int) reply
 		meanwhile func(w *world, a *node, id uuid.UUID)
 		end       saga.State

@@ -47,9 +47,8 @@ func (d *drive) loop() (after func()) {
 		case task == saga.Wait:
 			return d.wait()
 		case !s.lease.Valid():
-			// The node that takes over continues. This node must not handle even a flag here: its
-			// session may have dropped an outcome of this saga because the lease had become
-			// invalid.
+			// The node that takes over continues. This session must not handle even a flag, because
+			// it may have dropped an outcome of this saga when the lease became invalid.
 			return nothing
 		}
 		var event saga.Event = saga.Turned{}
@@ -107,7 +106,7 @@ func (d *drive) wait() func() {
 }
 
 // perform makes the call, or lets the saga wait at the gate of its participant. If the drive ends
-// here, it returns no event but the work that remains. When the session is over, the outcome must
+// here, it returns no event, only the remaining work. When the session is over, the outcome must
 // not be recorded, because an abandoned call says nothing about the participant.
 func (d *drive) perform() (event saga.Event, after func()) {
 	s := d.s

@@ -15,7 +15,7 @@ import (
 // orderAtGate is something that happens to a saga while it waits at a gate.
 type orderAtGate struct {
 	name string
-	do   []saga.Event // nil: its deadline passes
+	do   []saga.Event // nil means that its deadline passes
 	end  saga.State
 	// opens means that the gate is released afterwards, because the saga keeps waiting.
 	opens bool

@@ -146,8 +146,8 @@ func (v *invariants) undone() {
 	}
 }
 
-// possible reports whether a step may have been done as far as its node could know: either not
-// every call of it was definitely refused, or the node was lost.
+// possible reports whether a step may have been done as far as its node could know. It is false
+// only if every call of it was definitely refused and the node was not lost.
 func (v *invariants) possible(step int) bool {
 	if v.w.takeovers[v.run.ID] > 0 {
 		return true

@@ -65,7 +65,7 @@ type simulation struct {
 	ids    []uuid.UUID
 }
 
-// roll returns a number in [0,1) that is derived from the seed and what.
+// roll returns a number in [0,1) that is derived from the seed and from what.
 func (s *simulation) roll(what ...any) float64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, s.seed, what)

@@ -12,8 +12,8 @@ import (
 )
 
 // TestLostAnswerOfEveryWrite loses the result of a write, before or after the commit, while the
-// node stays alive. The node must find out what happened: the participants receive exactly the
-// calls that they receive without the failure, and no outcome is lost.
+// node stays alive. The node must find out whether the write happened: the participants must
+// receive exactly the same calls as without the failure, and no outcome may be lost.
 func TestLostAnswerOfEveryWrite(t *testing.T) {
 	total := 0
 	for _, sc := range scenarios() {

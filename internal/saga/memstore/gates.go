@@ -171,7 +171,7 @@ func (st *Participants) Decide(
 	return granted, true, nil
 }
 
-// pass records in the history of a gate what its change starts and ends, as part of that change.
+// pass updates a gate's history of outages and the audit trail, as part of the gate's change.
 func (m *memory) pass(tenant uuid.UUID, name string, before registry.State, after *registry.Gate, now time.Time) {
 	w, id := registry.PassageOf(before, after.State), nameID{tenant, name}
 	all := m.past[id]

@@ -17,7 +17,7 @@ import (
 
 // creating returns the statement that stores a batch, and so in one transaction. It stores each
 // saga whose workflow is enabled and still current, and whose idempotency key is new. Keys and ids
-// are inserted in order, so that two nodes with the same ones wait for each other instead of
+// are inserted in order, so that two nodes with the same keys or ids wait for each other instead of
 // deadlocking. A taken id fails the whole statement, and the caller then stores the sagas one by
 // one. The id of an archived saga stays taken within its tenant: participants know it, and a second
 // saga with the same id could not be archived.

@@ -16,7 +16,7 @@ import (
 type Decided struct {
 	ID      uuid.UUID
 	Change  saga.Change  // unless refused
-	Refusal *fault.Error // nil: none
+	Refusal *fault.Error // nil means none
 }
 
 // Decide reads sagas and returns the result of decide for each, in the order of ids. The result is

@@ -95,8 +95,8 @@ func (s *stepJobs) settings(ctx context.Context) (jobrun.Settings, error) {
 }
 
 const (
-	// The principal of a saga is the actor of its first event, whose credential created it;
-	// initiated_by is only what the client claimed.
+	// The principal of a saga is the actor of its first event, whose credential created the saga;
+	// initiated_by is only the client's claim.
 	requestedJob = `
 SELECT d.id,
        d.name,

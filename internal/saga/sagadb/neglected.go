@@ -37,7 +37,7 @@ func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []s
 		var err error
 		n.Saga, err = scanSaga(st.db, rows, &next.ID, &next.Tenant, &n.Reason)
 		if read++; shown(err) == nil {
-			page = append(page, n) // the saga has no driver either, so an operator must be told about it
+			page = append(page, n) // the saga also has no driver, so an operator must learn of it
 		}
 		return shown(err)
 	})

@@ -28,8 +28,8 @@ UNION ALL
 SELECT * FROM (SELECT 'event: ' || (to_jsonb(e) - ARRAY['id', 'saga_id', 'txid', 'digest', 'timestamp'])::text
                  FROM saga.audit_events e WHERE saga_id = $1 ORDER BY e.id) e`
 
-// If each change of a saga is written alone, by the narrowest statement that can write it, the
-// result is the same as if the changes share batches that need a wider statement.
+// Writing each change of a saga alone, by the narrowest statement that can write it, must have the
+// same result as writing it in a shared batch that needs a wider statement.
 func TestChangesAreWrittenAlikeByEveryStatement(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
