@@ -84,8 +84,7 @@ func (s *session) keepLease(ctx context.Context, renewed func()) {
 		TTL: s.e.cfg.LeaseTTL, Sleep: s.e.sleep,
 		Renew: func(ctx context.Context) (bool, error) {
 			_ = failpoint.Hit(failpoint.LeaseRenewBefore)
-			// a failpoint here can only pause or kill the node
-			defer failpoint.Hit(failpoint.LeaseRenewAfter) //nolint:errcheck
+			defer failpoint.Hit(failpoint.LeaseRenewAfter) //nolint:errcheck // it can only pause or kill the node
 			return s.e.cfg.Ownership.Renew(ctx, s.owner, s.e.cfg.LeaseTTL)
 		},
 		Renewed: func() {
