@@ -1244,18 +1244,20 @@ const (
 
 // APIKey defines model for APIKey.
 type APIKey struct {
-	// Active Whether the key is accepted now: neither revoked nor expired.
+	// Active Whether the key is currently accepted, that is, neither revoked nor expired.
 	Active    bool `json:"active"`
 	AnyTenant bool `json:"any_tenant"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	CreatedBy string          `json:"created_by"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName         `json:"created_by_name,omitempty"`
 	ExpiresAt     *time.Time         `json:"expires_at,omitempty"`
 	ID            openapi_types.UUID `json:"id"`
@@ -1267,19 +1269,21 @@ type APIKey struct {
 	// Prefix The public part of the key, between its underscores.
 	Prefix string `json:"prefix"`
 
-	// Queues The queues that its workers may serve; absent: all queues of the tenant.
+	// Queues The queues that the key's workers may serve. If absent, they may serve all queues
+	// of the tenant.
 	Queues    []string   `json:"queues,omitempty"`
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy *string    `json:"revoked_by,omitempty"`
 
-	// RevokedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// RevokedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	RevokedByName *ActorName `json:"revoked_by_name,omitempty"`
 
-	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-	// everything.
+	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+	// sees all activity, but no contents. operator: has both sets of permissions, and runs
+	// sagas and jobs. admin: has all permissions.
 	Role Role `json:"role"`
 
 	// TenantID Absent with `any_tenant`.
@@ -1291,18 +1295,19 @@ type APIKey struct {
 
 // APIKeyInput defines model for APIKeyInput.
 type APIKeyInput struct {
-	// AnyTenant The key can select its tenant with every request. For the role admin only,
-	// granted only by a credential for all tenants; cannot be combined with
-	// `tenant_id`.
+	// AnyTenant Whether the key can select the tenant of each request. Available for the role
+	// admin only, and granted only by a credential for all tenants. Cannot be combined
+	// with `tenant_id`.
 	AnyTenant *bool `json:"any_tenant,omitempty"`
 
 	// ExpiresAt When the key expires; default: never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
-	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have the same name.
+	// Name May contain letters, digits and `.` `_` `@` `-`. Several keys may have the same
+	// name.
 	Name string `json:"name"`
 
-	// Queues For the role worker only: the queues that its workers may serve. Every call
+	// Queues Applies to the role worker only: the queues that its workers may serve. Every call
 	// for a worker that has registered for another queue returns 403. Default: all
 	// queues of the tenant.
 	Queues []string `json:"queues,omitempty"`
@@ -1310,9 +1315,9 @@ type APIKeyInput struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-	// everything.
+	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+	// sees all activity, but no contents. operator: has both sets of permissions, and runs
+	// sagas and jobs. admin: has all permissions.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty" validate:"excluded_if=AnyTenant true,required_with=TenantRegion TenantMajor TenantMinor"`
 
@@ -1322,7 +1327,7 @@ type APIKeyInput struct {
 	// TenantMinor Requires `tenant_id`.
 	TenantMinor *int32 `json:"tenant_minor,omitempty"`
 
-	// TenantRegion Requires `tenant_id`, whose default is the tenant of the request.
+	// TenantRegion Requires `tenant_id`, which defaults to the tenant of the request.
 	TenantRegion *string `json:"tenant_region,omitempty"`
 }
 
@@ -1332,68 +1337,72 @@ type APIKeyList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// Action A recorded action.
+// Action An action recorded in the audit trail.
 type Action struct {
-	// Actor Absent if it was Skald itself.
+	// Actor Who took the action. Absent if it was Skald itself.
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// Address The address from which the node received the request. Absent if there was no
 	// network request.
 	Address *string `json:"address,omitempty"`
 
-	// AfterHash SHA-256 of the subject after the action. Absent if it no longer exists, or
+	// AfterHash SHA-256 of the subject after the action. Absent if the subject no longer exists or
 	// is not hashed.
 	AfterHash *string   `json:"after_hash,omitempty"`
 	At        time.Time `json:"at"`
 
-	// BeforeHash SHA-256 of the subject before the action: of its JSON without secrets and
-	// contents (docs/events.md). Absent if it did not exist, or is not hashed.
+	// BeforeHash SHA-256 of the subject before the action, computed over its JSON without secrets
+	// and contents (docs/events.md). Absent if the subject did not exist or is not
+	// hashed.
 	BeforeHash *string `json:"before_hash,omitempty"`
 
-	// CredentialID The API key. Absent for other credentials, and without one.
+	// CredentialID The API key that was used. Absent for other credentials, and for requests without
+	// one.
 	CredentialID *openapi_types.UUID `json:"credential_id,omitempty"`
 
-	// Detail What changed, without contents; for a deletion, what was deleted.
+	// Detail What changed, without contents. For a deletion, what was deleted.
 	Detail JSONObject `json:"detail,omitempty"`
 
-	// ID For an action on a saga, the number of its event as a UUID.
+	// ID For an action on a saga, the number of its event in the form of a UUID.
 	ID openapi_types.UUID `json:"id"`
 
 	// Kind The kind of resource that the action affected.
 	Kind ActionKind `json:"kind"`
 
-	// Operation The operationId in this contract, or the CLI command. Absent if no one
-	// requested it.
+	// Operation The operationId in this contract, or the CLI command. Absent if the action was not
+	// requested by anyone.
 	Operation *string `json:"operation,omitempty"`
 	Reason    *string `json:"reason,omitempty"`
 	RequestID *string `json:"request_id,omitempty"`
 
-	// Result The outcome: `done`, or `asked` if the work follows in many transactions.
+	// Result The outcome: `done`, or `asked` if the work follows in multiple transactions.
 	Result *ActionResult `json:"result,omitempty"`
 
-	// Subject The id, fingerprint or topic of the subject; `*` stands for a tenant's
-	// default policy.
+	// Subject The id, fingerprint or topic of the subject. `*` stands for a tenant's default
+	// policy.
 	Subject string `json:"subject"`
 
-	// SubjectName The name of the subject, where it is not the subject itself: the workflow of
-	// a saga, the definition of a run. Absent if it no longer exists.
+	// SubjectName The name of the subject, if it differs from the subject itself: the workflow of a
+	// saga or the definition of a run. Absent if it no longer exists.
 	SubjectName *string `json:"subject_name,omitempty"`
 
-	// Verb What was done, such as `discard`; for a saga a `SagaAction`, or `restore`, `erase` or `note`.
+	// Verb The action taken, such as `discard`. For a saga, a `SagaAction`, or `restore`,
+	// `erase` or `note`.
 	Verb string `json:"verb"`
 }
 
-// ActionResult The outcome: `done`, or `asked` if the work follows in many transactions.
+// ActionResult The outcome: `done`, or `asked` if the work follows in multiple transactions.
 type ActionResult string
 
 // ActionInput defines model for ActionInput.
 type ActionInput struct {
-	// Reason Recorded in the saga's error.
+	// Reason The reason for the action, which is recorded in the saga's error.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
@@ -1407,56 +1416,56 @@ type ActionList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-// Absent if it was no person signed in there, or the token had no name. It decides
-// nothing: filters and permissions go by the subject beside it.
+// ActorName The person's name at that time, according to the identity provider
+// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+// or if the token had no name. The name is informational only: filters and permissions
+// use the subject next to it.
 type ActorName = string
 
-// AnswerRules What the answers of a participant mean. The first rule that is true decides, in
-// the order done, refused, not_applied, later, unknown; if none is, the status
-// decides.
-// Rules are expressions that have `status`, `headers` (names in lower case) and
-// `body`.
+// AnswerRules How to interpret a participant's answers. The first rule that is true decides, in the
+// order done, refused, not_applied, later, unknown; if none is true, the status decides.
+// Rules are expressions over `status`, `headers` (names in lower case) and `body`.
 type AnswerRules struct {
 	// Done The call was applied.
 	Done *string `json:"done,omitempty"`
 
-	// Later The participant has taken the work and will report its outcome to
-	// `/step-callbacks/{token}`, whose URL the call has in `X-Saga-Callback`.
-	// Refused if participants cannot reach this server: set `server.public_url`.
+	// Later The participant has accepted the work and will report its outcome to
+	// `/step-callbacks/{token}`, whose URL the call has in `X-Saga-Callback`. The rule
+	// is refused if participants cannot reach this server: set `server.public_url`.
 	Later *string `json:"later,omitempty"`
 
-	// LaterMS Only with `later`: how long a report may take, counted from the answer or
-	// the last heartbeat. After that the attempt may have been applied
-	// (`later_expired`), and is retried. Default: 24 hours.
+	// LaterMS Only with `later`: how long a report may take, counted from the answer or the last
+	// heartbeat. After that, the attempt may have been applied (`later_expired`) and is
+	// retried. Default: 24 hours.
 	LaterMS *int64 `json:"later_ms,omitempty"`
 
-	// NotApplied It was not applied; it is retried.
+	// NotApplied The call was not applied and is retried.
 	NotApplied *string `json:"not_applied,omitempty"`
 
-	// Output What is kept of the answer as the step's output: any value with expressions
-	// in its strings. By default the whole body.
+	// Output The part of the answer to keep as the step's output: any value with expressions in
+	// its strings. By default, the whole body is kept.
 	Output interface{} `json:"output,omitempty"`
 
-	// Refused It was not applied, and never will be.
+	// Refused The call was not applied and never will be.
 	Refused *string `json:"refused,omitempty"`
 
-	// Unknown It may have been applied.
+	// Unknown The call may have been applied.
 	Unknown *string `json:"unknown,omitempty"`
 }
 
 // AnyJSON Any JSON value. Callers without `payloads:read` get the text `***`.
 type AnyJSON = json.RawMessage
 
-// AuditEvent Something that happened to a saga, or to the gate of a participant (`participant.*`).
-// Immutable.
+// AuditEvent An event that concerns a saga or the gate of a participant (`participant.*`). Events
+// are immutable.
 type AuditEvent struct {
-	// Actor Who requested it. Absent if the engine acted on its own.
+	// Actor Who requested the action. Absent if the engine acted on its own.
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// Attempt The attempt number of the step's call.
@@ -1475,11 +1484,11 @@ type AuditEvent struct {
 	// EventType The type of an event; docs/events.md explains each one.
 	EventType AuditEventType `json:"event_type"`
 
-	// ID A number that increases within a saga.
+	// ID A number that increases with each event of a saga.
 	ID string `json:"id"`
 
-	// NewState Present together with `old_state` exactly if the saga's state changed; alone
-	// when the saga starts.
+	// NewState Present together with `old_state` if the saga's state changed, and without it when
+	// the saga starts. Absent otherwise.
 	NewState *SagaState `json:"new_state,omitempty"`
 
 	// OldState The precise state. `pending` is STARTED; `running` and `step_completed` are
@@ -1488,18 +1497,19 @@ type AuditEvent struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	OldState *SagaState `json:"old_state,omitempty"`
 
-	// RequestID The id of the API request behind it.
+	// RequestID The id of the API request that caused the event.
 	RequestID *string `json:"request_id,omitempty"`
 
-	// SagaID Of an event of a participant 00000000-0000-0000-0000-000000000000: it concerns no
-	// single saga. `event_data.participant` is the name.
+	// SagaID For an event of a participant, 00000000-0000-0000-0000-000000000000, because it
+	// does not concern a single saga. `event_data.participant` is the name of the
+	// participant.
 	SagaID UUID    `json:"saga_id"`
 	SpanID *string `json:"span_id,omitempty"`
 
 	// Status The status that corresponds to `new_state`.
 	Status *SagaStatus `json:"status,omitempty"`
 
-	// StepID `saga_id:step_index`, on events of a step.
+	// StepID `saga_id:step_index`. Present on events that concern a step.
 	StepID       *string   `json:"step_id,omitempty"`
 	StepIndex    *int      `json:"step_index,omitempty"`
 	StepName     *string   `json:"step_name,omitempty"`
@@ -1517,9 +1527,9 @@ type AuditEventList struct {
 // AuditEventType The type of an event; docs/events.md explains each one.
 type AuditEventType string
 
-// AuditScope `tenant`: the tenant's own resources. `deployment`: what concerns all tenants,
-// that is settings, the scheduler's leader, keys for all tenants, and the schema;
-// requires a credential for all tenants.
+// AuditScope `tenant`: the tenant's own resources. `deployment`: resources that concern all
+// tenants, namely settings, the scheduler's leader, keys for all tenants, and the
+// schema. Requires a credential for all tenants.
 type AuditScope string
 
 // AuditVerification defines model for AuditVerification.
@@ -1531,27 +1541,26 @@ type AuditVerification struct {
 	CheckedSeals  int                         `json:"checked_seals"`
 	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
 
-	// Head The last seal that was checked. Stored elsewhere and compared later, it
+	// Head The last seal that was checked. If it is stored elsewhere and compared later, it
 	// proves that the chain was not replaced as a whole.
 	Head *AuditVerification_Head `json:"head,omitempty"`
 
-	// NextSeq Where to continue. Absent once everything was checked.
+	// NextSeq Where to continue the verification. Absent once everything has been checked.
 	NextSeq *int64 `json:"next_seq,omitempty"`
 
-	// Ok Nothing that was checked has been tampered with.
+	// Ok Whether everything that was checked is free of tampering.
 	Ok bool `json:"ok"`
 
-	// PurgedEvents How many events of `purged_seals` were deleted.
+	// PurgedEvents Number of deleted events covered by `purged_seals`.
 	PurgedEvents *int `json:"purged_events,omitempty"`
 
-	// PurgedSeals Number of checked seals of which events were deleted when their retention
-	// ended: only the link to the previous seal and the remaining events were
-	// checked. Absent if there are none.
+	// PurgedSeals Number of checked seals that cover events deleted at the end of their retention
+	// period. For these seals, only the link to the previous seal and the remaining
+	// events were checked. Absent if there are none.
 	PurgedSeals *int `json:"purged_seals,omitempty"`
 
-	// UnsealedEvents Number of events after the last seal, of which only the digests were
-	// checked, at most 10,000. Present at the end of the chain; sealing takes
-	// about a second.
+	// UnsealedEvents Number of events after the last seal, at most 10,000. Only their digests were
+	// checked. Present at the end of the chain; sealing takes about a second.
 	UnsealedEvents *int `json:"unsealed_events,omitempty"`
 }
 
@@ -1568,11 +1577,11 @@ type AuditVerification_FirstBad struct {
 	Kind    AuditVerificationFirstBadKind `json:"kind"`
 	SagaID  *UUID                         `json:"saga_id,omitempty"`
 
-	// Seq The seal. Absent for an event that is not sealed yet.
+	// Seq The number of the seal. Absent for an event that has not been sealed yet.
 	Seq *int64 `json:"seq,omitempty"`
 }
 
-// AuditVerification_Head The last seal that was checked. Stored elsewhere and compared later, it
+// AuditVerification_Head The last seal that was checked. If it is stored elsewhere and compared later, it
 // proves that the chain was not replaced as a whole.
 type AuditVerification_Head struct {
 	Hash     string    `json:"hash"`
@@ -1580,64 +1589,67 @@ type AuditVerification_Head struct {
 	Seq      int64     `json:"seq"`
 }
 
-// AwaitedReport The report of the current step that the saga waits for.
+// AwaitedReport The report on the current step that the saga is waiting for.
 type AwaitedReport struct {
-	// Attempt As in `X-Saga-Attempt`.
+	// Attempt The attempt number, as in `X-Saga-Attempt`.
 	Attempt int `json:"attempt"`
 
-	// HeartbeatAt When the last heartbeat came. Absent if there was none.
+	// HeartbeatAt When the last heartbeat arrived. Absent if there was none.
 	HeartbeatAt *time.Time `json:"heartbeat_at,omitempty"`
 
-	// Progress How far the work is. What a heartbeat leaves out stays as it was.
+	// Progress How far the work has progressed. Members that a heartbeat omits keep their value.
 	Progress *ReportProgress `json:"progress,omitempty"`
 
 	// Since When the participant was called.
 	Since time.Time `json:"since"`
 
-	// Until When the wait ends unless a heartbeat comes. Absent if it is over.
+	// Until When the wait ends unless a heartbeat arrives. Absent if the wait is over.
 	Until *time.Time `json:"until,omitempty"`
 }
 
 // Backfill defines model for Backfill.
 type Backfill struct {
-	// Active Number of its runs that have not ended. Absent in lists.
+	// Active Number of the backfill's runs that have not ended. Absent in lists.
 	Active *int64  `json:"active,omitempty"`
 	Actor  *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// Created Number of runs created, with those that the policy on overlap has skipped since:
-	// `GET /job-runs?backfill_id=…&state=SKIPPED` lists them.
+	// Created Number of runs created, including those that the overlap policy has since skipped.
+	// `GET /job-runs?backfill_id=…&state=SKIPPED` lists the latter.
 	Created      int64              `json:"created"`
 	CreatedAt    time.Time          `json:"created_at"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 
-	// DefinitionUnreadable True when the stored definition of its job is damaged, otherwise absent. Then it
-	// makes no more runs until the definition is mended; it can be canceled.
+	// DefinitionUnreadable True if the stored job definition is damaged, otherwise absent. The backfill then
+	// creates no more runs until the definition is repaired, but it can be canceled.
 	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
 	EndedAt              *time.Time `json:"ended_at,omitempty"`
 
-	// Expected Number of its slots when it was requested.
+	// Expected The number of slots when the backfill was requested.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// Found How many slots it found when it halted, including those it has dealt with.
+	// Found Number of slots found when the backfill halted, including those already processed.
 	Found *int64    `json:"found,omitempty"`
 	From  time.Time `json:"from"`
 
-	// HaltReason Why it is HALTED: `expected` (it found more slots than `halts_above`). Resuming
-	// clears it; one that is canceled keeps it.
+	// HaltReason Why the backfill is HALTED: `expected` (it found more slots than `halts_above`).
+	// Resuming it clears the reason; canceling it does not.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
-	// HaltsAbove It halts before it touches more slots than this: the request's `expected`.
+	// HaltsAbove The backfill halts before it processes more slots than this. The value is the
+	// request's `expected`.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 
@@ -1646,30 +1658,30 @@ type Backfill struct {
 	MaxActive int           `json:"max_active"`
 	Order     BackfillOrder `json:"order"`
 
-	// Overlap What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// Overlap What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 
-	// Reached The last slot examined.
+	// Reached The last slot that was checked.
 	Reached *time.Time `json:"reached,omitempty"`
 	Reason  *string    `json:"reason,omitempty"`
 
-	// Reprocess Which slots run again that already have a run. `none`: none. `failed`: those
-	// whose runs did not succeed in the end. `completed`: also those that succeeded.
-	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
-	// never do.
+	// Reprocess Which slots that already have a run are run again. `none`: no slots. `failed`: slots
+	// whose runs ultimately did not succeed. `completed`: also slots whose runs succeeded.
+	// Slots that never ran or were SKIPPED always run; slots whose run has not ended never
+	// do.
 	Reprocess BackfillReprocess `json:"reprocess"`
 
-	// ScheduleUnreadable True when its stored schedule is damaged, otherwise absent. Then it makes no
-	// more runs, and can be canceled.
+	// ScheduleUnreadable True if the stored schedule is damaged, otherwise absent. The backfill then
+	// creates no more runs, but it can be canceled.
 	ScheduleUnreadable *bool `json:"schedule_unreadable,omitempty"`
 
-	// Skipped Number of slots that were left as they were, because of `reprocess`.
+	// Skipped Number of slots that were left unchanged because of `reprocess`.
 	Skipped int64 `json:"skipped"`
 
-	// State HALTED: it found more than it may touch (`halts_above`), and waits until it
-	// is resumed or canceled. COMPLETED and CANCELED are final.
+	// State HALTED: the operation found more items than it may change (`halts_above`), and waits
+	// until it is resumed or canceled. COMPLETED and CANCELED are final.
 	State   BulkState `json:"state"`
 	To      time.Time `json:"to"`
 	Version int64     `json:"version"`
@@ -1680,38 +1692,39 @@ type BackfillOrder string
 
 // BackfillInput defines model for BackfillInput.
 type BackfillInput struct {
-	// DryRun Store nothing; return what it would run.
+	// DryRun If true, nothing is stored, and the response contains the slots that would run.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many slots are meant, for example `slots_total` of a dry run: the backfill halts
-	// before the first of them if there are more.
+	// Expected The expected number of slots, for example `slots_total` of a dry run. If there are
+	// more, the backfill halts before it runs any of them.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// From Slots at or after this time.
+	// From Only slots at or after this time.
 	From time.Time `json:"from"`
 
-	// MaxActive Maximum number of its runs that have not ended; default: 5.
+	// MaxActive Maximum number of the backfill's runs that have not ended; default: 5.
 	MaxActive *int `json:"max_active,omitempty"`
 
-	// Order Which slots run first; default: the oldest.
+	// Order Which slots run first; by default, the oldest.
 	Order *BackfillInputOrder `json:"order,omitempty"`
 
-	// Overlap Concurrency policy of its runs, in place of the definition's. By default
-	// they wait for each other, unless the definition's policy is `allow`.
+	// Overlap The concurrency policy of the backfill's runs, which overrides that of the
+	// definition. By default, the runs wait for each other unless the definition's
+	// policy is `allow`.
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 	Reason  *string               `json:"reason,omitempty"`
 
-	// Reprocess Which slots run again that already have a run. `none`: none. `failed`: those
-	// whose runs did not succeed in the end. `completed`: also those that succeeded.
-	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
-	// never do.
+	// Reprocess Which slots that already have a run are run again. `none`: no slots. `failed`: slots
+	// whose runs ultimately did not succeed. `completed`: also slots whose runs succeeded.
+	// Slots that never ran or were SKIPPED always run; slots whose run has not ended never
+	// do.
 	Reprocess *BackfillReprocess `json:"reprocess,omitempty"`
 
-	// To Slots before this time, which must not be in the future.
+	// To Only slots before this time. Must not be in the future.
 	To time.Time `json:"to"`
 }
 
-// BackfillInputOrder Which slots run first; default: the oldest.
+// BackfillInputOrder Which slots run first; by default, the oldest.
 type BackfillInputOrder string
 
 // BackfillList defines model for BackfillList.
@@ -1722,31 +1735,31 @@ type BackfillList struct {
 
 // BackfillPreview defines model for BackfillPreview.
 type BackfillPreview struct {
-	// Changes What the listed slots would change, from what to what.
+	// Changes The changes that the listed slots would make, with old and new values.
 	Changes []PlannedChange `json:"changes"`
 
-	// Slots In the order of the backfill, at most 1000.
+	// Slots The slots in the order of the backfill, at most 1000.
 	Slots      []BackfillSlot `json:"slots"`
 	SlotsTotal int            `json:"slots_total"`
 	Truncated  bool           `json:"truncated"`
 }
 
-// BackfillReprocess Which slots run again that already have a run. `none`: none. `failed`: those
-// whose runs did not succeed in the end. `completed`: also those that succeeded.
-// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
-// never do.
+// BackfillReprocess Which slots that already have a run are run again. `none`: no slots. `failed`: slots
+// whose runs ultimately did not succeed. `completed`: also slots whose runs succeeded.
+// Slots that never ran or were SKIPPED always run; slots whose run has not ended never
+// do.
 type BackfillReprocess string
 
 // BackfillSlot defines model for BackfillSlot.
 type BackfillSlot struct {
 	At time.Time `json:"at"`
 
-	// Runs False for slots excluded by `reprocess`.
+	// Runs False if the slot is excluded by `reprocess`.
 	Runs bool `json:"runs"`
 }
 
-// BulkState HALTED: it found more than it may touch (`halts_above`), and waits until it
-// is resumed or canceled. COMPLETED and CANCELED are final.
+// BulkState HALTED: the operation found more items than it may change (`halts_above`), and waits
+// until it is resumed or canceled. COMPLETED and CANCELED are final.
 type BulkState string
 
 // BulkVerb defines model for BulkVerb.
@@ -1754,13 +1767,12 @@ type BulkVerb string
 
 // Call How to call a participant: either `http` or `job`.
 type Call struct {
-	// Answer Only for a compensation by HTTP: what its answers mean. The rules for an
+	// Answer Only for a compensation over HTTP: how to interpret its answers. The rules for an
 	// action's answers are those of the step.
 	Answer *AnswerRules `json:"answer,omitempty"`
 
-	// Args A template for the run's arguments, in the same form as the workflow's
-	// `output`. By default the run gets what an HTTP participant would get as its
-	// body.
+	// Args A template for the run's arguments, in the same form as the workflow's `output`.
+	// By default, the run gets what an HTTP participant would get as its body.
 	Args JSONObject `json:"args,omitempty"`
 
 	// HTTP A request to a participant. Redirects are never followed.
@@ -1772,7 +1784,7 @@ type Call struct {
 
 // CallerIdentity defines model for CallerIdentity.
 type CallerIdentity struct {
-	// AnyTenant Whether the caller can select the tenant.
+	// AnyTenant Whether the caller can select the tenant of a request.
 	AnyTenant bool `json:"any_tenant"`
 
 	// Development Whether this server requires no credentials.
@@ -1781,17 +1793,19 @@ type CallerIdentity struct {
 	// KeyID The API key that was used.
 	KeyID *openapi_types.UUID `json:"key_id,omitempty"`
 
-	// Name What the identity provider calls this person (`auth.jwt_name_claim`). For people to
-	// read: it may change, others may have it too, and it decides nothing.
+	// Name The name of this person according to the identity provider
+	// (`auth.jwt_name_claim`). It is for display only: it may change, it need not be
+	// unique, and no decision is based on it.
 	Name        *string  `json:"name,omitempty"`
 	Permissions []string `json:"permissions"`
 
-	// Queues The queues that its workers may serve; absent: all queues of the tenant.
+	// Queues The queues that the key's workers may serve. If absent, they may serve all queues
+	// of the tenant.
 	Queues []string `json:"queues,omitempty"`
 
-	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-	// everything.
+	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+	// sees all activity, but no contents. operator: has both sets of permissions, and runs
+	// sagas and jobs. admin: has all permissions.
 	Role *Role `json:"role,omitempty"`
 
 	// SessionID The session that was used.
@@ -1809,35 +1823,38 @@ type CallerIdentity struct {
 type Certification struct {
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []CertificationVerb `json:"allowed_actions"`
 
-	// Attempt Starts at 1; higher if a node died while examining the participant. Absent if it was examined elsewhere.
+	// Attempt Starts at 1. Higher if a node died while checking the participant. Absent if the
+	// participant was checked elsewhere.
 	Attempt *int `json:"attempt,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes         *PlannedChanges `json:"changes,omitempty"`
 	CompensationURL *string         `json:"compensation_url,omitempty"`
 	CreatedAt       time.Time       `json:"created_at"`
 	EffectsURL      *string         `json:"effects_url,omitempty"`
 	EndedAt         *time.Time      `json:"ended_at,omitempty"`
 
-	// ErrorMessage Why the participant could not be examined.
+	// ErrorMessage Why the participant could not be checked.
 	ErrorMessage *string `json:"error_message,omitempty"`
 
 	// Findings Number of rules that are broken.
 	Findings int `json:"findings"`
 
-	// Host Host of `url`, with the port unless it is the scheme's default.
+	// Host Host of `url`, with the port unless it is the default port of the scheme.
 	Host string             `json:"host"`
 	ID   openapi_types.UUID `json:"id"`
 
-	// Later True if only answers that come later are examined, otherwise absent.
+	// Later True if only late answers are checked, otherwise absent.
 	Later   *bool `json:"later,omitempty"`
 	LaterMS *int  `json:"later_ms,omitempty"`
 
@@ -1850,38 +1867,39 @@ type Certification struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Planned Number of vectors to play; 0 until it is known.
+	// Planned Number of vectors to run; 0 until it is known.
 	Planned int `json:"planned"`
 
-	// Played Number of vectors played so far.
+	// Played Number of vectors run so far.
 	Played      int     `json:"played"`
 	RaceSeconds *int    `json:"race_seconds,omitempty"`
 	Reason      *string `json:"reason,omitempty"`
 
-	// Report Absent from lists, and unless it is COMPLETED.
+	// Report Absent in lists, and unless the certification is COMPLETED.
 	Report *CertificationReport `json:"report,omitempty"`
 
-	// ReportUnreadable True when the stored report cannot be read, otherwise absent.
+	// ReportUnreadable True if the stored report cannot be read, otherwise absent.
 	ReportUnreadable *bool `json:"report_unreadable,omitempty"`
 
-	// SkaldVersion Version of the Skald that examined the participant.
+	// SkaldVersion The version of Skald that checked the participant.
 	SkaldVersion *string    `json:"skald_version,omitempty"`
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 
-	// State `PENDING`: it waits for a node, or for another examination of the host. `FAILED`: the
-	// participant could not be examined, `error_message` says why.
+	// State `PENDING`: the certification waits for a node, or for another certification of the
+	// same host to finish. `FAILED`: the participant could not be checked; `error_message`
+	// states why.
 	State     CertificationState `json:"state"`
 	Step      *string            `json:"step,omitempty"`
 	TimeoutMS *int               `json:"timeout_ms,omitempty"`
 	URL       string             `json:"url"`
 
-	// Verdict Absent unless it is COMPLETED.
+	// Verdict Absent unless the certification is COMPLETED.
 	Verdict  *CertificationOutcome `json:"verdict,omitempty"`
 	Version  int64                 `json:"version"`
 	Warnings int                   `json:"warnings"`
 }
 
-// CertificationFinding A broken rule. `curl` is a list of texts, the lines that show it.
+// CertificationFinding A broken rule. `curl` is a list of lines that reproduce it.
 type CertificationFinding struct {
 	Code string `json:"code"`
 
@@ -1889,51 +1907,53 @@ type CertificationFinding struct {
 	Curl AnyJSON `json:"curl"`
 	Rule string  `json:"rule"`
 
-	// Seen What was observed, and what is right.
+	// Seen What was observed, and what would have been correct.
 	Seen  ContentText `json:"seen"`
 	Title string      `json:"title"`
 
-	// Vector The vector of `seen` and `curl`.
+	// Vector The vector to which `seen` and `curl` belong.
 	Vector string `json:"vector"`
 
-	// Vectors All vectors that show it.
+	// Vectors All vectors in which the rule was broken.
 	Vectors []string `json:"vectors"`
 
-	// Why Why it matters.
+	// Why Why the rule matters.
 	Why string `json:"why"`
 }
 
 // CertificationInput defines model for CertificationInput.
 type CertificationInput struct {
-	// CompensationURL URL of the compensation; that of the action if omitted.
+	// CompensationURL URL of the compensation; by default, the URL of the action.
 	CompensationURL *ParticipantURL `json:"compensation_url,omitempty"`
 
-	// EffectsURL Answers `GET ?key=KEY` with `{"effects": n}`: how many effects a key has.
+	// EffectsURL A URL that answers `GET ?key=KEY` with `{"effects": n}`, the number of effects of
+	// a key.
 	EffectsURL *ParticipantURL `json:"effects_url,omitempty"`
 
-	// Later The step answers later: that is examined, and only that. The participant reports to
-	// the callback URLs of this server, as it does for sagas.
+	// Later The step answers later, and only this behavior is checked. The participant reports
+	// to the callback URLs of this server, as it does for sagas.
 	Later *bool `json:"later,omitempty"`
 
-	// LaterMS Only with `later`, how long a report may take; 30,000 if omitted.
+	// LaterMS Applies only with `later`: how long the participant may take to report; default:
+	// 30,000.
 	LaterMS *int `json:"later_ms,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// RaceSeconds How long races are repeated under load, with eight clients; 0 if omitted.
+	// RaceSeconds How long race tests are repeated under load, with eight clients; default: 0.
 	RaceSeconds *int `json:"race_seconds,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Step Name of the step in the calls; `charge` if omitted.
+	// Step Name of the step in the calls; default: `charge`.
 	Step *string `json:"step,omitempty"`
 
-	// TimeoutMS How long one call may take; 10,000 if omitted.
+	// TimeoutMS Timeout for a single call; default: 10,000.
 	TimeoutMS *int `json:"timeout_ms,omitempty"`
 
-	// URL URL of the action; `{step}` in it stands for the step's name.
+	// URL URL of the action. `{step}` is replaced by the step's name.
 	URL ParticipantURL `json:"url"`
 }
 
@@ -1943,28 +1963,29 @@ type CertificationList struct {
 	Pagination     Pagination      `json:"pagination"`
 }
 
-// CertificationOutcome `CERTIFIED`: everything was tried, effects were counted, and no rule is broken.
-// `BREACHES`: rules are broken. `INCOMPLETE`: none is by what was tried.
+// CertificationOutcome `CERTIFIED`: everything was tried, effects were counted, and no rule was broken.
+// `BREACHES`: rules were broken. `INCOMPLETE`: the checks that were tried found no
+// broken rule.
 type CertificationOutcome string
 
-// CertificationReport What was found, as in `skald participant certify --format json`.
+// CertificationReport The results, as in `skald participant certify --format json`.
 type CertificationReport struct {
 	Certified      bool                   `json:"certified"`
 	EffectsCounted bool                   `json:"effects_counted"`
 	Findings       []CertificationFinding `json:"findings"`
 
-	// Later True if only answers that come later were examined, otherwise absent.
+	// Later True if only late answers were checked, otherwise absent.
 	Later    *bool                  `json:"later,omitempty"`
 	NotTried []CertificationUntried `json:"not_tried"`
 
-	// Played Vectors that were played to their end.
+	// Played Vectors that were run to completion.
 	Played []string `json:"played"`
 
-	// Repeated How often races were repeated under load.
+	// Repeated How often race tests were repeated under load.
 	Repeated *int           `json:"repeated,omitempty"`
 	URL      ParticipantURL `json:"url"`
 
-	// Version Of the Skald that examined the participant.
+	// Version The version of Skald that checked the participant.
 	Version  string                 `json:"version"`
 	Warnings []CertificationWarning `json:"warnings"`
 }
@@ -1974,17 +1995,19 @@ type CertificationReportInput struct {
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Report What was found, as in `skald participant certify --format json`.
+	// Report The results, as in `skald participant certify --format json`.
 	Report CertificationReport `json:"report"`
 }
 
-// CertificationState `PENDING`: it waits for a node, or for another examination of the host. `FAILED`: the
-// participant could not be examined, `error_message` says why.
+// CertificationState `PENDING`: the certification waits for a node, or for another certification of the
+// same host to finish. `FAILED`: the participant could not be checked; `error_message`
+// states why.
 type CertificationState string
 
 // CertificationUntried defines model for CertificationUntried.
 type CertificationUntried struct {
-	// Inapplicable It is about steps that the participant does not have, so it says nothing against it.
+	// Inapplicable True if the vector concerns steps that the participant does not have, and
+	// therefore does not count against it.
 	Inapplicable bool   `json:"inapplicable"`
 	Reason       string `json:"reason"`
 	Vector       string `json:"vector"`
@@ -1993,7 +2016,7 @@ type CertificationUntried struct {
 // CertificationVerb defines model for CertificationVerb.
 type CertificationVerb string
 
-// CertificationWarning What is allowed, but will surprise.
+// CertificationWarning Behavior that is allowed but likely to surprise.
 type CertificationWarning struct {
 	Code string `json:"code"`
 	Text string `json:"text"`
@@ -2001,29 +2024,29 @@ type CertificationWarning struct {
 
 // ClaimInput A request for runs.
 type ClaimInput struct {
-	// ClaimID An id for this claim, so that it can be repeated.
+	// ClaimID An id for this claim that allows it to be repeated safely.
 	ClaimID *string `json:"claim_id,omitempty"`
 
-	// Queues Only from these of its registered queues.
+	// Queues Limits the claim to these of the worker's registered queues.
 	Queues []string `json:"queues,omitempty"`
 
-	// Slots Maximum number of runs.
+	// Slots Maximum number of runs to claim.
 	Slots int32 `json:"slots"`
 
-	// Start The runs are RUNNING immediately, without a call of start.
+	// Start If true, the runs become RUNNING immediately, without a separate start call.
 	Start *bool `json:"start,omitempty"`
 
 	// WaitMS How long to wait for the first run; default: 0.
 	WaitMS *int32 `json:"wait_ms,omitempty"`
 }
 
-// ClaimedRun A run for the worker.
+// ClaimedRun A run that was assigned to the worker.
 type ClaimedRun struct {
 	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args    AnyJSON `json:"args,omitempty"`
 	Attempt int32   `json:"attempt"`
 
-	// Baggage W3C Baggage, likewise.
+	// Baggage The W3C Baggage, as sent by the same client.
 	Baggage *string `json:"baggage,omitempty"`
 
 	// Checkpoint The checkpoint of the previous attempt.
@@ -2035,7 +2058,8 @@ type ClaimedRun struct {
 	DefinitionID   *openapi_types.UUID `json:"definition_id,omitempty"`
 	EventID        *openapi_types.UUID `json:"event_id,omitempty"`
 
-	// FencingToken For other systems: increases with every assignment of the concurrency key.
+	// FencingToken A token for use with other systems. It increases with every assignment of the
+	// concurrency key.
 	FencingToken   string              `json:"fencing_token"`
 	IdempotencyKey string              `json:"idempotency_key"`
 	LeaderEpoch    int64               `json:"leader_epoch"`
@@ -2046,33 +2070,34 @@ type ClaimedRun struct {
 	RunID          openapi_types.UUID  `json:"run_id"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// ScheduledFor The slot that the work is for; for a run without one, when it was requested. Retries
-	// and reruns have that of the run that they repeat.
+	// ScheduledFor The slot for which the work is done. For a run without a slot, the time at which
+	// it was requested. Retries and reruns have the same value as the run that they
+	// repeat.
 	ScheduledFor time.Time `json:"scheduled_for"`
 
 	// State The state of a run. docs/jobs.md describes the life cycle.
 	State JobRunState `json:"state"`
 
-	// TimeoutMS 0: none.
+	// TimeoutMS 0 means no timeout.
 	TimeoutMS int64   `json:"timeout_ms"`
 	TraceID   *string `json:"trace_id,omitempty"`
 
-	// Tracestate W3C Trace Context, as the client that started the saga or run sent it.
+	// Tracestate The W3C Trace Context, as sent by the client that started the saga or run.
 	Tracestate *string `json:"tracestate,omitempty"`
 	Trigger    string  `json:"trigger"`
 	Version    int64   `json:"version"`
 }
 
-// ClaimedRuns Runs for the worker.
+// ClaimedRuns The runs that were assigned to the worker.
 type ClaimedRuns struct {
-	// LeaseMS How long the worker has, from the response on: to start the runs, or, with
-	// `start`, until the next heartbeat. For a repeated claim, what remains of the
+	// LeaseMS How long the worker has, counted from the response, to start the runs or, with
+	// `start`, until the next heartbeat. For a repeated claim, the remaining time of the
 	// first lease to expire.
 	LeaseMS int64        `json:"lease_ms"`
 	Runs    []ClaimedRun `json:"runs"`
 
-	// State The worker's state. Only an ACTIVE worker gets runs; DRAINING explains an
-	// empty list. A claim counts as a sign of life, even while it waits: it makes
+	// State The worker's state. Only an ACTIVE worker receives runs, so DRAINING explains an
+	// empty list. A claim counts as a sign of life, even while it is waiting, and makes
 	// a LOST worker ACTIVE again.
 	State WorkerState `json:"state"`
 }
@@ -2082,13 +2107,13 @@ type Compensation struct {
 	union json.RawMessage
 }
 
-// CompensationState The progress of the step's compensation; absent until it is due.
+// CompensationState The progress of the step's compensation. Absent until the compensation is due.
 type CompensationState struct {
 	Attempts    int        `json:"attempts"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 	Error       *SagaError `json:"error,omitempty"`
 
-	// MaxAttempts 0 if the definition is unreadable.
+	// MaxAttempts The maximum number of attempts; 0 if the definition is unreadable.
 	MaxAttempts int        `json:"max_attempts"`
 	StartedAt   *time.Time `json:"started_at,omitempty"`
 
@@ -2100,7 +2125,7 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
-// CompleteBatch Runs that have ended.
+// CompleteBatch A batch of runs that have ended.
 type CompleteBatch struct {
 	Runs []Item[CompleteItem] `json:"runs"`
 }
@@ -2109,7 +2134,7 @@ type CompleteBatch struct {
 type CompleteInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Emit Events and runs, stored in the same transaction.
+	// Emit Events and runs to store in the same transaction.
 	Emit        []EmittedItem `json:"emit,omitempty"`
 	ExitCode    *int32        `json:"exit_code,omitempty"`
 	LeaderEpoch int64         `json:"leader_epoch"`
@@ -2123,19 +2148,19 @@ type CompleteInput struct {
 	WorkerID UUID    `json:"worker_id"`
 }
 
-// CompleteItem A run that has ended: without `error` and `canceled` it succeeded.
+// CompleteItem A run that has ended. Without `error` and `canceled`, it succeeded.
 type CompleteItem struct {
 	Attempt int32 `json:"attempt"`
 
-	// Canceled The worker has stopped the run because a cancel was requested. It then has
-	// neither result nor error.
+	// Canceled True if the worker has stopped the run because a cancel was requested. In that
+	// case there is neither a result nor an error.
 	Canceled *bool         `json:"canceled,omitempty"`
 	Emit     []EmittedItem `json:"emit,omitempty"`
 
-	// Error Why a run failed. Its texts are never refused for what they contain: what cannot
-	// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
-	// becomes U+FFFD, and what is too long is cut. `adjusted` in the response names
-	// the members that were changed.
+	// Error Why a run failed. Texts are never rejected because of their content: anything that
+	// cannot be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
+	// becomes U+FFFD, and texts that are too long are truncated. `adjusted` in the response
+	// names the members that were changed.
 	Error       *RunErrorInput `json:"error,omitempty"`
 	ExitCode    *int32         `json:"exit_code,omitempty"`
 	LeaderEpoch int64          `json:"leader_epoch"`
@@ -2148,7 +2173,7 @@ type CompleteItem struct {
 	Result AnyJSON `json:"result,omitempty"`
 	RunID  UUID    `json:"run_id"`
 
-	// TimedOut With `error`: end as TIMED_OUT instead of FAILED.
+	// TimedOut With `error`: if true, the run ends as TIMED_OUT instead of FAILED.
 	TimedOut *bool `json:"timed_out,omitempty"`
 }
 
@@ -2157,13 +2182,13 @@ type CompleteStepInput struct {
 	// Output Any JSON value. Callers without `payloads:read` get the text `***`.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// ContentText Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-// `***`.
+// ContentText Content of a dead letter or of a participant's response, as text. Callers without
+// `payloads:read` receive `***` instead.
 type ContentText = string
 
 // CountsByName defines model for CountsByName.
@@ -2179,7 +2204,8 @@ type CreatedAPIKey struct {
 
 // DeadLetter defines model for DeadLetter.
 type DeadLetter struct {
-	// Adjusted In responses to a push: JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted Present in responses to a push: JSON Pointers to the submitted texts that were
+	// sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 
 	// AllowedActions The actions that are currently possible.
@@ -2189,19 +2215,20 @@ type DeadLetter struct {
 	ArchivedAt     *time.Time       `json:"archived_at,omitempty"`
 	Assignee       *string          `json:"assignee,omitempty"`
 
-	// Attempts With `include=attempts`.
+	// Attempts Present only with `include=attempts`.
 	Attempts []DeadLetterAttempt `json:"attempts,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes       *PlannedChanges `json:"changes,omitempty"`
 	ConsumerGroup *string         `json:"consumer_group,omitempty"`
 
-	// ContentOmitted Present, and true, in lists with `view=full` if payload, key, headers and
-	// stack trace together exceed 256 kB: get the letter itself.
+	// ContentOmitted True in lists with `view=full` if payload, key, headers and stack trace together
+	// exceed 256 kB, otherwise absent. Read the letter individually to get its content.
 	ContentOmitted *bool `json:"content_omitted,omitempty"`
 
-	// ContentUnreadable True when content cannot be read, because its key is not configured or it
-	// is damaged; otherwise absent. Such content is left out.
+	// ContentUnreadable True if content cannot be read because its key is not configured or the content is
+	// damaged; otherwise absent. Such content is omitted.
 	ContentUnreadable *bool   `json:"content_unreadable,omitempty"`
 	CorrelationID     *string `json:"correlation_id,omitempty"`
 
@@ -2209,7 +2236,7 @@ type DeadLetter struct {
 	CreatedAt time.Time `json:"created_at"`
 	DedupeKey *string   `json:"dedupe_key,omitempty"`
 
-	// Deduplicated In responses to a push: the letter already existed.
+	// Deduplicated Present in responses to a push: whether the letter already existed.
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	DeliveryID   *openapi_types.UUID `json:"delivery_id,omitempty"`
 
@@ -2217,95 +2244,97 @@ type DeadLetter struct {
 	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass DeadLetterErrorClass `json:"error_class"`
 
-	// ErrorMessage Why processing originally failed.
+	// ErrorMessage The error with which processing originally failed.
 	ErrorMessage string `json:"error_message"`
 
-	// ErrorStack Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// ErrorStack Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	ErrorStack *ContentText `json:"error_stack,omitempty"`
 	ErrorType  *string      `json:"error_type,omitempty"`
 
-	// Fingerprint Identifies the kind of error; letters with the same fingerprint form a group.
+	// Fingerprint Identifies the kind of error. Letters with the same fingerprint form a group.
 	Fingerprint string `json:"fingerprint"`
 
-	// Gate The gate of the participant that the URL belongs to, while it is not open: nothing is
-	// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+	// Gate The gate of the participant to which the URL belongs, while the gate is not open.
+	// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
-	// Generation How often its lineage was redriven and came back.
+	// Generation How often letters of the lineage were redriven and came back.
 	Generation int `json:"generation"`
 
-	// Headers In order; names may repeat.
+	// Headers The headers in their original order. Names may repeat.
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
 
-	// HeldBy What keeps a letter that has a `next_retry_at` from being retried automatically:
-	// an unfinished redrive that has collected it (`redrive`), `auto_retry` in its
-	// topic's policy, in the tenant's default policy or in the server's configuration
-	// (`dlq.auto_retry`), or `hold_all` in the default policy.
+	// HeldBy What prevents a letter with a `next_retry_at` from being retried automatically: an
+	// unfinished redrive that has collected it (`redrive`); `auto_retry` in its topic's
+	// policy, in the tenant's default policy or in the server's configuration
+	// (`dlq.auto_retry`); or `hold_all` in the default policy.
 	HeldBy *DeadLetterHold `json:"held_by,omitempty"`
 
-	// HeldByRedrive The redrive that has collected it, while it is `held_by` one: it is not
-	// retried automatically before that redrive has ended.
+	// HeldByRedrive The redrive that has collected the letter, if `held_by` is a redrive. The letter
+	// is not retried automatically until that redrive has ended.
 	HeldByRedrive *openapi_types.UUID `json:"held_by_redrive,omitempty"`
 	ID            openapi_types.UUID  `json:"id"`
 	JobRunID      *openapi_types.UUID `json:"job_run_id,omitempty"`
 
-	// Key Present if it is UTF-8.
+	// Key Present if the key is valid UTF-8.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// KeyBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Labels    []string     `json:"labels"`
 
-	// LastError The error of the latest retry; absent if it succeeded or there was none.
-	// `include=attempts` returns the earlier ones.
+	// LastError The error of the latest retry. Absent if that retry succeeded or there was none.
+	// `include=attempts` returns earlier errors.
 	LastError *string `json:"last_error,omitempty"`
 
-	// LastErrorAt When that retry ended.
+	// LastErrorAt When the latest retry ended.
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 	LastRetryAt *time.Time `json:"last_retry_at,omitempty"`
 
-	// LeaseUntil Present while it is RETRYING; no one else retries it before this time.
+	// LeaseUntil Present while the letter is RETRYING. It is not retried by any other process
+	// before this time.
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
-	// Lineage With `include=lineage`.
+	// Lineage Present only with `include=lineage`.
 	Lineage    []DeadLetterAncestor `json:"lineage,omitempty"`
 	MaxRetries int                  `json:"max_retries"`
 
-	// NextRetryAt Absent if the letter is not retried automatically. While it is `held_by`
-	// something, it is not retried before it is released.
+	// NextRetryAt Absent if the letter is not retried automatically. While `held_by` is present, the
+	// letter is not retried until it is released.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 	Note        *string    `json:"note,omitempty"`
 
-	// Ordered Letters with the same key are retried in the order of their arrival.
+	// Ordered Whether letters with the same key are retried in the order of their arrival.
 	Ordered           bool       `json:"ordered"`
 	OriginalOffset    *int64     `json:"original_offset,omitempty"`
 	OriginalPartition *int32     `json:"original_partition,omitempty"`
 	OriginalTimestamp *time.Time `json:"original_timestamp,omitempty"`
 	OriginalTopic     string     `json:"original_topic"`
 
-	// ParentID The letter whose redrive came back as this one.
+	// ParentID The letter that was redriven and came back as this one.
 	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// PayloadBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
-	// PayloadBytes Length of the payload; absent if there is none.
+	// PayloadBytes Length of the payload in bytes. Absent if there is no payload.
 	PayloadBytes *int `json:"payload_bytes,omitempty"`
 
-	// PayloadEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
-	// a string; `binary` is in `payload_base64`.
+	// PayloadEncoding The format of the payload. `json` and `text` payloads are in `payload`, as a JSON
+	// value or a string; `binary` payloads are in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
-	// ReadFrom The position in the dead-letter topic where it was read.
+	// ReadFrom The position in the dead-letter topic from which the letter was read.
 	ReadFrom *KafkaPosition `json:"read_from,omitempty"`
 
-	// RedriveID The redrive that last retried it.
+	// RedriveID The redrive that last retried the letter.
 	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
 
 	// Resolution How the letter ended. RESOLVED: REDRIVEN (its target acknowledged it), CONFIRMED
@@ -2315,45 +2344,44 @@ type DeadLetter struct {
 	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
 	RetryCount int                   `json:"retry_count"`
 
-	// Revision The content that a retry sends; 0 is the original.
+	// Revision The revision of the content that a retry sends. 0 is the original content.
 	Revision int `json:"revision"`
 
-	// RootID The first letter of its lineage.
+	// RootID The first letter of the lineage.
 	RootID openapi_types.UUID  `json:"root_id"`
 	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
 
 	// Source Where the letter came from.
 	Source DeadLetterSource `json:"source"`
 
-	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-	// cycle.
+	// Status PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+	// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 	Status     DeadLetterStatus `json:"status"`
 	StepAction *StepAction      `json:"step_action,omitempty"`
 	StepIndex  *int             `json:"step_index,omitempty"`
 	StepName   *string          `json:"step_name,omitempty"`
 
-	// Target Where a retry sends a letter.
+	// Target The target to which a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
-	// TerminalAt When it became RESOLVED or DEAD.
+	// TerminalAt When the letter became RESOLVED or DEAD.
 	TerminalAt *time.Time `json:"terminal_at,omitempty"`
 	TraceID    *string    `json:"trace_id,omitempty"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 
-	// Version Increases with every change; the ETag, unless it is held. A letter is held and
-	// released without a new version.
+	// Version Increases with every change. It is the ETag unless the letter is held. Holding and
+	// releasing a letter do not change the version.
 	Version int64 `json:"version"`
 
-	// Warnings In responses to a push: why this server cannot deliver the letter in its current
-	// configuration. The letter waits until the configuration changes.
+	// Warnings Present in responses to a push: why this server cannot deliver the letter with its
+	// current configuration. The letter waits until the configuration changes.
 	Warnings  *DeadLetterWarnings `json:"warnings,omitempty"`
 	WebhookID *openapi_types.UUID `json:"webhook_id,omitempty"`
 }
 
 // DeadLetterAckInput defines model for DeadLetterAckInput.
 type DeadLetterAckInput struct {
-	// Generation The `x-dlq-generation` of the record.
+	// Generation The value of the record's `x-dlq-generation` header.
 	Generation int32                     `json:"generation"`
 	Outcome    DeadLetterAckInputOutcome `json:"outcome"`
 
@@ -2370,8 +2398,8 @@ type DeadLetterActionInput struct {
 	Reason *Reason `json:"reason,omitempty"`
 }
 
-// DeadLetterAlert When the letters of a topic should raise an alert; members that are omitted or 0
-// never do.
+// DeadLetterAlert When the letters of a topic should raise an alert. Limits that are omitted or 0 never
+// raise one.
 type DeadLetterAlert struct {
 	// AgeMS Age of the oldest open letter.
 	AgeMS *int64 `json:"age_ms,omitempty"`
@@ -2379,10 +2407,10 @@ type DeadLetterAlert struct {
 	// Count Number of open letters.
 	Count *int64 `json:"count,omitempty"`
 
-	// NewGroup Alert on an error that was never seen before.
+	// NewGroup Whether to alert on errors that have never been seen before.
 	NewGroup *bool `json:"new_group,omitempty"`
 
-	// Rate Letters per five minutes.
+	// Rate Number of letters per five minutes.
 	Rate *int64 `json:"rate,omitempty"`
 }
 
@@ -2401,36 +2429,36 @@ type DeadLetterAncestor struct {
 	// coming back).
 	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
 
-	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-	// cycle.
+	// Status PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+	// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 	Status DeadLetterStatus `json:"status"`
 }
 
-// DeadLetterArrivals Letters that arrived in the last five minutes, hour and day.
+// DeadLetterArrivals Number of letters that arrived in the last five minutes, hour and day.
 type DeadLetterArrivals struct {
 	Last1H  int64 `json:"last_1h"`
 	Last24H int64 `json:"last_24h"`
 	Last5M  int64 `json:"last_5m"`
 }
 
-// DeadLetterAttempt One retry.
+// DeadLetterAttempt One retry of the letter.
 type DeadLetterAttempt struct {
 	// Actor Absent if the retry was automatic.
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 	EndedAt   time.Time  `json:"ended_at"`
 	Error     *string    `json:"error,omitempty"`
 	Number    int        `json:"number"`
 
-	// Outcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
-	// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
-	// node was lost. WITHDRAWN: it was not handed over, and does not count.
-	// docs/redrives.md has a table.
+	// Outcome ACKNOWLEDGED: the target accepted the letter. FAILED: the letter was certainly not
+	// accepted. UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, but
+	// the node was lost. WITHDRAWN: it was not handed over, and the retry does not
+	// count. docs/redrives.md has a table.
 	Outcome   DeadLetterAttemptOutcome `json:"outcome"`
 	RedriveID *openapi_types.UUID      `json:"redrive_id,omitempty"`
 	Revision  int                      `json:"revision"`
@@ -2439,17 +2467,17 @@ type DeadLetterAttempt struct {
 	// StatusCode The status returned by an HTTP target.
 	StatusCode *int `json:"status_code,omitempty"`
 
-	// Target Where a retry sends a letter.
+	// Target The target to which a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
-	// Written Where the broker stored it.
+	// Written The position at which the broker stored the record.
 	Written *KafkaPosition `json:"written,omitempty"`
 }
 
-// DeadLetterAttemptOutcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
-// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
-// node was lost. WITHDRAWN: it was not handed over, and does not count.
-// docs/redrives.md has a table.
+// DeadLetterAttemptOutcome ACKNOWLEDGED: the target accepted the letter. FAILED: the letter was certainly not
+// accepted. UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, but
+// the node was lost. WITHDRAWN: it was not handed over, and the retry does not
+// count. docs/redrives.md has a table.
 type DeadLetterAttemptOutcome string
 
 // DeadLetterAttemptList defines model for DeadLetterAttemptList.
@@ -2467,7 +2495,7 @@ type DeadLetterBackoff struct {
 	Multiplier    float64 `json:"multiplier"`
 }
 
-// DeadLetterBackoffPatch The time between retries; omitted members keep their value.
+// DeadLetterBackoffPatch The time between retries. Omitted members keep their values.
 type DeadLetterBackoffPatch struct {
 	InitialIntervalMS *int64   `json:"initial_interval_ms,omitempty"`
 	Jitter            *float64 `json:"jitter,omitempty"`
@@ -2480,7 +2508,7 @@ type DeadLetterBatch struct {
 	Messages []Item[DeadLetterInput] `json:"messages"`
 }
 
-// DeadLetterCounts Live letters by status.
+// DeadLetterCounts Number of live letters by status.
 type DeadLetterCounts struct {
 	DEAD     int64 `json:"DEAD"`
 	PENDING  int64 `json:"PENDING"`
@@ -2490,31 +2518,31 @@ type DeadLetterCounts struct {
 
 // DeadLetterCurrent The current state of the dead letter.
 type DeadLetterCurrent struct {
-	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-	// cycle.
+	// Status PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+	// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 	Status  DeadLetterStatus `json:"status"`
 	Version int64            `json:"version"`
 }
 
 // DeadLetterDiscardInput defines model for DeadLetterDiscardInput.
 type DeadLetterDiscardInput struct {
-	// Force Discard it even if a saga is waiting for it.
+	// Force Whether to discard the letter even if a saga is waiting for it.
 	Force *bool `json:"force,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason Reason `json:"reason"`
 }
 
-// DeadLetterEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
-// a string; `binary` is in `payload_base64`.
+// DeadLetterEncoding The format of the payload. `json` and `text` payloads are in `payload`, as a JSON
+// value or a string; `binary` payloads are in `payload_base64`.
 type DeadLetterEncoding string
 
 // DeadLetterErrorClass Whether a retry is likely to succeed. PERMANENT letters are not retried
 // automatically unless the policy says so (`retry_permanent`).
 type DeadLetterErrorClass string
 
-// DeadLetterFilter The filters of `GET /dlq/messages`, under the same names; all must match.
+// DeadLetterFilter The filters of `GET /dlq/messages`, under the same names. A letter must match all of
+// them.
 type DeadLetterFilter struct {
 	Assignee      *Label                 `json:"assignee,omitempty"`
 	ConsumerGroup *Label                 `json:"consumer_group,omitempty"`
@@ -2527,18 +2555,18 @@ type DeadLetterFilter struct {
 	Fingerprint   *string                `json:"fingerprint,omitempty"`
 	GenerationMin *int32                 `json:"generation_min,omitempty"`
 
-	// Header As `name=value`.
+	// Header Headers of the letter, each as `name=value`.
 	Header    []string `json:"header,omitempty"`
 	JobRunID  *UUID    `json:"job_run_id,omitempty"`
 	Key       *string  `json:"key,omitempty"`
 	KeyBase64 *string  `json:"key_base64,omitempty"`
 
-	// Label The letter must have all labels.
+	// Label Labels that the letter must have. All of them must match.
 	Label         []string   `json:"label,omitempty"`
 	LastRetryFrom *time.Time `json:"last_retry_from,omitempty"`
 	LastRetryTo   *time.Time `json:"last_retry_to,omitempty"`
 
-	// Payload As `path=value`.
+	// Payload Values in the payload, each as `path=value`.
 	Payload       []string               `json:"payload,omitempty"`
 	RedriveID     *UUID                  `json:"redrive_id,omitempty"`
 	Resolution    []DeadLetterResolution `json:"resolution,omitempty"`
@@ -2548,7 +2576,7 @@ type DeadLetterFilter struct {
 	SagaID        *UUID                  `json:"saga_id,omitempty"`
 	Source        []DeadLetterSource     `json:"source,omitempty"`
 
-	// Status Default: the statuses to which the action applies.
+	// Status Default: all statuses to which the action applies.
 	Status []DeadLetterStatus `json:"status,omitempty"`
 
 	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
@@ -2557,23 +2585,24 @@ type DeadLetterFilter struct {
 	TraceID *Label  `json:"trace_id,omitempty"`
 }
 
-// DeadLetterGroup Letters with the same fingerprint, which stands for one kind of error.
+// DeadLetterGroup Letters with the same fingerprint, which identifies one kind of error.
 type DeadLetterGroup struct {
 	Assignee *string `json:"assignee,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes     *PlannedChanges `json:"changes,omitempty"`
 	ErrorType   *string         `json:"error_type,omitempty"`
 	Fingerprint string          `json:"fingerprint"`
 	FirstSeen   time.Time       `json:"first_seen"`
 	LastSeen    time.Time       `json:"last_seen"`
 
-	// Message The error message with all variable parts replaced by `#`.
+	// Message The error message, with all variable parts replaced by `#`.
 	Message string  `json:"message"`
 	Note    *string `json:"note,omitempty"`
 
-	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to 10,000, in
-	// lists and statistics up to 1,000.
+	// Open Number of letters that are neither RESOLVED nor DISCARDED. Counted up to 10,000,
+	// or up to 1,000 in lists and statistics.
 	Open *int64 `json:"open,omitempty"`
 
 	// OpenIsCapped Whether there may be more than `open`.
@@ -2582,17 +2611,18 @@ type DeadLetterGroup struct {
 	// Received Total number of letters ever received.
 	Received int64 `json:"received"`
 
-	// SampleID The latest letter.
+	// SampleID The id of the latest letter.
 	SampleID openapi_types.UUID `json:"sample_id"`
 
 	// State A RESOLVED group becomes REGRESSED when its next letter arrives.
 	State DeadLetterGroupState `json:"state"`
 
-	// Topic The topic of its first letter.
+	// Topic The topic of the group's first letter.
 	Topic     string    `json:"topic"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Version Increases when it is updated by a request, not when letters arrive; the ETag.
+	// Version Increases when a request updates the group, but not when letters arrive. It is the
+	// ETag.
 	Version int64 `json:"version"`
 }
 
@@ -2620,22 +2650,23 @@ type DeadLetterGroupPatchState string
 // DeadLetterGroupState A RESOLVED group becomes REGRESSED when its next letter arrives.
 type DeadLetterGroupState string
 
-// DeadLetterHeader `value` is present if it is UTF-8, `value_base64` whenever there is a value. A
-// request has one of the two, or neither for a header without a value.
+// DeadLetterHeader `value` is present if the value is valid UTF-8; `value_base64` is present whenever
+// there is a value. A request contains one of the two, or neither for a header without a
+// value.
 type DeadLetterHeader struct {
 	Name string `json:"name"`
 
-	// Value Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// Value Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	Value *ContentText `json:"value,omitempty"`
 
-	// ValueBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// ValueBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	ValueBase64 *ContentText `json:"value_base64,omitempty"`
 }
 
-// DeadLetterHeaderPatch `op` `set` replaces all headers of this name with one; `add` appends one more;
-// `remove` removes them all.
+// DeadLetterHeaderPatch The `op` `set` replaces all headers of this name with a single one, `add` appends a
+// header, and `remove` removes all headers of this name.
 type DeadLetterHeaderPatch struct {
 	Name        string                  `json:"name"`
 	Op          DeadLetterHeaderPatchOp `json:"op"`
@@ -2646,18 +2677,18 @@ type DeadLetterHeaderPatch struct {
 // DeadLetterHeaderPatchOp defines model for DeadLetterHeaderPatch.Op.
 type DeadLetterHeaderPatchOp string
 
-// DeadLetterHold What keeps a letter that has a `next_retry_at` from being retried automatically:
-// an unfinished redrive that has collected it (`redrive`), `auto_retry` in its
-// topic's policy, in the tenant's default policy or in the server's configuration
-// (`dlq.auto_retry`), or `hold_all` in the default policy.
+// DeadLetterHold What prevents a letter with a `next_retry_at` from being retried automatically: an
+// unfinished redrive that has collected it (`redrive`); `auto_retry` in its topic's
+// policy, in the tenant's default policy or in the server's configuration
+// (`dlq.auto_retry`); or `hold_all` in the default policy.
 type DeadLetterHold string
 
 // DeadLetterImportAdjusted defines model for DeadLetterImportAdjusted.
 type DeadLetterImportAdjusted struct {
-	// Line From 1.
+	// Line Line number, starting at 1.
 	Line int `json:"line"`
 
-	// Members JSON Pointers of the texts.
+	// Members JSON Pointers to the texts.
 	Members []string `json:"members"`
 }
 
@@ -2666,13 +2697,13 @@ type DeadLetterImportDuplicate struct {
 	// ID The existing letter.
 	ID openapi_types.UUID `json:"id"`
 
-	// Line From 1.
+	// Line Line number, starting at 1.
 	Line int `json:"line"`
 }
 
 // DeadLetterImportError defines model for DeadLetterImportError.
 type DeadLetterImportError struct {
-	// Line From 1.
+	// Line Line number, starting at 1.
 	Line int `json:"line"`
 
 	// Problem A problem with one item of a batch.
@@ -2681,10 +2712,10 @@ type DeadLetterImportError struct {
 
 // DeadLetterImportResult defines model for DeadLetterImportResult.
 type DeadLetterImportResult struct {
-	// Adjusted The first hundred letters with a text that was cleaned or cut.
+	// Adjusted The first hundred letters with a text that was sanitized or truncated.
 	Adjusted []DeadLetterImportAdjusted `json:"adjusted,omitempty"`
 
-	// Duplicates Lines whose letter already existed.
+	// Duplicates Number of lines whose letter already existed.
 	Duplicates int `json:"duplicates"`
 
 	// Errors The first hundred errors.
@@ -2692,56 +2723,57 @@ type DeadLetterImportResult struct {
 	Failed   int                     `json:"failed"`
 	Imported int                     `json:"imported"`
 
-	// Known The first hundred duplicates that exist under a different id: as the letter
-	// with the same Kafka position or the same `dedupe_key`.
+	// Known The first hundred duplicates that exist under a different id, because a letter
+	// with the same Kafka position or the same `dedupe_key` exists.
 	Known []DeadLetterImportDuplicate `json:"known"`
 }
 
-// DeadLetterInput The payload is either JSON (`payload`), stored in canonical form: without
-// insignificant whitespace, members sorted by length and then by name; or
-// arbitrary bytes (`payload_base64`), stored as they are. Lengths are in bytes of
-// UTF-8. The texts of the error are never refused for what they contain, as those
-// of a record from Kafka: what cannot be stored (a NUL character, half of a
-// surrogate pair, bytes that are not UTF-8) becomes U+FFFD, and what is too long is
-// cut. `adjusted` in the response names the members that were changed.
+// DeadLetterInput The payload is either JSON (`payload`), stored in canonical form (without
+// insignificant whitespace, with members sorted by length and then by name), or
+// arbitrary bytes (`payload_base64`), stored unchanged. Lengths are in bytes of UTF-8.
+// As with records from Kafka, error texts are never rejected because of their content:
+// anything that cannot be stored (a NUL character, half of a surrogate pair, bytes that
+// are not UTF-8) becomes U+FFFD, and texts that are too long are truncated. `adjusted`
+// in the response names the members that were changed.
 type DeadLetterInput struct {
-	// ConsumerGroup At most 255 bytes, like the following members up to `trace_id`.
+	// ConsumerGroup At most 255 bytes. The same limit applies to the following members up to
+	// `trace_id`.
 	ConsumerGroup *string `json:"consumer_group,omitempty"`
 	CorrelationID *string `json:"correlation_id,omitempty"`
 
-	// DedupeKey A second letter with this key is not stored. Must not begin with `idem:` or
-	// `skald:`.
+	// DedupeKey If a letter with this key already exists, no second one is stored. Must not begin
+	// with `idem:` or `skald:`.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
 
 	// ErrorClass Whether a retry is likely to succeed. PERMANENT letters are not retried
 	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass *DeadLetterErrorClass `json:"error_class,omitempty"`
 
-	// ErrorMessage At least 1 byte. Cleaned, and cut to 8,192 bytes.
+	// ErrorMessage At least 1 byte. Sanitized, and truncated to 8,192 bytes.
 	ErrorMessage string `json:"error_message"`
 
-	// ErrorStack Cleaned, and cut to 64 KiB.
+	// ErrorStack Sanitized, and truncated to 64 KiB.
 	ErrorStack *string `json:"error_stack,omitempty"`
 
-	// ErrorType Cleaned, and cut to 255 bytes.
+	// ErrorType Sanitized, and truncated to 255 bytes.
 	ErrorType *string `json:"error_type,omitempty"`
 
-	// Headers At most 200.
+	// Headers At most 200 headers.
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
 
-	// JobRunID For reference only.
+	// JobRunID Stored for reference only.
 	JobRunID *UUID `json:"job_run_id,omitempty"`
 
-	// Key The key, as text. Cannot be combined with `key_base64`.
+	// Key The key as text. Cannot be combined with `key_base64`.
 	Key *string `json:"key,omitempty"`
 
-	// KeyBase64 At most 64 KiB decoded.
+	// KeyBase64 At most 64 KiB when decoded.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
-	// Labels At most 32, each of at most 100 bytes.
+	// Labels At most 32 labels of at most 100 bytes each.
 	Labels []string `json:"labels,omitempty"`
 
-	// MaxRetries Default: the topic's policy.
+	// MaxRetries Maximum number of retries; default: set by the topic's policy.
 	MaxRetries        *int32     `json:"max_retries,omitempty"`
 	OriginalOffset    *int64     `json:"original_offset,omitempty"`
 	OriginalPartition *int32     `json:"original_partition,omitempty"`
@@ -2753,14 +2785,14 @@ type DeadLetterInput struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 At most 10 MiB decoded. Cannot be combined with `payload`.
+	// PayloadBase64 At most 10 MiB when decoded. Cannot be combined with `payload`.
 	PayloadBase64 *string `json:"payload_base64,omitempty"`
 
-	// SagaID For reference only.
+	// SagaID Stored for reference only.
 	SagaID *UUID `json:"saga_id,omitempty"`
 
-	// Target Where a retry sends it; default: its original topic. Kinds `kafka`, `http`
-	// and `job_run`.
+	// Target The target to which a retry sends the letter; default: its original topic. Allowed
+	// kinds are `kafka`, `http` and `job_run`.
 	Target  *DeadLetterTarget `json:"target,omitempty"`
 	TraceID *string           `json:"trace_id,omitempty"`
 }
@@ -2781,10 +2813,10 @@ type DeadLetterPatch struct {
 	Assignee *string  `json:"assignee,omitempty"`
 	Labels   []string `json:"labels,omitempty"`
 
-	// MaxRetries For a PENDING letter, must be greater than `retry_count`.
+	// MaxRetries Must be greater than `retry_count` if the letter is PENDING.
 	MaxRetries *int32 `json:"max_retries,omitempty"`
 
-	// NextRetryAt For a PENDING letter.
+	// NextRetryAt Applies to PENDING letters.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 	Note        *string    `json:"note,omitempty"`
 
@@ -2794,67 +2826,68 @@ type DeadLetterPatch struct {
 
 // DeadLetterPolicy defines model for DeadLetterPolicy.
 type DeadLetterPolicy struct {
-	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
-	// never do.
+	// Alert When the letters of a topic should raise an alert. Limits that are omitted or 0 never
+	// raise one.
 	Alert DeadLetterAlert `json:"alert"`
 
-	// AllowedTargets Topics and URLs that a retry may name besides the letter's own; `*` matches
-	// any characters except `/`; `?` and `[a-z]` are supported.
+	// AllowedTargets Topics and URLs that a retry may specify in addition to the letter's own target.
+	// `*` matches any characters except `/`; `?` and `[a-z]` are supported as well.
 	AllowedTargets []string `json:"allowed_targets"`
 
-	// ArchiveDays How long letters stay in the archive after that.
+	// ArchiveDays How long letters then stay in the archive.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Whether letters from Kafka and REST are retried automatically. Switching it
-	// off also holds, within a second, letters that already have a next retry
-	// time.
+	// AutoRetry Whether letters from Kafka and REST are retried automatically. Disabling this also
+	// holds, within a second, letters that already have a next retry time.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// HoldAll In the default policy: no letter of any topic of the tenant is retried
-	// automatically, whatever the topic's own policy says. Absent for topics.
+	// HoldAll Applies to the default policy: whether automatic retries are held for all topics
+	// of the tenant, regardless of the topics' own policies. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
-	// Inherited True if there is no own policy; this is the one that applies instead.
+	// Inherited True if there is no policy of its own, and the policy shown is the one that
+	// applies instead.
 	Inherited bool `json:"inherited"`
 
-	// KeepHeaders Headers that retries send although they describe the failure or count a
-	// framework's own retries, such as `kafka_dlt-exception-message` or
-	// `retry_topic-*`: names in any case, or the beginning of names and `*`.
+	// KeepHeaders Headers that retries send even though they describe the failure or count a
+	// framework's own retries, such as `kafka_dlt-exception-message` or `retry_topic-*`.
+	// Entries are names in any case, or prefixes of names followed by `*`.
 	KeepHeaders []string `json:"keep_headers"`
 
-	// Known Whether this topic has, or ever had, a letter. A policy can be set in
-	// advance; `false` may also mean that the topic is misspelled.
+	// Known Whether this topic has ever had a letter. A policy can be set in advance, but
+	// `false` may also mean that the topic is misspelled.
 	Known *bool `json:"known,omitempty"`
 
-	// MaxGenerations How often a letter may come back before it is POISON.
+	// MaxGenerations How often a letter may come back before it is considered POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
-	// MaxRetries For letters that specify no number of their own.
+	// MaxRetries Applies to letters that do not specify a maximum of their own.
 	MaxRetries int32 `json:"max_retries"`
 
-	// Ordered Letters with the same key are retried one after the other, in the order of
+	// Ordered Whether letters with the same key are retried one after the other, in the order of
 	// their arrival.
 	Ordered bool `json:"ordered"`
 
-	// PolicyUnreadable True when the stored backoff or alert is damaged, otherwise absent. The
-	// default backoff, or no alert, takes its place.
+	// PolicyUnreadable True if the stored backoff or alert is damaged, otherwise absent. In that case,
+	// the default backoff or no alert is used instead.
 	PolicyUnreadable *bool `json:"policy_unreadable,omitempty"`
 
-	// Redact Members of payloads that are never shown to anyone, as dotted paths.
+	// Redact Members of payloads that are never shown to any caller, as dotted paths.
 	Redact []string `json:"redact"`
 
-	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
+	// RetentionDays How long RESOLVED and discarded letters stay live. Other DEAD letters stay live
 	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
 
-	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically
-	// like others. Otherwise they wait for a person or a redrive.
+	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically like
+	// others. If not, they wait for a person or a redrive.
 	RetryPermanent bool `json:"retry_permanent"`
 
 	// Topic Absent for the tenant's default policy.
@@ -2862,84 +2895,84 @@ type DeadLetterPolicy struct {
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 	UpdatedBy *string    `json:"updated_by,omitempty"`
 
-	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// UpdatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	UpdatedByName *ActorName `json:"updated_by_name,omitempty"`
 
-	// Version The ETag; 0 if inherited.
+	// Version The ETag. 0 if the policy is inherited.
 	Version int64 `json:"version"`
 }
 
 // DeadLetterPolicyInput How the letters of a topic are handled.
 type DeadLetterPolicyInput struct {
-	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
-	// never do.
+	// Alert When the letters of a topic should raise an alert. Limits that are omitted or 0 never
+	// raise one.
 	Alert *DeadLetterAlert `json:"alert,omitempty"`
 
-	// AllowedTargets Topics and URLs that a retry may name besides the letter's own; `*` matches
-	// any characters except `/`; `?` and `[a-z]` are supported.
+	// AllowedTargets Topics and URLs that a retry may specify in addition to the letter's own target.
+	// `*` matches any characters except `/`; `?` and `[a-z]` are supported as well.
 	AllowedTargets []string `json:"allowed_targets,omitempty"`
 
-	// ArchiveDays How long letters stay in the archive after that.
+	// ArchiveDays How long letters then stay in the archive.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Whether letters from Kafka and REST are retried automatically. Switching it
-	// off also holds, within a second, letters that already have a next retry
-	// time.
+	// AutoRetry Whether letters from Kafka and REST are retried automatically. Disabling this also
+	// holds, within a second, letters that already have a next retry time.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
 
-	// HoldAll In the default policy: no letter of any topic of the tenant is retried
-	// automatically, whatever the topic's own policy says. Absent for topics.
+	// HoldAll Applies to the default policy: whether automatic retries are held for all topics
+	// of the tenant, regardless of the topics' own policies. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
-	// KeepHeaders Headers that retries send although they describe the failure or count a
-	// framework's own retries, such as `kafka_dlt-exception-message` or
-	// `retry_topic-*`: names in any case, or the beginning of names and `*`.
+	// KeepHeaders Headers that retries send even though they describe the failure or count a
+	// framework's own retries, such as `kafka_dlt-exception-message` or `retry_topic-*`.
+	// Entries are names in any case, or prefixes of names followed by `*`.
 	KeepHeaders []string `json:"keep_headers,omitempty"`
 
-	// MaxGenerations How often a letter may come back before it is POISON.
+	// MaxGenerations How often a letter may come back before it is considered POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
-	// MaxRetries For letters that specify no number of their own.
+	// MaxRetries Applies to letters that do not specify a maximum of their own.
 	MaxRetries int32 `json:"max_retries"`
 
-	// Ordered Letters with the same key are retried one after the other, in the order of
+	// Ordered Whether letters with the same key are retried one after the other, in the order of
 	// their arrival.
 	Ordered bool `json:"ordered"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Redact Members of payloads that are never shown to anyone, as dotted paths.
+	// Redact Members of payloads that are never shown to any caller, as dotted paths.
 	Redact []string `json:"redact,omitempty"`
 
-	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
+	// RetentionDays How long RESOLVED and discarded letters stay live. Other DEAD letters stay live
 	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
 
-	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically
-	// like others. Otherwise they wait for a person or a redrive.
+	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically like
+	// others. If not, they wait for a person or a redrive.
 	RetryPermanent *bool `json:"retry_permanent,omitempty"`
 }
 
-// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy in effect: omitted members keep
-// their value, lists are replaced.
+// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy in effect. Omitted members keep their
+// values, and lists are replaced.
 type DeadLetterPolicyPatch struct {
-	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
-	// never do.
+	// Alert When the letters of a topic should raise an alert. Limits that are omitted or 0 never
+	// raise one.
 	Alert          *DeadLetterAlert `json:"alert,omitempty"`
 	AllowedTargets []string         `json:"allowed_targets,omitempty"`
 	ArchiveDays    *int32           `json:"archive_days,omitempty"`
 	AutoRetry      *bool            `json:"auto_retry,omitempty"`
 
-	// Backoff The time between retries; omitted members keep their value.
+	// Backoff The time between retries. Omitted members keep their values.
 	Backoff *DeadLetterBackoffPatch `json:"backoff,omitempty"`
 
-	// HoldAll In the default policy only.
+	// HoldAll Allowed in the default policy only.
 	HoldAll        *bool    `json:"hold_all,omitempty"`
 	KeepHeaders    []string `json:"keep_headers,omitempty"`
 	MaxGenerations *int32   `json:"max_generations,omitempty"`
@@ -2970,7 +3003,7 @@ type DeadLetterResolution string
 
 // DeadLetterResult The result for one letter.
 type DeadLetterResult struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted     []string            `json:"adjusted,omitempty"`
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	ID           *openapi_types.UUID `json:"id,omitempty"`
@@ -2978,11 +3011,12 @@ type DeadLetterResult struct {
 	// Problem A problem with one item of a batch.
 	Problem *ItemProblem `json:"problem,omitempty"`
 
-	// Status 201: stored; 200: it already existed; otherwise the status of the problem.
+	// Status 201 if the letter was stored, 200 if it already existed, otherwise the status of
+	// the problem.
 	Status int `json:"status"`
 
-	// Warnings In responses to a push: why this server cannot deliver the letter in its current
-	// configuration. The letter waits until the configuration changes.
+	// Warnings Present in responses to a push: why this server cannot deliver the letter with its
+	// current configuration. The letter waits until the configuration changes.
 	Warnings *DeadLetterWarnings `json:"warnings,omitempty"`
 }
 
@@ -2993,42 +3027,43 @@ type DeadLetterResults struct {
 
 // DeadLetterRetryInput defines model for DeadLetterRetryInput.
 type DeadLetterRetryInput struct {
-	// Force Retry a DEAD letter too; requires a `reason`.
+	// Force Whether to retry the letter even if it is DEAD. Requires a `reason`.
 	Force        *bool                   `json:"force,omitempty"`
 	HeadersPatch []DeadLetterHeaderPatch `json:"headers_patch,omitempty"`
 
-	// KeyBase64 A different key.
+	// KeyBase64 A different key for this retry.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty" validate:"excluded_with=PayloadBase64 PayloadPatch"`
 
-	// PayloadBase64 Arbitrary bytes in place of `payload`.
+	// PayloadBase64 Arbitrary bytes to send instead of `payload`.
 	PayloadBase64 *string `json:"payload_base64,omitempty" validate:"excluded_with=PayloadPatch"`
 
-	// PayloadPatch A JSON Patch (RFC 6902) of the content that would be sent. Cannot be
-	// combined with the other two.
+	// PayloadPatch A JSON Patch (RFC 6902) to apply to the content that would be sent. Cannot be
+	// combined with the other two members.
 	PayloadPatch []JSONObject `json:"payload_patch,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Target A different target for this retry: a topic or a URL. Allowed are the letter's
-	// own target and those that the topic's policy allows.
+	// Target A different target for this retry, either a topic or a URL. Only the letter's own
+	// target and targets that the topic's policy allows are accepted.
 	Target *DeadLetterRetryTarget `json:"target,omitempty"`
 }
 
 // DeadLetterRetryResult defines model for DeadLetterRetryResult.
 type DeadLetterRetryResult struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 	Message DeadLetter      `json:"message"`
 }
 
-// DeadLetterRetryTarget A different target for this retry: a topic or a URL. Allowed are the letter's
-// own target and those that the topic's policy allows.
+// DeadLetterRetryTarget A different target for this retry, either a topic or a URL. Only the letter's own
+// target and targets that the topic's policy allows are accepted.
 type DeadLetterRetryTarget struct {
-	// KeyBase64 The same as `key_base64` beside the target.
+	// KeyBase64 Equivalent to `key_base64` next to the target.
 	KeyBase64 *string                      `json:"key_base64,omitempty"`
 	Method    *DeadLetterRetryTargetMethod `json:"method,omitempty" validate:"excluded_with=Topic Partition"`
 	Partition *int32                       `json:"partition,omitempty"`
@@ -3039,35 +3074,36 @@ type DeadLetterRetryTarget struct {
 // DeadLetterRetryTargetMethod defines model for DeadLetterRetryTarget.Method.
 type DeadLetterRetryTargetMethod string
 
-// DeadLetterRevision An edited content. Absent members are those of the original.
+// DeadLetterRevision An edited version of the content. Members that are absent are unchanged from the
+// original.
 type DeadLetterRevision struct {
 	Author string `json:"author"`
 
-	// AuthorName What the identity provider called the author at that time.
+	// AuthorName The author's name at that time, according to the identity provider.
 	AuthorName *string   `json:"author_name,omitempty"`
 	CreatedAt  time.Time `json:"created_at"`
 
 	// Headers Empty if the edit removed all headers.
 	Headers []DeadLetterHeader `json:"headers,omitzero"`
 
-	// Key Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// Key Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// KeyBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Number    int          `json:"number"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// PayloadBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
-	// PayloadEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
-	// a string; `binary` is in `payload_base64`.
+	// PayloadEncoding The format of the payload. `json` and `text` payloads are in `payload`, as a JSON
+	// value or a string; `binary` payloads are in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
 	// PayloadPatch Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -3088,44 +3124,42 @@ type DeadLetterStat struct {
 	Count         int64  `json:"count"`
 	OriginalTopic string `json:"original_topic"`
 
-	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-	// cycle.
+	// Status PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+	// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 	Status DeadLetterStatus `json:"status"`
 }
 
 // DeadLetterStats defines model for DeadLetterStats.
 type DeadLetterStats struct {
-	// Stats By topic and status; pairs without letters are omitted.
+	// Stats Counts by topic and status. Combinations without letters are omitted.
 	Stats []DeadLetterStat `json:"stats"`
 }
 
-// DeadLetterStatus PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-// cycle.
+// DeadLetterStatus PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 type DeadLetterStatus string
 
-// DeadLetterTarget Where a retry sends a letter.
+// DeadLetterTarget The target to which a retry sends a letter.
 type DeadLetterTarget struct {
-	// Job For kind `job_run`: the id or name of the job definition. A retry is a run
-	// of it, with the payload as arguments.
+	// Job Applies to kind `job_run`: the id or name of the job definition. Each retry is a
+	// run of that job, with the payload as its arguments.
 	Job  *string              `json:"job,omitempty"`
 	Kind DeadLetterTargetKind `json:"kind"`
 
-	// Method For kind `http`; default: POST.
+	// Method Applies to kind `http`; default: POST.
 	Method *DeadLetterTargetMethod `json:"method,omitempty"`
 
-	// Partition For kind `kafka`; by default the key determines it.
+	// Partition Applies to kind `kafka`. By default, the key determines the partition.
 	Partition *int32 `json:"partition,omitempty"`
 
-	// Topic For kind `kafka`; default: the original topic.
+	// Topic Applies to kind `kafka`; default: the original topic.
 	Topic *string `json:"topic,omitempty"`
 
-	// URL For kind `http`.
+	// URL Applies to kind `http`.
 	URL *string `json:"url,omitempty"`
 }
 
-// DeadLetterTargetMethod For kind `http`; default: POST.
+// DeadLetterTargetMethod Applies to kind `http`; default: POST.
 type DeadLetterTargetMethod string
 
 // DeadLetterTargetKind defines model for DeadLetterTargetKind.
@@ -3133,30 +3167,30 @@ type DeadLetterTargetKind string
 
 // DeadLetterTopic defines model for DeadLetterTopic.
 type DeadLetterTopic struct {
-	// Alerts Members of the policy's `alert` whose limit is exceeded.
+	// Alerts The limits in the policy's `alert` that are exceeded.
 	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
 
-	// Arrivals Letters that arrived in the last five minutes, hour and day.
+	// Arrivals Number of letters that arrived in the last five minutes, hour and day.
 	Arrivals DeadLetterArrivals `json:"arrivals"`
 
-	// ArrivalsByHour Letters that arrived in each of the last 24 hours, counted back from now; the
-	// last hour is the last item.
+	// ArrivalsByHour Number of letters that arrived in each of the last 24 hours, counted back from
+	// now. The most recent hour comes last.
 	ArrivalsByHour []int64 `json:"arrivals_by_hour"`
 
-	// Counts Live letters by status.
+	// Counts Number of live letters by status.
 	Counts DeadLetterCounts `json:"counts"`
 
-	// CountsCapped With `count_up_to`: the statuses of which there are more letters than were
-	// counted. Absent if there are none.
+	// CountsCapped Present with `count_up_to`: the statuses that have more letters than were counted.
+	// Absent if there are none.
 	CountsCapped []DeadLetterStatus `json:"counts_capped,omitempty"`
 
 	// OldestOpenAgeMS The age of the oldest open letter.
 	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
 
-	// OldestOpenAt Arrival of the oldest open letter; absent if none is open.
+	// OldestOpenAt When the oldest open letter arrived. Absent if no letter is open.
 	OldestOpenAt *time.Time `json:"oldest_open_at,omitempty"`
 
-	// TopGroups The largest groups, up to five.
+	// TopGroups The largest groups, at most five.
 	TopGroups []DeadLetterGroup `json:"top_groups,omitempty"`
 	Topic     string            `json:"topic"`
 }
@@ -3170,30 +3204,33 @@ type DeadLetterTopicList struct {
 	Topics     []DeadLetterTopic `json:"topics"`
 }
 
-// DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` is
+// DeadLetterVerb An action of the API, named as in its path. `update` stands for PATCH and `delete` for
 // DELETE.
 type DeadLetterVerb string
 
-// DeadLetterWarnings In responses to a push: why this server cannot deliver the letter in its current
-// configuration. The letter waits until the configuration changes.
+// DeadLetterWarnings Present in responses to a push: why this server cannot deliver the letter with its
+// current configuration. The letter waits until the configuration changes.
 type DeadLetterWarnings = []ItemProblem
 
 // DeadlineInput defines model for DeadlineInput.
 type DeadlineInput struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 
-	// TimeoutMS Counted from now. Cannot be combined with `until`.
+	// TimeoutMS The time until the new deadline, counted from now. Cannot be combined with
+	// `until`.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty" validate:"required_without=Until"`
 
-	// Until Must be in the future. Cannot be combined with `timeout_ms`.
+	// Until The new deadline, which must be in the future. Cannot be combined with
+	// `timeout_ms`.
 	Until *time.Time `json:"until,omitempty" validate:"excluded_with=TimeoutMS"`
 }
 
 // DeletedDeadLetter defines model for DeletedDeadLetter.
 type DeletedDeadLetter struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges    `json:"changes,omitempty"`
 	ID      openapi_types.UUID `json:"id"`
 }
@@ -3203,10 +3240,11 @@ type Delivery struct {
 	// Attempts Number of attempts started.
 	Attempts int `json:"attempts"`
 
-	// Body The CloudEvent as it is sent.
+	// Body The CloudEvent that is sent.
 	Body JSONObject `json:"body,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	EndedAt   *time.Time      `json:"ended_at,omitempty"`
@@ -3214,27 +3252,28 @@ type Delivery struct {
 	// Error Why the latest attempt failed.
 	Error *string `json:"error,omitempty"`
 
-	// EventID The id of the audit event; absent for a test.
+	// EventID The id of the audit event. Absent for a test delivery.
 	EventID   *string `json:"event_id,omitempty"`
 	EventType string  `json:"event_type"`
 
-	// Gate The gate of the participant that the URL belongs to, while it is not open: nothing is
-	// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+	// Gate The gate of the participant to which the URL belongs, while the gate is not open.
+	// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
-	// ID The `webhook-id` of every attempt.
+	// ID Sent as `webhook-id` with every attempt.
 	ID            openapi_types.UUID `json:"id"`
 	LastAttemptAt *time.Time         `json:"last_attempt_at,omitempty"`
 
 	// NextAttemptAt Present while the delivery is pending.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
-	// ResponseStatus The endpoint's latest response.
+	// ResponseStatus The HTTP status of the endpoint's latest response.
 	ResponseStatus *int                `json:"response_status,omitempty"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// Status `pending`: waits for an attempt or is being sent. `failed`: given up.
-	// `discarded`: skipped when the webhook was enabled with `from: now`.
+	// Status `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
+	// made. `discarded`: skipped when the webhook was enabled with `from: now`.
 	Status    DeliveryStatus     `json:"status"`
 	WebhookID openapi_types.UUID `json:"webhook_id"`
 }
@@ -3245,49 +3284,49 @@ type DeliveryList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: given up.
-// `discarded`: skipped when the webhook was enabled with `from: now`.
+// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
+// made. `discarded`: skipped when the webhook was enabled with `from: now`.
 type DeliveryStatus string
 
-// DryRunResult What an action would do. Nothing was changed.
+// DryRunResult The effect that an action would have. Nothing was changed.
 type DryRunResult struct {
 	// AuditEvents The types of the audit events that the action itself would write.
 	AuditEvents []string `json:"audit_events,omitempty"`
 
-	// Calls The calls that would be made if each one succeeds, in order; at most 1,000.
+	// Calls The calls that would be made, in order, if each of them succeeds. At most 1,000.
 	Calls []PlannedCall `json:"calls"`
 
-	// Changes What the action itself would change, from what to what.
+	// Changes The changes that the action itself would make, with old and new values.
 	Changes     []PlannedChange `json:"changes,omitempty"`
 	CurrentStep int             `json:"current_step"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise absent. Which
-	// calls follow is then unknown, and `calls` is empty.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. In that
+	// case the calls that would follow are unknown, and `calls` is empty.
 	DefinitionUnreadable *bool              `json:"definition_unreadable,omitempty"`
 	DryRun               DryRunResultDryRun `json:"dry_run"`
 
-	// EndState The state in which the saga would then end, or rest if it is suspended.
+	// EndState The state in which the saga would then end, or stay while it is suspended.
 	EndState SagaState `json:"end_state"`
 
-	// InFlight Whether a call may be in flight, whose outcome comes first. `calls` lists
-	// the calls that follow if it succeeds.
+	// InFlight Whether a call may be in flight. Its outcome is awaited first; `calls` lists the
+	// calls that follow if it succeeds.
 	InFlight *bool `json:"in_flight,omitempty"`
 
-	// State The state that the action itself would lead to.
+	// State The state to which the action itself would lead.
 	State SagaState `json:"state"`
 
-	// Suspended True if the saga would be suspended afterwards, otherwise absent: no call
-	// follows until it is resumed.
+	// Suspended True if the saga would be suspended afterwards, otherwise absent. No calls follow
+	// until it is resumed.
 	Suspended *bool `json:"suspended,omitempty"`
 }
 
 // DryRunResultDryRun defines model for DryRunResult.DryRun.
 type DryRunResultDryRun bool
 
-// DurationStatistics `attempt_duration` is from the request of one attempt to its response;
-// `step_duration` from the first attempt to the end of the last one, including the
-// waits between them. Absent if nothing has ended. A percentile is a duration that
-// occurred, in milliseconds.
+// DurationStatistics `attempt_duration` is the time from the request of one attempt to its response.
+// `step_duration` is the time from the first attempt to the end of the last one,
+// including the waits in between. Absent if nothing has ended. Each percentile is a
+// duration that actually occurred, in milliseconds.
 type DurationStatistics struct {
 	Count int64   `json:"count"`
 	MaxMS float64 `json:"max_ms"`
@@ -3296,7 +3335,7 @@ type DurationStatistics struct {
 	P99Ms float64 `json:"p99_ms"`
 }
 
-// EmittedEvent An event.
+// EmittedEvent An event that a run emits.
 type EmittedEvent struct {
 	CorrelationID *string    `json:"correlation_id,omitempty"`
 	DedupeKey     *string    `json:"dedupe_key,omitempty"`
@@ -3307,24 +3346,25 @@ type EmittedEvent struct {
 	Payload AnyJSON `json:"payload,omitempty"`
 }
 
-// EmittedItem Exactly one of the two.
+// EmittedItem Exactly one of the two members is required.
 type EmittedItem struct {
-	// Event An event.
+	// Event An event that a run emits.
 	Event *EmittedEvent `json:"event,omitempty"`
 
-	// Run A run of another definition.
+	// Run A run of another definition, requested by a run.
 	Run *EmittedRun `json:"run,omitempty"`
 }
 
-// EmittedRun A run of another definition.
+// EmittedRun A run of another definition, requested by a run.
 type EmittedRun struct {
 	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args AnyJSON `json:"args,omitempty"`
 
-	// Definition Its id or name.
+	// Definition Id or name of the definition.
 	Definition string `json:"definition"`
 
-	// IdempotencyKey Unique among what the run emits; default: its position in the list.
+	// IdempotencyKey Unique among the items that the run emits; default: the item's position in the
+	// list.
 	IdempotencyKey *string    `json:"idempotency_key,omitempty"`
 	ScheduledFor   *time.Time `json:"scheduled_for,omitempty"`
 }
@@ -3334,15 +3374,15 @@ type EndCause string
 
 // EndedRun The state in which a run ended.
 type EndedRun struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 	Attempt  int32    `json:"attempt"`
 
-	// DlqMessageID The dead letter, if it is not retried.
+	// DlqMessageID The dead letter that was created if the run is not retried.
 	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
 
-	// Replayed The call had been carried out before.
+	// Replayed True if the same call had already been carried out.
 	Replayed *bool      `json:"replayed,omitempty"`
 	RetryAt  *time.Time `json:"retry_at,omitempty"`
 
@@ -3357,19 +3397,19 @@ type EndedRun struct {
 
 // ErasureInput defines model for ErasureInput.
 type ErasureInput struct {
-	// BusinessKey All sagas with this business key, of every workflow.
+	// BusinessKey Erases all sagas with this business key, in every workflow.
 	BusinessKey *Label `json:"business_key,omitempty"`
 
-	// CorrelationID All sagas, dead letters and job runs with this correlation id.
+	// CorrelationID Erases all sagas, dead letters and job runs with this correlation id.
 	CorrelationID *Label `json:"correlation_id,omitempty"`
 
-	// DeadLetterID One dead letter, with the job runs that retried it.
+	// DeadLetterID Erases one dead letter and the job runs that retried it.
 	DeadLetterID *UUID `json:"dead_letter_id,omitempty"`
 
-	// JobRunID One job run, with its dead letters.
+	// JobRunID Erases one job run and its dead letters.
 	JobRunID *UUID `json:"job_run_id,omitempty"`
 
-	// Reason Recorded in the audit trail permanently, so it should not name the person
+	// Reason Recorded in the audit trail permanently. It should therefore not name the person
 	// whose data is erased.
 	Reason string `json:"reason"`
 	SagaID *UUID  `json:"saga_id,omitempty"`
@@ -3377,13 +3417,15 @@ type ErasureInput struct {
 
 // ErasureResult defines model for ErasureResult.
 type ErasureResult struct {
-	// AuditEvents Events whose error lost its text. All events remain.
+	// AuditEvents Number of events from which the text of the error was removed. No events are
+	// deleted.
 	AuditEvents int `json:"audit_events"`
 
-	// Changes Only in a dry run: what it would change, from what to what.
+	// Changes Present only in a dry run: the changes that would be made, with old and new
+	// values.
 	Changes []PlannedChange `json:"changes,omitempty"`
 
-	// DeadLetters Dead letters that were deleted, live or archived.
+	// DeadLetters Number of dead letters deleted, live or archived.
 	DeadLetters int  `json:"dead_letters"`
 	DryRun      bool `json:"dry_run"`
 	JobRuns     int  `json:"job_runs"`
@@ -3393,46 +3435,46 @@ type ErasureResult struct {
 	Sagas    int  `json:"sagas"`
 	StepLogs int  `json:"step_logs"`
 
-	// WebhookDeliveries Recorded deliveries whose event lost the text of its error.
+	// WebhookDeliveries Number of recorded deliveries from whose event the text of the error was removed.
 	WebhookDeliveries int `json:"webhook_deliveries"`
 }
 
-// ExchangeInput What a worker reports and requests.
+// ExchangeInput The outcomes that a worker reports and the runs that it requests.
 type ExchangeInput struct {
-	// ClaimID An id for this call, so that it can be repeated.
+	// ClaimID An id for this call that allows it to be repeated safely.
 	ClaimID *string `json:"claim_id,omitempty"`
 
-	// Outcomes How runs of the worker have ended; may be empty.
+	// Outcomes The outcomes of the worker's runs that have ended. May be empty.
 	Outcomes []Item[CompleteItem] `json:"outcomes"`
 
-	// Queues Only from these of its registered queues.
+	// Queues Limits the claim to these of the worker's registered queues.
 	Queues []string `json:"queues,omitempty"`
 
-	// Slots Maximum number of runs to start; those that `outcomes` end do not count
-	// against the worker's `max_runs` any more.
+	// Slots Maximum number of runs to start. Runs that `outcomes` ends no longer count towards
+	// the worker's `max_runs`.
 	Slots int32 `json:"slots"`
 
 	// WaitMS How long to wait for the first run; default: 0.
 	WaitMS *int32 `json:"wait_ms,omitempty"`
 }
 
-// ExchangedRuns The results of the outcomes, and runs for the worker.
+// ExchangedRuns The results for the outcomes, and new runs for the worker.
 type ExchangedRuns struct {
-	// LeaseMS How long the leases of `runs` last. For a repeated call, what remains of the
-	// first one to expire.
+	// LeaseMS Duration of the leases of `runs`. For a repeated call, the remaining time of the
+	// first lease to expire.
 	LeaseMS int64 `json:"lease_ms"`
 
-	// Results One for each outcome, in their order.
+	// Results One result for each outcome, in the same order.
 	Results []RunResult `json:"results"`
 
-	// Runs Runs that the worker has to execute now; they are RUNNING.
+	// Runs Runs that the worker must execute now. They are RUNNING.
 	Runs []ClaimedRun `json:"runs"`
 
-	// State The worker's state, as in the answer of a claim.
+	// State The worker's state, as in the response to a claim.
 	State WorkerState `json:"state"`
 
-	// WaitedMS How long the call had waited when the leases of `runs` began. A worker
-	// counts them from this long after it sent the call, by its own clock.
+	// WaitedMS How long the call had waited when the leases of `runs` began. By its own clock,
+	// the worker counts the leases from this long after it sent the call.
 	WaitedMS int64 `json:"waited_ms"`
 }
 
@@ -3440,61 +3482,63 @@ type ExchangedRuns struct {
 type ExpiredSagas struct {
 	Completed int `json:"completed"`
 
-	// Failed Sagas that ended in any other way.
+	// Failed Sagas that ended with any other outcome.
 	Failed       int    `json:"failed"`
 	WorkflowName string `json:"workflow_name"`
 }
 
 // ExplainedAction defines model for ExplainedAction.
 type ExplainedAction struct {
-	// Action An action of the API, named as in its path; for example `skip-step` is
+	// Action An action of the API, named as in its path. For example, `skip-step` is
 	// `/steps/{step}/skip`.
 	Action      SagaAction `json:"action"`
 	Description string     `json:"description"`
 
-	// Permission The permission required for it.
+	// Permission The permission that the action requires.
 	Permission string `json:"permission"`
 }
 
 // ExplainedOwner The node that drives the saga.
 type ExplainedOwner struct {
-	// Alive Whether its lease is valid.
+	// Alive Whether the node's lease is valid.
 	Alive      bool       `json:"alive"`
 	LeaseEpoch int64      `json:"lease_epoch"`
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
-	// Node The node's name; empty if the store no longer knows it.
+	// Node The node's name. Empty if the node is no longer in the store.
 	Node string `json:"node"`
 }
 
-// ExplainedParticipant Whether the participant that a step is called at answers other sagas. Present while
-// the saga's last call to it has failed without a definite answer. Of the newest 100
-// sagas of the workflow, and of the newest 100 of all workflows, the last attempt of
-// each call to the same host counts; refusals say neither the one nor the other.
+// ExplainedParticipant Whether the participant that a step calls is responding to other sagas. Present while
+// the saga's last call to it has failed without a definite answer. The last attempt of
+// each call to the same host counts, among the newest 100 sagas of the workflow and the
+// newest 100 of all workflows. Refusals do not count either way.
 type ExplainedParticipant struct {
-	// Answers `again` if other calls have succeeded since `failed_at` and the newest did not
-	// fail; `no` if the newest failed; `unknown` if there has been no other call since.
+	// Answers `again` if other calls have succeeded since `failed_at` and the newest call did
+	// not fail; `no` if the newest call failed; `unknown` if there have been no other
+	// calls since.
 	Answers ExplainedParticipantAnswers `json:"answers"`
 
-	// AnswersSince With `again`: when the first of those calls succeeded that no failure has followed.
+	// AnswersSince With `again`: the time of the first success since the latest failure.
 	AnswersSince *time.Time `json:"answers_since,omitempty"`
 
-	// FailedAt When the saga's last call to it failed.
+	// FailedAt When the saga's last call to the participant failed.
 	FailedAt time.Time `json:"failed_at"`
 
-	// Host Host and port, as in the URL of the call, or `participant NAME` if the call names
-	// its participant; then the calls that name it count.
+	// Host Host and port, as in the URL of the call. If the call names its participant,
+	// `participant NAME`; in that case the calls that name this participant count.
 	Host string `json:"host"`
 
-	// LastSuccessAt With `again`, when the last one succeeded.
+	// LastSuccessAt With `again`: when the most recent call succeeded.
 	LastSuccessAt *time.Time `json:"last_success_at,omitempty"`
 
-	// Summary The same in words.
+	// Summary The same information as text.
 	Summary string `json:"summary"`
 }
 
-// ExplainedParticipantAnswers `again` if other calls have succeeded since `failed_at` and the newest did not
-// fail; `no` if the newest failed; `unknown` if there has been no other call since.
+// ExplainedParticipantAnswers `again` if other calls have succeeded since `failed_at` and the newest call did
+// not fail; `no` if the newest call failed; `unknown` if there have been no other
+// calls since.
 type ExplainedParticipantAnswers string
 
 // ExplainedStep defines model for ExplainedStep.
@@ -3504,12 +3548,12 @@ type ExplainedStep struct {
 	// Attempts Calls made so far, as counted by the current retry policy.
 	Attempts int `json:"attempts"`
 
-	// InDoubt True when an attempt may have been applied although no answer says
-	// so; otherwise absent. Only an attempt that is done ends a doubt.
+	// InDoubt True if an attempt may have been applied although no response confirms it;
+	// otherwise absent. Only a successful attempt removes the doubt.
 	InDoubt *bool `json:"in_doubt,omitempty"`
 	Index   int   `json:"index"`
 
-	// MaxAttempts 0 if the definition is unreadable.
+	// MaxAttempts The maximum number of attempts; 0 if the definition is unreadable.
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
 }
@@ -3518,10 +3562,10 @@ type ExplainedStep struct {
 type FailInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Error Why a run failed. Its texts are never refused for what they contain: what cannot
-	// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
-	// becomes U+FFFD, and what is too long is cut. `adjusted` in the response names
-	// the members that were changed.
+	// Error Why a run failed. Texts are never rejected because of their content: anything that
+	// cannot be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
+	// becomes U+FFFD, and texts that are too long are truncated. `adjusted` in the response
+	// names the members that were changed.
 	Error       RunErrorInput `json:"error"`
 	ExitCode    *int32        `json:"exit_code,omitempty"`
 	LeaderEpoch int64         `json:"leader_epoch"`
@@ -3530,36 +3574,36 @@ type FailInput struct {
 	// Resources Resources used by a run.
 	Resources *RunResources `json:"resources,omitempty"`
 
-	// TimedOut End as TIMED_OUT instead of FAILED.
+	// TimedOut If true, the run ends as TIMED_OUT instead of FAILED.
 	TimedOut *bool `json:"timed_out,omitempty"`
 	WorkerID UUID  `json:"worker_id"`
 }
 
 // Fence The newest fencing token that was checked for a key.
 type Fence struct {
-	// CheckedAt When it was last checked.
+	// CheckedAt When the token was last checked.
 	CheckedAt time.Time `json:"checked_at"`
 	FenceKey  string    `json:"fence_key"`
 
-	// FencingToken Older tokens are rejected.
+	// FencingToken The newest token. Older tokens are rejected.
 	FencingToken string `json:"fencing_token"`
 }
 
-// FenceCheck Whether a token is the newest.
+// FenceCheck Whether a token is the newest one.
 type FenceCheck struct {
 	FenceKey     string `json:"fence_key"`
 	FencingToken string `json:"fencing_token"`
 
-	// Ok False: reject the write.
+	// Ok If false, the write must be rejected.
 	Ok bool `json:"ok"`
 }
 
-// FenceCheckInput A fencing token.
+// FenceCheckInput A fencing token to check.
 type FenceCheckInput struct {
 	FencingToken string `json:"fencing_token"`
 
-	// RunID The run that was given the token. Needed for a token that no run holds any
-	// more: its run has ended, or is with another worker.
+	// RunID The run that received the token. Required for a token that is no longer held by a
+	// run, because its run has ended or was assigned to another worker.
 	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 }
 
@@ -3579,7 +3623,7 @@ type FenceList struct {
 
 // ForceCompleteInput defines model for ForceCompleteInput.
 type ForceCompleteInput struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 
@@ -3589,117 +3633,120 @@ type ForceCompleteInput struct {
 
 // ForceInput defines model for ForceInput.
 type ForceInput struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// GateWait The gate of the participant that the URL belongs to, while it is not open: nothing is
-// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+// GateWait The gate of the participant to which the URL belongs, while the gate is not open.
+// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+// nothing waits at the gate.
 type GateWait struct {
 	// NextCanaryAt When the next canary is due; absent unless Skald holds the participant.
 	NextCanaryAt *time.Time `json:"next_canary_at,omitempty"`
 	Participant  string     `json:"participant"`
 
-	// Since Since when the gate is in this state.
+	// Since When the gate entered this state.
 	Since time.Time `json:"since"`
 
-	// State `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
-	// it. `RELEASING`: waiting calls are made in waves.
+	// State `OPEN`: calls are made. `HELD`: only canary calls are made, or none while a person
+	// holds the participant. `RELEASING`: waiting calls are made in waves.
 	State ParticipantState `json:"state"`
 
-	// Summary What is waited for and why, as a sentence.
+	// Summary What the wait is for and why, as a sentence.
 	Summary string `json:"summary"`
 }
 
-// GroupDiscardInput Same as in `RedriveInput`.
+// GroupDiscardInput As in `RedriveInput`.
 type GroupDiscardInput struct {
-	// DryRun Only count.
+	// DryRun If true, letters are only counted.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many letters are meant, for example those of a dry run: the redrive halts
-	// before the first letter if there are more.
+	// Expected The expected number of letters, for example from a dry run. If there are more, the
+	// redrive halts before the first letter.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// MaxMessages Maximum number of letters.
+	// MaxMessages Maximum number of letters to process.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason Reason `json:"reason"`
 }
 
-// GroupRedriveInput Same as in `RedriveInput`.
+// GroupRedriveInput As in `RedriveInput`.
 type GroupRedriveInput struct {
-	// Canary The first letters of a redrive. The rest follow only after these have been observed.
+	// Canary The first letters of a redrive. The remaining letters follow only after these have
+	// been observed.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
-	// DryRun Only count.
+	// DryRun If true, letters are only counted.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many letters are meant, for example those of a dry run: the redrive halts
-	// before the first letter if there are more.
+	// Expected The expected number of letters, for example from a dry run. If there are more, the
+	// redrive halts before the first letter.
 	Expected *int64 `json:"expected,omitempty"`
 	Force    *bool  `json:"force,omitempty"`
 
-	// MaxMessages Maximum number of letters.
+	// MaxMessages Maximum number of letters to process.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order `oldest`: oldest first, in parallel. `per_key`: letters with the same key one after
-	// the other, each only once the previous one was acknowledged; a failure skips the
-	// rest of its key.
+	// Order `oldest`: oldest letters first, in parallel. `per_key`: letters with the same key are
+	// retried one after the other, each only after the previous one was acknowledged; after
+	// a failure, the remaining letters with that key are skipped.
 	Order *RedriveOrder `json:"order,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
-	// Body What is sent as JSON: any value with expressions in its strings, including the
-	// participant's secrets. By default Skald sends the saga's payload and the outputs of its
-	// steps.
+	// Body The body to send as JSON: any value with expressions in its strings, including the
+	// participant's secrets. By default, Skald sends the saga's payload and the outputs
+	// of its steps.
 	Body interface{} `json:"body,omitempty"`
 
-	// Form What is sent in place of `body` as a form: strings with expressions,
+	// Form A form to send in place of `body`. Its values are strings with expressions,
 	// numbers, true, false, or lists of these.
 	Form JSONObject `json:"form,omitempty"`
 
-	// Headers Their values may contain expressions, including the participant's secrets
-	// (`Bearer ${secrets.token}`). They replace the participant's headers of the
-	// same name.
+	// Headers Additional headers. Their values may contain expressions, including the
+	// participant's secrets (`Bearer ${secrets.token}`). They replace the participant's
+	// headers of the same name.
 	Headers map[string]string `json:"headers,omitempty"`
 
-	// Method Default: POST.
+	// Method The HTTP method. Default: POST.
 	Method *HTTPCallMethod `json:"method,omitempty"`
 
-	// Participant The name of a registered participant, whose `base_url`, `headers` and
-	// `timeout_ms` apply as they are when the call is made. If it was deleted, nothing
-	// is sent: the call has certainly not been applied (`participant_unknown`), and is
+	// Participant The name of a registered participant, whose `base_url`, `headers` and `timeout_ms`
+	// apply as they are when the call is made. If the participant was deleted, nothing
+	// is sent: the call was certainly not applied (`participant_unknown`), and is
 	// retried.
 	Participant *string `json:"participant,omitempty"`
 
-	// Path Only with `participant`: what follows its `base_url`, beginning with `/`, with a
-	// query if there is one. May have expressions like `url`. Default: `/`.
+	// Path Only with `participant`: the path that is appended to its `base_url`. It begins
+	// with `/`, may include a query, and may contain expressions like `url`. Default:
+	// `/`.
 	Path *string `json:"path,omitempty"`
 
-	// URL An absolute http or https URL. Its path and query may have expressions
-	// (`${payload.order_id}`), whose values are percent-encoded. A request has
-	// either a `url` or a `participant`.
+	// URL An absolute http or https URL. Its path and query may contain expressions
+	// (`${payload.order_id}`), whose values are percent-encoded. A request has either a
+	// `url` or a `participant`.
 	URL *string `json:"url,omitempty"`
 }
 
-// HTTPCallMethod Default: POST.
+// HTTPCallMethod The HTTP method. Default: POST.
 type HTTPCallMethod string
 
 // Health defines model for Health.
@@ -3710,32 +3757,32 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
-// Heartbeat Which runs the worker may continue.
+// Heartbeat The runs that the worker may continue.
 type Heartbeat struct {
 	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
 
-	// LeaseMS Duration of the leases, from when the heartbeat was sent.
+	// LeaseMS Duration of the leases, measured from when the heartbeat was sent.
 	LeaseMS int64        `json:"lease_ms"`
 	Leases  []LeaseState `json:"leases"`
 
-	// Problem Why `load` was refused; the leases are renewed anyway.
+	// Problem Why `load` was refused. The leases are renewed anyway.
 	Problem         *ItemProblem `json:"problem,omitempty"`
 	SettingsVersion int64        `json:"settings_version"`
 
-	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
-	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: its process must register again.
+	// State ACTIVE: receives runs. DRAINING: finishes its runs and receives no new ones. LOST: has
+	// sent neither a heartbeat nor a claim for `heartbeat_ttl_seconds`; the next one makes
+	// it ACTIVE again, independently of its runs. DETACHED: its process must register again.
 	State WorkerState `json:"state"`
 }
 
-// HeartbeatInput A heartbeat.
+// HeartbeatInput A heartbeat of a worker.
 type HeartbeatInput struct {
 	// Load Free-form load information, shown to operators.
 	Load    *float64             `json:"load,omitempty"`
 	Running []Item[HeartbeatRun] `json:"running,omitempty"`
 
-	// Seq Increases with each heartbeat of the worker, so that one that arrives late
-	// is recognized.
+	// Seq Increases with each heartbeat of the worker, so that heartbeats that arrive late
+	// are recognized.
 	Seq int64 `json:"seq"`
 }
 
@@ -3743,12 +3790,12 @@ type HeartbeatInput struct {
 type HeartbeatRun struct {
 	Attempt int32 `json:"attempt"`
 
-	// Checkpoint Passed to the next attempt. Omitted: unchanged.
+	// Checkpoint Passed to the next attempt. If omitted, the checkpoint is unchanged.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	LeaderEpoch int64   `json:"leader_epoch"`
 	LeaseToken  UUID    `json:"lease_token"`
 
-	// Progress Omitted: unchanged.
+	// Progress If omitted, the progress is unchanged.
 	Progress *RunProgress `json:"progress,omitempty"`
 	RunID    UUID         `json:"run_id"`
 }
@@ -3765,10 +3812,12 @@ type IndexUsage struct {
 	// TuplesRead Index entries returned by scans.
 	TuplesRead int64 `json:"tuples_read"`
 
-	// Unique Enforces uniqueness, and is therefore needed even if it is never scanned.
+	// Unique Whether the index enforces uniqueness. If so, it is needed even if it is never
+	// scanned.
 	Unique bool `json:"unique"`
 
-	// Valid False if its concurrent build failed: drop it.
+	// Valid False if the index is left over from a failed concurrent build and should be
+	// dropped.
 	Valid bool `json:"valid"`
 }
 
@@ -3792,7 +3841,7 @@ type JobAttempt struct {
 	FencingToken *string    `json:"fencing_token,omitempty"`
 	LeaderEpoch  int64      `json:"leader_epoch"`
 
-	// Outcome ORPHANED, RELEASED, REASSIGNED, or the state in which the run ended.
+	// Outcome ORPHANED, RELEASED or REASSIGNED, or the state in which the run ended.
 	Outcome   *string            `json:"outcome,omitempty"`
 	Reason    *string            `json:"reason,omitempty"`
 	StartedAt *time.Time         `json:"started_at,omitempty"`
@@ -3809,54 +3858,57 @@ type JobBulk struct {
 	Action JobBulkAction `json:"action"`
 	Actor  *string       `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	Done      int64           `json:"done"`
 	EndedAt   *time.Time      `json:"ended_at,omitempty"`
 
-	// Expected Number of runs that matched when it was requested.
+	// Expected Number of runs that matched when the operation was requested.
 	Expected *int64 `json:"expected,omitempty"`
 
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON `json:"filter,omitempty"`
 
-	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
-	// case the bulk operation does nothing, and it can be canceled.
+	// FilterUnreadable True if the stored request is damaged, otherwise absent. The bulk operation then
+	// does nothing, but it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 
-	// Found How many runs it found when it halted, including those it has dealt with.
+	// Found Number of runs found when the operation halted, including those already processed.
 	Found *int64 `json:"found,omitempty"`
 
-	// HaltReason Why it is HALTED: `expected` (it found more runs than `halts_above`). Resuming
-	// clears it; one that is canceled keeps it.
+	// HaltReason Why the operation is HALTED: `expected` (it found more runs than `halts_above`).
+	// Resuming it clears the reason; canceling it does not.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
-	// HaltsAbove It halts before it touches more runs than this: the request's `expected`; for
-	// `cancel` at most the number counted then.
+	// HaltsAbove The operation halts before it changes more runs than this. The value is the
+	// request's `expected`; for `cancel`, it is at most the number of runs counted at
+	// the time of the request.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 
 	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// Matched Number of runs examined.
+	// Matched Number of runs processed so far.
 	Matched int64   `json:"matched"`
 	Reason  *string `json:"reason,omitempty"`
 
-	// Skipped Runs that had already moved on, or whose definition was deleted.
+	// Skipped Number of runs that had already changed state, or whose definition was deleted.
 	Skipped int64 `json:"skipped"`
 
-	// State HALTED: it found more than it may touch (`halts_above`), and waits until it
-	// is resumed or canceled. COMPLETED and CANCELED are final.
+	// State HALTED: the operation found more items than it may change (`halts_above`), and waits
+	// until it is resumed or canceled. COMPLETED and CANCELED are final.
 	State   BulkState `json:"state"`
 	Version int64     `json:"version"`
 }
@@ -3868,14 +3920,14 @@ type JobBulkAction string
 type JobBulkInput struct {
 	Action JobBulkAction `json:"action"`
 
-	// DryRun Store nothing; return the count.
+	// DryRun If true, nothing is stored, and the response contains the count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many runs are meant, for example `matched` of a dry run: the operation halts
-	// before the first of them if there are more.
+	// Expected The expected number of runs, for example `matched` of a dry run. If there are
+	// more, the operation halts before it changes any of them.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// Filter Same as the query parameters of the list of runs.
+	// Filter The same filters as the query parameters of the list of runs.
 	Filter JobRunFilter `json:"filter"`
 	Reason *string      `json:"reason,omitempty"`
 }
@@ -3888,10 +3940,11 @@ type JobBulkList struct {
 
 // JobBulkPreview defines model for JobBulkPreview.
 type JobBulkPreview struct {
-	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	// Changes The changes that the action itself would make, with old and new values, starting
+	// with those that affect the most resources. At most 50.
 	Changes []PlannedChange `json:"changes"`
 
-	// Examined Number of runs, the first ones, whose changes are in `changes`.
+	// Examined Number of runs, starting from the first, whose changes are included in `changes`.
 	Examined int   `json:"examined"`
 	Matched  int64 `json:"matched"`
 
@@ -3899,19 +3952,19 @@ type JobBulkPreview struct {
 	MatchedIsCapped bool `json:"matched_is_capped"`
 }
 
-// JobCalendar The slots of all jobs in a time.
+// JobCalendar The slots of all jobs within a period.
 type JobCalendar struct {
-	// Frequent Jobs with too many slots to be listed.
+	// Frequent Jobs that have too many slots to list.
 	Frequent []JobCalendarJob  `json:"frequent"`
 	Slots    []JobCalendarSlot `json:"slots"`
 
-	// Truncated Whether there are more slots after the last one, or more definitions.
+	// Truncated Whether there are more slots after the last one listed, or more definitions.
 	Truncated bool `json:"truncated"`
 }
 
 // JobCalendarJob defines model for JobCalendarJob.
 type JobCalendarJob struct {
-	// Definition Its name.
+	// Definition The name of the job definition.
 	Definition   string             `json:"definition"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 	Timezone     string             `json:"timezone"`
@@ -3924,26 +3977,26 @@ type JobCalendarSlot struct {
 	// ConcurrencyKey The key that the job shares with others.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// Definition Its name.
+	// Definition The name of the job definition.
 	Definition   string             `json:"definition"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 
-	// LocalTime What the clock of that time zone shows, as in `ticks`.
+	// LocalTime The wall-clock time in that time zone, as in `ticks`.
 	LocalTime string `json:"local_time"`
 
-	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist,
-	// and the job runs at the end of the gap. `skipped_gap`: it does not exist, and
-	// nothing runs. `repeated`: it occurs for the second time. `repetition_left_out`:
-	// it will occur once more, and nothing will run then.
+	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist, and
+	// the job runs at the end of the gap. `skipped_gap`: it does not exist, and the job does
+	// not run. `repeated`: this is the second occurrence of this time.
+	// `repetition_left_out`: this time will occur once more, and the job will not run then.
 	Note *TickNote `json:"note,omitempty"`
 
-	// Paused The job is paused then, and the slot will be SKIPPED.
+	// Paused Whether the job is paused at that time, so that the slot will be SKIPPED.
 	Paused *bool `json:"paused,omitempty"`
 
-	// Reason Why it was SKIPPED.
+	// Reason Why the run was SKIPPED.
 	Reason *string `json:"reason,omitempty"`
 
-	// RunID The run of the slot; absent while there is none yet.
+	// RunID The run of the slot. Absent if there is none yet.
 	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 
 	// State The state of a run. docs/jobs.md describes the life cycle.
@@ -3951,87 +4004,90 @@ type JobCalendarSlot struct {
 	Timezone string       `json:"timezone"`
 }
 
-// JobConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-// `replace`: the old one is canceled first. `queue`: one after the other.
+// JobConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 type JobConcurrencyPolicy string
 
 // JobDefinition defines model for JobDefinition.
 type JobDefinition struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
-	// arguments of every run must match. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
+	// arguments of every run must comply. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// BuiltIn Supplied by Skald.
+	// BuiltIn Whether the definition is supplied by Skald.
 	BuiltIn bool `json:"built_in"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
+	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
+	// 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// CommandName What a worker runs.
+	// CommandName The command that a worker executes.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
-	// own.
+	// ConcurrencyKey Shared by all definitions that name it. By default, each definition has a key of
+	// its own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
-	// events and sagas do.
+	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
+	// only to runs created by events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 
-	// DefinitionUnreadable True when the stored definition is damaged, otherwise absent.
-	// Then its content is replaced by defaults, and it makes no runs.
+	// DefinitionUnreadable True if the stored definition is damaged, otherwise absent. Its content is then
+	// replaced by defaults, and it creates no runs.
 	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
 	DeletedAt            *time.Time `json:"deleted_at,omitempty"`
 	Description          *string    `json:"description,omitempty"`
 
-	// Emit The Kafka topics to which events are published that runs emit. The first entry
-	// that fits an event's type counts. The event itself is stored, and triggers job
-	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	// Emit The Kafka topics to which events emitted by runs are published. The first entry that
+	// matches an event's type is used. In any case, the event is stored and triggers job
+	// definitions. Rejected if Kafka is not configured, and for topics that Skald reads.
 	Emit    *JobEmitTopics `json:"emit,omitempty"`
 	Enabled bool           `json:"enabled"`
 
-	// Event Which events create runs.
+	// Event The events that create runs.
 	Event *JobEventTrigger   `json:"event,omitempty"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// JitterMS A run starts up to this long after its slot, at random.
+	// JitterMS Each run starts after a random delay of up to this length after its slot.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels *JobLabels `json:"labels,omitempty"`
 
 	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
-	// the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST. If 0, the
+	// setting `max_attempts` applies.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
-	// `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies. If 0, the setting
+	// `skip_late_runs_after_seconds` applies.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
 	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
-	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// (default): they are recorded as SKIPPED. `fire_once`: only the newest slot runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 	Name          string            `json:"name"`
@@ -4039,63 +4095,66 @@ type JobDefinition struct {
 	// NextDueAt The first slot that has no run yet. Absent if there is none.
 	NextDueAt *time.Time `json:"next_due_at,omitempty"`
 
-	// NextRunAt With `include=next_run_at`: the next slot of its schedule, whether or not its run
-	// has been created. Absent if it has no schedule or no slots left, and while it is
-	// disabled or paused.
+	// NextRunAt Present with `include=next_run_at`: the next slot of the schedule, whether or not
+	// its run has been created. Absent if the definition has no schedule or no slots
+	// left, and while it is disabled or paused.
 	NextRunAt   *time.Time `json:"next_run_at,omitempty"`
 	PauseReason *string    `json:"pause_reason,omitempty"`
 
-	// Paused No runs are currently created automatically.
+	// Paused Whether the automatic creation of runs is currently paused.
 	Paused   bool       `json:"paused"`
 	PausedAt *time.Time `json:"paused_at,omitempty"`
 
-	// PausedUntil Absent if it is paused until it is resumed.
+	// PausedUntil When the pause ends. Absent if the pause lasts until the job is resumed by a
+	// request.
 	PausedUntil *time.Time `json:"paused_until,omitempty"`
 
-	// Priority Higher first.
+	// Priority Runs with a higher priority are handed out first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue Default: `default`.
+	// Queue The queue of the runs; default: `default`.
 	Queue string `json:"queue"`
 
-	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
+	// QueueLimit With `concurrency_policy` `queue`: the maximum number of waiting runs. 0 means no
+	// limit.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// RecentRuns With `include=recent_runs`: the last 20 runs that have ended, in order of
+	// RecentRuns Present with `include=recent_runs`: the last 20 runs that have ended, in order of
 	// creation, newest first.
 	RecentRuns []JobRunOutcome `json:"recent_runs,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
+	// RequiredLabels At most 32 names, with values of at most 255 characters each.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
-	// failed one, unless the worker reported that another attempt will not help.
+	// Retry How failed runs are retried; if omitted, they are not. A retry is a new run linked to
+	// the failed one. There is no retry if the worker reported that another attempt would
+	// not help.
 	Retry JobRetry `json:"retry"`
 
-	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry prevents the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
 	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule *JobSchedule `json:"schedule,omitempty"`
 
-	// SpecVersion Increases when the definition's content changes.
+	// SpecVersion Increases when the content of the definition changes.
 	SpecVersion int `json:"spec_version"`
 
-	// TimeoutMS For one attempt, from its start; 0: none.
+	// TimeoutMS Timeout for one attempt, measured from its start. 0 means no timeout.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What creates runs of the definition automatically. Every definition can be run
-	// manually.
+	// Type The source of automatically created runs. Every definition can also be run manually.
 	Type      JobType   `json:"type"`
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy *string   `json:"updated_by,omitempty"`
 
-	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// UpdatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	UpdatedByName *ActorName `json:"updated_by_name,omitempty"`
 
-	// Version Increases with every change; the ETag.
+	// Version Increases with every change. It is the ETag.
 	Version int64 `json:"version"`
 }
 
@@ -4115,7 +4174,7 @@ type JobDefinitionPatch = json.RawMessage
 type JobDefinitionSummary struct {
 	ID openapi_types.UUID `json:"id"`
 
-	// Name Its name when the run was created.
+	// Name The definition's name when the run was created.
 	Name string `json:"name"`
 
 	// SpecVersion The version of the definition that the run uses.
@@ -4124,95 +4183,98 @@ type JobDefinitionSummary struct {
 
 // JobDefinitionVersion defines model for JobDefinitionVersion.
 type JobDefinitionVersion struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
-	// arguments of every run must match. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
+	// arguments of every run must comply. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
+	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
+	// 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
-	// CommandName What a worker runs.
+	// CommandName The command that a worker executes.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
-	// own.
+	// ConcurrencyKey Shared by all definitions that name it. By default, each definition has a key of
+	// its own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
-	// events and sagas do.
+	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
+	// only to runs created by events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
-	// Emit The Kafka topics to which events are published that runs emit. The first entry
-	// that fits an event's type counts. The event itself is stored, and triggers job
-	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	// Emit The Kafka topics to which events emitted by runs are published. The first entry that
+	// matches an event's type is used. In any case, the event is stored and triggers job
+	// definitions. Rejected if Kafka is not configured, and for topics that Skald reads.
 	Emit *JobEmitTopics `json:"emit,omitempty"`
 
-	// Event Which events create runs.
+	// Event The events that create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
 
-	// JitterMS A run starts up to this long after its slot, at random.
+	// JitterMS Each run starts after a random delay of up to this length after its slot.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
-	// the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST. If 0, the
+	// setting `max_attempts` applies.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
-	// `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies. If 0, the setting
+	// `skip_late_runs_after_seconds` applies.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
 	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
-	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// (default): they are recorded as SKIPPED. `fire_once`: only the newest slot runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 
-	// Priority Higher first.
+	// Priority Runs with a higher priority are handed out first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue Default: `default`.
+	// Queue The queue of the runs; default: `default`.
 	Queue string `json:"queue"`
 
-	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
+	// QueueLimit With `concurrency_policy` `queue`: the maximum number of waiting runs. 0 means no
+	// limit.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
+	// RequiredLabels At most 32 names, with values of at most 255 characters each.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
-	// failed one, unless the worker reported that another attempt will not help.
+	// Retry How failed runs are retried; if omitted, they are not. A retry is a new run linked to
+	// the failed one. There is no retry if the worker reported that another attempt would
+	// not help.
 	Retry JobRetry `json:"retry"`
 
-	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry prevents the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
 	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule    *JobSchedule `json:"schedule,omitempty"`
 	SpecVersion int          `json:"spec_version"`
 
-	// TimeoutMS For one attempt, from its start; 0: none.
+	// TimeoutMS Timeout for one attempt, measured from its start. 0 means no timeout.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What creates runs of the definition automatically. Every definition can be run
-	// manually.
+	// Type The source of automatically created runs. Every definition can also be run manually.
 	Type JobType `json:"type"`
 }
 
@@ -4228,24 +4290,26 @@ type JobEmitTopic struct {
 	Topic     string `json:"topic"`
 }
 
-// JobEmitTopics The Kafka topics to which events are published that runs emit. The first entry
-// that fits an event's type counts. The event itself is stored, and triggers job
-// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+// JobEmitTopics The Kafka topics to which events emitted by runs are published. The first entry that
+// matches an event's type is used. In any case, the event is stored and triggers job
+// definitions. Rejected if Kafka is not configured, and for topics that Skald reads.
 type JobEmitTopics = []JobEmitTopic
 
 // JobEvent defines model for JobEvent.
 type JobEvent struct {
-	// Actor Who decided; absent if it was Skald.
+	// Actor Who made the decision. Absent if it was Skald itself.
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 	At        time.Time  `json:"at"`
 	Attempt   *int       `json:"attempt,omitempty"`
 
-	// Epoch The epoch of the leader that decided, or under which the run was assigned.
+	// Epoch The epoch of the leader that made the decision, or under which the run was
+	// assigned.
 	Epoch *int64 `json:"epoch,omitempty"`
 
 	// FromState The state of a run. docs/jobs.md describes the life cycle.
@@ -4259,14 +4323,14 @@ type JobEvent struct {
 	WorkerID *openapi_types.UUID `json:"worker_id,omitempty"`
 }
 
-// JobEventDelivery The outcome of an event for one definition.
+// JobEventDelivery The outcome of an event for one job definition.
 type JobEventDelivery struct {
 	Attempts     int                `json:"attempts"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 	DeliveredAt  *time.Time         `json:"delivered_at,omitempty"`
 	Error        *string            `json:"error,omitempty"`
 
-	// MessageID The dead letter, if it was given up.
+	// MessageID The dead letter that was created if the delivery was abandoned.
 	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
 	NextTryAt *time.Time          `json:"next_try_at,omitempty"`
 	RunID     *openapi_types.UUID `json:"run_id,omitempty"`
@@ -4276,11 +4340,11 @@ type JobEventDelivery struct {
 type JobEventInput struct {
 	CorrelationID *Label `json:"correlation_id,omitempty"`
 
-	// DedupeKey Only one event of a type can have it while it is in effect.
+	// DedupeKey While the key is in effect, only one event of a type can have it.
 	DedupeKey *Label `json:"dedupe_key,omitempty"`
 	EventType Label  `json:"event_type"`
 
-	// OccurredAt When it happened; default: now.
+	// OccurredAt When the event occurred; default: now.
 	OccurredAt *time.Time `json:"occurred_at,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4295,35 +4359,36 @@ type JobEventList struct {
 	Events []JobEvent `json:"events"`
 }
 
-// JobEventPublication Publication of the event to a Kafka topic, which its run's job definition names.
-// Absent in lists.
+// JobEventPublication Publication of the event to a Kafka topic that is specified in the job definition of
+// its run. Absent in lists.
 type JobEventPublication struct {
-	// Error Why the topic refuses it.
+	// Error Why the topic rejects the event.
 	Error *string `json:"error,omitempty"`
 
-	// MessageID The dead letter, if it was refused.
+	// MessageID The dead letter that was created if the event was rejected.
 	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
 
-	// PublishedAt When the brokers had acknowledged it.
+	// PublishedAt When the brokers acknowledged the event.
 	PublishedAt *time.Time `json:"published_at,omitempty"`
 	Topic       string     `json:"topic"`
 }
 
 // JobEventRecord defines model for JobEventRecord.
 type JobEventRecord struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes       *PlannedChanges `json:"changes,omitempty"`
 	CorrelationID *string         `json:"correlation_id,omitempty"`
 	CreatedAt     time.Time       `json:"created_at"`
 
-	// DedupeKey Also absent once it is no longer in effect.
+	// DedupeKey Also absent once the key is no longer in effect.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
 
 	// Deliveries Absent in lists.
 	Deliveries []JobEventDelivery `json:"deliveries,omitempty"`
 
-	// Duplicate In responses to a publication: true if the event already existed and was not
-	// published again.
+	// Duplicate Present in responses to a publication: true if the event already existed and was
+	// not published again.
 	Duplicate  *bool              `json:"duplicate,omitempty"`
 	EventID    openapi_types.UUID `json:"event_id"`
 	EventType  string             `json:"event_type"`
@@ -4332,21 +4397,22 @@ type JobEventRecord struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadDiffers With `duplicate`: true if the stored event has a different payload from the
-	// one sent.
+	// PayloadDiffers Present with `duplicate`: true if the payload of the stored event differs from the
+	// one that was sent.
 	PayloadDiffers *bool `json:"payload_differs,omitempty"`
 
-	// ProcessedAt When the last of its runs was created or given up; absent before that.
+	// ProcessedAt When the last of the event's runs was created or abandoned. Absent before that
+	// time.
 	ProcessedAt *time.Time `json:"processed_at,omitempty"`
 
-	// Publication Publication of the event to a Kafka topic, which its run's job definition names.
-	// Absent in lists.
+	// Publication Publication of the event to a Kafka topic that is specified in the job definition of
+	// its run. Absent in lists.
 	Publication *JobEventPublication `json:"publication,omitempty"`
 
-	// Record The record of a Kafka topic that the event is.
+	// Record The Kafka record from which the event was read.
 	Record *JobEventSource `json:"record,omitempty"`
 
-	// SourceRunID The run that emitted it.
+	// SourceRunID The run that emitted the event.
 	SourceRunID *openapi_types.UUID `json:"source_run_id,omitempty"`
 }
 
@@ -4356,28 +4422,29 @@ type JobEventRecordList struct {
 	Pagination Pagination       `json:"pagination"`
 }
 
-// JobEventSource The record of a Kafka topic that the event is.
+// JobEventSource The Kafka record from which the event was read.
 type JobEventSource struct {
 	Offset    int64  `json:"offset"`
 	Partition int32  `json:"partition"`
 	Topic     string `json:"topic"`
 }
 
-// JobEventTrigger Which events create runs.
+// JobEventTrigger The events that create runs.
 type JobEventTrigger struct {
-	// ArgsFrom What the run gets as arguments: `event` (default) is id, type, payload and
-	// times.
+	// ArgsFrom What the run receives as arguments. `event` (default) consists of id, type,
+	// payload and times.
 	ArgsFrom *JobEventTriggerArgsFrom `json:"args_from,omitempty"`
 
 	// EventType An exact type, or a prefix followed by `*`.
 	EventType string `json:"event_type"`
 
-	// Match Only payloads in which each dotted path has this value, a JSON scalar.
+	// Match Limits the trigger to payloads in which each dotted path has the given value, a
+	// JSON scalar.
 	Match JSONObject `json:"match,omitempty"`
 }
 
-// JobEventTriggerArgsFrom What the run gets as arguments: `event` (default) is id, type, payload and
-// times.
+// JobEventTriggerArgsFrom What the run receives as arguments. `event` (default) consists of id, type,
+// payload and times.
 type JobEventTriggerArgsFrom string
 
 // JobForceInput defines model for JobForceInput.
@@ -4389,14 +4456,14 @@ type JobForceInput struct {
 // JobLabelFilter defines model for JobLabelFilter.
 type JobLabelFilter = string
 
-// JobLabels At most 32 names, each with a value of at most 255 characters.
+// JobLabels At most 32 names, with values of at most 255 characters each.
 type JobLabels map[string]string
 
 // JobLinks Paths of related resources.
 type JobLinks map[string]string
 
 // JobMisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
-// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+// (default): they are recorded as SKIPPED. `fire_once`: only the newest slot runs.
 // `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 type JobMisfirePolicy string
 
@@ -4404,7 +4471,8 @@ type JobMisfirePolicy string
 type JobPauseInput struct {
 	Reason *string `json:"reason,omitempty"`
 
-	// Until When it resumes automatically; omitted: when it is resumed by a request.
+	// Until When the job resumes automatically. If omitted, it stays paused until it is
+	// resumed by a request.
 	Until *time.Time `json:"until,omitempty"`
 }
 
@@ -4417,38 +4485,42 @@ type JobProgress struct {
 
 // JobQueue A queue of job runs.
 type JobQueue struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// HeldBy Who holds it; absent if it is not held.
+	// HeldBy Who holds the queue. Absent if it is not held.
 	HeldBy *string `json:"held_by,omitempty"`
 
-	// HeldByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// HeldByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	HeldByName *ActorName `json:"held_by_name,omitempty"`
 	Name       string     `json:"name"`
 
-	// Reason Why it is held, as the person who holds it has written.
+	// Reason Why the queue is held, as entered by the person who holds it.
 	Reason *string `json:"reason,omitempty"`
 
-	// Running In the answer to a read of one: how many of its runs workers have, up to 1,000.
+	// Running Present when a single queue is read: the number of runs that workers hold, up to
+	// 1,000.
 	Running *int `json:"running,omitempty"`
 
-	// Since Since when it is in this state; absent if it was never held.
+	// Since When the queue entered this state. Absent if it was never held.
 	Since *time.Time `json:"since,omitempty"`
 
-	// State `OPEN`: its runs are handed out. `HELD`: a person holds them back.
+	// State `OPEN`: runs are handed out. `HELD`: a person holds the queue, and its runs are not
+	// handed out.
 	State JobQueueState `json:"state"`
 
-	// Version Increases with every change; the ETag. 0 before the first.
+	// Version Increases with every change; 0 before the first change. It is the ETag.
 	Version int64 `json:"version"`
 
-	// Waiting In the answer to a read of one: how many of its runs are due and wait for a worker,
-	// up to 1,000.
+	// Waiting Present when a single queue is read: the number of due runs that wait for a
+	// worker, up to 1,000.
 	Waiting *int `json:"waiting,omitempty"`
 
-	// WaitingIsCapped There are more.
+	// WaitingIsCapped Whether there are more than were counted.
 	WaitingIsCapped *bool `json:"waiting_is_capped,omitempty"`
 }
 
@@ -4458,7 +4530,8 @@ type JobQueueList struct {
 	Queues     []JobQueue `json:"queues"`
 }
 
-// JobQueueState `OPEN`: its runs are handed out. `HELD`: a person holds them back.
+// JobQueueState `OPEN`: runs are handed out. `HELD`: a person holds the queue, and its runs are not
+// handed out.
 type JobQueueState string
 
 // JobReasonInput defines model for JobReasonInput.
@@ -4474,29 +4547,31 @@ type JobRerunInput struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RespectConcurrency False: the run takes no part in overlap checks; default: true.
+	// RespectConcurrency If false, the run is ignored by overlap checks; default: true.
 	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
 }
 
-// JobRetry Retries of failed runs; omitted: none. A retry is a new run, linked to the
-// failed one, unless the worker reported that another attempt will not help.
+// JobRetry How failed runs are retried; if omitted, they are not. A retry is a new run linked to
+// the failed one. There is no retry if the worker reported that another attempt would
+// not help.
 type JobRetry struct {
 	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
 
-	// Jitter The fraction by which waits vary at random.
+	// Jitter The fraction by which waits vary randomly.
 	Jitter *float64 `json:"jitter,omitempty"`
 
-	// MaxAttempts Total number of runs, including the first; 1 for no retry.
+	// MaxAttempts Total number of runs, including the first. 1 means no retries.
 	MaxAttempts   *int   `json:"max_attempts,omitempty"`
 	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
 
-	// Multiplier The factor by which each wait exceeds the previous one.
+	// Multiplier The factor by which each wait is longer than the previous one.
 	Multiplier *float64 `json:"multiplier,omitempty"`
 }
 
 // JobRun defines model for JobRun.
 type JobRun struct {
-	// AdmittedAt Since when it can be claimed. Absent while it is not due, or is held back.
+	// AdmittedAt When the run became available for claims. Absent while the run is not due or is
+	// held back.
 	AdmittedAt     *time.Time   `json:"admitted_at,omitempty"`
 	AllowedActions []JobRunVerb `json:"allowed_actions"`
 
@@ -4505,7 +4580,7 @@ type JobRun struct {
 	AssignedAt       *time.Time          `json:"assigned_at,omitempty"`
 	AssignedWorkerID *openapi_types.UUID `json:"assigned_worker_id,omitempty"`
 
-	// Attempt Increases with every assignment.
+	// Attempt The attempt number; it increases with every assignment.
 	Attempt int `json:"attempt"`
 
 	// AvailableAt The run is not assigned before this time.
@@ -4514,62 +4589,64 @@ type JobRun struct {
 	CancelReason      *string             `json:"cancel_reason,omitempty"`
 	CancelRequestedAt *time.Time          `json:"cancel_requested_at,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// Checkpoint Any JSON value. Callers without `payloads:read` get the text `***`.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	CommandName string  `json:"command_name"`
 
-	// ConcurrencyKey Absent if any number may run at a time.
+	// ConcurrencyKey Absent if any number of runs may overlap.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 
-	// ContentUnreadable True when content cannot be read, because its key is not configured or it
-	// is damaged; otherwise absent. Such content is left out.
+	// ContentUnreadable True if content cannot be read because its key is not configured or the content is
+	// damaged; otherwise absent. Such content is omitted.
 	ContentUnreadable           *bool      `json:"content_unreadable,omitempty"`
 	ContinuationCheckDeadlineAt *time.Time `json:"continuation_check_deadline_at,omitempty"`
 	ContinuationCheckStartedAt  *time.Time `json:"continuation_check_started_at,omitempty"`
 
-	// ContinuationState CONFIRMING while the run is in doubt: its lease has expired, and its worker
-	// can still confirm that it is running.
+	// ContinuationState CONFIRMING while the outcome of the run is in doubt: its lease has expired, but
+	// its worker can still confirm that it is running.
 	ContinuationState JobRunContinuationState `json:"continuation_state"`
 	CorrelationID     *string                 `json:"correlation_id,omitempty"`
 	CreatedAt         time.Time               `json:"created_at"`
 
-	// DlqMessageID The dead letter that it retries.
+	// DlqMessageID The dead letter that the run retries.
 	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	Error        *JobRunError        `json:"error,omitempty"`
 	ErrorSummary *string             `json:"error_summary,omitempty"`
 	EventID      *openapi_types.UUID `json:"event_id,omitempty"`
 	ExitCode     *int                `json:"exit_code,omitempty"`
 
-	// FailuresUsed Counted over the whole chain of retries.
+	// FailuresUsed The number of failures, counted over the whole chain of retries.
 	FailuresUsed int `json:"failures_used"`
 
-	// FencingToken What the worker passes on to other systems.
+	// FencingToken The token that the worker passes to other systems.
 	FencingToken   *string            `json:"fencing_token,omitempty"`
 	FinishedAt     *time.Time         `json:"finished_at,omitempty"`
 	ID             openapi_types.UUID `json:"id"`
 	IdempotencyKey string             `json:"idempotency_key"`
 
-	// InitiatedBy The subject behind the run: who requested it, or the backfill or bulk
-	// operation it belongs to, started its saga, published its event, retried its
-	// dead letter, or last changed its definition. Absent if it was Skald itself,
-	// or is unknown.
+	// InitiatedBy The subject that caused the run, that is, the one who requested the run or the
+	// backfill or bulk operation it belongs to, started its saga, published its event,
+	// retried its dead letter, or last changed its definition. Absent if Skald itself
+	// created the run or the subject is unknown.
 	InitiatedBy *string `json:"initiated_by,omitempty"`
 
-	// InitiatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// InitiatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	InitiatedByName *ActorName           `json:"initiated_by_name,omitempty"`
 	JobDefinition   JobDefinitionSummary `json:"job_definition"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels         JobLabels  `json:"labels"`
 	LeaderEpoch    *int64     `json:"leader_epoch,omitempty"`
 	LeaseExpiresAt *time.Time `json:"lease_expires_at,omitempty"`
@@ -4578,7 +4655,7 @@ type JobRun struct {
 	Links    JobLinks `json:"links"`
 	LogBytes int64    `json:"log_bytes"`
 
-	// LogRef Where the log is stored; absent while it is in the database.
+	// LogRef Where the log is stored. Absent while the log is in the database.
 	LogRef     *string `json:"log_ref,omitempty"`
 	LossesUsed int     `json:"losses_used"`
 	MaxLosses  int     `json:"max_losses"`
@@ -4588,7 +4665,7 @@ type JobRun struct {
 	Progress *JobProgress `json:"progress,omitempty"`
 	Queue    string       `json:"queue"`
 
-	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
+	// RequiredLabels At most 32 names, with values of at most 255 characters each.
 	RequiredLabels          JobLabels `json:"required_labels"`
 	ResourceCPUSecondsTotal *float64  `json:"resource_cpu_seconds_total,omitempty"`
 	ResourceIoReadBytes     *int64    `json:"resource_io_read_bytes,omitempty"`
@@ -4600,17 +4677,18 @@ type JobRun struct {
 	RetryNumber  int                 `json:"retry_number"`
 	RetryOfRunID *openapi_types.UUID `json:"retry_of_run_id,omitempty"`
 
-	// RootRunID The first run of its chain; the run itself unless it is a retry.
+	// RootRunID The first run of the chain. This is the run itself unless it is a retry.
 	RootRunID  openapi_types.UUID  `json:"root_run_id"`
 	SagaAction *string             `json:"saga_action,omitempty"`
 	SagaID     *openapi_types.UUID `json:"saga_id,omitempty"`
 	SagaStep   *int                `json:"saga_step,omitempty"`
 
-	// ScheduledFor The run's slot; for a run without one, when it was requested. A retry or a rerun
-	// has that of the run that it repeats.
+	// ScheduledFor The run's slot. For a run without a slot, the time at which it was requested. A
+	// retry or a rerun has the same value as the run that it repeats.
 	ScheduledFor time.Time `json:"scheduled_for"`
 
-	// SkipReason Why it was SKIPPED. Only in lists; the explanation of a run says it as well.
+	// SkipReason Why the run was SKIPPED. Present in lists only; for a single run, see its
+	// explanation.
 	SkipReason *string    `json:"skip_reason,omitempty"`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 
@@ -4623,26 +4701,26 @@ type JobRun struct {
 	Trigger   JobTrigger `json:"trigger"`
 	UpdatedAt time.Time  `json:"updated_at"`
 
-	// Version Increases with every transition; the ETag.
+	// Version Increases with every state transition. It is the ETag.
 	Version int64 `json:"version"`
 }
 
-// JobRunContinuationState CONFIRMING while the run is in doubt: its lease has expired, and its worker
-// can still confirm that it is running.
+// JobRunContinuationState CONFIRMING while the outcome of the run is in doubt: its lease has expired, but
+// its worker can still confirm that it is running.
 type JobRunContinuationState string
 
 // JobRunError defines model for JobRunError.
 type JobRunError struct {
-	// Code The worker's code, or one of Skald's: `TIMED_OUT`, or `LOST` if too many of
-	// the run's assignments were lost (not the worker state of that name).
+	// Code The worker's code, or one set by Skald: `TIMED_OUT`, or `LOST` if too many of the
+	// run's assignments were lost (unrelated to the worker state of that name).
 	Code    string `json:"code"`
 	Message string `json:"message"`
 
-	// Retryable False: another attempt will not help.
+	// Retryable False if another attempt would not help.
 	Retryable bool `json:"retryable"`
 
-	// Stack Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// Stack Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	Stack *ContentText `json:"stack,omitempty"`
 	Type  *string      `json:"type,omitempty"`
 }
@@ -4651,12 +4729,12 @@ type JobRunError struct {
 type JobRunExplanation struct {
 	AllowedActions []JobRunVerb `json:"allowed_actions"`
 
-	// BlockingRunID The run that has its concurrency key.
+	// BlockingRunID The run that holds the concurrency key.
 	BlockingRunID *openapi_types.UUID `json:"blocking_run_id,omitempty"`
 	Decisions     []JobEvent          `json:"decisions"`
 	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
 
-	// LeaderEpoch The current epoch.
+	// LeaderEpoch The current epoch of the leader.
 	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
 	RunID       openapi_types.UUID `json:"run_id"`
 	Since       *time.Time         `json:"since,omitempty"`
@@ -4664,22 +4742,22 @@ type JobRunExplanation struct {
 	// State The state of a run. docs/jobs.md describes the life cycle.
 	State JobRunState `json:"state"`
 
-	// Summary The explanation in words.
+	// Summary The explanation as text.
 	Summary string `json:"summary"`
 
-	// Until When the wait ends without anyone acting.
+	// Until When the wait ends unless someone acts earlier.
 	Until *time.Time `json:"until,omitempty"`
 
-	// WaitsFor `nothing`: it has ended. `slot`: it is not due. `backoff`: it waits before the
-	// next attempt. `key`: another run has its concurrency key. `leader`: there is no
-	// leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
-	// claimed it yet. `start`, `end`: its worker has to start or finish it.
-	// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
-	// `queue`: a person holds its queue.
+	// WaitsFor `nothing`: the run has ended. `slot`: it is not due. `backoff`: it waits before the
+	// next attempt. `key`: another run holds its concurrency key. `leader`: there is no
+	// leader. `worker`: no worker can execute it. `turn`: workers can execute it but have
+	// not claimed it yet. `start`, `end`: its worker has to start or finish it.
+	// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop. `queue`:
+	// a person holds its queue.
 	WaitsFor JobRunWaitReason `json:"waits_for"`
 }
 
-// JobRunFilter Same as the query parameters of the list of runs.
+// JobRunFilter The same filters as the query parameters of the list of runs.
 type JobRunFilter struct {
 	BackfillID          *UUID      `json:"backfill_id,omitempty"`
 	CorrelationID       *Label     `json:"correlation_id,omitempty"`
@@ -4687,7 +4765,7 @@ type JobRunFilter struct {
 	CreatedFrom         *time.Time `json:"created_from,omitempty"`
 	CreatedTo           *time.Time `json:"created_to,omitempty"`
 
-	// Definition Id or name of the definition.
+	// Definition Id or name of the job definition.
 	Definition    *string         `json:"definition,omitempty"`
 	ErrorCode     *string         `json:"error_code,omitempty"`
 	FinishedFrom  *time.Time      `json:"finished_from,omitempty"`
@@ -4711,14 +4789,14 @@ type JobRunInput struct {
 	Args          AnyJSON `json:"args,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels   *JobLabels `json:"labels,omitempty"`
 	Priority *int       `json:"priority,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RespectConcurrency False: the run takes no part in overlap checks; default: true.
+	// RespectConcurrency If false, the run is ignored by overlap checks; default: true.
 	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
 
 	// ScheduledFor When the run is due; default: now.
@@ -4746,47 +4824,48 @@ type JobRunState string
 // JobRunVerb defines model for JobRunVerb.
 type JobRunVerb string
 
-// JobRunWaitReason `nothing`: it has ended. `slot`: it is not due. `backoff`: it waits before the
-// next attempt. `key`: another run has its concurrency key. `leader`: there is no
-// leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
-// claimed it yet. `start`, `end`: its worker has to start or finish it.
-// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
-// `queue`: a person holds its queue.
+// JobRunWaitReason `nothing`: the run has ended. `slot`: it is not due. `backoff`: it waits before the
+// next attempt. `key`: another run holds its concurrency key. `leader`: there is no
+// leader. `worker`: no worker can execute it. `turn`: workers can execute it but have
+// not claimed it yet. `start`, `end`: its worker has to start or finish it.
+// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop. `queue`:
+// a person holds its queue.
 type JobRunWaitReason string
 
 // JobSchedule When the job is due. docs/schedules.md is the guide.
 type JobSchedule struct {
-	// DstGap For wall-clock times that do not exist. `fire_after` (default): once, at the
-	// end of the gap. `skip`: not at all.
+	// DstGap What happens at wall-clock times that do not exist. `fire_after` (default): the
+	// job runs once, at the end of the gap. `skip`: it does not run.
 	DstGap *JobScheduleDstGap `json:"dst_gap,omitempty"`
 
-	// DstOverlap For wall-clock times that occur twice. `first` (default) or `both`.
+	// DstOverlap Which of the two occurrences is used for wall-clock times that occur twice;
+	// `first` (default) or `both`.
 	DstOverlap *JobScheduleDstOverlap `json:"dst_overlap,omitempty"`
 
-	// EndAt No slots at or after this time.
+	// EndAt There are no slots at or after this time.
 	EndAt *time.Time `json:"end_at,omitempty"`
 
-	// StartAt No slots before this time.
+	// StartAt There are no slots before this time.
 	StartAt *time.Time `json:"start_at,omitempty"`
 
-	// Timezone IANA name; default: UTC.
+	// Timezone An IANA time zone name; default: UTC.
 	Timezone *string      `json:"timezone,omitempty"`
 	Type     ScheduleType `json:"type"`
 	Value    string       `json:"value"`
 }
 
-// JobScheduleDstGap For wall-clock times that do not exist. `fire_after` (default): once, at the
-// end of the gap. `skip`: not at all.
+// JobScheduleDstGap What happens at wall-clock times that do not exist. `fire_after` (default): the
+// job runs once, at the end of the gap. `skip`: it does not run.
 type JobScheduleDstGap string
 
-// JobScheduleDstOverlap For wall-clock times that occur twice. `first` (default) or `both`.
+// JobScheduleDstOverlap Which of the two occurrences is used for wall-clock times that occur twice;
+// `first` (default) or `both`.
 type JobScheduleDstOverlap string
 
 // JobTrigger Why a run exists.
 type JobTrigger string
 
-// JobType What creates runs of the definition automatically. Every definition can be run
-// manually.
+// JobType The source of automatically created runs. Every definition can also be run manually.
 type JobType string
 
 // KafkaPosition The position of a record in Kafka.
@@ -4795,10 +4874,10 @@ type KafkaPosition struct {
 	Partition int32  `json:"partition"`
 	Topic     string `json:"topic"`
 
-	// TopicID In `read_from`: the topic's id as shown by Kafka's tools, which
-	// distinguishes successive topics of the same name. Absent if unknown: with
-	// brokers before 3.1, and for letters that were read by a version of Skald
-	// that did not record it.
+	// TopicID In `read_from`: the topic's id as shown by Kafka's tools, which distinguishes
+	// topics that successively had the same name. Absent if unknown, which is the case
+	// with brokers before 3.1 and for letters read by a version of Skald that did not
+	// record it.
 	TopicID *string `json:"topic_id,omitempty"`
 }
 
@@ -4807,33 +4886,34 @@ type Label = string
 
 // LeaseState The result of a heartbeat for one run.
 type LeaseState struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 
-	// CancelRequested Stop the run and acknowledge the cancel.
+	// CancelRequested If true, the worker must stop the run and acknowledge the cancel.
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// Ok False: stop the run; with `problem`, only this item was refused, and the
-	// lease is not renewed.
+	// Ok If false, the worker must stop the run. With `problem`, only this item was
+	// refused, and the lease is not renewed.
 	Ok bool `json:"ok"`
 
-	// Problem What of the item was refused. If `ok`, the lease is renewed and `progress` or
-	// `checkpoint` stay as they were.
+	// Problem The part of the item that was refused. If `ok` is true, the lease is renewed, and
+	// `progress` or `checkpoint` is unchanged.
 	Problem *ItemProblem `json:"problem,omitempty"`
 
-	// Reason If not `ok`: the code of the rejection, or TIMED_OUT if the leader ended the
-	// run `timeout_grace_seconds` after its `timeout_ms`. Otherwise the reason for
-	// the cancel.
+	// Reason If `ok` is false: the code of the rejection, or TIMED_OUT if the leader ended the
+	// run `timeout_grace_seconds` after its `timeout_ms`. Otherwise, the reason for the
+	// cancel.
 	Reason *string `json:"reason,omitempty"`
 
-	// RunID Missing if the item has none that is a UUID.
+	// RunID Absent if the item contains no run id that is a UUID.
 	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 }
 
 // LeftCompensation defines model for LeftCompensation.
 type LeftCompensation struct {
-	// DeadLetterID Its open dead letter. Retry or resolve it, in any order.
+	// DeadLetterID The open dead letter of the compensation. Such letters can be retried or resolved
+	// in any order.
 	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
 	StepIndex    int                 `json:"step_index"`
 	StepName     *string             `json:"step_name,omitempty"`
@@ -4841,10 +4921,10 @@ type LeftCompensation struct {
 
 // LogAppendResult The stored chunk of a log.
 type LogAppendResult struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 
-	// NextSeq The number after the highest stored chunk.
+	// NextSeq The sequence number after that of the highest stored chunk.
 	NextSeq int32 `json:"next_seq"`
 }
 
@@ -4852,16 +4932,17 @@ type LogAppendResult struct {
 type LogInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Chunk As text, cleaned. Bytes that are to stay as they are go into `chunk_base64`.
+	// Chunk The content as text, which is sanitized. Use `chunk_base64` for bytes that must be
+	// preserved exactly.
 	Chunk *string `json:"chunk,omitempty" validate:"required_without=ChunkBase64,excluded_with=ChunkBase64"`
 
-	// ChunkBase64 As bytes.
+	// ChunkBase64 The content as bytes.
 	ChunkBase64 *string `json:"chunk_base64,omitempty"`
 	LeaderEpoch int64   `json:"leader_epoch"`
 	LeaseToken  UUID    `json:"lease_token"`
 	Seq         int32   `json:"seq"`
 
-	// Stream Default: stdout.
+	// Stream The output stream; default: stdout.
 	Stream   *string `json:"stream,omitempty"`
 	WorkerID UUID    `json:"worker_id"`
 }
@@ -4871,96 +4952,100 @@ type NoCompensation string
 
 // Node defines model for Node.
 type Node struct {
-	// Alive Its lease holds.
+	// Alive Whether the lease is valid.
 	Alive bool `json:"alive"`
 
-	// Incarnation A new one at each start; it only grows.
+	// Incarnation A number that is new, and larger, each time the node starts.
 	Incarnation int64 `json:"incarnation"`
 
-	// LastSeenAt When it last renewed its lease.
+	// LastSeenAt When the node last renewed its lease.
 	LastSeenAt time.Time `json:"last_seen_at"`
 
-	// Leads It leads the job runs.
+	// Leads Whether this node is the leader for job runs.
 	Leads      bool      `json:"leads"`
 	LeaseUntil time.Time `json:"lease_until"`
 	Name       string    `json:"name"`
 
-	// Runs Job runs held by workers that name this node.
+	// Runs Number of job runs held by workers that name this node.
 	Runs OverviewCount `json:"runs"`
 
-	// Sagas Unfinished sagas that it drives, of all tenants.
+	// Sagas Number of unfinished sagas driven by the node, across all tenants.
 	Sagas     OverviewCount `json:"sagas"`
 	StartedAt time.Time     `json:"started_at"`
 
-	// Version Of Skald; absent when the node did not tell.
+	// Version The node's version of Skald. Absent if the node did not report it.
 	Version *string `json:"version,omitempty"`
 }
 
 // NodeList defines model for NodeList.
 type NodeList struct {
-	// Loops The background loops of the node that answers.
+	// Loops The background loops of the responding node.
 	Loops []NodeLoop `json:"loops"`
 	Nodes []Node     `json:"nodes"`
 }
 
 // NodeLoop defines model for NodeLoop.
 type NodeLoop struct {
-	// LastSuccessAt When it last finished a round, or began to be watched.
+	// LastSuccessAt When the loop last completed a round, or when monitoring of it began.
 	LastSuccessAt time.Time `json:"last_success_at"`
 	Late          bool      `json:"late"`
 
-	// LimitMS It is late after this long without a round.
+	// LimitMS The loop is considered late if it completes no round for this long.
 	LimitMS int    `json:"limit_ms"`
 	Name    string `json:"name"`
 
-	// Vital While it is late, the node is not ready.
+	// Vital Whether the node is not ready while this loop is late.
 	Vital bool `json:"vital"`
 }
 
-// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as failed,
-// with the steps before it not compensated. `go_on` compensates those as well; the saga
-// then ends as failed, with one dead letter for each compensation that gave up. The default
-// is the workflow's, and there `stop`. A saga that is compensated in order to go forward
-// again always stops.
+// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as
+// failed without compensating the steps before it. `go_on` compensates those as well;
+// the saga then ends as failed, with one dead letter for each compensation that gave up.
+// The default for a step is the workflow's value, and the default for a workflow is
+// `stop`. A saga that is compensated in order to go forward again always stops.
 type OnCompensationFailure string
 
-// OnFailure What happens when the step has failed: it was refused, or its retries are used up.
-// `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
-// a person retries, completes or skips the step, or has the saga compensated; its deadline
-// keeps running meanwhile. The default is the workflow's, and there `compensate`.
+// OnFailure What happens when the step has failed, which means that it was refused or its retries
+// are used up. `compensate` compensates what was done. `suspend` suspends the saga at
+// this step, marked as needing attention, until a person retries, completes or skips the
+// step, or has the saga compensated; the saga's deadline keeps running meanwhile. The
+// default for a step is the workflow's value, and the default for a workflow is
+// `compensate`.
 type OnFailure string
 
 // Overview defines model for Overview.
 type Overview struct {
-	// Causes The most urgent first: what makes no progress until a person acts, then what has gone
-	// wrong, last new errors; within each by age times count.
+	// Causes The most urgent causes first: items that make no progress until a person acts,
+	// then failures, and finally new errors. Within each category, causes are ordered by
+	// age times count.
 	Causes    []OverviewCause `json:"causes"`
 	CheckedAt time.Time       `json:"checked_at"`
 
-	// Counts Counts of an omitted part are absent.
+	// Counts Counts for omitted parts are absent.
 	Counts OverviewCounts `json:"counts"`
 
-	// Leader The node that leads the job runs.
+	// Leader The node that is the leader for job runs.
 	Leader *OverviewLeader `json:"leader,omitempty"`
 
-	// Minutes The last 60 minutes, oldest first; the last one is not over yet. Absent if neither
-	// sagas nor dead letters can be shown.
+	// Minutes The last 60 minutes, oldest first. The last entry is the current, incomplete
+	// minute. Absent if neither sagas nor dead letters can be shown.
 	Minutes []OverviewMinute `json:"minutes,omitempty"`
 
-	// NextRuns The next five slots of all job definitions.
+	// NextRuns The next five slots across all job definitions.
 	NextRuns []OverviewSlot `json:"next_runs"`
 
-	// Nodes Alive, or dead for less than an hour.
+	// Nodes Nodes that are alive, or have been dead for less than an hour.
 	Nodes   []OverviewNode    `json:"nodes"`
 	Omitted []OverviewOmitted `json:"omitted"`
 
 	// SealedAt When events of the audit trail were last sealed.
 	SealedAt *time.Time `json:"sealed_at,omitempty"`
 
-	// Topics Topics that exceed the `alert` of their policy.
+	// Topics Topics that exceed a limit in the `alert` of their policy.
 	Topics []OverviewTopic `json:"topics"`
 
-	// Traffic What happens now; without what the caller may not read or the store does not have.
+	// Traffic Current activity. Parts that the caller may not read or the store does not have are
+	// omitted.
 	Traffic *OverviewTraffic `json:"traffic,omitempty"`
 }
 
@@ -4969,45 +5054,47 @@ type OverviewCause struct {
 	// Code The error code or reason.
 	Code *string `json:"code,omitempty"`
 
-	// Count How many items have this cause.
+	// Count Number of items that have this cause.
 	Count int `json:"count"`
 
-	// Groups How many groups of dead letters have this cause, if it is more than one: errors of
-	// one type (`code`) in one topic (`name`). `count` is the number of their letters.
+	// Groups Number of groups of dead letters with this cause, if there is more than one. They
+	// have errors of the same type (`code`) in the same topic (`name`), and `count` is
+	// the total number of their letters.
 	Groups *int `json:"groups,omitempty"`
 
-	// ID The item, if there is only one; the fingerprint of a group.
+	// ID The id of the item, if there is only one; for a group, its fingerprint.
 	ID *string `json:"id,omitempty"`
 
-	// IsCapped There are more.
+	// IsCapped Whether there are more than were counted.
 	IsCapped bool `json:"is_capped"`
 
-	// Key The same for as long as the cause lasts.
+	// Key Stays the same for as long as the cause exists.
 	Key  string            `json:"key"`
 	Kind OverviewCauseKind `json:"kind"`
 
 	// Link Path and query of the operation of this API that returns the items.
 	Link string `json:"link"`
 
-	// Means What follows from it, and what helps.
+	// Means The consequences of the problem, and how to resolve it.
 	Means string `json:"means"`
 
-	// Name The workflow, topic, job definition, queue, worker, webhook, participant or node.
+	// Name The name of the workflow, topic, job definition, queue, worker, webhook,
+	// participant or node.
 	Name *string `json:"name,omitempty"`
 
-	// Next What to do next.
+	// Next A suggested next step.
 	Next OverviewStep `json:"next"`
 
 	// Part A part of the overview or of a search result.
 	Part OverviewPart `json:"part"`
 
-	// Since Since when the oldest of them waits.
+	// Since When the oldest of these items started waiting.
 	Since time.Time `json:"since"`
 
-	// Step The step of the workflow.
+	// Step The step of the workflow that is affected.
 	Step *string `json:"step,omitempty"`
 
-	// Summary What is the matter, in one sentence.
+	// Summary A description of the problem, in one sentence.
 	Summary string `json:"summary"`
 }
 
@@ -5018,107 +5105,108 @@ type OverviewCauseKind string
 type OverviewCount struct {
 	Count int `json:"count"`
 
-	// IsCapped There are more.
+	// IsCapped Whether there are more than were counted.
 	IsCapped bool `json:"is_capped"`
 }
 
-// OverviewCounts Counts of an omitted part are absent.
+// OverviewCounts Counts for omitted parts are absent.
 type OverviewCounts struct {
 	DefinitionsPaused *OverviewCount `json:"definitions_paused,omitempty"`
 
-	// GroupsNew Among the 1,000 groups that most recently received letters.
+	// GroupsNew Counted among the 1,000 groups that most recently received letters.
 	GroupsNew *OverviewCount `json:"groups_new,omitempty"`
 
-	// GroupsRegressed Among the 1,000 groups that most recently received letters.
+	// GroupsRegressed Counted among the 1,000 groups that most recently received letters.
 	GroupsRegressed *OverviewCount `json:"groups_regressed,omitempty"`
 
 	// LettersOpen Dead letters that have neither been resolved nor discarded.
 	LettersOpen *OverviewCount `json:"letters_open,omitempty"`
 
-	// RedrivesAwaitingApproval Among the 1,000 newest redrives.
+	// RedrivesAwaitingApproval Counted among the 1,000 newest redrives.
 	RedrivesAwaitingApproval *OverviewCount `json:"redrives_awaiting_approval,omitempty"`
 
-	// RedrivesHalted Among the 1,000 newest redrives.
+	// RedrivesHalted Counted among the 1,000 newest redrives.
 	RedrivesHalted *OverviewCount `json:"redrives_halted,omitempty"`
 
-	// RunsFailed Runs that failed or timed out in the last 24 hours, were not retried, and belong
-	// to no saga.
+	// RunsFailed Runs that failed or timed out in the last 24 hours, were not retried, and do not
+	// belong to a saga.
 	RunsFailed *OverviewCount `json:"runs_failed,omitempty"`
 
-	// RunsLate Runs that should have started a minute ago and have not.
+	// RunsLate Runs that have been due to start for more than a minute.
 	RunsLate *OverviewCount `json:"runs_late,omitempty"`
 
 	// RunsSkipped Runs that were skipped in the last 24 hours.
 	RunsSkipped *OverviewCount `json:"runs_skipped,omitempty"`
 
-	// RunsUnclaimable Late runs that no active worker takes.
+	// RunsUnclaimable Late runs that no active worker can take.
 	RunsUnclaimable *OverviewCount `json:"runs_unclaimable,omitempty"`
 
 	// SagasActive Sagas that have not ended.
 	SagasActive        *OverviewCount `json:"sagas_active,omitempty"`
 	SagasNeedAttention *OverviewCount `json:"sagas_need_attention,omitempty"`
 
-	// SagasStuck Those that need attention because they make no progress.
+	// SagasStuck Sagas that need attention because they make no progress.
 	SagasStuck *OverviewCount `json:"sagas_stuck,omitempty"`
 
-	// WebhooksDisabled Disabled by Skald, not on request.
+	// WebhooksDisabled Webhooks that were disabled by Skald rather than by a request.
 	WebhooksDisabled *OverviewCount `json:"webhooks_disabled,omitempty"`
 	WebhooksFailing  *OverviewCount `json:"webhooks_failing,omitempty"`
 	WorkersLost      *OverviewCount `json:"workers_lost,omitempty"`
 }
 
-// OverviewFlow What came in the last 300 seconds; of more than 1,000, the newest 1,000 and the time
-// that they took.
+// OverviewFlow The items of the last 300 seconds. If there were more than 1,000, only the newest
+// 1,000 are counted, and `seconds` is the period that they span.
 type OverviewFlow struct {
 	Count int `json:"count"`
 
-	// Ended Of sagas, how many have ended.
+	// Ended For sagas, how many of them have ended.
 	Ended *int `json:"ended,omitempty"`
 
-	// Failed How many ended otherwise than well.
+	// Failed How many of them ended unsuccessfully.
 	Failed    *int    `json:"failed,omitempty"`
 	PerMinute float64 `json:"per_minute"`
 
-	// Seconds The time up to `checked_at` in which they came.
+	// Seconds Length of the period, ending at `checked_at`, in which the items arrived.
 	Seconds float64 `json:"seconds"`
 }
 
-// OverviewLeader The node that leads the job runs.
+// OverviewLeader The node that is the leader for job runs.
 type OverviewLeader struct {
 	Epoch     int64     `json:"epoch"`
 	ExpiresAt time.Time `json:"expires_at"`
 
-	// Holds Its term has not expired.
+	// Holds Whether the leader's term is still valid.
 	Holds bool   `json:"holds"`
 	Node  string `json:"node"`
 
-	// SweptAt When it last looked for lost and late runs.
+	// SweptAt When the leader last checked for lost and late runs.
 	SweptAt *time.Time `json:"swept_at,omitempty"`
 }
 
-// OverviewMinute What happened in one minute. What belongs to an omitted part is absent, and so is
-// what has not been counted because there is too much of it. `GET /statistics/series`
-// counts all sagas; here, those that have just ended after more than two minutes may
-// be missing for some seconds, and the sagas of the last minutes are left out where
-// they are more than 10,000.
+// OverviewMinute Figures for one minute. Figures of an omitted part are absent, as are figures that
+// were not counted because there are too many items. `GET /statistics/series` counts all
+// sagas. Here, sagas that ran for more than two minutes and have just ended may be
+// missing for a few seconds, and saga figures for the latest minutes are omitted if
+// there are more than 10,000 sagas.
 type OverviewMinute struct {
-	// From Its beginning.
+	// From The start of the minute.
 	From time.Time `json:"from"`
 
-	// Letters Dead letters that arrived in it and were not archived. Absent for minutes before
-	// the newest 10,000.
+	// Letters Dead letters that arrived in this minute and have not been archived. Absent for
+	// minutes that lie before the newest 10,000 letters.
 	Letters *int64 `json:"letters,omitempty"`
 
-	// SagasFailed Of these, those that have ended otherwise than completed, whenever they did.
+	// SagasFailed Of the sagas created in this minute, those that have ended in any state other than
+	// completed, no matter when.
 	SagasFailed *int64 `json:"sagas_failed,omitempty"`
 
-	// SagasStarted Sagas created in it.
+	// SagasStarted Sagas created in this minute.
 	SagasStarted *int64 `json:"sagas_started,omitempty"`
 }
 
 // OverviewNode defines model for OverviewNode.
 type OverviewNode struct {
-	// Alive Its lease holds.
+	// Alive Whether the lease is valid.
 	Alive      bool      `json:"alive"`
 	LeaseUntil time.Time `json:"lease_until"`
 	Name       string    `json:"name"`
@@ -5126,14 +5214,16 @@ type OverviewNode struct {
 
 // OverviewOmitted defines model for OverviewOmitted.
 type OverviewOmitted struct {
-	// Because The caller may not read it, or the store does not have it.
+	// Because `permission`: the caller may not read this part. `store`: the store does not have
+	// it.
 	Because OverviewOmittedBecause `json:"because"`
 
 	// Part A part of the overview or of a search result.
 	Part OverviewPart `json:"part"`
 }
 
-// OverviewOmittedBecause The caller may not read it, or the store does not have it.
+// OverviewOmittedBecause `permission`: the caller may not read this part. `store`: the store does not have
+// it.
 type OverviewOmittedBecause string
 
 // OverviewPart A part of the overview or of a search result.
@@ -5146,21 +5236,21 @@ type OverviewSlot struct {
 	DueAt      time.Time `json:"due_at"`
 }
 
-// OverviewStep What to do next.
+// OverviewStep A suggested next step.
 type OverviewStep struct {
-	// Allowed The caller has that permission.
+	// Allowed Whether the caller has that permission.
 	Allowed bool `json:"allowed"`
 
-	// Operation The operationId of this contract.
+	// Operation The operationId in this contract.
 	Operation string `json:"operation"`
 
-	// Permission What it requires.
+	// Permission The permission that the operation requires.
 	Permission string `json:"permission"`
 }
 
 // OverviewTopic defines model for OverviewTopic.
 type OverviewTopic struct {
-	// Alerts The members of the policy's `alert` that the topic exceeds.
+	// Alerts The limits in the policy's `alert` that the topic exceeds.
 	Alerts []OverviewTopicAlerts `json:"alerts"`
 
 	// OldestAt When the oldest open letter arrived.
@@ -5172,15 +5262,16 @@ type OverviewTopic struct {
 // OverviewTopicAlerts defines model for OverviewTopic.Alerts.
 type OverviewTopicAlerts string
 
-// OverviewTraffic What happens now; without what the caller may not read or the store does not have.
+// OverviewTraffic Current activity. Parts that the caller may not read or the store does not have are
+// omitted.
 type OverviewTraffic struct {
 	// Letters Dead letters that arrived.
 	Letters *OverviewFlow `json:"letters,omitempty"`
 
-	// Runs Job runs that ended, and how many of them failed or ran out of time.
+	// Runs Job runs that ended, and how many of them failed or timed out.
 	Runs *OverviewFlow `json:"runs,omitempty"`
 
-	// Sagas Sagas that were created; `ended` and `failed` are of these.
+	// Sagas Sagas that were created. `ended` and `failed` refer to these sagas.
 	Sagas *OverviewFlow `json:"sagas,omitempty"`
 }
 
@@ -5188,10 +5279,11 @@ type OverviewTraffic struct {
 type Pagination struct {
 	HasNext bool `json:"has_next"`
 
-	// NextCursor Present exactly if `has_next` is true; in the feed of audit events, always.
+	// NextCursor Present if and only if `has_next` is true, except in the feed of audit events,
+	// where it is always present.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
-	// Page Absent with `cursor`.
+	// Page Absent if `cursor` is used.
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
@@ -5199,106 +5291,115 @@ type Pagination struct {
 	// was requested.
 	TotalCount *int64 `json:"total_count,omitempty"`
 
-	// TotalIsCapped Present with `total_count`. True if counting stopped there, or earlier
-	// because it took too long: there may be more.
+	// TotalIsCapped Present with `total_count`. True if counting stopped at this number, either
+	// because of the limit or because it took too long, so that there may be more items.
 	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
-// Participant A service that steps call, by name.
+// Participant A named service that steps call.
 type Participant struct {
-	// BaseURL In one form, with host and scheme in lower case and without a default port.
+	// BaseURL Normalized, with host and scheme in lower case and without a default port.
 	BaseURL string `json:"base_url"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	CreatedBy string          `json:"created_by"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 
 	// Headers Headers of every call of a step that names the participant, unless the step has a
 	// header of the same name. Everyone who may read the participant sees these values, so
-	// they must not be secrets; name one that is bound to the participant as
-	// `${secrets.NAME}`, alone or inside a string. Other expressions are refused.
+	// they must not contain secrets. To use a secret that is bound to the participant, write
+	// `${secrets.NAME}`, on its own or inside a string. Other expressions are rejected.
 	Headers ParticipantHeaders `json:"headers"`
 
-	// HeldBy The subject of the person who holds it; absent if no person does.
+	// HeldBy The subject of the person who holds the participant. Absent if no person does.
 	HeldBy *string `json:"held_by,omitempty"`
 
-	// HeldByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// HeldByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	HeldByName *ActorName `json:"held_by_name,omitempty"`
 
-	// InFlight In the answer to a read of one: how many calls are in flight, over all nodes, as
-	// they last told: within two seconds, and of a node that has died up to fifteen.
+	// InFlight Present when a single participant is read: the number of calls in flight across
+	// all nodes, as last reported. The figures are at most two seconds old, or up to
+	// fifteen seconds for a node that has died.
 	InFlight *int64 `json:"in_flight,omitempty"`
 
-	// LastHour In the answer to a read of one: its calls that ended within the last hour, over all nodes.
+	// LastHour Present when a single participant is read: figures on its calls that ended within the
+	// last hour, across all nodes.
 	LastHour *ParticipantFigures `json:"last_hour,omitempty"`
 
-	// LastReleases In the answer to a read of one: when it was held and released again, the last one
-	// first, at most ten.
+	// LastReleases Present when a single participant is read: the periods in which it was held and
+	// then released, newest first, at most ten.
 	LastReleases []ParticipantOutagePast `json:"last_releases,omitempty"`
 	MaxInFlight  *int32                  `json:"max_in_flight,omitempty"`
 	Name         string                  `json:"name"`
 
-	// NextCanaryAt When the next canary is due; absent unless it is held by Skald.
+	// NextCanaryAt When the next canary is due. Absent unless Skald holds the participant.
 	NextCanaryAt *time.Time `json:"next_canary_at,omitempty"`
 
-	// Outage When the participant is held, and how it is tried and released.
+	// Outage When the participant is held, how it is probed, and how it is released.
 	Outage ParticipantOutage `json:"outage"`
 
-	// RatePerS While it is released: how many calls per second are let through now.
+	// RatePerS While the participant is being released: the number of calls per second that are
+	// currently let through.
 	RatePerS *float64 `json:"rate_per_s,omitempty"`
 
-	// Reason Why it is in this state, as a sentence; absent for one that was never held.
+	// Reason Why the participant is in this state, as a sentence. Absent if it was never held.
 	Reason *string `json:"reason,omitempty"`
 
-	// Secrets In the answer to a read of one: the secrets that are bound to it in the
-	// configuration of the node that answers, by name.
+	// Secrets Present when a single participant is read: the names of the secrets that are bound
+	// to it in the configuration of the responding node.
 	Secrets []ParticipantSecret `json:"secrets,omitempty"`
 
-	// Since Since when it has been in this state.
+	// Since When the participant entered this state.
 	Since time.Time `json:"since"`
 
-	// State `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
-	// it. `RELEASING`: waiting calls are made in waves.
+	// State `OPEN`: calls are made. `HELD`: only canary calls are made, or none while a person
+	// holds the participant. `RELEASING`: waiting calls are made in waves.
 	State     ParticipantState `json:"state"`
 	TimeoutMS *int64           `json:"timeout_ms,omitempty"`
 
-	// UpdatedAt Time of the last change by a person.
+	// UpdatedAt When a person last changed the participant.
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Version Increases with every change by a person; the ETag.
+	// Version Increases with every change made by a person. It is the ETag.
 	Version int64 `json:"version"`
 
-	// Waiting In the answer to a read of one: how many sagas wait for it;
+	// Waiting Present when a single participant is read: the number of sagas that wait for it.
 	// `GET /sagas?waits_for={name}` lists them.
 	Waiting *int64 `json:"waiting,omitempty"`
 
-	// WaitingLetters In the answer to a read of one: how many dead letters wait for it whose turn to be
-	// retried had come. Those of a redrive are counted as far as it has reached them.
+	// WaitingLetters Present when a single participant is read: the number of dead letters that are due
+	// for a retry and wait for this participant. The letters of a redrive are included
+	// only as far as the redrive has reached them.
 	WaitingLetters *int64 `json:"waiting_letters,omitempty"`
 
-	// WaitingWebhooks In the answer to a read of one: how many webhooks with deliveries wait for it.
+	// WaitingWebhooks Present when a single participant is read: the number of webhooks whose deliveries
+	// wait for it.
 	WaitingWebhooks *int64 `json:"waiting_webhooks,omitempty"`
 }
 
-// ParticipantFigures In the answer to a read of one: its calls that ended within the last hour, over all nodes.
+// ParticipantFigures Present when a single participant is read: figures on its calls that ended within the
+// last hour, across all nodes.
 type ParticipantFigures struct {
-	// ByCode Calls that did not succeed, by their code, such as `http_503` or `timeout`.
+	// ByCode Unsuccessful calls by code, such as `http_503` or `timeout`.
 	ByCode map[string]int64 `json:"by_code"`
 	Calls  int64            `json:"calls"`
 
-	// Failed Without a definite answer, or certainly not applied.
+	// Failed Calls that returned no definite answer or were certainly not applied.
 	Failed int64 `json:"failed"`
 
-	// P50Ms Half of the calls took less; latencies are counted in classes that end at powers
-	// of two. All percentiles are absent if there were no calls.
+	// P50Ms Half of the calls took less time than this. Latencies are counted in buckets whose
+	// upper bounds are powers of two. All percentiles are absent if there were no calls.
 	P50Ms *int64 `json:"p50_ms,omitempty"`
 	P95Ms *int64 `json:"p95_ms,omitempty"`
 	P99Ms *int64 `json:"p99_ms,omitempty"`
@@ -5306,34 +5407,35 @@ type ParticipantFigures struct {
 
 // ParticipantHeaders Headers of every call of a step that names the participant, unless the step has a
 // header of the same name. Everyone who may read the participant sees these values, so
-// they must not be secrets; name one that is bound to the participant as
-// `${secrets.NAME}`, alone or inside a string. Other expressions are refused.
+// they must not contain secrets. To use a secret that is bound to the participant, write
+// `${secrets.NAME}`, on its own or inside a string. Other expressions are rejected.
 type ParticipantHeaders map[string]string
 
 // ParticipantInput defines model for ParticipantInput.
 type ParticipantInput struct {
-	// BaseURL An absolute http or https URL without a query. Every call of the tenant's
-	// sagas whose URL has the same scheme, host and port and a path below this one
-	// is a call of this participant; of several, the longest counts.
+	// BaseURL An absolute http or https URL without a query. A call of the tenant's sagas
+	// belongs to this participant if its URL has the same scheme, host and port and a
+	// path below that of this URL. If several participants match, the longest base URL
+	// wins.
 	BaseURL string `json:"base_url"`
 
 	// Headers Headers of every call of a step that names the participant, unless the step has a
 	// header of the same name. Everyone who may read the participant sees these values, so
-	// they must not be secrets; name one that is bound to the participant as
-	// `${secrets.NAME}`, alone or inside a string. Other expressions are refused.
+	// they must not contain secrets. To use a secret that is bound to the participant, write
+	// `${secrets.NAME}`, on its own or inside a string. Other expressions are rejected.
 	Headers *ParticipantHeaders `json:"headers,omitempty"`
 
-	// MaxInFlight How many calls may be in flight at once, over all nodes; absent: no limit.
+	// MaxInFlight Maximum number of calls in flight at once, across all nodes. Unlimited if absent.
 	MaxInFlight *int32 `json:"max_in_flight,omitempty"`
 
-	// Outage When the participant is held, and how it is tried and released.
+	// Outage When the participant is held, how it is probed, and how it is released.
 	Outage *ParticipantOutage `json:"outage,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// TimeoutMS Time for each call of a step that names the participant and has no timeout of
-	// its own; absent: the server's default.
+	// TimeoutMS Timeout for each call of a step that names the participant and has no timeout of
+	// its own. If absent, the server's default applies.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 }
 
@@ -5343,96 +5445,99 @@ type ParticipantList struct {
 	Participants []Participant `json:"participants"`
 }
 
-// ParticipantOutage When the participant is held, and how it is tried and released.
+// ParticipantOutage When the participant is held, how it is probed, and how it is released.
 type ParticipantOutage struct {
-	// CanaryEveryMS While it is held, one waiting call is made this often; default: 10 seconds.
+	// CanaryEveryMS How often one waiting call is made as a canary while the participant is held;
+	// default: 10 seconds.
 	CanaryEveryMS *int64 `json:"canary_every_ms,omitempty"`
 
-	// FailureRatio The participant is held when more than this share of its calls failed:
-	// without a definite answer, or certainly not applied. 1: never. Default: 0.5.
+	// FailureRatio The participant is held when more than this fraction of its calls failed, that is,
+	// they returned no definite answer or were certainly not applied. 1 means never.
+	// Default: 0.5.
 	FailureRatio *float64 `json:"failure_ratio,omitempty"`
 
-	// MinCalls With fewer calls in the window nothing is concluded; default: 20.
+	// MinCalls The minimum number of calls in the window for a decision to be made; default: 20.
 	MinCalls *int64 `json:"min_calls,omitempty"`
 
-	// Release How fast waiting calls are let through.
+	// Release The rate at which waiting calls are released.
 	Release *ParticipantRelease `json:"release,omitempty"`
 
-	// WindowMS How far back calls are counted; default: 30 seconds.
+	// WindowMS Length of the window in which calls are counted; default: 30 seconds.
 	WindowMS *int64 `json:"window_ms,omitempty"`
 }
 
-// ParticipantOutagePast A time in which a participant was held, and which is over.
+// ParticipantOutagePast A past period in which a participant was held.
 type ParticipantOutagePast struct {
 	HeldAt time.Time `json:"held_at"`
 
-	// HeldBy The subject of the person who held it; absent if Skald did.
+	// HeldBy The subject of the person who held the participant. Absent if Skald held it.
 	HeldBy *string `json:"held_by,omitempty"`
 
-	// HeldByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// HeldByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	HeldByName *ActorName `json:"held_by_name,omitempty"`
 
-	// LastedMS From `held_at` to `released_at`.
+	// LastedMS The time from `held_at` to `released_at`.
 	LastedMS int64 `json:"lasted_ms"`
 
-	// Reason Why it was held, as a sentence.
+	// Reason Why the participant was held, as a sentence.
 	Reason string `json:"reason"`
 
-	// ReleaseBeganAt When its last release began: it was held again before, if more than one was
-	// needed.
+	// ReleaseBeganAt When the last release of the participant began. If more than one release was
+	// needed, the participant was held again before this one.
 	ReleaseBeganAt *time.Time `json:"release_began_at,omitempty"`
 
-	// ReleasedAt When what waited had been let through.
+	// ReleasedAt When all waiting calls had been let through.
 	ReleasedAt time.Time `json:"released_at"`
 
-	// Waited How many waited for it when its release began.
+	// Waited The number of waiting calls when the release began.
 	Waited int64 `json:"waited"`
 }
 
-// ParticipantRelease How fast waiting calls are let through.
+// ParticipantRelease The rate at which waiting calls are released.
 type ParticipantRelease struct {
-	// Factor By how much more after each second that went well; default: 2.
+	// Factor The factor by which the rate grows after each second without problems; default: 2.
 	Factor *float64 `json:"factor,omitempty"`
 
-	// StartPerS Calls per second at first; default: 10.
+	// StartPerS Initial calls per second; default: 10.
 	StartPerS *float64 `json:"start_per_s,omitempty"`
 }
 
 // ParticipantReleaseInput defines model for ParticipantReleaseInput.
 type ParticipantReleaseInput struct {
-	// Rate Calls per second at first; default: `outage.release.start_per_s`.
+	// Rate Initial calls per second; default: `outage.release.start_per_s`.
 	Rate *float64 `json:"rate,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 }
 
-// ParticipantSecret A secret that calls of the participant may have. Its value is never shown.
+// ParticipantSecret A secret that calls to the participant may use. Its value is never returned.
 type ParticipantSecret struct {
 	Name string `json:"name"`
 
-	// ReadAt When the node that answers last read it; absent if it has not yet.
+	// ReadAt When the responding node last read the secret. Absent if it has not read it yet.
 	ReadAt *time.Time `json:"read_at,omitempty"`
 
-	// Readable Whether the node that answers could read it the last time. If it could not, the last
-	// value stays in use for `participants.secret_max_age`. Absent if this node makes no
-	// calls and reads none.
+	// Readable Whether the latest attempt of the responding node to read the secret succeeded. If
+	// it failed, the previous value stays in use for `participants.secret_max_age`.
+	// Absent if this node makes no calls and therefore reads no secrets.
 	Readable *bool `json:"readable,omitempty"`
 
-	// Source Where the secret is kept. The path is in the configuration only.
+	// Source Where the secret is stored. The path appears in the configuration only.
 	Source ParticipantSecretSource `json:"source"`
 
-	// Why Why it could not be read; absent if it could.
+	// Why Why the secret could not be read. Absent if it was read.
 	Why *string `json:"why,omitempty"`
 }
 
-// ParticipantSecretSource Where the secret is kept. The path is in the configuration only.
+// ParticipantSecretSource Where the secret is stored. The path appears in the configuration only.
 type ParticipantSecretSource string
 
-// ParticipantState `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
-// it. `RELEASING`: waiting calls are made in waves.
+// ParticipantState `OPEN`: calls are made. `HELD`: only canary calls are made, or none while a person
+// holds the participant. `RELEASING`: waiting calls are made in waves.
 type ParticipantState string
 
 // ParticipantURL defines model for ParticipantURL.
@@ -5445,94 +5550,102 @@ type PlannedCall struct {
 	// Body Absent if it depends on a response that has not arrived yet.
 	Body AnyJSON `json:"body,omitempty"`
 
-	// Headers Without headers whose value depends on the time of the call.
+	// Headers Omits headers whose value depends on the time of the call.
 	Headers   map[string]string `json:"headers"`
 	Method    string            `json:"method"`
 	Step      string            `json:"step"`
 	StepIndex int               `json:"step_index"`
 
-	// URL Of a call that names a participant: below its present base URL, or
-	// `participant://NAME/PATH` if it is not registered.
+	// URL If the call names a participant, a URL below its current base URL, or
+	// `participant://NAME/PATH` if the participant is not registered.
 	URL string `json:"url"`
 }
 
-// PlannedChange A value that an action would change. Where an answer is about many things, equal
-// changes are one, with `of` and `count`.
+// PlannedChange A change that an action would make to a value. Responses that cover many resources
+// combine equal changes into one entry, with `of` and `count`.
 type PlannedChange struct {
-	// Count Of how many things; absent for the one that the action is about.
+	// Count The number of resources with this change. Absent for the resource that the action
+	// targets.
 	Count *int64 `json:"count,omitempty"`
 
-	// From Absent if there is none before. With `count`, the earliest of several times.
-	// `***` replaces content for callers without `payloads:read`.
+	// From The old value; absent if there was none. With `count`, the earliest of several
+	// times. `***` replaces content for callers without `payloads:read`.
 	From *string `json:"from,omitempty"`
 
-	// Member What changes. Of a saga: `deadline` is that of the current phase; `order` is an
-	// operator's decision about the current step, `failures` are the failed
-	// attempts of the step that its retry policy counts, and `end_cause` is why the
-	// saga is to be compensated. Of dead letters: `status`. Of runs: `state`,
-	// `cancel_requested_at` (the worker is asked to stop), and `new_run`: the state of
-	// a run that would be created. Of deliveries: `status`. `place` is `live` or `archive`; `content` is
-	// `stored` before it is erased. `secret` is the time when the newest secret of a
-	// webhook was created. Of what is edited or created: the name of its member.
+	// Member The value that changes. For sagas: `deadline` is the deadline of the current
+	// phase; `order` is an operator's decision about the current step; `failures` are
+	// the failed attempts of the step that its retry policy counts; `end_cause` is the
+	// reason for which the saga will be compensated. For dead letters: `status`. For
+	// runs: `state`, `cancel_requested_at` (the worker is asked to stop), and `new_run`,
+	// the state of a run that would be created. For deliveries: `status`. `place` is
+	// `live` or `archive`; `content` is `stored` before it is erased. `secret` is the
+	// time when the newest secret of a webhook was created. For resources that are
+	// edited or created: the name of the member.
 	Member string `json:"member"`
 
-	// Of The things that `count` counts; absent for the one that the action is about.
+	// Of The kind of resource that `count` counts. Absent for the resource that the action
+	// targets.
 	Of *PlannedChangeOf `json:"of,omitempty"`
 
-	// To Absent if there is none afterwards. With `count`, the earliest of several times.
+	// To The new value; absent if there is none. With `count`, the earliest of several
+	// times.
 	To *string `json:"to,omitempty"`
 }
 
-// PlannedChangeOf The things that `count` counts; absent for the one that the action is about.
+// PlannedChangeOf The kind of resource that `count` counts. Absent for the resource that the action
+// targets.
 type PlannedChangeOf string
 
-// PlannedChanges Only in the answer to `dry_run`: what the request would change, from what to what.
+// PlannedChanges Present only in the response to a `dry_run`: the changes that the request would make,
+// with old and new values.
 type PlannedChanges = []PlannedChange
 
-// Problem RFC 9457.
+// Problem A problem document (RFC 9457).
 type Problem struct {
-	// AllowedActions For a state conflict: the actions that are possible instead, named as in the
-	// `allowed_actions` of the resource.
+	// AllowedActions Present for a state conflict: the actions that are possible instead, named as in
+	// the `allowed_actions` of the resource.
 	AllowedActions *[]string `json:"allowed_actions,omitempty"`
 
-	// Code Stable; programs should decide by it. docs/problems.md says what each code means. The
-	// list may grow (`x-extensible`): treat a code that you do not know by the status alone.
+	// Code A stable code on which programs should base their decisions. docs/problems.md explains
+	// each code. The list may grow (`x-extensible`): if you receive an unknown code, go by
+	// the status alone.
 	Code ProblemCode `json:"code"`
 
-	// Current For a conflict about a dead letter: its current state.
+	// Current Present for a conflict on a dead letter: its current state.
 	Current *DeadLetterCurrent `json:"current,omitempty"`
 
 	// Detail What went wrong in this request.
 	Detail string `json:"detail"`
 
-	// Errors Every mistake found in the request.
+	// Errors All mistakes found in the request.
 	Errors []ProblemField `json:"errors,omitempty"`
 
-	// Import With `DLQ_IMPORT_INCOMPLETE`: the result of the import.
+	// Import Present with `DLQ_IMPORT_INCOMPLETE`: the result of the import.
 	Import *DeadLetterImportResult `json:"import,omitempty"`
 
 	// Instance The path of the request.
 	Instance string `json:"instance"`
 
-	// Message With `DLQ_PROCESS_FAILED`: the current dead letter.
+	// Message Present with `DLQ_PROCESS_FAILED`: the current dead letter.
 	Message   *DeadLetter `json:"message,omitempty"`
 	RequestID string      `json:"request_id"`
 	Status    int         `json:"status"`
 
-	// Title The code in words; the same for every occurrence.
+	// Title The meaning of the code as text. It is the same for every occurrence.
 	Title string `json:"title"`
 
-	// Type A link to the explanation of the code in the manual of this server, relative to
-	// the URL of the request unless the server has a `server.public_url`.
+	// Type A link to the explanation of the code in this server's manual. It is relative to
+	// the URL of the request unless `server.public_url` is configured.
 	Type string `json:"type"`
 }
 
-// ProblemCode Stable; programs should decide by it. docs/problems.md says what each code means. The
-// list may grow (`x-extensible`): treat a code that you do not know by the status alone.
+// ProblemCode A stable code on which programs should base their decisions. docs/problems.md explains
+// each code. The list may grow (`x-extensible`): if you receive an unknown code, go by
+// the status alone.
 type ProblemCode = string
 
-// ProblemField A mistake in the body (`pointer`), in a parameter of the path or query
-// (`parameter`), or in a header (`header`): one of the three is present.
+// ProblemField A mistake in the body (`pointer`), in a path or query parameter (`parameter`), or in a
+// header (`header`). Exactly one of the three members is present.
 type ProblemField struct {
 	Code string `json:"code"`
 
@@ -5540,10 +5653,10 @@ type ProblemField struct {
 	Header  string `json:"header,omitempty"`
 	Message string `json:"message"`
 
-	// Parameter The name of a parameter of the path or query.
+	// Parameter The name of the path or query parameter.
 	Parameter string `json:"parameter,omitempty"`
 
-	// Pointer A JSON Pointer into the body (RFC 6901); empty for the body as a whole.
+	// Pointer A JSON Pointer (RFC 6901) into the body. Empty for the body as a whole.
 	Pointer string `json:"pointer,omitempty"`
 }
 
@@ -5557,7 +5670,7 @@ type ProgressInput struct {
 	LeaderEpoch int64              `json:"leader_epoch"`
 	LeaseToken  UUID               `json:"lease_token"`
 
-	// Message Cleaned, and cut to 1,000 characters.
+	// Message Sanitized, and truncated to 1,000 characters.
 	Message  *string  `json:"message,omitempty"`
 	Percent  *float64 `json:"percent,omitempty"`
 	WorkerID UUID     `json:"worker_id"`
@@ -5569,8 +5682,8 @@ type Readiness struct {
 	SchemaVersion *int            `json:"schema_version,omitempty"`
 	Status        ReadinessStatus `json:"status"`
 
-	// Warnings What an operator should change although the node can serve, such as a setting of
-	// PostgreSQL by which it may lose data.
+	// Warnings Problems that an operator should fix although the node can serve requests, such as
+	// a PostgreSQL setting that may cause data loss.
 	Warnings []string `json:"warnings"`
 }
 
@@ -5593,7 +5706,8 @@ type RedeliverInput struct {
 
 // RedeliverResult defines model for RedeliverResult.
 type RedeliverResult struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// More Whether there are more deliveries to redeliver.
@@ -5603,15 +5717,16 @@ type RedeliverResult struct {
 
 // Redrive defines model for Redrive.
 type Redrive struct {
-	// Action What is done to each letter, as in the operations on a single letter.
+	// Action The action to apply to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// Actor Who requested it.
+	// Actor Who requested the redrive.
 	Actor string `json:"actor"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// AllowedActions The actions that are currently possible.
@@ -5619,243 +5734,256 @@ type Redrive struct {
 	ApprovalRequired bool          `json:"approval_required"`
 	ApprovedBy       *string       `json:"approved_by,omitempty"`
 
-	// ApprovedByName The name of the person who approved it, as `actor_name`.
+	// ApprovedByName The name of the person who approved the redrive, in the same form as `actor_name`.
 	ApprovedByName *string `json:"approved_by_name,omitempty"`
 
-	// Bounced How many of the retried letters came back.
+	// Bounced Number of retried letters that came back.
 	Bounced int64 `json:"bounced"`
 
-	// Canary The first letters of a redrive. The rest follow only after these have been observed.
+	// Canary The first letters of a redrive. The remaining letters follow only after these have
+	// been observed.
 	Canary       *RedriveCanary `json:"canary,omitempty"`
 	CanaryPassed *bool          `json:"canary_passed,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes     *PlannedChanges `json:"changes,omitempty"`
 	Concurrency int             `json:"concurrency"`
 
-	// Counted The figures that `stop_on` is compared with: letters since the redrive was last
-	// resumed after a halt.
+	// Counted The counts to which the limits in `stop_on` apply: letters processed since the redrive
+	// was last resumed after a halt.
 	Counted   RedriveCounts `json:"counted"`
 	CreatedAt time.Time     `json:"created_at"`
 	Done      int64         `json:"done"`
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
-	// Eta Estimated end at its rate, after its canary has been observed, while it is
-	// RUNNING and not stalled.
+	// Eta Estimated end at the current rate. Present once the canary has been observed,
+	// while the redrive is RUNNING and not stalled.
 	Eta *time.Time `json:"eta,omitempty"`
 
-	// Expected How many letters it was for when it was requested.
+	// Expected Number of letters that matched when the redrive was requested.
 	Expected *int64 `json:"expected,omitempty"`
 	Failed   int64  `json:"failed"`
 
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON `json:"filter,omitempty"`
 
-	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
-	// case the redrive does nothing, and it can be canceled.
+	// FilterUnreadable True if the stored request is damaged, otherwise absent. The redrive then does
+	// nothing, but it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 	Force            bool  `json:"force"`
 	Gathered         bool  `json:"gathered"`
 
-	// HaltReason Why it is HALTED: `failures`, `failure_ratio`, `bounce_ratio`, or `expected` (it found more letters than `halts_above`, and touched none). A redrive that is canceled after a halt keeps it; resuming clears it.
+	// HaltReason Why the redrive is HALTED: `failures`, `failure_ratio`, `bounce_ratio`, or
+	// `expected` (it found more letters than `halts_above`, and processed none of them).
+	// Resuming the redrive clears the reason; canceling it does not.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
 	// Halts Number of automatic halts.
 	Halts int `json:"halts"`
 
-	// HaltsAbove It halts before the first letter if it finds more than this: the request's
-	// `expected`; for `discard` and `delete` at most the number counted at the request.
+	// HaltsAbove The redrive halts before the first letter if it finds more letters than this. The
+	// value is the request's `expected`; for `discard` and `delete`, it is at most the
+	// number of letters counted at the time of the request.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 
-	// IncludeLater Whether it also covers letters that arrive before it starts.
+	// IncludeLater Whether the redrive includes letters that arrive before it starts.
 	IncludeLater bool `json:"include_later"`
 
 	// LastError The error of the latest unsuccessful send.
 	LastError   *string    `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 
-	// LastHalt The latest automatic halt; kept after the redrive is resumed.
+	// LastHalt The latest automatic halt. It is kept after the redrive is resumed.
 	LastHalt *RedriveHalt `json:"last_halt,omitempty"`
 
-	// Left Letters found that have not been processed.
+	// Left Number of letters found that have not been processed yet.
 	Left int64 `json:"left"`
 
-	// Matched Letters found so far; final once `gathered`.
+	// Matched Number of letters found so far. Final once `gathered` is true.
 	Matched     int64  `json:"matched"`
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// MaybeSent Letters that were handed over and that the target may or may not have
-	// received: its response did not arrive, or the node failed before it could.
+	// MaybeSent Number of letters that were handed over and may or may not have been received by
+	// the target, because no response arrived or the node failed while it was waiting
+	// for one.
 	MaybeSent int64 `json:"maybe_sent"`
 
-	// NeverSent Letters that certainly never reached a target: `matched` minus `sent` and
-	// `maybe_sent`.
+	// NeverSent Number of letters that certainly never reached a target: `matched` minus `sent`
+	// and `maybe_sent`.
 	NeverSent int64 `json:"never_sent"`
 
-	// Order `oldest`: oldest first, in parallel. `per_key`: letters with the same key one after
-	// the other, each only once the previous one was acknowledged; a failure skips the
-	// rest of its key.
+	// Order `oldest`: oldest letters first, in parallel. `per_key`: letters with the same key are
+	// retried one after the other, each only after the previous one was acknowledged; after
+	// a failure, the remaining letters with that key are skipped.
 	Order         RedriveOrder `json:"order"`
 	RatePerSecond float64      `json:"rate_per_second"`
 	Reason        *string      `json:"reason,omitempty"`
 
-	// Repeated Of `sent` and `maybe_sent`: letters handed over again after a node failure,
-	// which the target may have received more than once.
+	// Repeated Number of letters, included in `sent` and `maybe_sent`, that were handed over
+	// again after a node failure. The target may have received them more than once.
 	Repeated     int64      `json:"repeated"`
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// Selected Number of `ids` given; absent with a filter.
+	// Selected Number of `ids` given. Absent with a filter.
 	Selected *int64 `json:"selected,omitempty"`
 
-	// Sent For `retry`: letters whose target has answered, in whatever way.
+	// Sent For `retry`: number of letters whose target has responded, whatever the response.
 	Sent int64 `json:"sent"`
 
-	// Skipped Letters whose status had changed, or whose key was blocked.
+	// Skipped Number of letters whose status had changed, or whose key was blocked.
 	Skipped int64 `json:"skipped"`
 
-	// StalledSince Since when no letter has been processed although it is RUNNING; present
-	// after some seconds.
+	// StalledSince The time since which no letter has been processed although the redrive is RUNNING.
+	// Present only after several seconds without progress.
 	StalledSince *time.Time `json:"stalled_since,omitempty"`
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 
-	// State PENDING: collects its letters, or is scheduled for later. HALTED: stopped
-	// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
+	// State PENDING: the redrive is collecting its letters, or is scheduled for later. HALTED: it
+	// was stopped automatically (`halt_reason`) and can be resumed. COMPLETED and CANCELED
+	// are final.
 	State RedriveState `json:"state"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn RedriveStop `json:"stop_on"`
 
-	// Target Where a retry sends a letter.
+	// Target The target to which a retry sends a letter.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
 	// Transform Any JSON value. Callers without `payloads:read` get the text `***`.
 	Transform AnyJSON `json:"transform,omitempty"`
 
-	// UnknownIds In the response to the request: those of `ids` that match no live letter;
-	// nothing is done for them.
+	// UnknownIds Present in the response to the request: the `ids` that match no live letter. They
+	// are ignored.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
 	UpdatedAt  time.Time            `json:"updated_at"`
 
-	// Version Increases with every operator decision; the ETag.
+	// Version Increases with every decision by an operator. It is the ETag.
 	Version int64 `json:"version"`
 
-	// WaitingFor The reason for the stall: the kind and name of a target that does not
-	// answer, or the leases of letters whose node is gone.
+	// WaitingFor The reason for the stall: the kind and name of a target that does not respond, or
+	// the leases of letters whose node is gone.
 	WaitingFor *string `json:"waiting_for,omitempty"`
 
-	// WatchedAt Since when its canary has been observed.
+	// WatchedAt When observation of the canary began.
 	WatchedAt *time.Time `json:"watched_at,omitempty"`
 }
 
-// RedriveAction What is done to each letter, as in the operations on a single letter.
+// RedriveAction The action to apply to each letter, as in the operations on a single letter.
 type RedriveAction string
 
-// RedriveCanary The first letters of a redrive. The rest follow only after these have been observed.
+// RedriveCanary The first letters of a redrive. The remaining letters follow only after these have
+// been observed.
 type RedriveCanary struct {
-	// Count Number of letters.
+	// Count Number of canary letters.
 	Count int32 `json:"count"`
 
-	// MaxBounceRatio The redrive halts if more than this fraction of the retried letters come
-	// back; default: 0, any.
+	// MaxBounceRatio The redrive halts if more than this fraction of the retried letters come back.
+	// With the default, 0, it halts if any letter does.
 	MaxBounceRatio *float64 `json:"max_bounce_ratio,omitempty"`
 
 	// WatchSeconds How long to wait for letters to come back, in seconds; default: 0.
 	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
 }
 
-// RedriveCounts The figures that `stop_on` is compared with: letters since the redrive was last
-// resumed after a halt.
+// RedriveCounts The counts to which the limits in `stop_on` apply: letters processed since the redrive
+// was last resumed after a halt.
 type RedriveCounts struct {
 	Failed int64 `json:"failed"`
 
-	// Tried Letters that succeeded or failed.
+	// Tried Number of letters that succeeded or failed.
 	Tried int64 `json:"tried"`
 }
 
-// RedriveHalt The latest automatic halt; kept after the redrive is resumed.
+// RedriveHalt The latest automatic halt. It is kept after the redrive is resumed.
 type RedriveHalt struct {
 	At time.Time `json:"at"`
 
-	// Reason `failures`, `failure_ratio`, `bounce_ratio` or `expected`.
+	// Reason One of `failures`, `failure_ratio`, `bounce_ratio` and `expected`.
 	Reason string `json:"reason"`
 }
 
-// RedriveInput Exactly one of `ids`, `filter` and `all`.
+// RedriveInput Exactly one of `ids`, `filter` and `all` is required.
 type RedriveInput struct {
-	// Action What is done to each letter, as in the operations on a single letter.
+	// Action The action to apply to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// All Selects every letter; without it, a filter that restricts nothing is
-	// rejected.
+	// All Selects every letter. A filter without any condition is rejected unless this is
+	// set.
 	All *bool `json:"all,omitempty"`
 
-	// ApprovalRequired Someone other than the requester must approve it first.
+	// ApprovalRequired Whether someone other than the requester must approve the redrive before it
+	// starts.
 	ApprovalRequired *bool `json:"approval_required,omitempty"`
 
-	// Canary The first letters of a redrive. The rest follow only after these have been observed.
+	// Canary The first letters of a redrive. The remaining letters follow only after these have
+	// been observed.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
-	// Concurrency Concurrent HTTP requests per node; default: 8.
+	// Concurrency Number of concurrent HTTP requests per node; default: 8.
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
-	// DryRun Only count.
+	// DryRun If true, letters are only counted.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many letters are meant, for example those of a dry run: the redrive halts
-	// before the first letter if there are more.
+	// Expected The expected number of letters, for example from a dry run. If there are more, the
+	// redrive halts before the first letter.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// Filter The filters of `GET /dlq/messages`, under the same names; all must match.
+	// Filter The filters of `GET /dlq/messages`, under the same names. A letter must match all of
+	// them.
 	Filter *DeadLetterFilter `json:"filter,omitempty"`
 
-	// Force For `retry` only: also retry DEAD letters.
+	// Force Applies to `retry` only: whether to retry DEAD letters as well.
 	Force *bool `json:"force,omitempty"`
 
-	// Ids 1 to 10,000 letters.
+	// Ids The ids of 1 to 10,000 letters.
 	Ids []UUID `json:"ids,omitempty"`
 
-	// IncludeLater Also letters that arrive until it starts, at `scheduled_for` or when it is
-	// approved. Without it, only letters that exist when it is requested.
+	// IncludeLater Whether to include letters that arrive before the redrive starts, at
+	// `scheduled_for` or upon approval. Otherwise, only letters that exist at the time
+	// of the request are included.
 	IncludeLater *bool `json:"include_later,omitempty"`
 
-	// MaxMessages Maximum number of letters.
+	// MaxMessages Maximum number of letters to process.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order Default: `oldest`.
+	// Order The order of processing; default: `oldest`.
 	Order *RedriveOrder `json:"order,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Required unless `dry_run` is true.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// ScheduledFor Do not start before this time.
+	// ScheduledFor The redrive does not start before this time.
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 
-	// Target For `retry` only: replaces the target of each letter; kinds `kafka` and `http`.
+	// Target Applies to `retry` only: overrides the target of each letter. Allowed kinds are
+	// `kafka` and `http`.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
-	// Transform For `retry` only: a JSON Patch (RFC 6902) applied to every payload; a letter
-	// to which it does not apply fails. The letters themselves are not changed.
+	// Transform Applies to `retry` only: a JSON Patch (RFC 6902) to apply to every payload.
+	// Letters to which it cannot be applied fail. The stored letters are not changed.
 	Transform []JSONObject `json:"transform,omitempty"`
 }
 
 // RedriveItem defines model for RedriveItem.
 type RedriveItem struct {
-	// Detail Why it failed or was skipped.
+	// Detail Why the letter failed or was skipped.
 	Detail    *string            `json:"detail,omitempty"`
 	MessageID openapi_types.UUID `json:"message_id"`
 
 	// Position The position within the redrive.
 	Position int64 `json:"position"`
 
-	// State BOUNCED: the letter was retried successfully and came back.
+	// State BOUNCED: the letter was retried successfully but came back.
 	State     RedriveItemState `json:"state"`
 	UpdatedAt time.Time        `json:"updated_at"`
 }
@@ -5866,7 +5994,7 @@ type RedriveItemList struct {
 	Pagination Pagination    `json:"pagination"`
 }
 
-// RedriveItemState BOUNCED: the letter was retried successfully and came back.
+// RedriveItemState BOUNCED: the letter was retried successfully but came back.
 type RedriveItemState string
 
 // RedriveList defines model for RedriveList.
@@ -5875,29 +6003,32 @@ type RedriveList struct {
 	Redrives   []Redrive  `json:"redrives"`
 }
 
-// RedriveOrder `oldest`: oldest first, in parallel. `per_key`: letters with the same key one after
-// the other, each only once the previous one was acknowledged; a failure skips the
-// rest of its key.
+// RedriveOrder `oldest`: oldest letters first, in parallel. `per_key`: letters with the same key are
+// retried one after the other, each only after the previous one was acknowledged; after
+// a failure, the remaining letters with that key are skipped.
 type RedriveOrder string
 
-// RedriveOverlap Another unfinished redrive with letters of this one. One that has not begun, because it is scheduled
-// or awaits approval, does not hold its letters: the first to begin takes them.
+// RedriveOverlap Another unfinished redrive that includes some of the same letters. A redrive that has
+// not begun, because it is scheduled or awaits approval, does not hold its letters; the
+// first redrive to begin takes them.
 type RedriveOverlap struct {
-	// Action What is done to each letter, as in the operations on a single letter.
+	// Action The action to apply to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// Letters How many letters both have.
+	// Letters Number of letters that both redrives include.
 	Letters   int64              `json:"letters"`
 	RedriveID openapi_types.UUID `json:"redrive_id"`
 
-	// ScheduledFor When it begins; absent if it was not scheduled.
+	// ScheduledFor When the redrive begins. Absent if it was not scheduled.
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// Skipped This redrive would skip these letters, because the other one has begun and holds them.
+	// Skipped True if this redrive would skip these letters because the other one has begun and
+	// holds them.
 	Skipped bool `json:"skipped"`
 
-	// State PENDING: collects its letters, or is scheduled for later. HALTED: stopped
-	// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
+	// State PENDING: the redrive is collecting its letters, or is scheduled for later. HALTED: it
+	// was stopped automatically (`halt_reason`) and can be resumed. COMPLETED and CANCELED
+	// are final.
 	State RedriveState `json:"state"`
 }
 
@@ -5905,38 +6036,40 @@ type RedriveOverlap struct {
 type RedrivePatch struct {
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
 // RedrivePreview What a redrive would affect.
 type RedrivePreview struct {
-	// BlockedKeys Keys of ordered topics with an older open letter that is not included.
+	// BlockedKeys Keys of ordered topics for which there is an older open letter that the redrive
+	// does not include.
 	BlockedKeys int64 `json:"blocked_keys"`
 
-	// ByGroup By fingerprint, the 20 largest groups.
+	// ByGroup Counts by fingerprint, for the 20 largest groups.
 	ByGroup  CountsByName `json:"by_group"`
 	ByStatus CountsByName `json:"by_status"`
 	ByTopic  CountsByName `json:"by_topic"`
 
-	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	// Changes The changes that the action itself would make, with old and new values, starting
+	// with those that affect the most resources. At most 50.
 	Changes []PlannedChange `json:"changes"`
 	Matched int64           `json:"matched"`
 
-	// Overlaps Unfinished redrives that have some of these letters too, the newest ten of them at most.
+	// Overlaps Unfinished redrives that include some of the same letters; at most the ten newest.
 	Overlaps []RedriveOverlap `json:"overlaps"`
 
-	// Sample Up to ten of the letters.
+	// Sample Up to ten of the matching letters.
 	Sample []DeadLetter `json:"sample"`
 
-	// UnknownIds Those of `ids` that match no live letter.
+	// UnknownIds The `ids` that match no live letter.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
 }
 
@@ -5945,78 +6078,80 @@ type RedriveResumeInput struct {
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
-// RedriveState PENDING: collects its letters, or is scheduled for later. HALTED: stopped
-// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
+// RedriveState PENDING: the redrive is collecting its letters, or is scheduled for later. HALTED: it
+// was stopped automatically (`halt_reason`) and can be resumed. COMPLETED and CANCELED
+// are final.
 type RedriveState string
 
-// RedriveStop When a redrive halts automatically.
+// RedriveStop The conditions under which a redrive halts automatically.
 type RedriveStop struct {
-	// FailureRatio Halt when more than this fraction of at least 20 attempted letters have
-	// failed.
+	// FailureRatio Halts the redrive when more than this fraction of the attempted letters have
+	// failed, once at least 20 have been attempted.
 	FailureRatio *float64 `json:"failure_ratio,omitempty"`
 
-	// Failures Halt when this many letters have failed.
+	// Failures Halts the redrive when this many letters have failed.
 	Failures *int64 `json:"failures,omitempty"`
 }
 
-// RedriveVerb An action of the API, named as in its path; `update` is PATCH.
+// RedriveVerb An action of the API, named as in its path. `update` stands for PATCH.
 type RedriveVerb string
 
-// ReleaseInput Why a run is released.
+// ReleaseInput The reason for which a run is released.
 type ReleaseInput struct {
 	Attempt     int32 `json:"attempt"`
 	LeaderEpoch int64 `json:"leader_epoch"`
 
-	// LeaseLost The worker could not renew the lease in time. Counts as a loss.
+	// LeaseLost Whether the worker could not renew the lease in time. If so, the release counts as
+	// a lost assignment.
 	LeaseLost  *bool `json:"lease_lost,omitempty"`
 	LeaseToken UUID  `json:"lease_token"`
 
-	// Reason Cleaned, and cut to 500 characters.
+	// Reason Sanitized, and truncated to 500 characters.
 	Reason   *string `json:"reason,omitempty"`
 	WorkerID UUID    `json:"worker_id"`
 }
 
-// ReportProgress How far the work is. What a heartbeat leaves out stays as it was.
+// ReportProgress How far the work has progressed. Members that a heartbeat omits keep their value.
 type ReportProgress struct {
-	// Message Cleaned, and cut to 1,000 characters.
+	// Message A message about the progress. It is sanitized and truncated to 1,000 characters.
 	Message *string  `json:"message,omitempty"`
 	Percent *float64 `json:"percent,omitempty"`
 }
 
-// ReportResult What the rules of `answer` with these names mean. `heartbeat`: the work goes on, and
-// the wait for the report begins again.
+// ReportResult The results have the meanings of the `answer` rules with the same names. `heartbeat`
+// means that the work continues; it restarts the wait for the report.
 type ReportResult string
 
 // ResumeInput defines model for ResumeInput.
 type ResumeInput struct {
-	// KeepDeadline Whether the deadline stays as it was.
+	// KeepDeadline Whether to keep the deadline as it was.
 	KeepDeadline *bool `json:"keep_deadline,omitempty"`
 
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
-// omitted: the server's default; -1: forever. The latest version's retention
-// applies to all sagas of the workflow.
+// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or an
+// omitted value means the server's default, and -1 means forever. The retention of the
+// latest version applies to all sagas of the workflow.
 type Retention struct {
-	// CompletedMS For sagas that completed.
+	// CompletedMS The retention of sagas that completed.
 	CompletedMS *int64 `json:"completed_ms,omitempty"`
 
-	// FailedMS For sagas that ended in any other way. Sagas that need attention are never
-	// archived.
+	// FailedMS The retention of sagas that ended in any other way. Sagas that need attention are
+	// never archived.
 	FailedMS *int64 `json:"failed_ms,omitempty"`
 }
 
 // RetentionInput defines model for RetentionInput.
 type RetentionInput struct {
-	// OlderThan Archive everything that ended before this time, regardless of any retention,
-	// even an unlimited one. Must be in the past.
+	// OlderThan Archive every saga that ended before this time, regardless of its retention
+	// period, even if that is unlimited. Must be in the past.
 	OlderThan *time.Time `json:"older_than,omitempty"`
 }
 
@@ -6025,32 +6160,33 @@ type RetentionResult struct {
 	// Archived Number of sagas archived by this request; 0 in a dry run.
 	Archived int `json:"archived"`
 
-	// Changes Only in a dry run: what it would change, from what to what.
+	// Changes Present only in a dry run: the changes that would be made, with old and new
+	// values.
 	Changes []PlannedChange `json:"changes,omitempty"`
 	DryRun  bool            `json:"dry_run"`
 
-	// More Whether there are more sagas to archive; in a dry run, whether counts were
-	// cut off at 10,000, or workflows at 1,000.
+	// More Whether there are more sagas to archive. In a dry run, whether counts were capped
+	// at 10,000 or the number of workflows at 1,000.
 	More bool `json:"more"`
 
-	// Workflows Only in a dry run: the workflows that have expired sagas, sorted by name.
+	// Workflows Present only in a dry run: the workflows that have expired sagas, sorted by name.
 	Workflows []ExpiredSagas `json:"workflows,omitempty"`
 }
 
 // RetryAllInput defines model for RetryAllInput.
 type RetryAllInput struct {
-	// DryRun Only count.
+	// DryRun If true, letters are only counted.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many letters are meant, for example those of a dry run: the redrive halts
-	// before the first letter if there are more.
+	// Expected The expected number of letters, for example from a dry run. If there are more, the
+	// redrive halts before the first letter.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// MaxMessages Maximum number of letters.
+	// MaxMessages Maximum number of letters to process.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -6059,14 +6195,14 @@ type RetryAllInput struct {
 
 // RetryAllResult defines model for RetryAllResult.
 type RetryAllResult struct {
-	// Message The result in words.
+	// Message The result as text.
 	Message string `json:"message"`
 
-	// Preview With `dry_run`.
+	// Preview Present only with `dry_run`.
 	Preview *RedrivePreview `json:"preview,omitempty"`
 	Redrive *Redrive        `json:"redrive,omitempty"`
 
-	// RetriedCount Letters retried successfully so far.
+	// RetriedCount Number of letters retried successfully so far.
 	RetriedCount int64 `json:"retried_count"`
 }
 
@@ -6075,73 +6211,74 @@ type RetryClass string
 
 // RetryInput defines model for RetryInput.
 type RetryInput struct {
-	// FromStep The step to start from, by name or index; default: the step that failed.
+	// FromStep The step to start from, by name or index. Default: the step that failed.
 	FromStep json.RawMessage `json:"from_step,omitempty"`
 
-	// InputPatch A JSON merge patch (RFC 7396) of the step's `payload`, which is by default
-	// the saga's payload.
+	// InputPatch A JSON merge patch (RFC 7396) for the step's `payload`, which by default is the
+	// saga's payload.
 	InputPatch AnyJSON `json:"input_patch,omitempty"`
 
-	// NotApplied Confirms that none of the previous attempts was applied. Without it, a step
-	// that may have been applied accepts no `input_patch`.
+	// NotApplied Confirms that none of the previous attempts was applied. Without this
+	// confirmation, `input_patch` is rejected for a step that may have been applied.
 	NotApplied *bool `json:"not_applied,omitempty"`
 
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
+// RetryPolicy When and how often failed calls are retried. Omitted members are taken from the
+// workflow's policy, then from the server's.
 type RetryPolicy = json.RawMessage
 
-// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-// everything.
+// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+// sees all activity, but no contents. operator: has both sets of permissions, and runs
+// sagas and jobs. admin: has all permissions.
 type Role string
 
-// RunConfirmation A run that continues.
+// RunConfirmation A run that its worker continues.
 type RunConfirmation struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	Continue        bool       `json:"continue"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS From when the request was sent.
+	// LeaseMS Duration of the lease, measured from when the request was sent.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
 }
 
-// RunErrorInput Why a run failed. Its texts are never refused for what they contain: what cannot
-// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
-// becomes U+FFFD, and what is too long is cut. `adjusted` in the response names
-// the members that were changed.
+// RunErrorInput Why a run failed. Texts are never rejected because of their content: anything that
+// cannot be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
+// becomes U+FFFD, and texts that are too long are truncated. `adjusted` in the response
+// names the members that were changed.
 type RunErrorInput struct {
-	// Code Cleaned, and cut to 100 bytes.
+	// Code Sanitized, and truncated to 100 bytes.
 	Code string `json:"code"`
 
-	// Message Cleaned, and cut to 8,192 bytes.
+	// Message Sanitized, and truncated to 8,192 bytes.
 	Message *string `json:"message,omitempty"`
 
-	// Retryable Default: true. False: another attempt will not help.
+	// Retryable Whether another attempt may help; default: true. If false, the run is not retried.
 	Retryable *bool `json:"retryable,omitempty"`
 
-	// Stack Cleaned, and cut to 65,536 bytes.
+	// Stack Sanitized, and truncated to 65,536 bytes.
 	Stack *string `json:"stack,omitempty"`
 
-	// Type Cleaned, and cut to 255 bytes.
+	// Type Sanitized, and truncated to 255 bytes.
 	Type *string `json:"type,omitempty"`
 }
 
 // RunLease The lease of a run.
 type RunLease struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted     []string `json:"adjusted,omitempty"`
 	CancelReason *string  `json:"cancel_reason,omitempty"`
 
-	// CancelRequested Stop the run and acknowledge the cancel.
+	// CancelRequested If true, the worker must stop the run and acknowledge the cancel.
 	CancelRequested bool       `json:"cancel_requested"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS From when the request was sent.
+	// LeaseMS Duration of the lease, measured from when the request was sent.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
 }
@@ -6150,7 +6287,7 @@ type RunLease struct {
 type RunProgress struct {
 	Counters map[string]float64 `json:"counters,omitempty"`
 
-	// Message Cleaned, and cut to 1,000 characters.
+	// Message Sanitized, and truncated to 1,000 characters.
 	Message *string  `json:"message,omitempty"`
 	Percent *float64 `json:"percent,omitempty"`
 }
@@ -6165,7 +6302,7 @@ type RunResources struct {
 
 // RunResult The result for one run.
 type RunResult struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted        []string            `json:"adjusted,omitempty"`
 	CancelRequested *bool               `json:"cancel_requested,omitempty"`
 	DlqMessageID    *openapi_types.UUID `json:"dlq_message_id,omitempty"`
@@ -6177,88 +6314,90 @@ type RunResult struct {
 	RetryAt    *time.Time          `json:"retry_at,omitempty"`
 	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
 
-	// RunID Missing if the item has none that is a UUID.
+	// RunID Absent if the item contains no run id that is a UUID.
 	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 
 	// State The state of a run. docs/jobs.md describes the life cycle.
 	State *JobRunState `json:"state,omitempty"`
 
-	// Status The HTTP status that the call for this run alone would return.
+	// Status The HTTP status that a separate call for this run would return.
 	Status  int32  `json:"status"`
 	Version *int64 `json:"version,omitempty"`
 }
 
-// RunResults The results, in order.
+// RunResults The results, in the order of the request.
 type RunResults struct {
-	// LeaseMS For started runs, from when start was called.
+	// LeaseMS Duration of the leases of started runs, measured from when start was called.
 	LeaseMS *int64      `json:"lease_ms,omitempty"`
 	Results []RunResult `json:"results"`
 }
 
-// Saga `metadata` is an object, and so is `result`: the outputs of the steps by name,
+// Saga `metadata` is an object. So is `result`: it contains the outputs of the steps by name,
 // once the saga has completed.
 type Saga struct {
-	// AllowedActions The actions that are possible in the current state. In lists, without the
-	// retry of a failed saga if that depends on its step logs.
+	// AllowedActions The actions that are possible in the current state. Lists omit the retry of a
+	// failed saga if that depends on its step logs.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
-	// Archived True for a saga in the archive, absent for a live one.
+	// Archived True for an archived saga, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
-	// Assignee Who takes care of it, as people have written.
+	// Assignee The person responsible for the saga, as entered by an operator.
 	Assignee *string `json:"assignee,omitempty"`
 
-	// AtGateOf The participant at whose gate the saga waits; then `next_run_at` is only the time at
-	// which that is looked at again. In lists only: `explain` says it of one saga.
+	// AtGateOf The participant at whose gate the saga is waiting. `next_run_at` is then only the
+	// time of the next check of the gate. Present in lists only; for a single saga, see
+	// `explain`.
 	AtGateOf *string `json:"at_gate_of,omitempty"`
 
-	// AttentionReason Why a person must act. `compensation_failed`, `compensation_timeout`, `force_failed`:
-	// the saga has ended, and effects may remain. `unowned`, `no_answer`, `failing`: it makes
-	// no progress: it is due and no node has taken it; a call has been unanswered for too
-	// long; its retries keep failing. `step_failed`: it is suspended at a step that has
-	// failed. `deadline_after_pivot`, `cancel_after_pivot`: it was to be compensated when its
-	// pivot was done, or may have been. Anything else is what a person wrote.
+	// AttentionReason Why the saga requires action by a person. `compensation_failed`,
+	// `compensation_timeout`, `force_failed`: the saga has ended, and effects may
+	// remain. `unowned`, `no_answer`, `failing`: the saga makes no progress, because it
+	// is due but no node has taken it, a call has been unanswered for too long, or its
+	// retries keep failing. `step_failed`: it is suspended at a failed step.
+	// `deadline_after_pivot`, `cancel_after_pivot`: it was due to be compensated when
+	// its pivot had, or may have, completed. Any other value was written by a person.
 	AttentionReason *string `json:"attention_reason,omitempty"`
 
-	// AwaitsReport Present if the participant has answered "later", so that the saga waits for its report;
-	// then `next_run_at` is the end of that wait. In lists only.
+	// AwaitsReport Present if the participant has answered "later" and the saga is waiting for its
+	// report. `next_run_at` is then the end of that wait. Present in lists only.
 	AwaitsReport      *bool      `json:"awaits_report,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// Clean Set at the end; false if effects may remain.
+	// Clean Set when the saga ends. False if effects may remain.
 	Clean                 *bool      `json:"clean,omitempty"`
 	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
 
-	// CompletedAt When it ended, in whatever way.
+	// CompletedAt When the saga ended, whatever the outcome.
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 
-	// ContentUnreadable True when encrypted content cannot be decrypted, because its key is not
-	// configured or it was tampered with; otherwise absent. Such content is
-	// left out.
+	// ContentUnreadable True if encrypted content cannot be decrypted because its key is not configured or
+	// the content was tampered with; otherwise absent. Such content is omitted.
 	ContentUnreadable *bool     `json:"content_unreadable,omitempty"`
 	CorrelationID     *string   `json:"correlation_id,omitempty"`
 	CreatedAt         time.Time `json:"created_at"`
 
-	// CurrentStep Index of the step that is being executed or compensated; `total_steps` once
-	// all are done.
+	// CurrentStep Index of the step that is being executed or compensated. Equals `total_steps` once
+	// all steps are done.
 	CurrentStep     int     `json:"current_step"`
 	CurrentStepName *string `json:"current_step_name,omitempty"`
 
-	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is
-	// `failed`, it waits for this letter; while it is `compensating`, the letter
-	// is being retried.
+	// DeadLetterID The open dead letter of a compensation that failed permanently. While the saga is
+	// `failed`, it waits for this letter; while it is `compensating`, the letter is
+	// being retried.
 	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
 
-	// DefinitionID Name and version of the workflow, `name@version`.
+	// DefinitionID Name and version of the workflow, as `name@version`.
 	DefinitionID string `json:"definition_id"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise
-	// absent. What comes from the definition is left out.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. Everything
+	// that is taken from the definition is then omitted.
 	DefinitionUnreadable *bool   `json:"definition_unreadable,omitempty"`
 	Description          *string `json:"description,omitempty"`
 
@@ -6268,23 +6407,25 @@ type Saga struct {
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	InitiatedBy  string     `json:"initiated_by"`
 
-	// InitiatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// InitiatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	InitiatedByName *ActorName `json:"initiated_by_name,omitempty"`
 
-	// LeftCompensations With `on_compensation_failure: go_on`: the compensations that gave up and are still open,
-	// except that of the current step, in reverse order of the steps. Absent if there are none.
+	// LeftCompensations With `on_compensation_failure: go_on`: the compensations that failed permanently
+	// and are still open, except that of the current step, in reverse order of the
+	// steps. Absent if there are none.
 	LeftCompensations []LeftCompensation `json:"left_compensations,omitempty"`
 
-	// Lifecycle A coarse classification of the state.
+	// Lifecycle A coarse classification of the saga's state.
 	Lifecycle SagaLifecycle `json:"lifecycle"`
 
 	// Metadata Any JSON value. Callers without `payloads:read` get the text `***`.
 	Metadata AnyJSON `json:"metadata,omitempty"`
 	Name     *string `json:"name,omitempty"`
 
-	// NeedsAttention Whether a person must act.
+	// NeedsAttention Whether the saga requires action by a person.
 	NeedsAttention bool `json:"needs_attention"`
 
 	// NextRunAt When a waiting saga continues.
@@ -6294,11 +6435,12 @@ type Saga struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Result Once the saga has completed: the value that the workflow's `output`
-	// declares, by default the outputs of the steps by name.
+	// Result Present once the saga has completed: the value declared by the workflow's
+	// `output`, or by default the outputs of the steps by name.
 	Result AnyJSON `json:"result,omitempty"`
 
-	// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
+	// RetryPolicy When and how often failed calls are retried. Omitted members are taken from the
+	// workflow's policy, then from the server's.
 	RetryPolicy RetryPolicy        `json:"retry_policy,omitempty"`
 	SagaID      openapi_types.UUID `json:"saga_id"`
 	SagaType    string             `json:"saga_type"`
@@ -6311,17 +6453,17 @@ type Saga struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
-	// Status The status to poll. Each state has one.
+	// Status The status to poll. Each state maps to one status.
 	Status SagaStatus `json:"status"`
 
-	// StepLogs Absent in lists, and in responses to the creation of a saga and to actions
-	// on it.
+	// StepLogs Absent in lists, in the response to the creation of a saga, and in responses to
+	// actions on a saga.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 
-	// Steps With `include=steps` only.
+	// Steps Present only with `include=steps`.
 	Steps []StepView `json:"steps,omitempty"`
 
-	// SuspendedAt Since when the saga has been suspended.
+	// SuspendedAt When the saga was suspended.
 	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
 	TimedOutAt  *time.Time `json:"timed_out_at,omitempty"`
 	TimeoutAt   *time.Time `json:"timeout_at,omitempty"`
@@ -6330,107 +6472,115 @@ type Saga struct {
 	TraceID     *string    `json:"trace_id,omitempty"`
 	UpdatedAt   time.Time  `json:"updated_at"`
 
-	// Version Increases with every change except of the note; the ETag, if there is no note.
+	// Version Increases with every change other than to the note. It is the ETag if there is no
+	// note.
 	Version         int64  `json:"version"`
 	WorkflowName    string `json:"workflow_name"`
 	WorkflowVersion int    `json:"workflow_version"`
 }
 
-// SagaAction An action of the API, named as in its path; for example `skip-step` is
+// SagaAction An action of the API, named as in its path. For example, `skip-step` is
 // `/steps/{step}/skip`.
 type SagaAction string
 
 // SagaBulk defines model for SagaBulk.
 type SagaBulk struct {
-	// Action What is done to each saga, named as in the path of the operation on one.
+	// Action The action to apply to each saga, named as in the path of the operation on a single
+	// saga.
 	Action SagaBulkAction `json:"action"`
 	Actor  *string        `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 
-	// Done Those that accepted the action.
+	// Done Number of sagas that accepted the action.
 	Done    int64      `json:"done"`
 	EndedAt *time.Time `json:"ended_at,omitempty"`
 
-	// Expected Number of sagas that matched when it was requested.
+	// Expected Number of sagas that matched when the operation was requested.
 	Expected int64 `json:"expected"`
 
 	// ExpectedIsCapped Whether there may have been more than `expected`.
 	ExpectedIsCapped bool `json:"expected_is_capped"`
 
-	// Filter The same filters as those of the list of sagas.
+	// Filter The same filters as in the list of sagas.
 	Filter *SagaFilter `json:"filter,omitempty"`
 
-	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
-	// case the bulk operation does nothing, and it can be canceled.
+	// FilterUnreadable True if the stored request is damaged, otherwise absent. The bulk operation then
+	// does nothing, but it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 
-	// Found How many sagas it found when it halted, including those it has dealt with.
+	// Found Number of sagas found when the operation halted, including those already
+	// processed.
 	Found *int64 `json:"found,omitempty"`
 
-	// HaltReason Why it is HALTED: `expected` (it found more sagas than `halts_above`). Resuming
-	// clears it; one that is canceled keeps it.
+	// HaltReason Why the operation is HALTED: `expected` (it found more sagas than `halts_above`).
+	// Resuming it clears the reason; canceling it does not.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
-	// HaltsAbove It halts before it touches more sagas than this: the request's `expected`; for
-	// `cancel` and `compensate` at most the number counted then.
+	// HaltsAbove The operation halts before it changes more sagas than this. The value is the
+	// request's `expected`; for `cancel` and `compensate`, it is at most the number of
+	// sagas counted at the time of the request.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 
-	// Ids Number of ids; absent with a filter.
+	// Ids Number of ids given. Absent with a filter.
 	Ids *int `json:"ids,omitempty"`
 
 	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// Matched Number of sagas dealt with so far.
+	// Matched Number of sagas processed so far.
 	Matched int64 `json:"matched"`
 
-	// RatePerSecond Absent when there is no limit.
+	// RatePerSecond Absent if there is no limit.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 	Reason        *string  `json:"reason,omitempty"`
 
-	// Skipped Those that did not.
+	// Skipped Number of sagas that did not accept the action.
 	Skipped int64 `json:"skipped"`
 
-	// State HALTED: it found more than it may touch (`halts_above`), and waits until it
-	// is resumed or canceled. COMPLETED and CANCELED are final.
+	// State HALTED: the operation found more items than it may change (`halts_above`), and waits
+	// until it is resumed or canceled. COMPLETED and CANCELED are final.
 	State   BulkState `json:"state"`
 	Version int64     `json:"version"`
 }
 
-// SagaBulkAction What is done to each saga, named as in the path of the operation on one.
+// SagaBulkAction The action to apply to each saga, named as in the path of the operation on a single
+// saga.
 type SagaBulkAction string
 
 // SagaBulkInput Exactly one of `filter` and `ids` is required.
 type SagaBulkInput struct {
-	// Action What is done to each saga, named as in the path of the operation on one.
+	// Action The action to apply to each saga, named as in the path of the operation on a single
+	// saga.
 	Action SagaBulkAction `json:"action"`
 
-	// DryRun Store nothing; return what it would do.
+	// DryRun If true, nothing is stored, and the response contains what the operation would do.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many sagas are meant, for example `matched` of a dry run: the operation halts
-	// before the first of them if there are more.
+	// Expected The expected number of sagas, for example `matched` of a dry run. If there are
+	// more, the operation halts before it changes any of them.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// Filter The same filters as those of the list of sagas.
+	// Filter The same filters as in the list of sagas.
 	Filter *SagaFilter `json:"filter,omitempty"`
 
-	// Ids Sagas by id. One that is listed twice is acted on once.
+	// Ids The ids of the sagas. Duplicate ids are processed once.
 	Ids []UUID `json:"ids,omitempty"`
 
-	// RatePerSecond Sagas per second; as many as possible if omitted.
+	// RatePerSecond Sagas per second. Unlimited if omitted.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -6441,22 +6591,23 @@ type SagaBulkInput struct {
 type SagaBulkItem struct {
 	At time.Time `json:"at"`
 
-	// Code Of a skipped saga, as in the answer of the operation on a single saga.
+	// Code For a skipped saga, the problem code, as in the response of the operation on a
+	// single saga.
 	Code *string `json:"code,omitempty"`
 
-	// Detail Why the saga was skipped; or, of a suspended one that has accepted
-	// the action, that it takes effect once the saga is resumed.
+	// Detail Why the saga was skipped. For a suspended saga that accepted the action: that the
+	// action takes effect once the saga is resumed.
 	Detail *string `json:"detail,omitempty"`
 
-	// Outcome `DONE`: the saga has accepted the action, which says nothing about how it goes
-	// on. `SKIPPED`: it has not, and nothing was changed.
+	// Outcome `DONE`: the saga accepted the action, which does not determine how it continues.
+	// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 	Outcome SagaBulkOutcome `json:"outcome"`
 
-	// Position From 1, in the order in which they were dealt with.
+	// Position Position in the order of processing, starting at 1.
 	Position int64              `json:"position"`
 	SagaID   openapi_types.UUID `json:"saga_id"`
 
-	// State The state it has now. Absent if the saga is no longer live.
+	// State The saga's current state. Absent if the saga is no longer live.
 	State *SagaState `json:"state,omitempty"`
 
 	// WorkflowName Absent if the saga is no longer live.
@@ -6475,8 +6626,8 @@ type SagaBulkList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// SagaBulkOutcome `DONE`: the saga has accepted the action, which says nothing about how it goes
-// on. `SKIPPED`: it has not, and nothing was changed.
+// SagaBulkOutcome `DONE`: the saga accepted the action, which does not determine how it continues.
+// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 type SagaBulkOutcome string
 
 // SagaBulkPatch defines model for SagaBulkPatch.
@@ -6493,38 +6644,40 @@ type SagaBulkPreview struct {
 	ByState    CountsByName `json:"by_state"`
 	ByWorkflow CountsByName `json:"by_workflow"`
 
-	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	// Changes The changes that the action itself would make, with old and new values, starting
+	// with those that affect the most resources. At most 50.
 	Changes []PlannedChange `json:"changes"`
 
-	// Done Number of examined sagas that would accept the action now.
+	// Done Number of evaluated sagas that would accept the action now.
 	Done int `json:"done"`
 
-	// Examined Number of sagas, the first ones, for which the counts below were made by
-	// deciding about each.
+	// Examined Number of sagas, starting from the first, that were evaluated individually for the
+	// counts below.
 	Examined int `json:"examined"`
 
-	// Matched Number of sagas that it would be tried on.
+	// Matched Number of sagas to which the action would be applied.
 	Matched int64 `json:"matched"`
 
 	// MatchedIsCapped Whether there may be more than `matched`.
 	MatchedIsCapped bool `json:"matched_is_capped"`
 
-	// Sample Up to 10 of them; those that would refuse first.
+	// Sample Up to 10 of the evaluated sagas, starting with those that would refuse the action.
 	Sample  []SagaBulkSample `json:"sample"`
 	Skipped int              `json:"skipped"`
 }
 
-// SagaBulkSample What the action would do to one saga.
+// SagaBulkSample The effect that the action would have on one saga.
 type SagaBulkSample struct {
-	// Becomes The state that the action itself leads to.
+	// Becomes The state to which the action itself leads.
 	Becomes *SagaState `json:"becomes,omitempty"`
 
-	// Code Of the refusal, as in the answer of the operation on a single saga.
+	// Code The problem code of a refusal, as in the response of the operation on a single
+	// saga.
 	Code   *string `json:"code,omitempty"`
 	Detail *string `json:"detail,omitempty"`
 
-	// Outcome `DONE`: the saga has accepted the action, which says nothing about how it goes
-	// on. `SKIPPED`: it has not, and nothing was changed.
+	// Outcome `DONE`: the saga accepted the action, which does not determine how it continues.
+	// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 	Outcome SagaBulkOutcome    `json:"outcome"`
 	SagaID  openapi_types.UUID `json:"saga_id"`
 
@@ -6541,11 +6694,11 @@ type SagaDurations struct {
 	P50Ms float64 `json:"p50_ms"`
 	P95Ms float64 `json:"p95_ms"`
 
-	// Sagas How many durations were read.
+	// Sagas Number of durations that were read.
 	Sagas int64 `json:"sagas"`
 
-	// Sampled True if not all sagas of the bucket were read, but only its newest: about
-	// 10,000 sagas over all buckets.
+	// Sampled True if only the newest sagas of the bucket were read. About 10,000 sagas are read
+	// across all buckets.
 	Sampled bool `json:"sampled"`
 }
 
@@ -6559,8 +6712,8 @@ type SagaError struct {
 	Message   string  `json:"message"`
 	Retryable bool    `json:"retryable"`
 
-	// StackTrace Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// StackTrace Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	StackTrace *ContentText `json:"stack_trace,omitempty"`
 	Timestamp  time.Time    `json:"timestamp"`
 	Type       string       `json:"type"`
@@ -6568,94 +6721,97 @@ type SagaError struct {
 
 // SagaErrorGroup defines model for SagaErrorGroup.
 type SagaErrorGroup struct {
-	// Action Whether the step was being executed or undone.
+	// Action Whether the step was being executed or compensated.
 	Action StepAction `json:"action"`
 
-	// Code The code of the error. Absent if the sagas have none, for example because no node drives them.
+	// Code The error code. Absent if the sagas have none, for example because no node drives
+	// them.
 	Code  *string `json:"code,omitempty"`
 	Count int64   `json:"count"`
 
-	// FirstAt When the first of them ended or, unfinished, began to need attention.
+	// FirstAt When the first of these sagas ended or, if it is unfinished, began to need
+	// attention.
 	FirstAt time.Time `json:"first_at"`
 
-	// LastAt When the last of them did.
+	// LastAt When the last of these sagas ended or began to need attention.
 	LastAt time.Time `json:"last_at"`
 
-	// Links `sagas` is the list of these sagas.
+	// Links `sagas` links to the list of these sagas.
 	Links JobLinks `json:"links"`
 
-	// NeedsAttention How many of them need attention.
+	// NeedsAttention Number of these sagas that need attention.
 	NeedsAttention int64 `json:"needs_attention"`
 
-	// SampleSagaID One of these sagas, usually created lately.
+	// SampleSagaID One of these sagas, usually a recently created one.
 	SampleSagaID UUID `json:"sample_saga_id"`
 
 	// States The states that these sagas are in.
 	States []SagaState `json:"states"`
 
-	// Step Of failed sagas the step whose undo gave up, of others that have ended the step
-	// at which they turned back, of unfinished ones the current step.
+	// Step For failed sagas, the step whose compensation failed permanently; for other sagas
+	// that have ended, the step at which compensation began; for unfinished sagas, the
+	// current step.
 	Step         *string `json:"step,omitempty"`
 	WorkflowName string  `json:"workflow_name"`
 }
 
 // SagaErrorList defines model for SagaErrorList.
 type SagaErrorList struct {
-	// Examined How many sagas are in the groups.
+	// Examined Number of sagas in the groups.
 	Examined int64            `json:"examined"`
 	Groups   []SagaErrorGroup `json:"groups"`
 
-	// IsCapped Only the sagas that were created last were grouped; there may be more.
+	// IsCapped True if only the most recently created sagas were grouped, so that there may be
+	// more.
 	IsCapped   bool       `json:"is_capped"`
 	Pagination Pagination `json:"pagination"`
 }
 
 // SagaExplanation defines model for SagaExplanation.
 type SagaExplanation struct {
-	// Actions The possible actions, and who may take them.
+	// Actions The available actions, and who may take them.
 	Actions []ExplainedAction `json:"actions"`
 
-	// Archived True for a saga in the archive, absent for a live one.
+	// Archived True for an archived saga, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
-	// AtGateOf The participant at whose gate the saga waits.
+	// AtGateOf The participant at whose gate the saga is waiting.
 	AtGateOf *string `json:"at_gate_of,omitempty"`
 
-	// BlockedBy The dead letter that the saga is waiting for, because one of its
-	// compensations gave up. Retry it (`POST /dlq/messages/{message_id}/retry`),
-	// or resolve it once the step has been compensated elsewhere.
+	// BlockedBy The dead letter that the saga is waiting for, because one of its compensations
+	// failed permanently. Retry the letter (`POST /dlq/messages/{message_id}/retry`), or
+	// resolve it once the step has been compensated by other means.
 	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
 
-	// ContentUnreadable True when encrypted content cannot be decrypted, because its key is not
-	// configured or it was tampered with; otherwise absent. Such content is
-	// left out.
+	// ContentUnreadable True if encrypted content cannot be decrypted because its key is not configured or
+	// the content was tampered with; otherwise absent. Such content is omitted.
 	ContentUnreadable *bool `json:"content_unreadable,omitempty"`
 
 	// Deadline The deadline of the current phase.
 	Deadline *time.Time `json:"deadline,omitempty"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise
-	// absent. What comes from the definition is left out.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. Everything
+	// that is taken from the definition is then omitted.
 	DefinitionUnreadable *bool `json:"definition_unreadable,omitempty"`
 
 	// Errors The latest errors, newest first.
 	Errors []SagaError `json:"errors"`
 
-	// Next What happens next.
+	// Next The next thing that will happen to the saga.
 	Next   *string    `json:"next,omitempty"`
 	NextAt *time.Time `json:"next_at,omitempty"`
 
 	// Owner The node that drives the saga.
 	Owner *ExplainedOwner `json:"owner,omitempty"`
 
-	// Participant Whether the participant that a step is called at answers other sagas. Present while
-	// the saga's last call to it has failed without a definite answer. Of the newest 100
-	// sagas of the workflow, and of the newest 100 of all workflows, the last attempt of
-	// each call to the same host counts; refusals say neither the one nor the other.
+	// Participant Whether the participant that a step calls is responding to other sagas. Present while
+	// the saga's last call to it has failed without a definite answer. The last attempt of
+	// each call to the same host counts, among the newest 100 sagas of the workflow and the
+	// newest 100 of all workflows. Refusals do not count either way.
 	Participant *ExplainedParticipant `json:"participant,omitempty"`
 
-	// Report The report of the current step that the saga waits for.
+	// Report The report on the current step that the saga is waiting for.
 	Report *AwaitedReport     `json:"report,omitempty"`
 	SagaID openapi_types.UUID `json:"saga_id"`
 	Since  time.Time          `json:"since"`
@@ -6666,23 +6822,25 @@ type SagaExplanation struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
-	// Status The status to poll. Each state has one.
+	// Status The status to poll. Each state maps to one status.
 	Status SagaStatus     `json:"status"`
 	Step   *ExplainedStep `json:"step,omitempty"`
 
-	// Summary The whole explanation in words.
+	// Summary The whole explanation as text.
 	Summary string `json:"summary"`
 
-	// WaitsFor `participant`: the gate of a participant that is held or being released.
-	// `report`: what a participant that has answered "later" will report.
+	// WaitsFor `participant`: the saga waits at the gate of a participant that is held or being
+	// released. `report`: it waits for the report of a participant that has answered
+	// "later".
 	WaitsFor SagaExplanationWaitsFor `json:"waits_for"`
 }
 
-// SagaExplanationWaitsFor `participant`: the gate of a participant that is held or being released.
-// `report`: what a participant that has answered "later" will report.
+// SagaExplanationWaitsFor `participant`: the saga waits at the gate of a participant that is held or being
+// released. `report`: it waits for the report of a participant that has answered
+// "later".
 type SagaExplanationWaitsFor string
 
-// SagaFilter The same filters as those of the list of sagas.
+// SagaFilter The same filters as in the list of sagas.
 type SagaFilter struct {
 	Active              *bool           `json:"active,omitempty"`
 	Assignee            *Label          `json:"assignee,omitempty"`
@@ -6701,7 +6859,7 @@ type SagaFilter struct {
 	InitiatedBy         *Label          `json:"initiated_by,omitempty"`
 	Lifecycle           []SagaLifecycle `json:"lifecycle,omitempty"`
 
-	// Metadata What the saga's metadata must contain: the text of a JSON object, for
+	// Metadata The value that the saga's metadata must contain, as the text of a JSON object, for
 	// example `{"region":"eu"}`.
 	Metadata       *string      `json:"metadata,omitempty"`
 	NeedsAttention *bool        `json:"needs_attention,omitempty"`
@@ -6714,15 +6872,15 @@ type SagaFilter struct {
 	UpdatedFrom *time.Time `json:"updated_from,omitempty"`
 	UpdatedTo   *time.Time `json:"updated_to,omitempty"`
 
-	// WaitsFor The participant at whose gate the saga waits.
+	// WaitsFor The participant at whose gate the saga is waiting.
 	WaitsFor     *Label  `json:"waits_for,omitempty"`
 	WorkflowName *string `json:"workflow_name,omitempty"`
 }
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
-	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of
-	// a workflow can have it.
+	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of a
+	// workflow can have a given key.
 	BusinessKey   *Label  `json:"business_key,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 	Description   *string `json:"description,omitempty"`
@@ -6739,28 +6897,30 @@ type SagaInput struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// RetryPolicy For steps without a policy of their own; omitted members are taken from the
-	// workflow's policy.
+	// RetryPolicy The retry policy of steps without one of their own. Omitted members are taken from
+	// the workflow's policy.
 	RetryPolicy RetryPolicy `json:"retry_policy,omitempty"`
 	SagaID      *UUID       `json:"saga_id,omitempty"`
 
-	// SagaType Default: the first 64 characters of the workflow's name.
+	// SagaType The type of the saga. Default: the first 64 characters of the workflow's name.
 	SagaType *string `json:"saga_type,omitempty"`
 
-	// Steps The steps of a workflow used by this saga only.
+	// Steps The steps of a workflow that only this saga uses.
 	Steps json.RawMessage `json:"steps,omitempty"`
 
-	// TimeoutMS When this time has passed, the saga is compensated. Default: the workflow's
-	// timeout, then the server's.
+	// TimeoutMS The time after which the saga is compensated. Default: the workflow's timeout,
+	// then the server's.
 	TimeoutMS     *int64 `json:"timeout_ms,omitempty"`
 	TransactionID *UUID  `json:"transaction_id,omitempty"`
 
-	// WorkflowName A registered workflow. With `steps` it is what you call them (default: `inline`),
-	// and the `saga_type` unless you give one; the saga's own `workflow_name` is then
-	// `inline:` and a hash. Feeds, streams and webhooks find such sagas by this name.
+	// WorkflowName The name of a registered workflow. With `steps`, this is a name that you choose
+	// for them (default: `inline`), which is also the `saga_type` unless you give one;
+	// the saga's own `workflow_name` is then `inline:` and a hash. Feeds, streams and
+	// webhooks find such sagas by this name.
 	WorkflowName *string `json:"workflow_name,omitempty" validate:"required_without=Steps"`
 
-	// WorkflowVersion Default: the latest version. Cannot be combined with `steps`.
+	// WorkflowVersion The version of the workflow. Default: the latest version. Cannot be combined with
+	// `steps`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty" validate:"excluded_with=Steps"`
 }
 
@@ -6768,7 +6928,7 @@ type SagaInput struct {
 // `reject` (409) or `return_existing` (200 with that saga).
 type SagaInputOnConflict string
 
-// SagaLifecycle A coarse classification of the state.
+// SagaLifecycle A coarse classification of the saga's state.
 type SagaLifecycle string
 
 // SagaList defines model for SagaList.
@@ -6788,7 +6948,7 @@ type SagaPatch struct {
 
 // SagaSeries defines model for SagaSeries.
 type SagaSeries struct {
-	// AsOf The database time of the count.
+	// AsOf The database time at which the sagas were counted.
 	AsOf    time.Time          `json:"as_of"`
 	Bucket  SeriesBucketLength `json:"bucket"`
 	Buckets []SagaSeriesBucket `json:"buckets"`
@@ -6799,25 +6959,25 @@ type SagaSeries struct {
 	// CreatedTo The end of the last bucket.
 	CreatedTo time.Time `json:"created_to"`
 
-	// WorkflowName If requested.
+	// WorkflowName Present if it was requested.
 	WorkflowName *string `json:"workflow_name,omitempty"`
 }
 
 // SagaSeriesBucket defines model for SagaSeriesBucket.
 type SagaSeriesBucket struct {
-	// ActiveCount Those that have not ended.
+	// ActiveCount Number of sagas that have not ended.
 	ActiveCount      int64 `json:"active_count"`
 	CancelledCount   int64 `json:"cancelled_count"`
 	CompensatedCount int64 `json:"compensated_count"`
 	CompletedCount   int64 `json:"completed_count"`
 
-	// CreatedCount All of the bucket's sagas.
+	// CreatedCount Number of all sagas in the bucket.
 	CreatedCount int64 `json:"created_count"`
 
 	// Duration How long sagas took from start to end. Absent if none has ended.
 	Duration *SagaDurations `json:"duration,omitempty"`
 
-	// FailedCount Failed, cancelled and timed out.
+	// FailedCount Number of sagas that ended as FAILED, CANCELLED or TIMED_OUT.
 	FailedCount   int64     `json:"failed_count"`
 	From          time.Time `json:"from"`
 	TimedOutCount int64     `json:"timed_out_count"`
@@ -6830,14 +6990,14 @@ type SagaSeriesBucket struct {
 // (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 type SagaState string
 
-// SagaStatistics The sagas of one workflow version. `total_instances` is the sum of
-// `pending_count`, `active_count`, `completed_count`, `compensated_count` and
-// `failed_count`; the last one covers the states failed, cancelled and timed_out.
+// SagaStatistics The sagas of one workflow version. `total_instances` is the sum of `pending_count`,
+// `active_count`, `completed_count`, `compensated_count` and `failed_count`. The last of
+// these covers the states failed, cancelled and timed_out.
 type SagaStatistics struct {
-	// ActiveCount Running, between steps, or compensating.
+	// ActiveCount Sagas that are running, between steps, or compensating.
 	ActiveCount int64 `json:"active_count"`
 
-	// AvgDurationSeconds From start to end. Absent if none has ended.
+	// AvgDurationSeconds The average time from start to end. Absent if no saga has ended.
 	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
 	CancelledCount     int64    `json:"cancelled_count"`
 	CompensatedCount   int64    `json:"compensated_count"`
@@ -6845,11 +7005,11 @@ type SagaStatistics struct {
 	DefinitionID       string   `json:"definition_id"`
 	FailedCount        int64    `json:"failed_count"`
 
-	// FailureRate The fraction with status FAILED (compensated, failed, timed_out) among those
-	// that have ended. Absent if none has.
+	// FailureRate The fraction of ended sagas that have the status FAILED (compensated, failed,
+	// timed_out). Absent if no saga has ended.
 	FailureRate *float64 `json:"failure_rate,omitempty"`
 
-	// LastExecution Time of the latest change of any of them.
+	// LastExecution When any of these sagas last changed.
 	LastExecution       time.Time `json:"last_execution"`
 	NeedsAttentionCount int64     `json:"needs_attention_count"`
 	PendingCount        int64     `json:"pending_count"`
@@ -6861,7 +7021,7 @@ type SagaStatistics struct {
 
 // SagaStatisticsList defines model for SagaStatisticsList.
 type SagaStatisticsList struct {
-	// AsOf The database time of the count.
+	// AsOf The database time at which the sagas were counted.
 	AsOf time.Time `json:"as_of"`
 
 	// CreatedFrom The hour from which sagas were counted, if requested.
@@ -6873,14 +7033,14 @@ type SagaStatisticsList struct {
 	Statistics []SagaStatistics `json:"statistics"`
 }
 
-// SagaStatus The status to poll. Each state has one.
+// SagaStatus The status to poll. Each state maps to one status.
 type SagaStatus string
 
 // SchedulePreviewInput defines model for SchedulePreviewInput.
 type SchedulePreviewInput struct {
 	Count *int `json:"count,omitempty"`
 
-	// From Only slots at or after this time; default: now.
+	// From Only slots at or after this time are returned; default: now.
 	From *time.Time `json:"from,omitempty"`
 
 	// Schedule When the job is due. docs/schedules.md is the guide.
@@ -6894,10 +7054,11 @@ type ScheduleType string
 type SchedulerLeader struct {
 	AcquiredAt *time.Time `json:"acquired_at,omitempty"`
 
-	// Alive False: there is no leader right now, and nothing new is assigned.
+	// Alive If false, there is currently no leader, and no new runs are assigned.
 	Alive bool `json:"alive"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges     `json:"changes,omitempty"`
 	Epoch     int64               `json:"epoch"`
 	ExpiresAt *time.Time          `json:"expires_at,omitempty"`
@@ -6913,7 +7074,7 @@ type SchedulerLeader struct {
 type SchedulerNode struct {
 	IsLeader bool `json:"is_leader"`
 
-	// LeaderID A new one for each process start.
+	// LeaderID An id that is new for each process start.
 	LeaderID  openapi_types.UUID `json:"leader_id"`
 	Node      string             `json:"node"`
 	SeenAt    time.Time          `json:"seen_at"`
@@ -6922,25 +7083,26 @@ type SchedulerNode struct {
 
 // SearchHit defines model for SearchHit.
 type SearchHit struct {
-	// Archived Only if it is.
+	// Archived True if the item is archived, otherwise absent.
 	Archived *bool `json:"archived,omitempty"`
 
-	// At When it was created or last seen.
+	// At When the item was created or last seen.
 	At *time.Time `json:"at,omitempty"`
 
-	// Begins True if what matched only begins with the text, otherwise absent.
+	// Begins True if the match is only a prefix match, otherwise absent.
 	Begins *bool `json:"begins,omitempty"`
 
-	// ID Its id, fingerprint or name.
+	// ID The id, fingerprint or name of the item.
 	ID   string        `json:"id"`
 	Kind SearchHitKind `json:"kind"`
 
-	// Link Path of the operation of this API that returns it.
+	// Link Path of the operation of this API that returns the item.
 	Link    string           `json:"link"`
 	Matched SearchHitMatched `json:"matched"`
 	State   *string          `json:"state,omitempty"`
 
-	// Title The workflow, job definition, topic, name or host that people know it by.
+	// Title The name by which people know the item: a workflow, job definition, topic, name or
+	// host.
 	Title string `json:"title"`
 }
 
@@ -6959,41 +7121,44 @@ type SearchResult struct {
 // SeriesBucketLength defines model for SeriesBucketLength.
 type SeriesBucketLength string
 
-// Session A browser that is signed in.
+// Session The session of a browser that is signed in.
 type Session struct {
 	// Address The address of the client that signed in.
 	Address *string `json:"address,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 
-	// Current Whether this request was made with it.
+	// Current Whether the session was used for this request.
 	Current bool `json:"current"`
 
-	// ExpiresAt When it ends at the latest.
+	// ExpiresAt When the session ends at the latest.
 	ExpiresAt time.Time          `json:"expires_at"`
 	ID        openapi_types.UUID `json:"id"`
 
-	// KeyID The API key it was made with; absent: a JWT. Revoking the key ends the session.
+	// KeyID The API key with which the session was created. Absent for a JWT. Revoking the key
+	// ends the session.
 	KeyID *openapi_types.UUID `json:"key_id,omitempty"`
 
-	// LastUsedAt Accurate to about a minute. It ends an hour after.
+	// LastUsedAt Accurate to about a minute. The session ends an hour after its last use.
 	LastUsedAt time.Time `json:"last_used_at"`
 
-	// Name What the identity provider calls this person (`auth.jwt_name_claim`). For people to
-	// read: it may change, others may have it too, and it decides nothing.
+	// Name The name of this person according to the identity provider
+	// (`auth.jwt_name_claim`). It is for display only: it may change, it need not be
+	// unique, and no decision is based on it.
 	Name *string `json:"name,omitempty"`
 
-	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-	// everything.
+	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+	// sees all activity, but no contents. operator: has both sets of permissions, and runs
+	// sagas and jobs. admin: has all permissions.
 	Role *Role `json:"role,omitempty"`
 
-	// Subject Who is signed in, as in audit records.
+	// Subject The subject that is signed in, as in audit records.
 	Subject string `json:"subject"`
 
-	// TenantID Absent: the credential is for all tenants.
+	// TenantID Absent if the credential is for all tenants.
 	TenantID *openapi_types.UUID `json:"tenant_id,omitempty"`
 }
 
@@ -7020,12 +7185,13 @@ type Setting struct {
 	Unit      string     `json:"unit"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 
-	// UpdatedBy Shown only to credentials for all tenants.
+	// UpdatedBy Visible only to credentials for all tenants.
 	UpdatedBy *string `json:"updated_by,omitempty"`
 
-	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// UpdatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	UpdatedByName *ActorName `json:"updated_by_name,omitempty"`
 	Value         float64    `json:"value"`
 }
@@ -7034,22 +7200,23 @@ type Setting struct {
 type SettingChange struct {
 	ChangedAt time.Time `json:"changed_at"`
 
-	// ChangedBy Shown only to credentials for all tenants.
+	// ChangedBy Visible only to credentials for all tenants.
 	ChangedBy *string `json:"changed_by,omitempty"`
 
-	// ChangedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ChangedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ChangedByName *ActorName `json:"changed_by_name,omitempty"`
 	Name          string     `json:"name"`
 
-	// NewValue Absent: the default.
+	// NewValue Absent if it is the default.
 	NewValue *float64 `json:"new_value,omitempty"`
 
-	// OldValue Absent: the default.
+	// OldValue Absent if it is the default.
 	OldValue *float64 `json:"old_value,omitempty"`
 
-	// Reason Shown only to credentials for all tenants.
+	// Reason Visible only to credentials for all tenants.
 	Reason  *string `json:"reason,omitempty"`
 	Version int64   `json:"version"`
 }
@@ -7061,7 +7228,8 @@ type SettingChangeList struct {
 
 // Settings All settings.
 type Settings struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes  *PlannedChanges `json:"changes,omitempty"`
 	Settings []Setting       `json:"settings"`
 
@@ -7074,58 +7242,58 @@ type SettingsPatch struct {
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Values By name of the setting.
+	// Values The new values by name of the setting.
 	Values map[string]*float64 `json:"values"`
 }
 
-// SimulatedAnswer An answer by HTTP (`status`, default 200), a `fault` instead, or for a job the
+// SimulatedAnswer Either an HTTP answer (`status`, by default 200), a `fault`, or, for a job, the
 // `run_state` in which its run ends.
 type SimulatedAnswer struct {
-	// Body The body, or the result of a job run.
+	// Body The body of the answer, or the result of a job run.
 	Body AnyJSON `json:"body,omitempty"`
 
-	// Fault `timeout`: no answer in time. `connection_lost`: the request was sent, and the
-	// connection broke. `invalid_response`: the response is not HTTP. `dial_failed`: nothing
-	// was sent.
+	// Fault `timeout`: there is no answer in time. `connection_lost`: the request is sent, but the
+	// connection breaks. `invalid_response`: the response is not HTTP. `dial_failed`:
+	// nothing is sent.
 	Fault   *SimulatedFault   `json:"fault,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 
-	// Reports Only after an answer that the definition calls `later`: what the participant
-	// then reports, in order. Only heartbeats may come before another report. Without
-	// a report the wait ends as `answer.later_ms` says.
+	// Reports Only after an answer that the definition treats as `later`: what the participant
+	// then reports, in order. All reports but the last must be heartbeats. Without a
+	// report, the wait ends after `answer.later_ms`.
 	Reports  []SimulatedReport  `json:"reports,omitempty"`
 	RunState *SimulatedRunState `json:"run_state,omitempty"`
 	Status   *int               `json:"status,omitempty"`
 
-	// TakesMS How long it takes; default: 0. At most the timeout of the step; a `timeout`
-	// takes that long in any case.
+	// TakesMS How long the answer takes. Default: 0. At most the timeout of the step; the fault
+	// `timeout` always takes that long.
 	TakesMS *int64 `json:"takes_ms,omitempty"`
 }
 
-// SimulatedFault `timeout`: no answer in time. `connection_lost`: the request was sent, and the
-// connection broke. `invalid_response`: the response is not HTTP. `dial_failed`: nothing
-// was sent.
+// SimulatedFault `timeout`: there is no answer in time. `connection_lost`: the request is sent, but the
+// connection breaks. `invalid_response`: the response is not HTTP. `dial_failed`:
+// nothing is sent.
 type SimulatedFault string
 
-// SimulatedOutcome DONE: applied. REFUSED: not applied, and not retried. NOT_APPLIED: not applied, and
-// worth another attempt. LATER: the participant will report the outcome. UNKNOWN:
-// the call may have been applied.
+// SimulatedOutcome DONE: the call was applied. REFUSED: it was not applied and is not retried.
+// NOT_APPLIED: it was not applied and is worth another attempt. LATER: the participant
+// will report the outcome. UNKNOWN: the call may have been applied.
 type SimulatedOutcome string
 
-// SimulatedReport What a participant reports of a call that it has answered "later".
+// SimulatedReport What a participant reports about a call that it answered with "later".
 type SimulatedReport struct {
-	// AfterMS How long after the answer, or after the report before; default: 0. One that comes
-	// after the wait has ended is too late and changes nothing.
+	// AfterMS How long after the answer or the previous report this one arrives. Default: 0. A
+	// report that arrives after the wait has ended is too late and changes nothing.
 	AfterMS *int64 `json:"after_ms,omitempty"`
 
-	// Error Only with the results `refused`, `not_applied` and `unknown`, as in a report.
+	// Error Only with the results `refused`, `not_applied` and `unknown`, as in a real report.
 	Error JSONObject `json:"error,omitempty"`
 
-	// Output Only with the result `done` of an action, as in a report.
+	// Output Only with the result `done` of an action, as in a real report.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Result What the rules of `answer` with these names mean. `heartbeat`: the work goes on, and
-	// the wait for the report begins again.
+	// Result The results have the meanings of the `answer` rules with the same names. `heartbeat`
+	// means that the work continues; it restarts the wait for the report.
 	Result ReportResult `json:"result"`
 }
 
@@ -7136,7 +7304,7 @@ type SimulatedRequest struct {
 	// Head The request line and the headers, as they are sent.
 	Head *string `json:"head,omitempty"`
 
-	// Job Instead of an HTTP request, the job that is run with `body` as its arguments.
+	// Job The job that is run instead of an HTTP request, with `body` as its arguments.
 	Job    *string `json:"job,omitempty"`
 	Method *string `json:"method,omitempty"`
 	URL    *string `json:"url,omitempty"`
@@ -7149,22 +7317,23 @@ type SimulatedRunState string
 type Simulation struct {
 	AttentionReason *string `json:"attention_reason,omitempty"`
 
-	// Calls How many calls and job runs there were.
+	// Calls The number of calls and job runs.
 	Calls int `json:"calls"`
 
-	// Clean Whether no effect remains, or all do. Absent if the saga has not ended.
+	// Clean Whether either none or all of the effects remain. Absent if the saga has not
+	// ended.
 	Clean *bool `json:"clean,omitempty"`
 
-	// DeadLetters How many compensations gave up.
+	// DeadLetters The number of compensations that gave up.
 	DeadLetters int `json:"dead_letters"`
 
-	// DurationMS How long the saga would have taken, with its waits.
+	// DurationMS How long the saga would have taken, including its waits.
 	DurationMS     int64             `json:"duration_ms"`
 	Error          *SagaError        `json:"error,omitempty"`
 	NeedsAttention bool              `json:"needs_attention"`
 	Path           []SimulationEntry `json:"path"`
 
-	// Result Of a completed saga.
+	// Result The result of a completed saga.
 	Result AnyJSON `json:"result,omitempty"`
 
 	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
@@ -7173,10 +7342,10 @@ type Simulation struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
-	// Stopped Why the simulation ended before the saga. Absent if the saga has ended.
+	// Stopped Why the simulation ended before the saga did. Absent if the saga has ended.
 	Stopped *string `json:"stopped,omitempty"`
 
-	// UnusedAnswers The keys of `answers` of which not all were used.
+	// UnusedAnswers The keys of `answers` whose answers were not all used.
 	UnusedAnswers []string `json:"unused_answers"`
 }
 
@@ -7184,58 +7353,61 @@ type Simulation struct {
 type SimulationEntry struct {
 	Action *StepAction `json:"action,omitempty"`
 
-	// Answer An answer by HTTP (`status`, default 200), a `fault` instead, or for a job the
+	// Answer Either an HTTP answer (`status`, by default 200), a `fault`, or, for a job, the
 	// `run_state` in which its run ends.
 	Answer *SimulatedAnswer `json:"answer,omitempty"`
 
-	// AtMS Since the saga began.
+	// AtMS The time since the saga began, in milliseconds.
 	AtMS    int64 `json:"at_ms"`
 	Attempt *int  `json:"attempt,omitempty"`
 
-	// Code Of an outcome other than DONE.
+	// Code The code of an outcome other than DONE.
 	Code *string `json:"code,omitempty"`
 
-	// Kind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could
-	// not be sent. `skipped`: a step or a compensation was not needed. `wait`: until the
-	// next attempt. `report_wait`: for the report of an answer that was `later`.
-	// `report`: it came, or a heartbeat did; with the code SAGA_CALLBACK_LATE it came too
-	// late. `report_missing`: the wait ended without it. `compensation`: from here on the
-	// saga is compensated. `cancel_requested`, `deadline_exceeded`.
+	// Kind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could not
+	// be sent. `skipped`: a step or a compensation was not needed. `wait`: the saga waited
+	// until the next attempt. `report_wait`: the saga waited for the report after an answer
+	// that was `later`. `report`: a report or a heartbeat arrived; with the code
+	// SAGA_CALLBACK_LATE it arrived too late. `report_missing`: the wait ended without a
+	// report. `compensation`: from here on, the saga is compensated. `cancel_requested`: a
+	// cancellation was requested. `deadline_exceeded`: the deadline was exceeded.
 	Kind    SimulationEntryKind `json:"kind"`
 	Message *string             `json:"message,omitempty"`
 
-	// Outcome DONE: applied. REFUSED: not applied, and not retried. NOT_APPLIED: not applied, and
-	// worth another attempt. LATER: the participant will report the outcome. UNKNOWN:
-	// the call may have been applied.
+	// Outcome DONE: the call was applied. REFUSED: it was not applied and is not retried.
+	// NOT_APPLIED: it was not applied and is worth another attempt. LATER: the participant
+	// will report the outcome. UNKNOWN: the call may have been applied.
 	Outcome *SimulatedOutcome `json:"outcome,omitempty"`
 
-	// Output What the step keeps of the answer, or of the report.
+	// Output What the step keeps from the answer or the report.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Report What a participant reports of a call that it has answered "later".
+	// Report What a participant reports about a call that it answered with "later".
 	Report  *SimulatedReport  `json:"report,omitempty"`
 	Request *SimulatedRequest `json:"request,omitempty"`
 	Step    *string           `json:"step,omitempty"`
 	WaitMS  *int64            `json:"wait_ms,omitempty"`
 }
 
-// SimulationEntryKind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could
-// not be sent. `skipped`: a step or a compensation was not needed. `wait`: until the
-// next attempt. `report_wait`: for the report of an answer that was `later`.
-// `report`: it came, or a heartbeat did; with the code SAGA_CALLBACK_LATE it came too
-// late. `report_missing`: the wait ended without it. `compensation`: from here on the
-// saga is compensated. `cancel_requested`, `deadline_exceeded`.
+// SimulationEntryKind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could not
+// be sent. `skipped`: a step or a compensation was not needed. `wait`: the saga waited
+// until the next attempt. `report_wait`: the saga waited for the report after an answer
+// that was `later`. `report`: a report or a heartbeat arrived; with the code
+// SAGA_CALLBACK_LATE it arrived too late. `report_missing`: the wait ended without a
+// report. `compensation`: from here on, the saga is compensated. `cancel_requested`: a
+// cancellation was requested. `deadline_exceeded`: the deadline was exceeded.
 type SimulationEntryKind string
 
 // SimulationInput Either `definition` or `workflow_name` is required.
 type SimulationInput struct {
-	// Answers By the name of a step, or by that and `/compensate` for its compensation: the
-	// answers to its calls, in order. The last one is repeated. Default: every call
-	// succeeds, with a body that fits the `output_schema` of its step, if it has one.
+	// Answers The answers to the calls of each step, in order. The key is the name of the step,
+	// followed by `/compensate` for its compensation. The last answer is repeated. By
+	// default, every call succeeds with a body that fits the step's `output_schema`, if
+	// it has one.
 	Answers     map[string][]SimulatedAnswer `json:"answers,omitempty"`
 	BusinessKey *string                      `json:"business_key,omitempty"`
 
-	// CancelAt The step during whose first call a cancel is requested.
+	// CancelAt The step during whose first call a cancellation is requested.
 	CancelAt      *string `json:"cancel_at,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
@@ -7245,14 +7417,15 @@ type SimulationInput struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// WorkflowName A registered workflow.
+	// WorkflowName The name of a registered workflow.
 	WorkflowName *string `json:"workflow_name,omitempty"`
 
-	// WorkflowVersion Default: the latest version. Only with `workflow_name`.
+	// WorkflowVersion The version of the registered workflow. Default: the latest version. Only with
+	// `workflow_name`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty" validate:"excluded_with=Definition"`
 }
 
-// StartBatch Runs to start.
+// StartBatch A batch of runs to start.
 type StartBatch struct {
 	Runs []Item[StartItem] `json:"runs"`
 }
@@ -7263,7 +7436,8 @@ type StartInput struct {
 	LeaderEpoch int64 `json:"leader_epoch"`
 	LeaseToken  UUID  `json:"lease_token"`
 
-	// Version The run's version as claimed. The fencing proof decides.
+	// Version The version of the run at the time of the claim. The fencing proof takes
+	// precedence.
 	Version  *int64 `json:"version,omitempty"`
 	WorkerID UUID   `json:"worker_id"`
 }
@@ -7276,15 +7450,15 @@ type StartItem struct {
 	RunID       UUID  `json:"run_id"`
 }
 
-// StartedRun A run that is running.
+// StartedRun A run that has been started.
 type StartedRun struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS Duration of the lease, from when start was called.
+	// LeaseMS Duration of the lease, measured from when start was called.
 	LeaseMS int64 `json:"lease_ms"`
 
-	// Replayed The run was already started by the same call.
+	// Replayed True if the run had already been started by the same call.
 	Replayed  *bool              `json:"replayed,omitempty"`
 	RunID     openapi_types.UUID `json:"run_id"`
 	StartedAt *time.Time         `json:"started_at,omitempty"`
@@ -7299,91 +7473,94 @@ type Step struct {
 	// Action How to call a participant: either `http` or `job`.
 	Action *Call `json:"action,omitempty"`
 
-	// Answer What the answers of a participant mean. The first rule that is true decides, in
-	// the order done, refused, not_applied, later, unknown; if none is, the status
-	// decides.
-	// Rules are expressions that have `status`, `headers` (names in lower case) and
-	// `body`.
+	// Answer How to interpret a participant's answers. The first rule that is true decides, in the
+	// order done, refused, not_applied, later, unknown; if none is true, the status decides.
+	// Rules are expressions over `status`, `headers` (names in lower case) and `body`.
 	Answer *AnswerRules `json:"answer,omitempty"`
 
-	// Args Like `args` in `action`.
+	// Args Has the same meaning as `args` in `action`.
 	Args JSONObject `json:"args,omitempty"`
 
-	// Checkpoint False: the next step may be called before the outcome of this one is on disk. It is
-	// written at most `engine.checkpoint_ms` later, with the outcome of the next step, the
-	// end, a wait, a failure or the turn to compensation. If the node is lost in between,
-	// this step and those after it, up to and including the first one with
-	// `checkpoint: true`, may have run: going forward they are called again with the same
-	// `Idempotency-Key` and body; turning back they are undone, last first, as in doubt.
-	// A pivot, a step with `when` and a job are called only once everything before them
-	// is on disk. Not allowed for jobs and pivots. Default: true.
+	// Checkpoint If false, the next step may be called before the outcome of this one is on disk.
+	// The outcome is written at most `engine.checkpoint_ms` later, together with the
+	// outcome of the next step, the end, a wait, a failure or the turn to compensation.
+	// If the node is lost in between, this step and those after it, up to and including
+	// the first one with `checkpoint: true`, may have run. If the saga goes forward,
+	// they are called again with the same `Idempotency-Key` and body; if it compensates,
+	// they are compensated in reverse order, as steps in doubt. A pivot, a step with
+	// `when` and a job are called only once everything before them is on disk. Not
+	// allowed for jobs and pivots. Default: true.
 	Checkpoint *bool `json:"checkpoint,omitempty"`
 
 	// Compensation A call that undoes the step, or `none` if there is nothing to undo.
 	Compensation Compensation `json:"compensation"`
 
-	// CompensationRetry Omitted members are taken from the workflow's policy, then from the server's.
+	// CompensationRetry When and how often failed calls are retried. Omitted members are taken from the
+	// workflow's policy, then from the server's.
 	CompensationRetry RetryPolicy `json:"compensation_retry,omitempty"`
 
-	// DependsOn Names of steps that must be executed before this one. Steps run one at a
-	// time, otherwise in the listed order.
+	// DependsOn Names of steps that must be executed before this one. Steps run one at a time, in
+	// the listed order unless these dependencies require a different one.
 	DependsOn []string `json:"depends_on,omitempty"`
 
-	// Job Like `job` in `action`.
+	// Job Has the same meaning as `job` in `action`.
 	Job *string `json:"job,omitempty"`
 
-	// Metadata What people and reports want to know of the step. In the database, the view
-	// `saga_steps` shows it, and `saga_events` for the events of the step.
+	// Metadata Additional information about the step, for people and reports. In the database, it
+	// appears in the view `saga_steps`, and in `saga_events` for the events of the step.
 	Metadata JSONObject `json:"metadata,omitempty"`
 
-	// Name Unique in the workflow. Letters, digits and `.` `_` `:` `-`, at most 255,
-	// starting with a letter or digit.
+	// Name A name that is unique in the workflow: letters, digits and `.` `_` `:` `-`, at
+	// most 255, starting with a letter or digit.
 	Name string `json:"name"`
 
-	// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as failed,
-	// with the steps before it not compensated. `go_on` compensates those as well; the saga
-	// then ends as failed, with one dead letter for each compensation that gave up. The default
-	// is the workflow's, and there `stop`. A saga that is compensated in order to go forward
-	// again always stops.
+	// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as
+	// failed without compensating the steps before it. `go_on` compensates those as well;
+	// the saga then ends as failed, with one dead letter for each compensation that gave up.
+	// The default for a step is the workflow's value, and the default for a workflow is
+	// `stop`. A saga that is compensated in order to go forward again always stops.
 	OnCompensationFailure *OnCompensationFailure `json:"on_compensation_failure,omitempty"`
 
-	// OnFailure What happens when the step has failed: it was refused, or its retries are used up.
-	// `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
-	// a person retries, completes or skips the step, or has the saga compensated; its deadline
-	// keeps running meanwhile. The default is the workflow's, and there `compensate`.
+	// OnFailure What happens when the step has failed, which means that it was refused or its retries
+	// are used up. `compensate` compensates what was done. `suspend` suspends the saga at
+	// this step, marked as needing attention, until a person retries, completes or skips the
+	// step, or has the saga compensated; the saga's deadline keeps running meanwhile. The
+	// default for a step is the workflow's value, and the default for a workflow is
+	// `compensate`.
 	OnFailure *OnFailure `json:"on_failure,omitempty"`
 
-	// OutputSchema A JSON Schema (2020-12) that the step's output must fit. An answer that does
-	// not is `invalid_response`: the step is in doubt.
+	// OutputSchema A JSON Schema (2020-12) that the step's output must match. An answer that does not
+	// match is treated as `invalid_response`: the step is in doubt.
 	OutputSchema JSONObject `json:"output_schema,omitempty"`
 
-	// Pivot Once this step is done, the saga is never compensated. The steps that run after
-	// it must have `compensation: none` and no `on_failure`. They are retried until they
-	// succeed: after `max_attempts` the saga needs attention, and the longest interval
-	// applies; a refusal suspends it. Cancel and compensate are then refused
-	// (`SAGA_PIVOT_PASSED`), and the deadline only raises attention. If the pivot
-	// itself fails, the saga is compensated; if its outcome is in doubt and it has no compensation,
-	// the saga is suspended. A workflow has at most one pivot.
+	// Pivot Once this step is done, the saga is never compensated. The steps that run after it
+	// must have `compensation: none` and no `on_failure`. They are retried until they
+	// succeed: after `max_attempts` the saga needs attention, and retries continue at
+	// the longest interval. A refusal suspends the saga. Cancel and compensate are
+	// refused from then on (`SAGA_PIVOT_PASSED`), and missing the deadline only raises
+	// attention. If the pivot itself fails, the saga is compensated; if its outcome is
+	// in doubt and it has no compensation, the saga is suspended. A workflow has at most
+	// one pivot.
 	Pivot *bool `json:"pivot,omitempty"`
 
-	// Retry Omitted members are taken from the workflow's policy, then from the server's.
+	// Retry When and how often failed calls are retried. Omitted members are taken from the
+	// workflow's policy, then from the server's.
 	Retry RetryPolicy `json:"retry,omitempty"`
 
-	// TimeoutMS Maximum duration of one call.
+	// TimeoutMS The maximum duration of one call.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type Must match the step's content. A step of type job may have `job` and `args`
-	// in place of `action`.
+	// Type The type must match the step's content. A step of type job may have `job` and
+	// `args` in place of `action`.
 	Type *StepType `json:"type,omitempty"`
 
-	// When A condition, such as `${payload.total > 0}`. If it is false, the step is
-	// skipped: it is not called, nothing is compensated for it, and the saga goes
-	// on.
+	// When A condition, such as `${payload.total > 0}`. If it is false, the step is skipped:
+	// it is neither called nor compensated, and the saga continues.
 	When *string `json:"when,omitempty"`
 }
 
-// StepType Must match the step's content. A step of type job may have `job` and `args`
-// in place of `action`.
+// StepType The type must match the step's content. A step of type job may have `job` and
+// `args` in place of `action`.
 type StepType string
 
 // StepAction defines model for StepAction.
@@ -7393,50 +7570,49 @@ type StepAction string
 type StepFailureStatistics struct {
 	Attempts int64 `json:"attempts"`
 
-	// Code `outcome_code` of the attempts, for example `http_503`.
+	// Code The `outcome_code` of the attempts, for example `http_503`.
 	Code string `json:"code"`
 
-	// GaveUp Those that no other attempt was to follow.
+	// GaveUp Number of these attempts that were not to be followed by another one.
 	GaveUp int64 `json:"gave_up"`
 
-	// LastAt When the latest of them ended.
+	// LastAt When the latest of these attempts ended.
 	LastAt time.Time `json:"last_at"`
 
-	// SampleSagaID The saga of the latest of them.
+	// SampleSagaID The saga of the latest of these attempts.
 	SampleSagaID openapi_types.UUID `json:"sample_saga_id"`
 }
 
 // StepList defines model for StepList.
 type StepList struct {
-	// Archived True for a saga in the archive, absent for a live one.
+	// Archived True for an archived saga, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise absent. Then
-	// only those steps are listed that step logs name.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. In that
+	// case, only the steps that appear in step logs are listed.
 	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
 	Steps                []StepView `json:"steps"`
 }
 
-// StepLog One attempt of one action of one step.
+// StepLog One attempt at one action of one step.
 type StepLog struct {
 	Action      StepAction `json:"action"`
 	Attempt     int        `json:"attempt"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 
-	// ContentUnreadable True when encrypted content cannot be decrypted, because its key is not
-	// configured or it was tampered with; otherwise absent. Such content is
-	// left out.
+	// ContentUnreadable True if encrypted content cannot be decrypted because its key is not configured or
+	// the content was tampered with; otherwise absent. Such content is omitted.
 	ContentUnreadable *bool      `json:"content_unreadable,omitempty"`
 	DurationMS        *int64     `json:"duration_ms,omitempty"`
 	Error             *SagaError `json:"error,omitempty"`
 	ErrorMessage      *string    `json:"error_message,omitempty"`
 
-	// Final False for an attempt that was or will be followed by another one.
+	// Final False if another attempt followed or will follow.
 	Final bool               `json:"final"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// OutcomeCode The participant's response, for example `http_409` or `timeout`.
+	// OutcomeCode The outcome of the call, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
 	// RequestPayload Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -7447,7 +7623,7 @@ type StepLog struct {
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	StartedAt       time.Time          `json:"started_at"`
 
-	// Status How an attempt ended. RUNNING exactly while `completed_at` is absent.
+	// Status How an attempt ended. The status is RUNNING exactly while `completed_at` is absent.
 	Status    StepLogStatus `json:"status"`
 	StepIndex int           `json:"step_index"`
 	StepName  string        `json:"step_name"`
@@ -7456,138 +7632,139 @@ type StepLog struct {
 
 // StepLogList defines model for StepLogList.
 type StepLogList struct {
-	// Archived True for a saga in the archive, absent for a live one.
+	// Archived True for an archived saga, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 	StepLogs   []StepLog  `json:"step_logs"`
 }
 
-// StepLogStatus How an attempt ended. RUNNING exactly while `completed_at` is absent.
+// StepLogStatus How an attempt ended. The status is RUNNING exactly while `completed_at` is absent.
 type StepLogStatus string
 
-// StepReport What a participant reports of a call that it has answered "later".
+// StepReport What a participant reports about a call that it answered with "later".
 type StepReport struct {
-	// Error Only with the results `refused`, `not_applied` and `unknown`: what the body of such
-	// an answer would be, for example `{"code": "…", "message": "…"}`.
+	// Error Only with the results `refused`, `not_applied` and `unknown`: the equivalent of
+	// such an answer's body, for example `{"code": "…", "message": "…"}`.
 	Error JSONObject `json:"error,omitempty"`
 
-	// Output Only with the result `done` of an action: what the body of an answer would be.
-	// `answer.output` is taken from it, and it must fit `output_schema`.
+	// Output Only with the result `done` of an action: the equivalent of an answer's body.
+	// `answer.output` is taken from it, and it must match `output_schema`.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Progress How far the work is. What a heartbeat leaves out stays as it was.
+	// Progress How far the work has progressed. Members that a heartbeat omits keep their value.
 	Progress *ReportProgress `json:"progress,omitempty"`
 
-	// Result What the rules of `answer` with these names mean. `heartbeat`: the work goes on, and
-	// the wait for the report begins again.
+	// Result The results have the meanings of the `answer` rules with the same names. `heartbeat`
+	// means that the work continues; it restarts the wait for the report.
 	Result ReportResult `json:"result"`
 }
 
 // StepReported defines model for StepReported.
 type StepReported struct {
-	// ExpiresAt Only for a heartbeat: when the wait ends.
+	// ExpiresAt When the wait ends. Present only for a heartbeat.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
-	// Repeated Whether an earlier report had decided the attempt: this one changed nothing.
-	// Absent for a heartbeat.
+	// Repeated Whether an earlier report had already decided the attempt, so that this one
+	// changed nothing. Absent for a heartbeat.
 	Repeated *bool `json:"repeated,omitempty"`
 
-	// Result The first result that decided the attempt, or `heartbeat`.
+	// Result The result of the first report that decided the attempt, or `heartbeat`.
 	Result ReportResult `json:"result"`
 }
 
 // StepStateName defines model for StepStateName.
 type StepStateName string
 
-// StepStatistics One action of one step.
+// StepStatistics Statistics on one action of one step.
 type StepStatistics struct {
 	Action StepAction `json:"action"`
 
-	// AttemptDuration `attempt_duration` is from the request of one attempt to its response;
-	// `step_duration` from the first attempt to the end of the last one, including the
-	// waits between them. Absent if nothing has ended. A percentile is a duration that
-	// occurred, in milliseconds.
+	// AttemptDuration `attempt_duration` is the time from the request of one attempt to its response.
+	// `step_duration` is the time from the first attempt to the end of the last one,
+	// including the waits in between. Absent if nothing has ended. Each percentile is a
+	// duration that actually occurred, in milliseconds.
 	AttemptDuration *DurationStatistics `json:"attempt_duration,omitempty"`
 
-	// Attempts Calls: `completed`, `failed` and `running` together.
+	// Attempts Number of calls: `completed`, `failed` and `running` together.
 	Attempts int64 `json:"attempts"`
 
-	// ByOperator Times that an operator skipped, completed or failed the step instead of a call.
+	// ByOperator How often an operator skipped, completed or failed the step instead of a call
+	// being made.
 	ByOperator int64 `json:"by_operator"`
 
-	// Completed Attempts that succeeded.
+	// Completed Number of attempts that succeeded.
 	Completed int64 `json:"completed"`
 
-	// Failed Attempts that did not, whether or not another one followed.
+	// Failed Number of attempts that failed, whether or not another attempt followed.
 	Failed int64 `json:"failed"`
 
 	// Failures The ten most frequent codes of failed attempts.
 	Failures []StepFailureStatistics `json:"failures"`
 
-	// GaveUp Failed attempts that no other one was to follow.
+	// GaveUp Number of failed attempts that were not to be followed by another one.
 	GaveUp int64 `json:"gave_up"`
 
-	// Retries Attempts after a saga's first.
+	// Retries Number of attempts other than the first one of each saga.
 	Retries int64 `json:"retries"`
 
-	// Running Attempts that have not ended.
+	// Running Number of attempts that have not ended.
 	Running int64 `json:"running"`
 
-	// Sagas Sagas that made at least one attempt.
+	// Sagas Number of sagas that made at least one attempt.
 	Sagas int64 `json:"sagas"`
 
-	// StepDuration `attempt_duration` is from the request of one attempt to its response;
-	// `step_duration` from the first attempt to the end of the last one, including the
-	// waits between them. Absent if nothing has ended. A percentile is a duration that
-	// occurred, in milliseconds.
+	// StepDuration `attempt_duration` is the time from the request of one attempt to its response.
+	// `step_duration` is the time from the first attempt to the end of the last one,
+	// including the waits in between. Absent if nothing has ended. Each percentile is a
+	// duration that actually occurred, in milliseconds.
 	StepDuration *DurationStatistics `json:"step_duration,omitempty"`
 
-	// StepIndex Its place, from 0, in the newest saga that was read.
+	// StepIndex The step's position, starting at 0, in the newest saga that was read.
 	StepIndex int    `json:"step_index"`
 	StepName  string `json:"step_name"`
 }
 
 // StepStatisticsList defines model for StepStatisticsList.
 type StepStatisticsList struct {
-	// Attempts How many attempts were read.
+	// Attempts Number of attempts that were read.
 	Attempts    int64     `json:"attempts"`
 	CreatedFrom time.Time `json:"created_from"`
 	CreatedTo   time.Time `json:"created_to"`
 
-	// Sagas How many sagas were read.
+	// Sagas Number of sagas that were read.
 	Sagas int64 `json:"sagas"`
 
-	// Sampled True if the period has more sagas or attempts than were read.
+	// Sampled True if there were more sagas or attempts in the period than were read.
 	Sampled      bool             `json:"sampled"`
 	Steps        []StepStatistics `json:"steps"`
 	WorkflowName string           `json:"workflow_name"`
 
-	// WorkflowVersion If requested.
+	// WorkflowVersion Present if it was requested.
 	WorkflowVersion *int `json:"workflow_version,omitempty"`
 }
 
 // StepView The current state of one step of a saga.
 type StepView struct {
-	// Attempts Calls of the action made so far, without what a person completed or failed.
+	// Attempts Number of calls of the action made so far, excluding outcomes set by a person.
 	Attempts int `json:"attempts"`
 
-	// CompensationState The progress of the step's compensation; absent until it is due.
+	// CompensationState The progress of the step's compensation. Absent until the compensation is due.
 	CompensationState *CompensationState `json:"compensation_state,omitempty"`
 	CompletedAt       *time.Time         `json:"completed_at,omitempty"`
 	CreatedAt         time.Time          `json:"created_at"`
 	Error             *SagaError         `json:"error,omitempty"`
 	ID                string             `json:"id"`
 
-	// InDoubt True when the action may have been applied although no answer says
-	// so; otherwise absent. Such a step is compensated like one that was
-	// done, even if a later attempt was refused.
+	// InDoubt True if the action may have been applied although no response confirms it;
+	// otherwise absent. Such a step is compensated as if it had completed, even if a
+	// later attempt was refused.
 	InDoubt *bool `json:"in_doubt,omitempty"`
 
 	// InputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`
 	LastAttemptAt *time.Time `json:"last_attempt_at,omitempty"`
 
-	// MaxAttempts 0 if the definition is unreadable.
+	// MaxAttempts The maximum number of attempts; 0 if the definition is unreadable.
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
 
@@ -7595,8 +7772,8 @@ type StepView struct {
 	OutputData AnyJSON            `json:"output_data,omitempty"`
 	SagaID     openapi_types.UUID `json:"saga_id"`
 
-	// Skipped True when a person or the step's condition (`when`) has skipped the step, also
-	// while it is being undone and afterwards; otherwise absent.
+	// Skipped True if the step was skipped by a person or by its condition (`when`), including
+	// during and after compensation; otherwise absent.
 	Skipped   *bool      `json:"skipped,omitempty"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 
@@ -7628,16 +7805,17 @@ type TableUsage struct {
 	ModifiedSinceAnalyze int64        `json:"modified_since_analyze"`
 	Name                 string       `json:"name"`
 
-	// ToastBytes Large values, stored separately.
+	// ToastBytes Size of large values, which are stored separately.
 	ToastBytes int64 `json:"toast_bytes"`
 
-	// TotalBytes Heap, TOAST and indexes, including their maps.
+	// TotalBytes Size of the heap, TOAST data and indexes, including their maps.
 	TotalBytes int64 `json:"total_bytes"`
 }
 
 // TenantActivity defines model for TenantActivity.
 type TenantActivity struct {
-	// LastActiveAt When its audit trail was last sealed, about a second after something happened.
+	// LastActiveAt When the tenant's audit trail was last sealed, which happens about a second after
+	// an event.
 	LastActiveAt       *time.Time         `json:"last_active_at,omitempty"`
 	SagasNeedAttention OverviewCount      `json:"sagas_need_attention"`
 	TenantID           openapi_types.UUID `json:"tenant_id"`
@@ -7656,29 +7834,29 @@ type Tick struct {
 	// LocalTime The corresponding wall-clock time in the schedule's zone.
 	LocalTime string `json:"local_time"`
 
-	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist,
-	// and the job runs at the end of the gap. `skipped_gap`: it does not exist, and
-	// nothing runs. `repeated`: it occurs for the second time. `repetition_left_out`:
-	// it will occur once more, and nothing will run then.
+	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist, and
+	// the job runs at the end of the gap. `skipped_gap`: it does not exist, and the job does
+	// not run. `repeated`: this is the second occurrence of this time.
+	// `repetition_left_out`: this time will occur once more, and the job will not run then.
 	Note *TickNote `json:"note,omitempty"`
 }
 
 // TickList defines model for TickList.
 type TickList struct {
-	// Omitted Wall-clock times in this range that do not exist because the clock skips
-	// them, and for which nothing runs (`skipped_gap`). `at` is the end of the
-	// gap. They do not count towards `count`.
+	// Omitted Wall-clock times in this range that do not exist because the clock skips them, and
+	// at which the job does not run (`skipped_gap`). `at` is the end of the gap. They do
+	// not count towards `count`.
 	Omitted []Tick `json:"omitted"`
 
-	// Ticks The slots that are due, at most `count`.
+	// Ticks The slots that are due, with at most `count` entries.
 	Ticks    []Tick `json:"ticks"`
 	Timezone string `json:"timezone"`
 }
 
-// TickNote The effect of a clock change. `moved_gap`: this wall-clock time does not exist,
-// and the job runs at the end of the gap. `skipped_gap`: it does not exist, and
-// nothing runs. `repeated`: it occurs for the second time. `repetition_left_out`:
-// it will occur once more, and nothing will run then.
+// TickNote The effect of a clock change. `moved_gap`: this wall-clock time does not exist, and
+// the job runs at the end of the gap. `skipped_gap`: it does not exist, and the job does
+// not run. `repeated`: this is the second occurrence of this time.
+// `repetition_left_out`: this time will occur once more, and the job will not run then.
 type TickNote string
 
 // Timeline defines model for Timeline.
@@ -7688,7 +7866,7 @@ type Timeline struct {
 	// NextCursor Absent on the last page.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
-	// Omitted What the caller may not read.
+	// Omitted The kinds of entries that the caller may not read.
 	Omitted []TimelineOmitted `json:"omitted"`
 }
 
@@ -7697,20 +7875,20 @@ type TimelineOmitted string
 
 // TimelineEntry defines model for TimelineEntry.
 type TimelineEntry struct {
-	// Action EXECUTE or COMPENSATE for a step, the trigger of a run, the source of a dead
-	// letter.
+	// Action For a step, EXECUTE or COMPENSATE; for a run, its trigger; for a dead letter, its
+	// source.
 	Action *string `json:"action,omitempty"`
 
-	// At When it started.
+	// At When the entry started.
 	At time.Time `json:"at"`
 
-	// Code Its outcome or error code.
+	// Code The outcome or error code.
 	Code      *string             `json:"code,omitempty"`
 	EndedAt   *time.Time          `json:"ended_at,omitempty"`
 	Kind      TimelineEntryKind   `json:"kind"`
 	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
 
-	// Name The workflow, the step, the job definition or the topic.
+	// Name The name of the workflow, step, job definition or topic.
 	Name string `json:"name"`
 
 	// Number The number of the attempt or retry.
@@ -7733,20 +7911,22 @@ type Version struct {
 	BuiltAt *string `json:"built_at,omitempty"`
 	Commit  *string `json:"commit,omitempty"`
 
-	// Go The Go release it was built with.
+	// Go The Go release with which the server was built.
 	Go      string `json:"go"`
 	Version string `json:"version"`
 }
 
-// WatchedState The state of a resource; `gone` without a state when it does not exist.
+// WatchedState The state of a resource. If the resource does not exist, `gone` is present and there
+// is no state.
 type WatchedState struct {
-	// Gone There is no such resource, or no longer. It may be archived.
+	// Gone True if the resource does not exist or no longer exists. It may have been
+	// archived.
 	Gone  *bool            `json:"gone,omitempty"`
 	ID    string           `json:"id"`
 	Kind  WatchedStateKind `json:"kind"`
 	State *string          `json:"state,omitempty"`
 
-	// UpdatedAt Changes without a new version too, such as the progress of a redrive.
+	// UpdatedAt May change without a new version, for example when a redrive makes progress.
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 	Version   *int64     `json:"version,omitempty"`
 }
@@ -7756,14 +7936,16 @@ type WatchedStateKind string
 
 // Webhook defines model for Webhook.
 type Webhook struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	CreatedBy string          `json:"created_by"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 	Description   string     `json:"description"`
 	DisabledAt    *time.Time `json:"disabled_at,omitempty"`
@@ -7772,15 +7954,16 @@ type Webhook struct {
 	DisabledReason *string `json:"disabled_reason,omitempty"`
 	Enabled        bool    `json:"enabled"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
-	// types.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`. If empty, all
+	// types match.
 	EventTypes WebhookEventTypes `json:"event_types"`
 
-	// FailingSince Time of the first failure since the last success.
+	// FailingSince When the first failure since the last success occurred.
 	FailingSince *time.Time `json:"failing_since,omitempty"`
 
-	// Gate The gate of the participant that the URL belongs to, while it is not open: nothing is
-	// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+	// Gate The gate of the participant to which the URL belongs, while the gate is not open.
+	// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
 	// GivenUp Number of consecutive deliveries that failed permanently; absent if there
@@ -7788,57 +7971,60 @@ type Webhook struct {
 	GivenUp *int               `json:"given_up,omitempty"`
 	ID      openapi_types.UUID `json:"id"`
 
-	// OldestPendingAt In lists: when the oldest of them was created; absent if there is none.
+	// OldestPendingAt Present in lists: when the oldest pending delivery was created. Absent if there is
+	// none.
 	OldestPendingAt *time.Time `json:"oldest_pending_at,omitempty"`
 
-	// Pending In lists: number of deliveries that wait for an attempt or are being sent. At
-	// most 1,000 are prepared at a time; further events wait in the audit trail.
+	// Pending Present in lists: the number of deliveries that wait for an attempt or are being
+	// sent. At most 1,000 are prepared at a time; further events wait in the audit
+	// trail.
 	Pending *int64 `json:"pending,omitempty"`
 
-	// Secret Shown only once, in the response to the creation.
+	// Secret Returned only once, in the response to the creation.
 	Secret *string `json:"secret,omitempty"`
 
 	// Secrets The secrets used for signing, newest first.
 	Secrets []WebhookSecret `json:"secrets"`
 
-	// UnknownWorkflows In responses to creation and changes: the entries of `workflow_names` that
-	// match no workflow yet, which may be misspelled.
+	// UnknownWorkflows Present in responses to creation and changes: the entries of `workflow_names` that
+	// match no workflow yet, and may be misspelled.
 	UnknownWorkflows []string  `json:"unknown_workflows,omitempty"`
 	UpdatedAt        time.Time `json:"updated_at"`
 	URL              string    `json:"url"`
 
-	// Version Increases with every change; the ETag.
+	// Version Increases with every change. It is the ETag.
 	Version int64 `json:"version"`
 
-	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
+	// WorkflowNames Limits the webhook to events of sagas of these workflows. If empty, all workflows
+	// match.
 	WorkflowNames WebhookWorkflowNames `json:"workflow_names"`
 }
 
 // WebhookEnableInput defines model for WebhookEnableInput.
 type WebhookEnableInput struct {
-	// From Where to continue; by default where the webhook stopped.
+	// From Where to continue; default: where the webhook stopped.
 	From *WebhookEnableInputFrom `json:"from,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 }
 
-// WebhookEnableInputFrom Where to continue; by default where the webhook stopped.
+// WebhookEnableInputFrom Where to continue; default: where the webhook stopped.
 type WebhookEnableInputFrom string
 
-// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
-// types.
+// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`. If empty, all
+// types match.
 type WebhookEventTypes = []string
 
 // WebhookInput defines model for WebhookInput.
 type WebhookInput struct {
 	Description *string `json:"description,omitempty"`
 
-	// Enabled Default: true.
+	// Enabled Whether the webhook is enabled; default: true.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
-	// types.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`. If empty, all
+	// types match.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
 
 	// From Where to begin; default: `now`. With `beginning`, every event that is still
@@ -7851,7 +8037,8 @@ type WebhookInput struct {
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL WebhookURL `json:"url"`
 
-	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
+	// WorkflowNames Limits the webhook to events of sagas of these workflows. If empty, all workflows
+	// match.
 	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
 }
 
@@ -7870,8 +8057,8 @@ type WebhookPatch struct {
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
-	// types.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`. If empty, all
+	// types match.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -7880,7 +8067,8 @@ type WebhookPatch struct {
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL *WebhookURL `json:"url,omitempty"`
 
-	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
+	// WorkflowNames Limits the webhook to events of sagas of these workflows. If empty, all workflows
+	// match.
 	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
 }
 
@@ -7888,31 +8076,33 @@ type WebhookPatch struct {
 type WebhookSecret struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// ExpiresAt When a former secret stops being used for signing.
+	// ExpiresAt When an old secret stops being used for signing.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 // WebhookURL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 type WebhookURL = string
 
-// WebhookWorkflowNames Only events of sagas of these workflows; empty: all workflows.
+// WebhookWorkflowNames Limits the webhook to events of sagas of these workflows. If empty, all workflows
+// match.
 type WebhookWorkflowNames = []string
 
 // Worker A process that executes job runs.
 type Worker struct {
 	AllowedActions []string `json:"allowed_actions"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// Commands Empty: everything.
+	// Commands If empty, the worker can execute all commands.
 	Commands     []string   `json:"commands,omitempty"`
 	DetachedAt   *time.Time `json:"detached_at,omitempty"`
 	DrainAt      *time.Time `json:"drain_at,omitempty"`
 	HeartbeatAt  time.Time  `json:"heartbeat_at"`
 	HeartbeatSeq *int64     `json:"heartbeat_seq,omitempty"`
 
-	// Labels As `name=value`.
+	// Labels Headers of the letter, each as `name=value`.
 	Labels  []string   `json:"labels,omitempty"`
 	Load    float64    `json:"load"`
 	LostAt  *time.Time `json:"lost_at,omitempty"`
@@ -7921,20 +8111,20 @@ type Worker struct {
 	Node    *string    `json:"node,omitempty"`
 	Pid     *int64     `json:"pid,omitempty"`
 
-	// Principal The principal whose credential registered it.
+	// Principal The principal whose credential registered the worker.
 	Principal    *string   `json:"principal,omitempty"`
 	Queues       []string  `json:"queues"`
 	Reason       *string   `json:"reason,omitempty"`
 	RegisteredAt time.Time `json:"registered_at"`
 
-	// Running As reported by its last heartbeat.
+	// Running Number of runs reported by its last heartbeat.
 	Running    int32   `json:"running"`
 	Sdk        *string `json:"sdk,omitempty"`
 	SdkVersion *string `json:"sdk_version,omitempty"`
 
-	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
-	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: its process must register again.
+	// State ACTIVE: receives runs. DRAINING: finishes its runs and receives no new ones. LOST: has
+	// sent neither a heartbeat nor a claim for `heartbeat_ttl_seconds`; the next one makes
+	// it ACTIVE again, independently of its runs. DETACHED: its process must register again.
 	State    WorkerState        `json:"state"`
 	Version  int64              `json:"version"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
@@ -7946,26 +8136,27 @@ type WorkerActionInput struct {
 	Reason *Reason `json:"reason,omitempty"`
 }
 
-// WorkerInput A worker process that starts.
+// WorkerInput The registration of a worker process.
 type WorkerInput struct {
-	// Commands What it can run, as `command_name` of the definitions; empty: everything.
+	// Commands The commands that the worker can execute, as in `command_name` of the definitions.
+	// If empty, it can execute all of them.
 	Commands []string `json:"commands,omitempty"`
 
-	// Labels Labels that runs can require, as name and value.
+	// Labels Labels, as names and values, that runs can require.
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// MaxRuns Maximum number of concurrent runs; limited by the setting
-	// `max_jobs_per_worker`, which is also the default.
+	// MaxRuns Maximum number of concurrent runs. The setting `max_jobs_per_worker` is both the
+	// upper limit and the default.
 	MaxRuns *int32 `json:"max_runs,omitempty"`
 
-	// Name For display; need not be unique.
+	// Name A display name. It need not be unique.
 	Name string `json:"name"`
 
-	// Node The host name.
+	// Node The name of the worker's host.
 	Node *string `json:"node,omitempty"`
 	Pid  *int64  `json:"pid,omitempty"`
 
-	// Queues The queues from which it gets runs; default: `default`.
+	// Queues The queues from which the worker receives runs; default: `default`.
 	Queues []string `json:"queues,omitempty"`
 
 	// Sdk The SDK used by the worker.
@@ -7981,61 +8172,62 @@ type WorkerList struct {
 	Workers    []Worker   `json:"workers"`
 }
 
-// WorkerRegistration What the worker needs to know.
+// WorkerRegistration The parameters that the worker needs.
 type WorkerRegistration struct {
-	// AssignLeaseMS How long it has to start an assigned run.
+	// AssignLeaseMS How long the worker has to start an assigned run.
 	AssignLeaseMS int64 `json:"assign_lease_ms"`
 
 	// HeartbeatIntervalMS How often to send a heartbeat.
 	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
 
-	// HeartbeatTTLMS Without a heartbeat for this long, the worker is LOST.
+	// HeartbeatTTLMS If the worker sends no heartbeat for this long, it is LOST.
 	HeartbeatTTLMS int64 `json:"heartbeat_ttl_ms"`
 
-	// MaxRuns Maximum number of runs that it may hold.
+	// MaxRuns Maximum number of runs that the worker may hold.
 	MaxRuns int32 `json:"max_runs"`
 
-	// RunLeaseMS How long the worker keeps a run without a heartbeat that names it.
+	// RunLeaseMS How long the worker keeps a run if no heartbeat names the run.
 	RunLeaseMS      int64 `json:"run_lease_ms"`
 	SettingsVersion int64 `json:"settings_version"`
 
-	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
-	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: its process must register again.
+	// State ACTIVE: receives runs. DRAINING: finishes its runs and receives no new ones. LOST: has
+	// sent neither a heartbeat nor a claim for `heartbeat_ttl_seconds`; the next one makes
+	// it ACTIVE again, independently of its runs. DETACHED: its process must register again.
 	State    WorkerState        `json:"state"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
 }
 
-// WorkerState ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
-// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-// again, independently of its runs. DETACHED: its process must register again.
+// WorkerState ACTIVE: receives runs. DRAINING: finishes its runs and receives no new ones. LOST: has
+// sent neither a heartbeat nor a claim for `heartbeat_ttl_seconds`; the next one makes
+// it ACTIVE again, independently of its runs. DETACHED: its process must register again.
 type WorkerState string
 
 // Workflow defines model for Workflow.
 type Workflow struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// CreatedAt When this version was registered.
 	CreatedAt  time.Time          `json:"created_at"`
 	Definition WorkflowDefinition `json:"definition,omitempty"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise
-	// absent. What comes from the definition is left out.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. Members
+	// that come from the definition are then omitted.
 	DefinitionUnreadable *bool   `json:"definition_unreadable,omitempty"`
 	Description          *string `json:"description,omitempty"`
 
-	// Enabled Whether new sagas are accepted, for any version.
+	// Enabled Whether new sagas of any version are accepted.
 	Enabled bool `json:"enabled"`
 
-	// LatestVersion The version used by new sagas that name none.
+	// LatestVersion The version that new sagas use if they do not name one.
 	LatestVersion int    `json:"latest_version"`
 	Name          string `json:"name"`
 
-	// StepCount 0 if the definition is unreadable.
+	// StepCount The number of steps, or 0 if the definition is unreadable.
 	StepCount int `json:"step_count"`
 
-	// StepNames In execution order.
+	// StepNames The names of the steps, in execution order.
 	StepNames []string `json:"step_names"`
 
 	// UpdatedAt When a version was last registered, or the workflow was last enabled or
@@ -8065,7 +8257,7 @@ type WorkflowValidation struct {
 	Name       string             `json:"name"`
 	StepCount  int                `json:"step_count"`
 
-	// StepNames In execution order.
+	// StepNames The names of the steps, in execution order.
 	StepNames []string                `json:"step_names"`
 	Valid     WorkflowValidationValid `json:"valid"`
 }
@@ -8313,7 +8505,7 @@ type WorkerID = UUID
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by name,
+// ActionAccepted `metadata` is an object. So is `result`: it contains the outputs of the steps by name,
 // once the saga has completed.
 type ActionAccepted = Saga
 
@@ -8323,7 +8515,7 @@ type BackfillFound = Backfill
 // CertificationFound defines model for CertificationFound.
 type CertificationFound = Certification
 
-// DeadLetterGroupFound Letters with the same fingerprint, which stands for one kind of error.
+// DeadLetterGroupFound Letters with the same fingerprint, which identifies one kind of error.
 type DeadLetterGroupFound = DeadLetterGroup
 
 // DeadLetterPage defines model for DeadLetterPage.
@@ -8338,10 +8530,10 @@ type DeadLetterState = DeadLetter
 // DeliveryAccepted The delivery of one event to one endpoint.
 type DeliveryAccepted = Delivery
 
-// DryRunAnswer What an action would do. Nothing was changed.
+// DryRunAnswer The effect that an action would have. Nothing was changed.
 type DryRunAnswer = DryRunResult
 
-// Failure RFC 9457.
+// Failure A problem document (RFC 9457).
 type Failure = Problem
 
 // FenceFound The newest fencing token that was checked for a key.
@@ -8368,10 +8560,10 @@ type JobRunFound = JobRun
 // JobRunReplayed defines model for JobRunReplayed.
 type JobRunReplayed = JobRun
 
-// ParticipantFound A service that steps call, by name.
+// ParticipantFound A named service that steps call.
 type ParticipantFound = Participant
 
-// PreconditionRequired RFC 9457.
+// PreconditionRequired A problem document (RFC 9457).
 type PreconditionRequired = Problem
 
 // RedriveAccepted defines model for RedriveAccepted.
@@ -8436,52 +8628,50 @@ type WorkerAction = WorkerActionInput
 
 // EraseContentParams defines parameters for EraseContent.
 type EraseContentParams struct {
-	// DryRun Only count what would be erased.
+	// DryRun Only count what would be erased, without erasing it.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RunRetentionParams defines parameters for RunRetention.
 type RunRetentionParams struct {
-	// DryRun Only count what would be archived, by workflow.
+	// DryRun Only count the sagas that would be archived, by workflow.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListAPIKeysParams defines parameters for ListAPIKeys.
 type ListAPIKeysParams struct {
-	// Active Only active keys, or only revoked and expired ones.
+	// Active `true` selects active keys, `false` revoked and expired ones.
 	Active *bool `form:"active,omitempty" json:"active,omitempty"`
 
 	// TenantID Only keys of this tenant.
 	TenantID *UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8490,29 +8680,27 @@ type ListAPIKeysParamsInclude string
 
 // CreateAPIKeyParams defines parameters for CreateAPIKey.
 type CreateAPIKeyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RevokeAPIKeyParams defines parameters for RevokeAPIKey.
 type RevokeAPIKeyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -8520,17 +8708,17 @@ type RevokeAPIKeyParams struct {
 type ListActionsParams struct {
 	Kind *ActionKind `form:"kind,omitempty" json:"kind,omitempty"`
 
-	// Subject The id, fingerprint or topic of the subject.
+	// Subject Only actions on the subject with this id, fingerprint or topic.
 	Subject *Label `form:"subject,omitempty" json:"subject,omitempty"`
 	Actor   *Label `form:"actor,omitempty" json:"actor,omitempty"`
 	Verb    *Label `form:"verb,omitempty" json:"verb,omitempty"`
 
-	// Operation The operationId in this contract, or the CLI command. Actions on sagas record
-	// none: use `verb`.
+	// Operation The operationId in this contract, or the CLI command. Actions on sagas do not
+	// record one; filter them by `verb`.
 	Operation *Label `form:"operation,omitempty" json:"operation,omitempty"`
 	RequestID *Label `form:"request_id,omitempty" json:"request_id,omitempty"`
 
-	// Scope Default: `tenant`.
+	// Scope The scope of the actions. Default: `tenant`.
 	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
 
 	// From Only actions at or after this time.
@@ -8539,20 +8727,20 @@ type ListActionsParams struct {
 	// To Only actions before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8561,21 +8749,22 @@ type ListActionsParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
-	// FromSeq The first seal to check; default: 1, or the one after `kept`.
+	// FromSeq The first seal to check. Default: 1, or the seal after `kept`.
 	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
 
-	// Kept Number and hash of a seal that you kept elsewhere, such as an earlier
-	// `head`. The seal with that number must still have that hash; otherwise the
-	// answer is `ok: false`.
+	// Kept The number and hash of a seal that you kept elsewhere, such as an earlier `head`.
+	// The seal with that number must still have that hash; otherwise the response has
+	// `ok: false`.
 	Kept *string `form:"kept,omitempty" json:"kept,omitempty"`
 
-	// Trail `events` of sagas (the default) or `actions`, as listed by `/audit`.
+	// Trail The trail to verify: the `events` of sagas (the default) or the `actions` listed
+	// by `/audit`.
 	Trail *VerifyAuditParamsTrail `form:"trail,omitempty" json:"trail,omitempty"`
 
-	// Scope With `trail=actions`; default: `tenant`.
+	// Scope The scope of the actions; only with `trail=actions`. Default: `tenant`.
 	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// Limit Maximum number of seals to check; default: 100.
+	// Limit Maximum number of seals to check. Default: 100.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -8584,35 +8773,33 @@ type VerifyAuditParamsTrail string
 
 // CancelBackfillParams defines parameters for CancelBackfill.
 type CancelBackfillParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeBackfillParams defines parameters for ResumeBackfill.
 type ResumeBackfillParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListArchivedDeadLettersParams defines parameters for ListArchivedDeadLetters.
 type ListArchivedDeadLettersParams struct {
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
 	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
@@ -8623,80 +8810,81 @@ type ListArchivedDeadLettersParams struct {
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
-	// ErrorClass Repeatable.
+	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
+	// lower case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
-	// Key The key, as text.
+	// Key The key of the letter, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Cannot be combined with `key`.
+	// KeyBase64 The key of the letter, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must match.
+	// Header A header and its value, as `name=value`. Repeatable: all given headers must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all given members must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only letters created at or after this time.
 	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only letters created before this time.
 	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// LastRetryFrom Inclusive.
+	// LastRetryFrom Only letters last retried at or after this time.
 	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
 
-	// LastRetryTo Exclusive.
+	// LastRetryTo Only letters last retried before this time.
 	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
 	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
 	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
 
-	// Resolution Repeatable.
+	// Resolution Repeatable: any of the given values may match.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin Minimum number of times the letter was redriven and came back.
+	// GenerationMin The minimum number of times that the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
-	// Source Repeatable.
+	// Source Repeatable: any of the given values may match.
 	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
 	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: the letter must have all labels.
+	// Label Repeatable: the letter must have all of the given labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters whose latest retry was made by this redrive.
+	// RedriveID Only letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of this lineage.
+	// RootID Only letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListArchivedDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8714,21 +8902,20 @@ type GetArchivedDeadLetterParams struct {
 
 // RestoreDeadLetterParams defines parameters for RestoreDeadLetter.
 type RestoreDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ExportDeadLettersParams defines parameters for ExportDeadLetters.
 type ExportDeadLettersParams struct {
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
 	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
@@ -8739,95 +8926,96 @@ type ExportDeadLettersParams struct {
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
-	// ErrorClass Repeatable.
+	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
+	// lower case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
-	// Key The key, as text.
+	// Key The key of the letter, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Cannot be combined with `key`.
+	// KeyBase64 The key of the letter, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must match.
+	// Header A header and its value, as `name=value`. Repeatable: all given headers must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all given members must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only letters created at or after this time.
 	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only letters created before this time.
 	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// LastRetryFrom Inclusive.
+	// LastRetryFrom Only letters last retried at or after this time.
 	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
 
-	// LastRetryTo Exclusive.
+	// LastRetryTo Only letters last retried before this time.
 	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
 	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
 	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
 
-	// Resolution Repeatable.
+	// Resolution Repeatable: any of the given values may match.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin Minimum number of times the letter was redriven and came back.
+	// GenerationMin The minimum number of times that the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
-	// Source Repeatable.
+	// Source Repeatable: any of the given values may match.
 	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
 	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: the letter must have all labels.
+	// Label Repeatable: the letter must have all of the given labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters whose latest retry was made by this redrive.
+	// RedriveID Only letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of this lineage.
+	// RootID Only letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// Limit Maximum number of letters to export; default: all.
+	// Limit Maximum number of letters to export. Default: all.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `cursor` of a line, or the `next_cursor` of the last one.
+	// Cursor The `cursor` of an exported line, or the `next_cursor` of the last line.
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListDeadLetterGroupsParams defines parameters for ListDeadLetterGroups.
 type ListDeadLetterGroupsParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []DeadLetterGroupState `form:"state,omitempty" json:"state,omitempty"`
 
 	// Topic The topic of the group's first letter.
 	Topic *DLQGroupTopic `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// ErrorType The error type of the group's letters.
+	// ErrorType Only groups whose letters have this error type.
 	ErrorType *Label `form:"error_type,omitempty" json:"error_type,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8836,33 +9024,33 @@ type ListDeadLetterGroupsParamsInclude string
 
 // UpdateDeadLetterGroupParams defines parameters for UpdateDeadLetterGroup.
 type UpdateDeadLetterGroupParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // DiscardDeadLetterGroupParams defines parameters for DiscardDeadLetterGroup.
 type DiscardDeadLetterGroupParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RetryDeadLetterGroupParams defines parameters for RetryDeadLetterGroup.
 type RetryDeadLetterGroupParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListDeadLettersParams defines parameters for ListDeadLetters.
 type ListDeadLettersParams struct {
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
 	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
@@ -8873,83 +9061,84 @@ type ListDeadLettersParams struct {
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
-	// ErrorClass Repeatable.
+	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
+	// lower case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
-	// Key The key, as text.
+	// Key The key of the letter, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Cannot be combined with `key`.
+	// KeyBase64 The key of the letter, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must match.
+	// Header A header and its value, as `name=value`. Repeatable: all given headers must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all given members must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only letters created at or after this time.
 	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only letters created before this time.
 	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// LastRetryFrom Inclusive.
+	// LastRetryFrom Only letters last retried at or after this time.
 	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
 
-	// LastRetryTo Exclusive.
+	// LastRetryTo Only letters last retried before this time.
 	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
 	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
 	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
 
-	// Resolution Repeatable.
+	// Resolution Repeatable: any of the given values may match.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin Minimum number of times the letter was redriven and came back.
+	// GenerationMin The minimum number of times that the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
-	// Source Repeatable.
+	// Source Repeatable: any of the given values may match.
 	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
 	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: the letter must have all labels.
+	// Label Repeatable: the letter must have all of the given labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters whose latest retry was made by this redrive.
+	// RedriveID Only letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of this lineage.
+	// RootID Only letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// Order Order of `created_at`; default: `desc`, newest first.
+	// Order The order by `created_at`. Default: `desc`, newest first.
 	Order *ListDeadLettersParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8964,44 +9153,44 @@ type ListDeadLettersParamsInclude string
 
 // PushDeadLetterParams defines parameters for PushDeadLetter.
 type PushDeadLetterParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // PushDeadLettersParams defines parameters for PushDeadLetters.
 type PushDeadLettersParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
 type DeleteDeadLetterParams struct {
-	// Force Delete it even if a saga is waiting for it.
+	// Force Delete the letter even if a saga is waiting for it.
 	Force *bool `form:"force,omitempty" json:"force,omitempty"`
 
-	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
+	// Reason The reason for the request, which is recorded in the audit trail. If it is missing,
+	// the response is 422, as for a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetDeadLetterParams defines parameters for GetDeadLetter.
 type GetDeadLetterParams struct {
-	// Include What to include: `attempts`; `lineage` (as in the operations of these
-	// names); `raw` (`payload_base64`, byte for byte, for JSON and text payloads
-	// as well). `payload` and `headers` are always included.
+	// Include What to include: `attempts` or `lineage`, as returned by the operations of these
+	// names, or `raw`, which adds `payload_base64`, the exact bytes, for JSON and text
+	// payloads as well. `payload` and `headers` are always included.
 	Include []GetDeadLetterParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9013,108 +9202,103 @@ type GetDeadLetterParamsInclude string
 
 // UpdateDeadLetterParams defines parameters for UpdateDeadLetter.
 type UpdateDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // AcknowledgeDeadLetterParams defines parameters for AcknowledgeDeadLetter.
 type AcknowledgeDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
 type DiscardDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
 type RequeueDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
 type ResolveDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RetryDeadLetterParams defines parameters for RetryDeadLetter.
 type RetryDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9126,47 +9310,47 @@ type GetDefaultPolicyParams struct {
 
 // UpdateDefaultPolicyParams defines parameters for UpdateDefaultPolicy.
 type UpdateDefaultPolicyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
 type PutDefaultPolicyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListRedrivesParams defines parameters for ListRedrives.
 type ListRedrivesParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []RedriveState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9175,25 +9359,25 @@ type ListRedrivesParamsInclude string
 
 // CreateRedriveParams defines parameters for CreateRedrive.
 type CreateRedriveParams struct {
-	// Wait How long to wait for the redrive to end, for example `20s`. The
-	// server may shorten it.
+	// Wait How long to wait for the redrive to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetRedriveParams defines parameters for GetRedrive.
 type GetRedriveParams struct {
-	// Wait How long to wait for the redrive to end, for example `20s`. The
-	// server may shorten it.
+	// Wait How long to wait for the redrive to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9202,102 +9386,98 @@ type GetRedriveParams struct {
 
 // UpdateRedriveParams defines parameters for UpdateRedrive.
 type UpdateRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ApproveRedriveParams defines parameters for ApproveRedrive.
 type ApproveRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListRedriveItemsParams defines parameters for ListRedriveItems.
 type ListRedriveItemsParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []RedriveItemState `form:"state,omitempty" json:"state,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // PauseRedriveParams defines parameters for PauseRedrive.
 type PauseRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9307,14 +9487,14 @@ type ListDeadLetterTopicsParams struct {
 	// `orders.*`.
 	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// CountUpTo Where to stop counting the letters of a topic in one status; `counts_capped` says
-	// of which there are more. By default, `counts` are exact.
+	// CountUpTo The number at which to stop counting the letters of a topic in one status;
+	// `counts_capped` says which counts were cut off. By default, `counts` are exact.
 	CountUpTo *int32 `form:"count_up_to,omitempty" json:"count_up_to,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
@@ -9327,56 +9507,56 @@ type GetTopicPolicyParams struct {
 
 // UpdateTopicPolicyParams defines parameters for UpdateTopicPolicy.
 type UpdateTopicPolicyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutTopicPolicyParams defines parameters for PutTopicPolicy.
 type PutTopicPolicyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListDeadLettersOfTopicParams defines parameters for ListDeadLettersOfTopic.
 type ListDeadLettersOfTopicParams struct {
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Label Repeatable: the letter must have all labels.
+	// Label Repeatable: the letter must have all of the given labels.
 	Label DLQLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 
-	// Order Order of `created_at`; default: `desc`, newest first.
+	// Order The order by `created_at`. Default: `desc`, newest first.
 	Order *ListDeadLettersOfTopicParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListDeadLettersOfTopicParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9391,15 +9571,15 @@ type ListDeadLettersOfTopicParamsInclude string
 
 // RetryAllDeadLettersParams defines parameters for RetryAllDeadLetters.
 type RetryAllDeadLettersParams struct {
-	// Wait How long to wait for the redrive to end, for example `20s`. The
-	// server may shorten it.
+	// Wait How long to wait for the redrive to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9407,26 +9587,27 @@ type RetryAllDeadLettersParams struct {
 type ListJobEventsParams struct {
 	EventType *Label `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// Processed Only events whose runs have all been created or given up, or only the others.
+	// Processed `true` selects events whose runs have all been created or given up, `false` all
+	// others.
 	Processed     *bool      `form:"processed,omitempty" json:"processed,omitempty"`
 	CorrelationID *Label     `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	CreatedFrom   *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 	CreatedTo     *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9435,31 +9616,31 @@ type ListJobEventsParamsInclude string
 
 // PublishJobEventParams defines parameters for PublishJobEvent.
 type PublishJobEventParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListFencesParams defines parameters for ListFences.
 type ListFencesParams struct {
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ResetFenceParams defines parameters for ResetFence.
 type ResetFenceParams struct {
-	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
+	// Reason The reason for the request, which is recorded in the audit trail. If it is missing,
+	// the response is 422, as for a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 }
 
@@ -9479,37 +9660,37 @@ type ListJobDefinitionsParams struct {
 	Type    *JobType `form:"type,omitempty" json:"type,omitempty"`
 	Enabled *bool    `form:"enabled,omitempty" json:"enabled,omitempty"`
 
-	// Paused Only paused or only unpaused definitions.
+	// Paused `true` selects paused definitions, `false` all others.
 	Paused *bool `form:"paused,omitempty" json:"paused,omitempty"`
 
-	// BuiltIn Only built-in or only user-defined definitions.
+	// BuiltIn `true` selects built-in definitions, `false` user-defined ones.
 	BuiltIn     *bool  `form:"built_in,omitempty" json:"built_in,omitempty"`
 	CommandName *Label `form:"command_name,omitempty" json:"command_name,omitempty"`
 
-	// Label As `name=value`.
+	// Label A label, written as `name=value`.
 	Label *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 
-	// Sort What the list is sorted by; default: `created_at`.
+	// Sort The field to sort by. Default: `created_at`.
 	Sort *ListJobDefinitionsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Order Direction of `sort`; default: `desc`, newest first, for `created_at`, and `asc`
-	// for `name`. A cursor belongs to the order in which it was issued.
+	// Order The direction of `sort`. Default: `desc` (newest first) for `created_at` and `asc`
+	// for `name`. A cursor can be used only with the order in which it was issued.
 	Order *ListJobDefinitionsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, always present with `page`.
-	// `recent_runs`: how the last runs of each definition ended. `next_run_at`: when
-	// each is due next.
+	// Include What to add to the response. `total` adds `total_count`, which is always present
+	// with `page`. `recent_runs` adds the outcomes of each definition's last runs.
+	// `next_run_at` adds the time when each definition is due next.
 	Include []ListJobDefinitionsParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9524,15 +9705,14 @@ type ListJobDefinitionsParamsInclude string
 
 // CreateJobDefinitionParams defines parameters for CreateJobDefinition.
 type CreateJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9540,23 +9720,24 @@ type CreateJobDefinitionParams struct {
 type DeleteJobDefinitionParams struct {
 	Force *bool `form:"force,omitempty" json:"force,omitempty"`
 
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetJobDefinitionParams defines parameters for GetJobDefinition.
 type GetJobDefinitionParams struct {
-	// Include `recent_runs`: how its last runs ended. `next_run_at`: when it is due next. Both
-	// change without a new version, so with them the answer is never 304.
+	// Include `recent_runs` adds the outcomes of the definition's last runs, and `next_run_at`
+	// the time when it is due next. Both change without a new version, so a response
+	// with them is never 304.
 	Include []GetJobDefinitionParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9568,44 +9749,44 @@ type GetJobDefinitionParamsInclude string
 
 // UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
 type UpdateJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ReplaceJobDefinitionParams defines parameters for ReplaceJobDefinition.
 type ReplaceJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListBackfillsParams defines parameters for ListBackfills.
 type ListBackfillsParams struct {
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9614,8 +9795,8 @@ type ListBackfillsParamsInclude string
 
 // CreateBackfillParams defines parameters for CreateBackfill.
 type CreateBackfillParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9623,76 +9804,76 @@ type CreateBackfillParams struct {
 type ListNextJobRunsParams struct {
 	Count *int `form:"count,omitempty" json:"count,omitempty"`
 
-	// From Only slots at or after this time; default: now.
+	// From Only slots at or after this time. Default: now.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 }
 
 // PauseJobDefinitionParams defines parameters for PauseJobDefinition.
 type PauseJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
 type ResumeJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateJobRunParams defines parameters for CreateJobRun.
 type CreateJobRunParams struct {
-	// Wait How long to wait for the run to end, for example `20s`. The server
-	// may shorten it.
+	// Wait How long to wait for the run to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
-	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
+	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the `trace_id` of a
+	// job run. A malformed value is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 
-	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. Kept with the saga or run
-	// and sent on wherever its trace is: to participants and workers, and with its
-	// events. Ignored if it is malformed or longer, or without a valid `traceparent`.
+	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. The value is stored with the saga
+	// or run and propagated along with its trace: to participants and workers, and with its
+	// events. It is ignored if it is malformed or longer, or if there is no valid
+	// `traceparent`.
 	Tracestate *Tracestate `json:"tracestate,omitempty"`
 
-	// Baggage W3C Baggage, at most 64 members and 8192 bytes. Kept and sent on like
-	// `tracestate`, also without a `traceparent`. Ignored if it is malformed or longer.
+	// Baggage W3C Baggage, at most 64 members and 8192 bytes. The value is stored and propagated
+	// like `tracestate`, even without a `traceparent`. It is ignored if it is malformed or
+	// longer.
 	Baggage *Baggage `json:"baggage,omitempty"`
 }
 
@@ -9701,20 +9882,20 @@ type ListJobQueuesParams struct {
 	// State Return only queues in this state.
 	State *JobQueueState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9723,67 +9904,65 @@ type ListJobQueuesParamsInclude string
 
 // HoldJobQueueParams defines parameters for HoldJobQueue.
 type HoldJobQueueParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ReleaseJobQueueParams defines parameters for ReleaseJobQueue.
 type ReleaseJobQueueParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListJobRunsParams defines parameters for ListJobRuns.
 type ListJobRunsParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []JobRunState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Trigger Repeatable.
+	// Trigger Repeatable: any of the given values may match.
 	Trigger []JobTrigger `form:"trigger,omitempty" json:"trigger,omitempty"`
 
-	// Definition Id or name of the definition.
+	// Definition The id or name of the definition.
 	Definition *Label `form:"definition,omitempty" json:"definition,omitempty"`
 
-	// Worker The worker that has the run, or had it when it ended.
+	// Worker The worker that has the run, or that had it when it ended.
 	Worker *UUID  `form:"worker,omitempty" json:"worker,omitempty"`
 	Queue  *Label `form:"queue,omitempty" json:"queue,omitempty"`
 
-	// Label As `name=value`.
+	// Label A label, written as `name=value`.
 	Label         *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 	CorrelationID *Label          `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 
-	// CorrelationIDPrefix How the correlation ID begins; no character is a wildcard. The list is then sorted by
+	// CorrelationIDPrefix A prefix of the correlation ID, without wildcards. The list is then sorted by
 	// `correlation_id`.
 	CorrelationIDPrefix *Label `form:"correlation_id_prefix,omitempty" json:"correlation_id_prefix,omitempty"`
 	SagaID              *UUID  `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 
-	// RootRunID The run with this id and all its retries.
+	// RootRunID The run with this id, and all its retries.
 	RootRunID  *UUID   `form:"root_run_id,omitempty" json:"root_run_id,omitempty"`
 	BackfillID *UUID   `form:"backfill_id,omitempty" json:"backfill_id,omitempty"`
 	ErrorCode  *string `form:"error_code,omitempty" json:"error_code,omitempty"`
@@ -9798,41 +9977,42 @@ type ListJobRunsParams struct {
 	FinishedFrom *time.Time `form:"finished_from,omitempty" json:"finished_from,omitempty"`
 	FinishedTo   *time.Time `form:"finished_to,omitempty" json:"finished_to,omitempty"`
 
-	// LateByMin Runs that started at least this many minutes after their slot, or have been
-	// waiting at least that long since. A retry or a rerun counts from when it was due
-	// itself.
+	// LateByMin Only runs that started at least this many minutes after their slot, or that have
+	// been waiting at least that long since their slot. Retries and reruns are measured
+	// from their own due time.
 	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
 
-	// GaveUp `true`: runs that FAILED or TIMED_OUT, that no retry or rerun follows, and that
-	// do not belong to a saga. `false`: all others.
+	// GaveUp `true` selects runs that FAILED or TIMED_OUT, are not followed by a retry or
+	// rerun, and do not belong to a saga; `false` selects all others.
 	GaveUp *bool `form:"gave_up,omitempty" json:"gave_up,omitempty"`
 
-	// Sort What the list is sorted by; default: `created_at`. With `finished_at` it contains
-	// only runs that have ended, with `correlation_id` only those that have one. With a
-	// prefix filter, only the order of that text is allowed.
+	// Sort The field to sort by. Default: `created_at`. With `finished_at`, the list contains
+	// only runs that have ended; with `correlation_id`, only runs that have one. With a
+	// prefix filter, only the order of that field is allowed.
 	Sort *ListJobRunsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Order Direction of `sort`; default: `desc`, the latest first; for `correlation_id` `asc`,
-	// in the order of its bytes. A cursor belongs to the order in which it was issued.
+	// Order The direction of `sort`. Default: `desc` (latest first), or `asc` for
+	// `correlation_id`, which is sorted bytewise. A cursor can be used only with the
+	// order in which it was issued.
 	Order *ListJobRunsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListJobRunsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9852,20 +10032,20 @@ type ListJobRunsParamsInclude string
 type ListJobBulksParams struct {
 	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9874,50 +10054,48 @@ type ListJobBulksParamsInclude string
 
 // CreateJobBulkParams defines parameters for CreateJobBulk.
 type CreateJobBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelJobBulkParams defines parameters for CancelJobBulk.
 type CancelJobBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeJobBulkParams defines parameters for ResumeJobBulk.
 type ResumeJobBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
-	// View Default: `full`. `basic` omits arguments, result, checkpoint and stack
-	// trace, as lists do.
+	// View How much to return. Default: `full`. `basic` omits arguments, result, checkpoint
+	// and stack trace, as lists do.
 	View *GetJobRunParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Wait How long to wait for the run to end, for example `20s`. The server
-	// may shorten it.
+	// Wait How long to wait for the run to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9929,43 +10107,44 @@ type GetJobRunParamsView string
 
 // CancelJobRunParams defines parameters for CancelJobRun.
 type CancelJobRunParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetRunLogParams defines parameters for GetRunLog.
 type GetRunLogParams struct {
-	// Attempt Only this attempt; default: all.
+	// Attempt Only chunks of this attempt. Default: all attempts.
 	Attempt *int32 `form:"attempt,omitempty" json:"attempt,omitempty"`
 
-	// AfterSeq Only chunks after this number; requires `attempt`.
+	// AfterSeq Only chunks with a number greater than this. Requires `attempt`.
 	AfterSeq *int32 `form:"after_seq,omitempty" json:"after_seq,omitempty"`
 
-	// TailBytes Only the last chunks, with about this many bytes in all and at least one: the end of a
-	// long log. Not with `after_seq`; `Last-Event-ID` overrides it.
+	// TailBytes Only the end of the log: the last chunks, with about this many bytes in total and
+	// at least one chunk. Cannot be combined with `after_seq`; `Last-Event-ID` overrides
+	// it.
 	TailBytes *int32 `form:"tail_bytes,omitempty" json:"tail_bytes,omitempty"`
 
-	// Before Only chunks before this one, given as its event id, such as `1.20` for chunk 20 of the first
-	// attempt: with `tail_bytes`, what came before what is known already. Not with `follow`.
+	// Before Only chunks before this one, given as its event id, such as `1.20` for chunk 20 of
+	// the first attempt. Combine it with `tail_bytes` to page backwards through a log.
+	// Cannot be combined with `follow`.
 	Before *string `form:"before,omitempty" json:"before,omitempty"`
 
 	// Stream Only chunks of this stream, such as stdout.
 	Stream *string `form:"stream,omitempty" json:"stream,omitempty"`
 	Follow *bool   `form:"follow,omitempty" json:"follow,omitempty"`
 
-	// Format The format of the response; overrides `Accept`.
+	// Format The format of the response, which overrides `Accept`.
 	Format *GetRunLogParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string                `json:"Accept,omitempty"`
 
-	// LastEventID The last id received. Overrides `attempt` and `after_seq`.
+	// LastEventID The last id that the client received. Overrides `attempt` and `after_seq`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
@@ -9974,33 +10153,32 @@ type GetRunLogParamsFormat string
 
 // ReassignJobRunParams defines parameters for ReassignJobRun.
 type ReassignJobRunParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RerunJobRunParams defines parameters for RerunJobRun.
 type RerunJobRunParams struct {
-	// Wait How long to wait for the run to end, for example `20s`. The server
-	// may shorten it.
+	// Wait How long to wait for the run to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -10018,20 +10196,20 @@ type ListParticipantsParams struct {
 	// State Return only participants in this state.
 	State *ParticipantState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10042,27 +10220,28 @@ type ListParticipantsParamsInclude string
 type ListCertificationsParams struct {
 	State *CertificationState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Host Only of these hosts, as `host` of a certification has them.
+	// Host Only certifications of these hosts, written as in a certification's `host`.
 	Host []string `form:"host,omitempty" json:"host,omitempty"`
 
-	// Latest With `true`, only the newest of each host whose verdict is `CERTIFIED` or `BREACHES`, and the
-	// newest `INCOMPLETE` one if it is newer. Those of answers that come `later` are counted apart.
+	// Latest With `true`, returns for each host only the newest certification whose verdict is
+	// `CERTIFIED` or `BREACHES`, and the newest `INCOMPLETE` one if it is newer.
+	// Certifications of `later` answers are treated separately.
 	Latest *bool `form:"latest,omitempty" json:"latest,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10071,28 +10250,27 @@ type ListCertificationsParamsInclude string
 
 // ReportCertificationParams defines parameters for ReportCertification.
 type ReportCertificationParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelCertificationParams defines parameters for CancelCertification.
 type CancelCertificationParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetCertificationReportParams defines parameters for GetCertificationReport.
 type GetCertificationReportParams struct {
-	// Format The format of the response; overrides `Accept`.
+	// Format The format of the response, which overrides `Accept`.
 	Format *GetCertificationReportParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string                             `json:"Accept,omitempty"`
 }
@@ -10102,73 +10280,71 @@ type GetCertificationReportParamsFormat string
 
 // CertifyParticipantParams defines parameters for CertifyParticipant.
 type CertifyParticipantParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteParticipantParams defines parameters for DeleteParticipant.
 type DeleteParticipantParams struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutParticipantParams defines parameters for PutParticipant.
 type PutParticipantParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // HoldParticipantParams defines parameters for HoldParticipant.
 type HoldParticipantParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ReleaseParticipantParams defines parameters for ReleaseParticipant.
 type ReleaseParticipantParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -10176,37 +10352,37 @@ type ReleaseParticipantParams struct {
 type ListSagaErrorsParams struct {
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
-	// Status Repeatable; default: FAILED, and any status of unfinished sagas. Unfinished
-	// sagas are included only while they need attention; COMPLETED matches none.
+	// Status Repeatable. Default: FAILED and every status of unfinished sagas. Unfinished sagas
+	// are included only while they need attention, and COMPLETED matches none.
 	Status         []SagaStatus `form:"status,omitempty" json:"status,omitempty"`
 	NeedsAttention *bool        `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only sagas created at or after this time.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only sagas created before this time.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// EndedFrom Inclusive. Only sagas that have ended.
+	// EndedFrom Only sagas that ended at or after this time.
 	EndedFrom *time.Time `form:"ended_from,omitempty" json:"ended_from,omitempty"`
 
-	// EndedTo Exclusive. Only sagas that have ended.
+	// EndedTo Only sagas that ended before this time.
 	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10215,13 +10391,13 @@ type ListSagaErrorsParamsInclude string
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
-	// EventType Repeatable.
+	// EventType Repeatable: any of the given values may match.
 	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
 	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Actor Who requested it.
+	// Actor Only events requested by this actor.
 	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
 
 	// From Only events at or after this time.
@@ -10230,26 +10406,26 @@ type ListEventsParams struct {
 	// To Only events before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Wait How long to wait, for example `20s`, if there is no event after the cursor
-	// yet. The server may shorten it.
+	// Wait How long to wait if there is no event after the cursor yet, for example `20s`. The
+	// server may shorten the wait.
 	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
+	// Cursor A `next_cursor`, or the `cursor` of an event, passed back unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // StreamEventsParams defines parameters for StreamEvents.
 type StreamEventsParams struct {
-	// EventType Repeatable.
+	// EventType Repeatable: any of the given values may match.
 	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
 	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Actor Who requested it.
+	// Actor Only events requested by this actor.
 	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
 
 	// From Only events at or after this time.
@@ -10261,47 +10437,47 @@ type StreamEventsParams struct {
 	// FromStart Start with the oldest available event. Cannot be combined with `cursor`.
 	FromStart *bool `form:"from_start,omitempty" json:"from_start,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
+	// Cursor A `next_cursor`, or the `cursor` of an event, passed back unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// LastEventID The last id received. Overrides `cursor` and `from_start`.
+	// LastEventID The last id that the client received. Overrides `cursor` and `from_start`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
-	// Archived List the archive instead of the live sagas.
+	// Archived List archived sagas instead of live ones.
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 
-	// WorkflowName The `workflow_name` that sagas have: of those with inline `steps`, `inline:` and a hash,
-	// not what their client called the steps.
+	// WorkflowName The `workflow_name` of the sagas. For sagas with inline `steps`, this is `inline:`
+	// and a hash, not the name that the client gave the steps.
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status []SagaStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []SagaState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Lifecycle Repeatable.
+	// Lifecycle Repeatable: any of the given values may match.
 	Lifecycle []SagaLifecycle `form:"lifecycle,omitempty" json:"lifecycle,omitempty"`
 
-	// Active Whether the saga has started and not ended.
+	// Active `true` selects sagas that have started and not ended, `false` all others.
 	Active *bool `form:"active,omitempty" json:"active,omitempty"`
 
-	// DefinitionID A version of a workflow, as `name@version`, for example `order@3`.
+	// DefinitionID A version of a workflow, written as `name@version`, for example `order@3`.
 	DefinitionID  *string `form:"definition_id,omitempty" json:"definition_id,omitempty"`
 	CorrelationID *Label  `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	InitiatedBy   *Label  `form:"initiated_by,omitempty" json:"initiated_by,omitempty"`
 	TraceID       *Label  `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 	BusinessKey   *Label  `form:"business_key,omitempty" json:"business_key,omitempty"`
 
-	// BusinessKeyPrefix How the business key begins; no character is a wildcard. The list is then sorted by
+	// BusinessKeyPrefix A prefix of the business key, without wildcards. The list is then sorted by
 	// `business_key`.
 	BusinessKeyPrefix *Label `form:"business_key_prefix,omitempty" json:"business_key_prefix,omitempty"`
 
-	// CorrelationIDPrefix How the correlation ID begins; no character is a wildcard. The list is then sorted by
-	// `correlation_id`, unless there is a `business_key_prefix` too.
+	// CorrelationIDPrefix A prefix of the correlation ID, without wildcards. The list is then sorted by
+	// `correlation_id`, unless `business_key_prefix` is given as well.
 	CorrelationIDPrefix *Label `form:"correlation_id_prefix,omitempty" json:"correlation_id_prefix,omitempty"`
 
 	// Metadata A JSON object, for example `{"region":"eu"}`, that the saga's metadata must
@@ -10309,76 +10485,78 @@ type ListSagasParams struct {
 	Metadata       *string `form:"metadata,omitempty" json:"metadata,omitempty"`
 	NeedsAttention *bool   `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
 
-	// Assignee Who takes care of the saga.
+	// Assignee Only sagas assigned to this person.
 	Assignee *Label `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// WaitsFor The participant at whose gate the saga waits. Cannot be combined with
-	// `archived=true`.
+	// WaitsFor Only sagas that are waiting at the gate of this participant. Cannot be combined
+	// with `archived=true`.
 	WaitsFor *Label `form:"waits_for,omitempty" json:"waits_for,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only sagas created at or after this time.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only sagas created before this time.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// UpdatedFrom Inclusive.
+	// UpdatedFrom Only sagas last updated at or after this time.
 	UpdatedFrom *time.Time `form:"updated_from,omitempty" json:"updated_from,omitempty"`
 
-	// UpdatedTo Exclusive.
+	// UpdatedTo Only sagas last updated before this time.
 	UpdatedTo *time.Time `form:"updated_to,omitempty" json:"updated_to,omitempty"`
 
-	// EndedFrom Inclusive. Only sagas that have ended.
+	// EndedFrom Only sagas that ended at or after this time.
 	EndedFrom *time.Time `form:"ended_from,omitempty" json:"ended_from,omitempty"`
 
-	// EndedTo Exclusive. Only sagas that have ended.
+	// EndedTo Only sagas that ended before this time.
 	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
 
-	// AttentionSinceFrom Inclusive. Only sagas that need attention, by the time since when they do.
+	// AttentionSinceFrom Only sagas that have needed attention since this time or later.
 	AttentionSinceFrom *time.Time `form:"attention_since_from,omitempty" json:"attention_since_from,omitempty"`
 
-	// AttentionSinceTo Exclusive. Only sagas that need attention, by the time since when they do.
+	// AttentionSinceTo Only sagas that have needed attention since before this time.
 	AttentionSinceTo *time.Time `form:"attention_since_to,omitempty" json:"attention_since_to,omitempty"`
 
-	// ErrorCode The code of the saga's error: why it turned back or, if it failed, why its
-	// compensation gave up. Completed sagas have none. Not with `archived=true`.
+	// ErrorCode The code of the saga's error, which says why the saga turned to compensation or,
+	// if it failed, why its compensation gave up. Completed sagas have no error. Cannot
+	// be combined with `archived=true`.
 	ErrorCode *string `form:"error_code,omitempty" json:"error_code,omitempty"`
 
-	// Step The name of the step that the saga is about: of an unfinished one, the step
-	// that is being executed or undone (`current_step_name`); of a failed one, the
-	// step whose undo gave up; of one that ended compensated, cancelled or timed
-	// out, the step at which it turned back. Requires `workflow_name` or
-	// `definition_id`, because names of steps belong to a workflow. Not with
-	// `archived=true`.
+	// Step The name of the step that the saga has reached or failed at. For an unfinished
+	// saga, this is the step that is being executed or compensated
+	// (`current_step_name`); for a failed saga, the step whose compensation gave up; for
+	// a saga that ended compensated, cancelled or timed out, the step at which it turned
+	// to compensation. Requires `workflow_name` or `definition_id`, because step names
+	// belong to a workflow. Cannot be combined with `archived=true`.
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 
-	// Sort What the list is sorted by; default: `created_at`, or what a prefix implies, which
-	// then cannot be changed. The list contains only sagas that have the value: with
-	// `completed_at` those that have ended. Keys are in the order of their bytes. With
-	// `archived=true` only `created_at`, `business_key` and `correlation_id`.
+	// Sort The field to sort by. Default: `created_at`, or the field that a prefix filter
+	// implies, which then cannot be changed. The list contains only sagas that have a
+	// value for the field; with `completed_at`, only those that have ended. Keys are
+	// sorted bytewise. With `archived=true`, only `created_at`, `business_key` and
+	// `correlation_id` are allowed.
 	Sort *ListSagasParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Order Direction of `sort`; default: `desc`, the latest first, for times, and `asc` for
-	// keys. A cursor belongs to the order in which it was issued.
+	// Order The direction of `sort`. Default: `desc` (latest first) for times and `asc` for
+	// keys. A cursor can be used only with the order in which it was issued.
 	Order *ListSagasParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListSagasParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10396,33 +10574,36 @@ type ListSagasParamsInclude string
 
 // CreateSagaParams defines parameters for CreateSaga.
 type CreateSagaParams struct {
-	// Wait How long to wait for the saga to end, for example `20s`. The server shortens it to
-	// `server.max_wait` (25 s), so that proxies do not give up first. When the wait is
-	// over the answer is the same as without one, with the current state: ask again.
+	// Wait How long to wait for the saga to end, for example `20s`. The server shortens the wait
+	// to `server.max_wait` (25 s), so that proxies do not time out first. If the wait
+	// expires, the response is the same as without a wait, with the current state; repeat
+	// the request to keep waiting.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
-	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
+	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the `trace_id` of a
+	// job run. A malformed value is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 
-	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. Kept with the saga or run
-	// and sent on wherever its trace is: to participants and workers, and with its
-	// events. Ignored if it is malformed or longer, or without a valid `traceparent`.
+	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. The value is stored with the saga
+	// or run and propagated along with its trace: to participants and workers, and with its
+	// events. It is ignored if it is malformed or longer, or if there is no valid
+	// `traceparent`.
 	Tracestate *Tracestate `json:"tracestate,omitempty"`
 
-	// Baggage W3C Baggage, at most 64 members and 8192 bytes. Kept and sent on like
-	// `tracestate`, also without a `traceparent`. Ignored if it is malformed or longer.
+	// Baggage W3C Baggage, at most 64 members and 8192 bytes. The value is stored and propagated
+	// like `tracestate`, even without a `traceparent`. It is ignored if it is malformed or
+	// longer.
 	Baggage *Baggage `json:"baggage,omitempty"`
 }
 
@@ -10430,20 +10611,20 @@ type CreateSagaParams struct {
 type ListSagaBulksParams struct {
 	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10452,34 +10633,33 @@ type ListSagaBulksParamsInclude string
 
 // CreateSagaBulkParams defines parameters for CreateSagaBulk.
 type CreateSagaBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateSagaBulkParams defines parameters for UpdateSagaBulk.
 type UpdateSagaBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelSagaBulkParams defines parameters for CancelSagaBulk.
 type CancelSagaBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -10487,46 +10667,47 @@ type CancelSagaBulkParams struct {
 type ListSagaBulkItemsParams struct {
 	Outcome *SagaBulkOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ResumeSagaBulkParams defines parameters for ResumeSagaBulk.
 type ResumeSagaBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetSagaParams defines parameters for GetSaga.
 type GetSagaParams struct {
-	// Wait How long to wait for the saga to end, for example `20s`. The server shortens it to
-	// `server.max_wait` (25 s), so that proxies do not give up first. When the wait is
-	// over the answer is the same as without one, with the current state: ask again.
+	// Wait How long to wait for the saga to end, for example `20s`. The server shortens the wait
+	// to `server.max_wait` (25 s), so that proxies do not time out first. If the wait
+	// expires, the response is the same as without a wait, with the current state; repeat
+	// the request to keep waiting.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
-	// once a call takes long; `steps` adds the steps, as listSteps has them.
+	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist only
+	// once a call has been running for a while; `steps` adds the steps as returned by
+	// listSteps.
 	Include []GetSagaParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
-	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
-	// the input and output of steps, the result of the saga, and of errors `details`,
-	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
-	// step logs that matter by their ids.
+	// View How much to return. Default: `full`. `basic` omits what attempts sent and received,
+	// the input and output of steps, the result of the saga, and the `details`,
+	// `stack_trace` and `cause` of errors. Use it for a saga with many attempts, and then
+	// request the step logs that matter by their ids.
 	View *GetSagaParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -10541,76 +10722,76 @@ type GetSagaParamsView string
 
 // UpdateSagaParams defines parameters for UpdateSaga.
 type UpdateSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
 type AcknowledgeSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelSagaParams defines parameters for CancelSaga.
 type CancelSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CompensateSagaParams defines parameters for CompensateSaga.
 type CompensateSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListSagaEventsParams defines parameters for ListSagaEvents.
 type ListSagaEventsParams struct {
-	// Order Default: `asc`.
+	// Order The order by time. Default: `asc`.
 	Order *ListSagaEventsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// EventType Repeatable.
+	// EventType Repeatable: any of the given values may match.
 	EventType EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
+	// Cursor A `next_cursor`, or the `cursor` of an event, passed back unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -10619,64 +10800,64 @@ type ListSagaEventsParamsOrder string
 
 // ExtendDeadlineParams defines parameters for ExtendDeadline.
 type ExtendDeadlineParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ForceCompleteParams defines parameters for ForceComplete.
 type ForceCompleteParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ForceFailParams defines parameters for ForceFail.
 type ForceFailParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RestoreSagaParams defines parameters for RestoreSaga.
 type RestoreSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -10689,65 +10870,65 @@ type GetSagaResultParams struct {
 
 // ResumeSagaParams defines parameters for ResumeSaga.
 type ResumeSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RetrySagaParams defines parameters for RetrySaga.
 type RetrySagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListStepLogsParams defines parameters for ListStepLogs.
 type ListStepLogsParams struct {
-	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
-	// once a call takes long.
+	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist only
+	// once a call has been running for a while.
 	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
 
-	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
-	// the input and output of steps, the result of the saga, and of errors `details`,
-	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
-	// step logs that matter by their ids.
+	// View How much to return. Default: `full`. `basic` omits what attempts sent and received,
+	// the input and output of steps, the result of the saga, and the `details`,
+	// `stack_trace` and `cause` of errors. Use it for a saga with many attempts, and then
+	// request the step logs that matter by their ids.
 	View *ListStepLogsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// ID Only the step logs with these ids, of this saga.
+	// ID Only the step logs of this saga with these ids.
 	ID []openapi_types.UUID `form:"id,omitempty" json:"id,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -10762,10 +10943,10 @@ type ListStepLogsParamsView string
 
 // ListStepsParams defines parameters for ListSteps.
 type ListStepsParams struct {
-	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
-	// the input and output of steps, the result of the saga, and of errors `details`,
-	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
-	// step logs that matter by their ids.
+	// View How much to return. Default: `full`. `basic` omits what attempts sent and received,
+	// the input and output of steps, the result of the saga, and the `details`,
+	// `stack_trace` and `cause` of errors. Use it for a saga with many attempts, and then
+	// request the step logs that matter by their ids.
 	View *ListStepsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -10777,79 +10958,78 @@ type ListStepsParamsView string
 
 // CompleteStepParams defines parameters for CompleteStep.
 type CompleteStepParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // FailStepParams defines parameters for FailStep.
 type FailStepParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // SkipStepParams defines parameters for SkipStep.
 type SkipStepParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // SuspendSagaParams defines parameters for SuspendSaga.
 type SuspendSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // StepDownLeaderParams defines parameters for StepDownLeader.
 type StepDownLeaderParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -10860,20 +11040,20 @@ type SearchParams struct {
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10882,11 +11062,11 @@ type ListSessionsParamsInclude string
 
 // DeleteSessionParams defines parameters for DeleteSession.
 type DeleteSessionParams struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 }
 
@@ -10898,19 +11078,19 @@ type GetSettingsParams struct {
 
 // ChangeSettingsParams defines parameters for ChangeSettings.
 type ChangeSettingsParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListSettingChangesParams defines parameters for ListSettingChanges.
 type ListSettingChangesParams struct {
-	// Limit Default: 100.
+	// Limit Maximum number of changes to return. Default: 100.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -10918,26 +11098,26 @@ type ListSettingChangesParams struct {
 type ListSagaStatisticsParams struct {
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only sagas created at or after this time.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only sagas created before this time.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10946,14 +11126,14 @@ type ListSagaStatisticsParamsInclude string
 
 // GetSagaSeriesParams defines parameters for GetSagaSeries.
 type GetSagaSeriesParams struct {
-	// WorkflowName Only sagas of this workflow. Without it, those of all.
+	// WorkflowName Only sagas of this workflow. By default, the sagas of all workflows are counted.
 	WorkflowName *string             `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	Bucket       *SeriesBucketLength `form:"bucket,omitempty" json:"bucket,omitempty"`
 
-	// CreatedFrom Inclusive. By default, 24 buckets before `created_to`.
+	// CreatedFrom Only sagas created at or after this time. Default: 24 buckets before `created_to`.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive. By default, now.
+	// CreatedTo Only sagas created before this time. Default: now.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 }
 
@@ -10961,22 +11141,22 @@ type GetSagaSeriesParams struct {
 type GetStepStatisticsParams struct {
 	WorkflowName string `form:"workflow_name" json:"workflow_name"`
 
-	// WorkflowVersion Only sagas of this version. Without it, all versions together, by the names of steps.
+	// WorkflowVersion Only sagas of this version. By default, all versions are combined by step name.
 	WorkflowVersion *int32 `form:"workflow_version,omitempty" json:"workflow_version,omitempty"`
 
-	// CreatedFrom Inclusive. By default, 24 hours before `created_to`.
+	// CreatedFrom Only sagas created at or after this time. Default: 24 hours before `created_to`.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive. By default, now.
+	// CreatedTo Only sagas created before this time. Default: now.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 }
 
 // ListTenantsParams defines parameters for ListTenants.
 type ListTenantsParams struct {
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
@@ -10985,48 +11165,48 @@ type ListTenantsParams struct {
 type GetTimelineParams struct {
 	CorrelationID Label `form:"correlation_id" json:"correlation_id"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // WatchParams defines parameters for Watch.
 type WatchParams struct {
-	// Saga IDs of sagas.
+	// Saga The IDs of the sagas to watch.
 	Saga WatchedSagas `form:"saga,omitempty" json:"saga,omitempty"`
 
-	// Run IDs of job runs.
+	// Run The IDs of the job runs to watch.
 	Run WatchedRuns `form:"run,omitempty" json:"run,omitempty"`
 
-	// Letter IDs of dead letters.
+	// Letter The IDs of the dead letters to watch.
 	Letter WatchedDeadLetters `form:"letter,omitempty" json:"letter,omitempty"`
 
-	// Redrive IDs of redrives.
+	// Redrive The IDs of the redrives to watch.
 	Redrive WatchedRedrives `form:"redrive,omitempty" json:"redrive,omitempty"`
 
-	// Group Fingerprints of groups of dead letters.
+	// Group Fingerprints of the dead-letter groups to watch.
 	Group []string `form:"group,omitempty" json:"group,omitempty"`
 }
 
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11035,41 +11215,40 @@ type ListWebhooksParamsInclude string
 
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteWebhookParams defines parameters for DeleteWebhook.
 type DeleteWebhookParams struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateWebhookParams defines parameters for UpdateWebhook.
 type UpdateWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -11078,20 +11257,20 @@ type UpdateWebhookParams struct {
 type ListWebhookDeliveriesParams struct {
 	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11100,122 +11279,116 @@ type ListWebhookDeliveriesParamsInclude string
 
 // RedeliverWebhookDeliveryParams defines parameters for RedeliverWebhookDelivery.
 type RedeliverWebhookDeliveryParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DisableWebhookParams defines parameters for DisableWebhook.
 type DisableWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // EnableWebhookParams defines parameters for EnableWebhook.
 type EnableWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RedeliverFailedParams defines parameters for RedeliverFailed.
 type RedeliverFailedParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // TestWebhookParams defines parameters for TestWebhook.
 type TestWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListWorkersParams defines parameters for ListWorkers.
 type ListWorkersParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []WorkerState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11224,57 +11397,53 @@ type ListWorkersParamsInclude string
 
 // DetachWorkerParams defines parameters for DetachWorker.
 type DetachWorkerParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DrainWorkerParams defines parameters for DrainWorker.
 type DrainWorkerParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UndetachWorkerParams defines parameters for UndetachWorker.
 type UndetachWorkerParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UndrainWorkerParams defines parameters for UndrainWorker.
 type UndrainWorkerParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -11283,26 +11452,26 @@ type ListWorkflowsParams struct {
 	// Name An exact name, or a prefix followed by `*`.
 	Name *Label `form:"name,omitempty" json:"name,omitempty"`
 
-	// Enabled Return only enabled or only disabled workflows.
+	// Enabled `true` selects enabled workflows, `false` disabled ones.
 	Enabled *bool `form:"enabled,omitempty" json:"enabled,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListWorkflowsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11314,16 +11483,15 @@ type ListWorkflowsParamsInclude string
 
 // RegisterWorkflowParams defines parameters for RegisterWorkflow.
 type RegisterWorkflowParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -11335,61 +11503,59 @@ type GetWorkflowParams struct {
 
 // DisableWorkflowParams defines parameters for DisableWorkflow.
 type DisableWorkflowParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // EnableWorkflowParams defines parameters for EnableWorkflow.
 type EnableWorkflowParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListWorkflowVersionsParams defines parameters for ListWorkflowVersions.
 type ListWorkflowVersionsParams struct {
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListWorkflowVersionsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -13257,7 +13423,7 @@ type Operations interface {
 	// RunRetention Archive the tenant's expired sagas
 	// (POST /api/v1/admin/retention/run)
 	RunRetention(ctx context.Context, request RunRetentionRequestObject) (Response, error)
-	// GetStorage Show the size and use of tables and indexes
+	// GetStorage Show the size and usage of tables and indexes
 	// (GET /api/v1/admin/storage)
 	GetStorage(ctx context.Context, request GetStorageRequestObject) (Response, error)
 	// ListAPIKeys List API keys
@@ -13437,7 +13603,7 @@ type Operations interface {
 	// CheckFence Check a fencing token
 	// (POST /api/v1/fences/{fence_key}/check)
 	CheckFence(ctx context.Context, request CheckFenceRequestObject) (Response, error)
-	// GetJobCalendar Get the slots of all jobs in a time
+	// GetJobCalendar List the slots of all jobs in a period
 	// (GET /api/v1/job-calendar)
 	GetJobCalendar(ctx context.Context, request GetJobCalendarRequestObject) (Response, error)
 	// ListJobDefinitions List job definitions
@@ -13497,7 +13663,7 @@ type Operations interface {
 	// ListJobBulks List bulk operations on job runs
 	// (GET /api/v1/job-runs/bulk)
 	ListJobBulks(ctx context.Context, request ListJobBulksRequestObject) (Response, error)
-	// CreateJobBulk Start a bulk cancel or rerun of job runs
+	// CreateJobBulk Start a bulk cancellation or rerun of job runs
 	// (POST /api/v1/job-runs/bulk)
 	CreateJobBulk(ctx context.Context, request CreateJobBulkRequestObject) (Response, error)
 	// GetJobBulk Get a bulk operation with its progress
@@ -13560,7 +13726,7 @@ type Operations interface {
 	// ListNodes List nodes
 	// (GET /api/v1/nodes)
 	ListNodes(ctx context.Context, request ListNodesRequestObject) (Response, error)
-	// GetOverview Show what needs a person
+	// GetOverview Show what needs an operator's attention
 	// (GET /api/v1/overview)
 	GetOverview(ctx context.Context, request GetOverviewRequestObject) (Response, error)
 	// ListParticipants List participants
@@ -13569,7 +13735,7 @@ type Operations interface {
 	// ListCertifications List certifications of participants
 	// (GET /api/v1/participants/certifications)
 	ListCertifications(ctx context.Context, request ListCertificationsRequestObject) (Response, error)
-	// ReportCertification Import the report of an examination performed elsewhere
+	// ReportCertification Import a certification report produced elsewhere
 	// (POST /api/v1/participants/certifications)
 	ReportCertification(ctx context.Context, request ReportCertificationRequestObject) (Response, error)
 	// GetCertification Get a certification with its progress and its report
@@ -13581,7 +13747,7 @@ type Operations interface {
 	// GetCertificationReport Get the report of a certification
 	// (GET /api/v1/participants/certifications/{certification_id}/report)
 	GetCertificationReport(ctx context.Context, request GetCertificationReportRequestObject) (Response, error)
-	// CertifyParticipant Start an examination of a participant
+	// CertifyParticipant Start the certification of a participant
 	// (POST /api/v1/participants/certify)
 	CertifyParticipant(ctx context.Context, request CertifyParticipantRequestObject) (Response, error)
 	// DeleteParticipant Delete a participant
@@ -13707,19 +13873,19 @@ type Operations interface {
 	// PreviewSchedule Preview when a schedule fires
 	// (POST /api/v1/schedules/preview)
 	PreviewSchedule(ctx context.Context, request PreviewScheduleRequestObject) (Response, error)
-	// Search List everything with an ID, key or name
+	// Search List the resources with an ID, key or name
 	// (GET /api/v1/search)
 	Search(ctx context.Context, request SearchRequestObject) (Response, error)
 	// ListSessions List sessions
 	// (GET /api/v1/sessions)
 	ListSessions(ctx context.Context, request ListSessionsRequestObject) (Response, error)
-	// CreateSession Create a session for a browser
+	// CreateSession Create a browser session
 	// (POST /api/v1/sessions)
 	CreateSession(ctx context.Context, request CreateSessionRequestObject) (Response, error)
 	// GetCurrentSession Get the session of this request
 	// (GET /api/v1/sessions/current)
 	GetCurrentSession(ctx context.Context, request GetCurrentSessionRequestObject) (Response, error)
-	// DeleteSession Delete a session, which signs the browser out
+	// DeleteSession Delete a session and sign the browser out
 	// (DELETE /api/v1/sessions/{session_id})
 	DeleteSession(ctx context.Context, request DeleteSessionRequestObject) (Response, error)
 	// GetSettings Get the job settings
@@ -13728,7 +13894,7 @@ type Operations interface {
 	// ChangeSettings Update the job settings
 	// (PATCH /api/v1/settings)
 	ChangeSettings(ctx context.Context, request ChangeSettingsRequestObject) (Response, error)
-	// ListSettingChanges List changes of the job settings
+	// ListSettingChanges List changes to the job settings
 	// (GET /api/v1/settings/history)
 	ListSettingChanges(ctx context.Context, request ListSettingChangesRequestObject) (Response, error)
 	// GetDeadLetterStatistics Count dead letters by topic and status
@@ -13740,7 +13906,7 @@ type Operations interface {
 	// GetSagaSeries Count sagas over time
 	// (GET /api/v1/statistics/series)
 	GetSagaSeries(ctx context.Context, request GetSagaSeriesRequestObject) (Response, error)
-	// GetStepStatistics Get which steps of a workflow are slow or fail
+	// GetStepStatistics Show which steps of a workflow are slow or failing
 	// (GET /api/v1/statistics/steps)
 	GetStepStatistics(ctx context.Context, request GetStepStatisticsRequestObject) (Response, error)
 	// ReportStep Report the outcome of a step that was answered "later"
@@ -13839,7 +14005,7 @@ type Operations interface {
 	// RegisterWorkflow Register a workflow
 	// (POST /api/v1/workflows)
 	RegisterWorkflow(ctx context.Context, request RegisterWorkflowRequestObject) (Response, error)
-	// SimulateWorkflow Simulate a workflow against answers of your choice
+	// SimulateWorkflow Simulate a workflow with answers that you specify
 	// (POST /api/v1/workflows/simulate)
 	SimulateWorkflow(ctx context.Context, request SimulateWorkflowRequestObject) (Response, error)
 	// ValidateWorkflow Validate a workflow definition without storing it
@@ -16140,1618 +16306,1696 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L19dxs3ljf4VbB8+pzYGYqRHTvdkU7OrGLLiTqO7Jbk9vOcpocFVoEkoiLAFFCSOFnv2U+zH2w/yR7c",
-	"C6BQRRRZRdPpzDM9f0zHYhUKrxf35Xd/97dBKpcrKZjQanDy22DBaMYK+M+zPJf35j8yptKCrzSXYnAy",
-	"uFkwsmR6ITNF9IJqohdckRXVC6LK1UoWWp2Se64X5Nnx89FgOFDpgi2paUivV2xwMlC64GI++PhxODi/",
-	"ofP4J+5YobgURM6IXjBSMCXLImVDwgX5tZSaKdN2wX4tecGywYkuShZ+a0W1ZoVp7T/Gg3/8x3jw4d/G",
-	"gz8NhpFOXGRsuZKaCX3FVjldm+aaXbpmmvAZjrVgaiWFMp1aMartNMgZoYIwWuScFcR0jCmNE2EGoOiS",
-	"jYX/VLo++omtR2NRmyAmyuXg5B8DM5jBh1hf3xZsxgomUna2WuU81lUze/eUa9cHlmEvEnw3we7eU0UW",
-	"UsiyYNmInE0VE3aEjChW3LGCZDwjQuqxgNamLKWlYkRLSZZUrF3zCj9G84LRbE0eJfj2aEkfJuYXLubJ",
-	"4+ZANwd2RTV7zZdcxweUm5+w51wRwWhhZldLwrUiTGTDaqZ9v+BpWjCSs5kmj5IieUyoyMxDY6FYKkWm",
-	"SCk0zwnNc3iS3lGe02nOCJ1TLsijRCePR+QsV5JIQVSZpkypWZn7TaCG5H7BCjYW0EUFzaRSzPgcprb7",
-	"wN/KnKfrLcNXeBhgB8IQT0jya1KNlwuS3CfEjYzRdLHr/F0xXazPZpoVsS2P7WhJ7AaYycJMry7WXMzr",
-	"TS+54EuzeZ/4XcuFZnNWwHfev39/VuoFE5qnVLPNj/0o782HFBMZoSQtWGaepbkXJU92DeU9o7ft4sQc",
-	"PzKTBZlKvSBMpDLjYq6GZJWbdTbbYv6ffDUiF7DBzJPJxezoUgp29DPV6SIhUuTrzjLn/Vfbpc7H4WBF",
-	"C7pk2krb72l6O+N5fvHS/IubRoxMHQwHgi7Nq1P7wIRnWzvxp4LNBieD//FVJdi/wl/VV+/eXbyEyfqe",
-	"zud0HlmH91+/IPbHIaGaLKXS5JtnZMmWU1YomKi/PPn2KZmujQgmP7GVhj+C/JCC5PyWjUWiC5oypalm",
-	"yZBQc3zMOspSE0rwxxUtmNDJiFzMhSxYZoQPh8lf0nwmiyXLiCxILsWcFXiMYFbwhgrnBYeyfXd8X+a3",
-	"7VNb5rcHmdYXrNB8ZrY4l6L1c2n41GG+WxZKFvGdnwj2oCcpPJG463RVsDsuS3Nvm4UuRbqgYs5CMYon",
-	"hudmg47ICyrgKpga4baccuFvFdNCEqzPryUr1sFgsWs1WUEfXjMx14vBydPjZ38ZGuHh/vAkdum9fP23",
-	"M6X4XDD2CjrkJ7bxMWqfGnSdwdd0ynL3jRdSqHLJih8KWa62fyi1j07m5tl9P1cULIdNsOtj/kHcLft8",
-	"rGBUs+xVIZeb2+RCpHmp+B0btS0ivj2ZmdfD75tzSvXgZJBRzY40X7JBywLaDtzIzc+fP3T8vJZ7fvy8",
-	"KGTxIqdKVTNd78MVqHLm5m/rBDNtTFLTSK0XXLOl2rUWLxnNXjNzO1RdGXwcmqNwge8/OfZ9p0VB1/Wu",
-	"S6EpF629fy8Lp40vS6VBnZFpWhZGJzCHGTpPlkwpFOyK3C9kzsi9eRF0aqPRpVTtGr7tyH6bEMZys17t",
-	"OMX4KZiMvT7zipsrY1VwodsmzAjGWfUYKO8EzrL5T+iAapuJ4L1By+3/j+Ojb+nR7MNvXz/9+Ke2TfkD",
-	"E6yAU/2z+Uyziz+jRkVEaW5eENx8yRQsZw5bCXT4gmUFv2OowqRGZhtFoa3vc//NyZKL+GniQn/9dAB7",
-	"06p0x/B/w0rJO44qeWZMZgpv5Iqn8TnX5id3CcF8f6HIjBdK2zG1dRxe3G87/AgKQ9tOOCOoUMD8GR37",
-	"juYlHpHEfPs7+HcyIpWEOIHzBQdtaVTDtj57TSUiLII78Nnxt9/U7sCnGxumi6D4q5xelTtukl/kdFKU",
-	"vW4Rr2O8fP23n9j6e6rYN8+2HatbtgaBMoUnneZANhWHW7ZO2qbulq0n2ECb5mCU0JaD9RNb7+wgVUSz",
-	"B73l+20fxuWKfhi23e4b5iQ8w7CNFvSOwabKTQutkgd+3bmfntij2q5Shdvpact2ek2VButwT5Uhp0pP",
-	"wFb8FK3B92IvvSHow96qw5sii60m/NkIssQpJ1QnpyRjM1rmxjA3jydDItg9UxpFXFs3ZdEUE84PRJWR",
-	"eaapuDfo5eu/vaXrXNKsXbyh5YY33F+v31ySFb4RE3jGTrECbwg2MHugy1VuDDro5CgtlZZLVnyXHj35",
-	"c2Lss0RLTfPvnjwdPd8uJFstBNuf30tOXuGF2TZhqKWBfqQYyak2ywd7CK7bJc0Yma6dGwaaaltX+/O+",
-	"0vaKKZmXdfOgr9Ja+DY+RWetetJNdsCJfSFLoX+mD213EZ7L1Dw1WdKHw+siQS9Qv9rZi8+hEV1JqXft",
-	"NefWy7lgdN6+mFLqfTfTNZ3T7bqBonO6d+vgm99/m6Jv/1O2KPagmwS41lSXn2AJKnj/k3qLLXQ6TFu0",
-	"aVnwORc0R7V6RN6yImVCH4F7k5F0QQuawg5TZboACf9VpXLVnVJOwW73RIVum+fPO3ltoO/bdLH6CE4g",
-	"gvJAU01Mr4bmfqFkVbAZfyAzmefynmVG+iZfxu8nNfpyiyvqE2yIm4KmO6xWcGru6Z/xG6PVZ2hN94N4",
-	"C1+ynN+xYt36scw+cJivFeurMmLfJqa1hKDjUREh9YKLOWglBdNlIRR5enyMtsI9RKxkmWdkQVcrJoyF",
-	"keZlZt6AcE5K89x6QPC5KYO7un03ZMXa2EIxv/FUypxREXT/zeyNYJ82hjCKaY4ir3o6RF1MjEVim0rC",
-	"IePfPnkk53dM6DZP8VndTwxHz/Q4CRzH5nCaNgJ/8egzen2hvzfw5z28deblTR9SJzl9VmZcV1+vSenn",
-	"MSn9iomU/cRaYnerQmqWapYFQWyqQMJlqEoyotbKtI8bOF2w9JZwfUpKVdI8X9stLkVaFgUT6drYsMF+",
-	"qJ/emenNBC3Y/c5uJZkCV1qLrKh7wzrFxnZ7x4IweXRa/84Vn+aMnF2/uLgI7rnapUAoMUJoRP4GcAFC",
-	"C1li9HcJC8AFScaD2yfjQTIktGBj8FOsaKGdg6o+y83AUyOWP+h+V4Zz8X8c/d8f/q1lFmYQedwc/ttC",
-	"poxlEJF0MXsvWhZUoTaZnN/QOdhkuCYYp4aH5cp6AQlXY7GkxS3LSPJwxGdHYKydELeQCcomZq4DfB+d",
-	"NzbIbx+b8NkEXkyGY8EeUrbSZnqzYk2KUqhtkzjD8GqbJ/XRePzl//Xo/VeP/x3jqcMPX44Hj8iXQ/Jl",
-	"86+Pv3zcNo+XUrCWubwCOU2+Pn62MZNK8zzfmM8tI6mixZ91OHDzsatSCPOnzUupwF8SQrMM/cVKsxXJ",
-	"5RxMDbwquSCznM8XmjxCfZZcvbu8vLj84fGQ3C94uiDsgSs9FlKY+wreIpreMgUh2fbbCC/mFrHrHBu2",
-	"ixGvxk4F3g7/RmqaRyIhgEiSZujmf+x6AlJjZH0VyYn9DzT7EhAGM1qY/4G/mCvcnIt0wejqlND8nq6V",
-	"UUMhxh1GPUkC2urEtevVV2jHTWRKBcxcBToxUmrJ85xLAUsC8/OJUwp9GAwHQY/2md6/yulLNuOCmwm9",
-	"MndE7E7jmZORv8gpyfwLoDdwjbdbi6VRPX1Qc+Ovcvq3kpXsEr4S67T5vuv2r+ZRWPn6ABSZ8zsGl29i",
-	"nXkJ4QHEK8+J1AsWhIfqo4OGDz2wq7IdTeD9+Z+op+Nn3tMYAutHeQ+n3mOBZlY9LEph/gYArPDqTZ4e",
-	"q2REbjyYzNwya6IWstBMEK7bN7tpv+0u/frp7un6ia30IfWHUws33Ko/jAUtGInpDzAHDg2I8pPNZizV",
-	"xAjW07FAECHIHBQuXJCnz8hCloXyVoQHZDhhNiR4a49FUsEXjxx+8YSAYTIiZxVYEXbwguUZoUSxtGCI",
-	"pJPawhhNW4+eHX87JMnV+d8mFy/Pf3775ub88sX/mpxdXr8/v5pcvrmZ/HT+9sbB+f45WtFPrN1wvWWH",
-	"sVlfy/nfOYuAX196//6szHNzAUyp4mlCJODzwGgzw1iutEJIlNGe7hEmy9bk3mhQVCjzv9lwLMy6crEq",
-	"8TlZavOfcgYXthq666vM/ZZSdE5RJfNxaiOoNOW5MtswUZqmtxNwRiTwXAKwzWRE3ikj12CHU2gHrzLA",
-	"cro+Y9NU3boTPhaV7oD4Algla7fwgvBsy8V1ZyYxFtiAWRsMB2YWW4CuUXjaq0IuyZMgzvJkhHcx+RKg",
-	"TBPF/5MlGHaYMg9ge3I8PD4+DmKRxpqqBSOtmbstStHAmO3wDg93QSLNAK/5f0YG+TM2FET+4bIPRv30",
-	"eLSlmzAJHfv6tFNPC81TvqJCd7tcV9ULLbck/M+2Y9qGfI4o8K9ekD8/fXY8Iom5Or57emwvbCsxqSLJ",
-	"v9tfVOJ0MpTEq4KlLDP2cqtabz+7C0YLkZ72OzqMBH2ibLLf6ntR41s7LmujoQL0+/e6rJ1tesWokiJm",
-	"naWyyFjmcEy0zLgmuqA8N4YtXo7Pnj41ttuSK8XFfAgQVELdv8lUZmsbBW0Pk8HnO2ptzzcD7NXdNR5f",
-	"R6+t30OFu6ZzuhXoCjGeg6Fdzee2f+ogX9FstV3kULguvenBRcYeWuSOebCn3LmpwMpxuDQ8QF5IAYAS",
-	"cs00Sp/ERQTsPaxWVMC/sMvmAvbZCMGz8KsxSopSnJptXKGhBTOSjSNeGjEsYNxTkdEicz6bbe6WAHk9",
-	"6DBsAHB3GHUFFf/6aQ0q/vxJHSkeoIvn1CxYUYqxCPHj4GQyIsgsJXSXcHVi5FZwq2Dj97K4BaUd/mFa",
-	"5lqNBbh+VTdcOWyaCpl+R3OeNfDpOyYTp2j7XMZ1SSOrl2W6AE2Opgu45c1AUekPwSSoZI4Or2X1vEVg",
-	"1TrZe+72gDiHlkYxracFJeTR0+dEPR4SJVGzXBXygTNFMglWCdjh5cpCZ8j7BcMrADrE1VhI8xm4FECf",
-	"bl76blWlYAGqHT3omsCynYCmC5k+n++Ke091umBZFeNTETTVS3ADZYxmFhfWjgGDn/sHNVCe1t0/Mf+P",
-	"7a7VMtr7ahUKtQP88vk7Wor2Tlox2t7JUnz2Dppbsr2H5kS1ds/8+Bn7x6YLKduVhXv8/SCX+HsQ1e2f",
-	"gp8P9qVZLu+7WSr39ulDmSkf8WGm9Pcy43h8zlL8+G+D1NyWqEbQ1Sq3GUBf/WJV324jxeYuxKrU5oMf",
-	"h4MX0shgzZymdJDPhI36jzWnooZdOPA4mw2HIza/5Rwj8gf7mGlw20hfySI93BehtZ2fc6tw2M+6Vrd9",
-	"3l4AV0yVy8N9vtZquKIH/87mB3SxPmD7uliHzaOAO/ARCButPgarZZOPK/lylqZspTEf/CAfN/cW7o1N",
-	"EUpTGzwmWVlgujQAWIwONy+YUqgKemWLzqmRsAG5gMvUjfXAPvYVPFPLzz8KE/S3vRpJ6f+Iea+YRPtK",
-	"luJwU+VabZsuNw8uhfePMRe1ZNXDTkit6V2zUkuH/WNMTXX3YC7oQSen0Xjb9EB21N7TUR+Fc6YfuP+v",
-	"udKx7p+BL37DoiE2V2GIKTi2w5g9rml6a819WjCL7rMQl7FAH72xc7/DuMsYkOjBAIE74XOtk2VmaFmo",
-	"Ffx6oJW6dh6XAw+hrfPBAv1Rjh5iTw9+n7mG22cCf2/ealnJGjNzoNEOB6+llZBx3CDVC2enuM6N+lkj",
-	"Hr96Bi6Sw80lNHoFkcnYfL6H82pxqcnJJn73k07LK8rzsth2SlaFnOZs+W/9RvUW32rbIBBtbXTccyRt",
-	"6zk+1OS42fZG9WD41lHFENPpZSe2rPJ75Hletr5dMcIgb8tRk7hl29tNnpePHh57WNkMTbYt1AwDeohp",
-	"+b7Mbw/7bdvoTmWvzG8roOUfQ7jWwF0Hn5Wq6XYZ6574w8wHYMYOPhXQatssAETsDzMBV6V4gWD+Q07A",
-	"VblT7y9K8YeaBMzj/Z0moShD8/kT5qG7DmHnuz/mwojTo4Bublu3Nvnpgik++DH77LvswBMQ7tTfaZNZ",
-	"ikYPH0Qgok1at5xulmTNK2xDj+1s5im5oFritl3yzz/Ce5yB32XPX0r9s8z4rJWkMZpowCDwKYiZpE/S",
-	"kgPU1mHPXdBwq0lcB4D980X82wKQ9xbU7gTg72c/JC7PBbBpDpn0CJG2ryY/n928+HFydf63dxdX5y+T",
-	"xyeNLB2bguAAHoTrsXgUz9d57FP3bCCeq4COkmhZMXRuJO88Ho3Fpc1hvKeKZFKwkYOXJhA4wy36w/kN",
-	"CpYQn4z5MY7FEQPqwcr/k4yfADJ3cJeCbbdV/FrMXcOhoDQttCJ8uWQZp5rla1KKnCllYSqm9azMEaZC",
-	"7ymAWuhqVcg7mm9M6x9d4FYUGf8UxcOxfRxUAu5Yd696VGP/Zy/YwebTQQwPO6Gu1f+KNvU105qLuTrw",
-	"jNhWd82Iss99kqpww9PbA/ffNNkWHgAQBnvQROVSK3DUWCzKYb3fttG2Llh8yx9jF2Go97BrgG3u2kGI",
-	"vfnjzMIsl/eHtsVdu/FglWD3Tbr5EBf0X+eyDQbSP1Dg5uigsULX6O5IoZtxNSIvg2zMjWAg2YgFDoLO",
-	"H1iAbNk2N3+oXQIdtN2GuMTbC5v4SDO0emj+tjA3pwZU2ozmig0Hq+BPvw1oqo1WE8mpZnphsba3DAJk",
-	"1KrSRMj7EyIYhwcKdidv4Y8FYQ8rs/dGVTKE5yIZDqhYTzQTFBdo83fLgrLT4MqpECx7YZ82L3oyvq4s",
-	"f9U703XkaIQ/T4TFFO6A58kCwIcfhwOcBNWrOzyrPVuWgIrceAy4DUvlx9o4V2laFlRDvg+dIrh9yUWp",
-	"QRvt1hE32o0fkJCpRRyV05ynzSzYIZkyfc8gmUiRUph9nMoC0cMb7YN/XMXbx99sIQitXA4AJiwZs/aU",
-	"UKhlgfyD9nHbE9xyFurtoLQbn68DZY0YhV3daxHdOy17qvq5/54qZL7zhSvzjBkKDHjCIw4oW/EDpWl1",
-	"HpPa/mjbfLbdJf0FuYSaSYPVE1zseKJgc3u3bVqB1QX2jwF0xOJx7Qa0c1ETJ0MnxWrnuiYYqkQIOf2F",
-	"peBmQHmJGLueQrMmyqJss0AAoVjOUtyz+DhOPRCrOLfsiLxy6XoyZ4RmSy7g0huOxbygQrs7cLquFcnA",
-	"nN48ty2rU/PFGOnuWCR+S9jMlk3hWxdaG1eB8PeAfTBIVBFmOP0lTJQVcUgyPuc21ScZJSSZJCT5PxOS",
-	"HCUjcm2+RHPTDzz8QKHr/dyOfqInLW6b5KktC4ocWIiTiktim0wakXNY5pTm+VhgArZtBbPygcd7zpVm",
-	"BctwNQWwTGDb3s327PhrUI9wtqG1DhJub25g97T7Z0w29s/brC/L8yA3IRCQ+wq5nTkCw8HDkaQrfpTK",
-	"jM2ZOGIPuqBHms5hriADDHTIAXtAtXPCZ9+difUNnlpQpZ1gmphD9R3+cgWCjOA/fjaS0f03yMCPEbHZ",
-	"nDPr3Q3PaHiWNpK3v3n+/Ovn20lINyXx7/nRSrjv/urQUu5aYeLSuayw9O5EFJT1PfR1lAk8vD1cIofZ",
-	"Mu3yH6yUnuJ/xSdGBnUnl0PNPKJnrOicC2/pbY/A+CebA/X9qbUXHbLHqm8dbtNeK9zJRgz4aBCxIqIE",
-	"g77CGMfiY9e3NAcCapbPomogNNRfP6JZVjDVoj7aH8mskEvHBGAMZ5mZvZUyfsey2karV0YrGHRdyLEQ",
-	"TBsR7h8ML9NgDDPNismCqgjz2PWPZ0dPn3/jmT1KWBoCr6DQxBkmtakT0qauIj+XGhJZjIVlcjEfcjXH",
-	"YoR73zyLEe4NB31UWwwZ9xuTLR1WDeoEWS0UMpK7qDLS0sCND3SHxsZV5FEmU/WVzepdZo8bE2Kr1OF0",
-	"YBL4p01GpVdFFWezjc7eXiC5j+2JubHxvq5eDvKSbRpqJ9Uag21wkPL8zWxw8o8dCIDrN5dv7KH+MIyx",
-	"odVKO5muuJk9tVwwGcsZknfdu8qA8CdjvXuDdFMhosLlgUhhE9oROBDyliikDCVUOTrGLpNwy0XWLQ/u",
-	"J/Pkx+HABwVaeIbdzxdWJcGoqC5oqn3A9MXrC6MuL6moVUQU0izeWFTlFHnbca/UochP8LbdUpGfAUsb",
-	"73ypU7lkJyTJpGDIzZpQdcuyxHEWgihChmQgpgJSH11QoXCJwNB2aeGmFWMomRaiFHH22LZRvw3rpXOK",
-	"elUX+/IpSb5MkJtA2X2GV/kXaizcHW+h8/HJtA1NRKdMTvu0rcZoQ6lGDIRyCG+bk5qLl8jZWITbtwIp",
-	"IhdDUe6SwS0DuGPFtIWh0EXXhxUzd8ZVSossOQ0ZmihJrumc4l63K18wpWVh9kHCCqoYlmEQUrNkNBh2",
-	"MaOpsZPhjFVrbbvbrinsYxx3NQ/MWL9QFcK6brHsNln80bQOl27kti0D/ckKn4gtz5F3ywN3PLjKCkIK",
-	"zG7o9fSnjdFs4rP2g3/52nFwfCZ4FsBt7zLnf5HTSY0t0dbvsf/l0sncP8v81v4nGpf2Hw5P4P/tQov4",
-	"T0BL2/925IXubMDNWaF9hi4n3OwhVDTNDmJKOTJHc6/Uik0MB2aPlgUQATj2mcGwXgPR/rYpi4yxxh40",
-	"E0DX53NTcZ320dZRGHZX1lNX9OLzKOu2O110davgthCeglw2c6/XZFXIO54ZXYTmOaizXJEVK5TZoLaG",
-	"rlHuyKOElnox+uUeZewkzSlfAghoQ1kX0rUABRbdwS2Yvzy1vGWCLKhRxtD9Qi40yVjKM6aAWnnBxfzE",
-	"VZQE3WjFCoBCAe2m9FzYXmlUPGPtly3mtFyVuV3b7laMnzNkDlEo54OdTpaMCsxhxeJkRZkzX33Y7EI3",
-	"siHQtgNaCyoCoVAv2KxURuUSUk8o4ieGUEymGJJS3Ap5L05RtwBOn6Ej8tEl3I7Q9GgsYHAQA2MPq4LZ",
-	"qbI+oztGEnzFXAU2OpSQRwjT4oLk8h52gWKPUaVOpjJbW79f/WCAShCVecD7a7aAHUZDPEerYQ0HMNS2",
-	"gGU1zQB5pLeO2cUoMagz5zkp2EoW6FCzChDyyHylNFsdmW4Z+ae++g123kfvP3h39RqZXqjFVHJBkv95",
-	"ZK7Roxf2LTMHV7hGZhVqzELWdVoAJQ+cHYTLnRDFtCe+xjjHpCxyO58d52SyjFimb6q4JjyUnJCFo+Ch",
-	"biKWdA1zNURyYZahERsQ4BhDECqLUaXJgtFCTxk1Jqy1KN2mR67Hyms6ZUy45R2LR9iHiQ3gJY9tdQIg",
-	"Iy3MDqg8kI6nFKcg9BlB4baKZfD5t083Subgzb7pOwrOTIQ2xckj7Xp8anU917tOa4FMmy3SlCtyy1be",
-	"52Rnl1ZU2l8oS9V5AmUzoWCWdedXx3QsOIa78KtqRL5fe+cWbHeowGmOpE1ntVKjy6BxTcDdjqdlyroN",
-	"3Aqf6DeiG6JLs1FdSqyNaRpxBIk1Wv0wbSNiziQU3HLQclsPTJ0UjGYJmTNtHYEPmiRffvklaLmizKFO",
-	"u8M2PBzN5ZHtxC9KitEVvf8Za6YMgl+P1C1fHckVXhRHK2n2XVEpFr7yQ88b5VouGeJmrXBerZhAuK0z",
-	"LcBOQoA31WzzynmUhKjpL+EevlguSyxzEZHZLY629wtJaqZqo7g/E3MuQGOFaBIK2HtxUBccSpgWF5wV",
-	"P0Fd0+pYGaENO24LI+lwMC0VF0wpUECjMft6xeToI1tKZq+k4lafR8nJnRvD2is5uJpmDDG6SheMLs1v",
-	"6FFEnWksMGrjXFAbPQBrpwsyEsrmwhtQ1CSjendeSOAVGobFUHqXPonGjt3ioUYkUmPnMeXYq6kn/Gi4",
-	"3aKUzsOBYPcTzzTYzetlpgWxPptOr7eWqF/LOeJW8GaVeYZfSZCjvyqdYa1P+NF5y04JzcHrc+8inmCP",
-	"I3bbymvfYpdFtL1tOoK2Ueufvb3wCTtTtuBQrzF6Th3ZZuf5Q7qsjal7UxX52RRQx/b/jiL/z/3fidn8",
-	"qRQpKwT6yRUX8xxnb0SSagePgqY9YS/YDTi5li0zenZtAbbeu6VUkTHfeM3bVt8xskOtoE6DliTxuxOR",
-	"ZkZQRdcusYtwgk+IjD0kQyNg0XNdEZXGV9C/BBHbrcE1eLYVnQNVojVdrrq79H3pslh7zhfQ9sWYg6ki",
-	"f63VYaq65uVv1Nr1QmgPEx9ne49aT5/Nyrc92m3k12VvvH72esXCUlynpB4cMQpoTrlQyChqgw7OFQWH",
-	"EEQYc6s0Si0XmP/DjPI8+JmKlOXBH8waZhNZavcH2NKNRuFvGy3DX33z5mcmFCL5q/drfw6bqP3Q1kqt",
-	"K5u/tbZX7xoUBR1ZRSX4C3tY0FLZERmRMLK3RX22Jl79CifZfWvz18ySz01WVKnqz9bPG/xbF+udbaty",
-	"Gcx4qVZMZLU2w9/9lxvjYCKbzGSRVn8xkyHwE5Sr2N/TnNGisdjgE2n8zWjgq+BTBQ2aE1KHnXFW/kgW",
-	"qwUV8LdQS16wvPmnguUMWuzsTDTH7jqVq2h9PwTFnQRQhC9AXfY+YAUJcqtcrpcMnrzHS8RegQEqC8o9",
-	"oHnpXLDW7+MctF8okoMbZ4i4pgasa+j4oglKnVOMSQGQYhscDPVPXyfIAeWqXkeDQDAvf2dF5aXt6Wst",
-	"0gW/Y9lEMZpHnB6XXv+HencsI/Cg9eLYSxPh32iGY3ubEXlbuk1YI2m76WC/Namuie13rXveD2L74+At",
-	"nExptpdjuiuGqRYm3rQr4MqNqShOM+agiqBihspeSgWZOh/yjNdw25thWR/a4HOjyS65WtqiZzazdeLv",
-	"vFKwhxXERKq/mbmMvYRz/GG7fttlchT7NX59mi/UgvZe23UnU0gNT7GMrJkeRb1a26tlhFe/jbHZxYpd",
-	"+gvWYa9sDgRcfKaftuQpVe4Ujcg13BqE5YphLNRIDTNbRjw7JzTXY7Eq5J3DLYLHdEGNDUt9VaCcpizD",
-	"0D04q2JeCIcD6YOwwAnuBai2S/opi2GaGGJ/wy7EVgVKoUZ30XusoSgBPcBFWckjqJMHcN4qgdqtSd9t",
-	"NBzI24jElIGLKWgevNzgszO6NUBIjckbT71YlcW8Jv8ipPRUrAOrJbGvwPFMsISRx4fsGkf4bvc7QM5c",
-	"DULsRfhN4ixyXhAfcBwLUHNOEB6NLhpx6xxuq4LdcVkqPDHuEi3YknJhJjT4ClT9w3MUuWdI12umFHaD",
-	"tc1zNXJ303nYlz/bw2oe/LBQ5Db6OtwodOQkvT3ZTHinAhzyU2gf9hK9ZWosXI4IFihsjPB459GCiHD9",
-	"qty4aqMmzz3lmmVXEOHYQwza0Igbmuf2Z6uQ92ROoWgA6FMRvGKbs/KsFjo6w8eS3VveR162I+jrURqS",
-	"Qsg0jjYUPbJ2HAPv7hx2M3Vv3dNGxHKRsi0dDn1BIH0gvNy9Z6XQPN/SPhR2YCJTjg6BhtMjl0bVrgWm",
-	"uSKyR75BM/hu190NPLY/PbHvYRLpLmvAuKKsxXIBw2iEWDVKAY5mFb0+NvedjwcczI2PBfcnAWoiBi9E",
-	"1TGTAu5FgEchn34X/8v3ZX77d1ZMY96XT80C3LYAMPn2OV8eRKoA0oN4HCIFbLKcruCatdYrgT1zMhbJ",
-	"D+c35Ktf5PTItPjvDpIz4dl3/9//8/+Oy+Pjp9+Aq+C7658u3r49f5ngmkIZyZawacQK2SOtsQIOTTqm",
-	"FAZvlKJgNMMA24YiXZSMVG5x1DbroDmzvX+RU2A+oUsK6FPAx95zxWyCHsArBCiiSyjGJiRZyoLh0oCw",
-	"aMLxuCJLOCIQ87UbD30ujShLmM5kXug1c85i2XWAgb4AZ8LCZLxzZrvGFzcdXe5/i0KGX4NiPKXI/GcX",
-	"NIctjEnSqB5KrPS4ACAvzbVXB/t2qZDL7tNmejJpQ/y9X6ytyP7x7PXN+csTkrhpTsgjPyrYADhSvaCC",
-	"JKZRNaFTeceSxyMCvP5czMcC3E0KCvWC5LH2m9sN5JaxlWoHDwXtRmPh8LvDrUMJozJdMLXRQb2A6lRV",
-	"xsAXKhhZGy5i66x3TQDm4lZ14Id7Dc9hXtekupkiJkeRIWbHmfcyz5gyF6Rg9+Y/Ypa5lY0d+vFCClTQ",
-	"0nVFTAsomzZ+NFSEc8D20yUXfZSNrUjsVSHTDiqSu/2v/As2yT4rc9ZRRCIABESke7ObVCROKI6Fl4ro",
-	"AOwo95yfdYsQ8/tYo4WVs5m2OBcsVTskUwblY8EO9BOXdNRIOgVHjQbgg6Nadpc3luki6hbYYa9w9MqE",
-	"F6TrrZV60JVwr7jzUTtHlapRzXfVsdq9valOuSO8TfHcB3RtWRwjyTlmHxKLxDy1SaXor/Ykj5YgMZoV",
-	"3HIpNm4oYyYvGRW6USEOfrWV8jEYmhVr8z0Un05zQsk7FkHKEEIw0chb1u1xczT2ErLuamvMEI4AkhoC",
-	"7IfZgd1FT13O7i7t224JBJnVz0fNCsM7PUhOnDcvYp4u7FIVpcDJDT4EUFYQ/GHksOdV0DF1KXopbATo",
-	"g2e8Ul7N2xDKzuQ0ZRVXvjvXX9RAdwCOXFcFDTFCavbS0Fmczdfd97giCRzfxEP13PWyO5X5k64bFIix",
-	"XeoPiN2grrIx1L62yf82dDIrdVmwPe3kShxuE1R7ROrdie8erK/q7HymUH3VpZ3ReteXtwW7s+U9e4w9",
-	"MG1boOnGSjRKA9oYIJvxpaFLXjUPSvjfRr5/Z2M5No/wwYhKjDsJQe72oLnZCt2Px8fdTX/7utnOrT3B",
-	"C6OFQaQoReoM/eaN1XT+B425QYYtVN6GbYt9FZ7l7XIVqoqiUKe50RQtttbmkyVCCpacoHOPJAg9gDiz",
-	"VIA6MzYc3Asuv1WVacqqlCkmshFJPKAhOSE0h0qq3olhXwAN8brS9BA0XFCBtW/NTWpdE0PPM1uKU9uS",
-	"7whYk/5mGgtsJpP14LLA1MIaPAMBF7Ebo7YDerrY+pDxREuEvjLNwkWAi+boHsh03VR1d+wt0O7gI9G9",
-	"4/XbTc3JmsJ18xfsSm4B/8bsJI/qZrBNLKbIpaR5Dk4UgMADusOsq7cOyIs3P799fX5z/hLeenF2+eL8",
-	"tflHYRQr4Rhl3QJevbu8vLj8YTC0nRsMB74B89/29fhyOl9eYENilwDKYToUfe8F7eBh3dQ5tcQcjxpK",
-	"8YRYLrJkofUKUyN/kdMk4vf3JXG6aSthulEEOSnytU3cDAE5ZjP9eHPz9sSp2crnHFUpRgVk+WA4eizQ",
-	"PPiiepDCnpCKhVhpq4fQYq4OlCt+RjRbrnKqmS/3XJTQj2JeLhngT3y65hIeWrqkCIcR/EKNRYKpEclG",
-	"voMRInMGHjMjFAVMTD2qANfcnGnknTdWQJUdYdZz15ViWoTd9BHyGeNuhV/kNHQqaokS+VJqQu8oh7QC",
-	"ixk+OgLbnSzZUhbrpJEL8fT5893lnzfkAeY7XNhsvQOyTYU0fRCbKULiqYAdKGrfZeyO5XK1ZNub9ulQ",
-	"FRm5kCHrQbz1W7beRaZQhbVL1fD0tLnAxD4ZkaqWENmWAwlMXCsmjemq5Rh8PSdOKjtFDIyHgH4K/ITS",
-	"5kv55Edncbd4IoMkyJoivJOX7o9Gk9eDssmmDLduCfv7HltiK3UBnoovFBIHcGFpqZDSJs5FWCOX+iPy",
-	"4lX5++FGCjvebLLRzUafGmx6oViIaTf1Sp+9w6T/9QKWtQG3RS5bMQXXyP1PNXlyShZ8boQqoPGAgSjj",
-	"AG/hObMebwzn1OtpkI3kbOcdryBfo3gUce94aggxLot8K09qr0gb8CWo1jb3iN0VhSwmS5v5Fw1DNbEM",
-	"KWgd1mMSRho2Gp9xkQFzwtbAcu4Er1HcpoW8ZSK+HgupdMydis7OpCzyxIemGQGkS61QhEcCsy+U07RG",
-	"n0QpG0/aLkpmdhtgkJxSalNllgwBhTZHHecuEtWIKgVhQvTm7PSObwmpJ5ACvG157pgRGL7/wcr77OEI",
-	"iA0zUnfKIpvyat7AM9SpJ5Kscro+JcfemIMMZFFPygy742mid7WNTxIlyYwW8cYg9QdhXy0LsT2U5oBb",
-	"nQyQmvC0qK+IJWLxuYVcIlgCNara3vdG6ajqR3/UgsWPVWyp5v2u21fd0jybBFGo+gf/XmeUR7o72HZe",
-	"XuvNUkmxXLeir1jtFHerrYUPwBnbsjWtTJa69bi2ifA7VmQ83XePvEHmh/ZNsmVT9IkPDgf3tBBOtneJ",
-	"HprxWhFehQ7tyazOf3BnBJ8IZdVBwoX1Uu74xd7MjnhVwQU2Iklqrh+geoczCNuYPWibspJz4W45tZD3",
-	"Ni+14eOWGYvRz8ZSsfMestV0sFO7ijHRY98hK94Ne2hl0jPKlpyC/WQZGO4t7KTg84Ue4TnRG92LB4ZQ",
-	"SMctFfwN1AAzigRJkGFNYrTGLW1HFJWzPK/fgcHytRIGb6EIDofm1d/7xboVAbSkWAx+Nwtw49TBdrKr",
-	"76YZP+Wn0i653VHVLOw8MvuE2WNKcbedFhTQe3f1OrLZ3l299pjm4CunuGKOlgQpx4xituTakTU2NOoD",
-	"dejMan2Advz3W7b+7qfz/5VYJ9lvY/fV8eCEiI+WvQazCPAHQsHDs6BY7WcLOxBgt52SCc+deGxXpV+a",
-	"02Ah8RQhMzWNHq91BY4b5w2b0vSWvLt6bb0c3o81tDUuM2l9sIrOqWoD1fTg8Blu4fA5JV8DUL+2eiHH",
-	"8iZVzmH00qa2t+lVhw6bx9DxXLAVVgqFog3EfM7aJMyIPJLmHKlEt4xlFxajUjC3A9bhqUBHaWi/IRmk",
-	"2UXWWQ0+v1OSpAtazFmy2c0+3Oh1Lahl9qSw7FPVcj/Zutxfd1vuzyZkUJSckuQ3M3EfEwLMRSF5Z0DR",
-	"gtT6Tels+rZTzO4BEqjxBHZHCtTdUp8LLtDo3E7MQFS13Uw6fnF+dXPx6uL8ZXLSTCgDnXHoxSpEby0d",
-	"mKWEkshVx5VzPYxF8v3V+dmLH8+vkxPrngg8EyS5uHR6s41Hw8vrigwYLeNamNB3cTAcuNYHw0HVVDzQ",
-	"FzH/9mDuM32CeCnKbkESMMXqTh341JocHaHuT35RtlhxdH/FMQTVdWrnOP5Q6Bbqvzudur5ZeaG5Zz/F",
-	"PwM7pa+DpuZR6T+ydwJf3q0wtnk0/h5qqjAE69HAxD5eAAzikKqru+/i4l3OtLGQ4HaE7kSux9FO7GEH",
-	"c6cpvWvW7AZnTw//ws75Ce3g/kv+Ht/euZkjt0fNEPanMrCpm2dxt229UwajDPo0ZuNuOkvlKevtH2vM",
-	"lW1p59haMCfJ2/PLlxeXPyQnGD6weZE2BAGYoLD+DO4lqgNP1kIqPSLJq7OL13BF6QUbi50OdWCrDnzz",
-	"CVF0rcj9Yl2/WWz3BsMAihIiUPCzu6AoUTnUb4W5sIUDo+7EC7BIMG3WKEZBGn04FWBVYDGCOzYkCsJN",
-	"MHAbFEacmNJ1Zq9ABkeRpjXqzJhHYccxb2wpbz7bjw3rg9+51Zqgn21Yn5i02EMH4ECtIu/NxpqWGkkw",
-	"VVmsCq7YJ/iiNHvQXSY77pyAt6PTlVO+7CZnNguuIAOcOZVFiUz+jcGZxuNF3gThmVXguSLwIOxCCwxw",
-	"sVB3jR2wZBYCoixDLWKXALJdlbnCN0e/U6WqFlzrJiDfzXF7BaQu6Htw28ddHIDqNBq4FXBhJfiqSAdF",
-	"E1LOkHMwLhyM+N5ui2pZAd51QGctAsj/8fbhNq3T3XQAONet54BlV+UehYdK4UdR1Sxucg7NVQ9vSBCm",
-	"3xh+hHWUzufxoPLXL8j3+OOQ5PyW3VsZtOnpXrD0Fkhn++AObX+jzIVVi+569mQXdnQjG8FfUtHChFrl",
-	"V3wKoWpQqGD7z13BNCGP0c6HZ0ykXMwnQAYer1eDCo1aKyMjThq0pbYQI1WKz8WSVdMZzA6U/InH121F",
-	"3i0ziMReE7aS6aJjSAqIzCb71JDFN/1c7Jy9VcFlYdGIHU4ClomIBoTLzssbcDrtftamTgIrXYvjOJe6",
-	"0sGASp6DZuvqqRj5ERRjGrYkbpMr4BFXY0FFRgoG0toWl6yc76Yx97G1vT4beWifHqH9q5xelVVodpvv",
-	"8fhkkyakfWNt5fuEH1XceDCS7sb8TiBa9qCHDgGMfmAbUsKQdcW+gpoLQdhSPMytCz6fs6IthLxvoqfd",
-	"jzXpVEnDYUACEh6ZxmltSpfQUnWR342zWluv5g6uxusOU3AGN+XJ9pu0b/UL88rOmxTHs1218K+TBVXD",
-	"qhwB0ucanU+cGAUE9oM7NlCwbuiq0cJPyTCgexDsoVa84BUeXudnsSos+CaRwMnBVscCdRvoufksLkZn",
-	"jg2XJdLN6VHpMbHMpX5k1u9hEtvorG/8NDuO6hF5g64+cvbi5uLv524VAFxvhnFKXl6dXYBu6flgqRgL",
-	"s9XXEM4fkTOcSvQeKyR5M3efmc2cz9gQiKksGtF5Ck58YvpYUPL6zfWN+7btCVizANhvqoS1cwJHojVj",
-	"5kUQ84yRj4NiDJKmFGBgu+jE0FbCEiyp0oR5ZWtrCW+Y3S4F64IJwFyC7Q9dylqHP35oDME7YnqSWzkm",
-	"pyZFfi0iTB0MpkKOZSVrZbnqwnjpUrb64y57kdlDmnTQq8aF5sjZ6/QvFcJrt5v1k5BTzd6sGLgah+SJ",
-	"OWEC/vMp8XM1JF8TTHobkmeOJKgW43vWobuadcI8b2wuxD+3nLig3WG1DRrzv+sYVp8J3Dx2TvAoC/yv",
-	"kGG5YpK21AhRh5B94XsgA93jJqvy5pE9a2Pr9xPstjsXmi03XAxbfQz1GiT/+GAe+0fY3IfOhUg2lZjI",
-	"CpnGfimzuY3OZIOTStvJIdCKL34MJnkfDxTy7KkytyUBIK1UqVmZO7KIVj69TZ/CVp8JW/KIy+Tc8iOK",
-	"zKoPFrsZ5qIFlS47A/nPMRAfXejNK509cD1xXsQOJtJOc2/7VDQMuC6kt56QemdQohRX/tla6dFPdUic",
-	"uTRw8jP/fuSKB7CiM3VvY+NXb3fU1NvEmD/R+zidfIl+SzHqCxXBneegeTbfNgEHf5B5fcDz4b4RN4Ar",
-	"VdycECCpc5aqI/GhNi24afJegHYOKd5jIWwCrT3zQha2Lmcbv5o9tZ/j0HVRKq5KAToFyrb/Lke1M1a2",
-	"D6l4Vdth0/IHZBvu+BPgk6WK3Fz8fP5y8ubdDeFCaUaBZBYDdB3S5v1t9clH+1qz1T5B3KoKXNfp7FjP",
-	"FvMKdUF53qGcbUWdPR5fDw5W3rYeNIaOxyexwj1vDMz+aPmazApj7VqC4ORa6r1PWUenEHvQ/Yq7jQVW",
-	"d4unyb4AO/X7tVNC48vcya+6OQWIuz97e/ET652Rbevg7tpE2DamQrdUF2ZrW6AaJLIjo1/Ie8smsru6",
-	"MxbkdV2KrfZLRrPXWIy45zizX7D0SYwaxnl8FBa8W5VqcYJF/t6iYhvkFj9ohZ7ACtSTGvlgeSvK3onH",
-	"O7M+bzzEMUjMs2TR+ZqspIKKIJ01x2oOW/M/sVbFZEvqlCuPEYeU+eIZfYxXDF6wuGe+3dRG0Y78oew7",
-	"91yyx3RYjuzDcvlKocqlr5bdEsAyQmpiobWtdS9s/ZSiZEPPrWwh23ec3X83K/M8wXqwawQ637L1kNjK",
-	"ulhCV2ma3hLwkVcF5tgDMPM8ff4Nuf3+xAs1KyrtmW5Rn1znu+Wu2ac3Mtachse1QjmCwiOVYsbnZYFn",
-	"y7LEWO7J0wj35HWZLvw3uEJCSFnq9s7vrrNYSwtu40LHmbqnjiyzO9texrJyxVrDbvBzzlPaS3QFfXLk",
-	"TVDpv5YgWiPPyPkdK9adQ5uAhEpzqnqcLtByX8A73RKdLYURF3MiCz7ngub52rqpRu3dgi2+208SZEu5",
-	"N12FyVji9JwVq4LHyEUuXNEZdOS6IvvQ5KldBlXlQSP5TNWgJaIhIB+iw5p3iLX9QDV7TzkMZs4EK1q8",
-	"zxUK1By1nAtG58zaU1C2X1iO1iXyo+12U1rxEt2cQLd2SrCi95L6SGN/0fwjfCUmmRcs76JXBk3JPAte",
-	"nNiBt4Bd8MfKiE5lngORKOF6WIUXuCKJbTAhUrAT+0chNRRSLTjLCC21XFLNU9jIngARQkH4GW+mN8I+",
-	"bQex43n9RU4nPULbVhgdIu8wKNmEE/Lu5tXRX0aOU2dKFfvmWc/DmhsToSfZTE6Vnnh7fHOd4Sen5OVU",
-	"M6WhIvfahyhwBN41QjAAGda4GItNLcSy1KJoYLTIuTE+BFMtZkLVz203DrWdq1zGHXEVpnWsw9cfjtFS",
-	"/8KtcHgUrs5vrv7XxeUPp0RISCdiuWK2wjlkqzXJP3sMAUXWLjXQPraXFihSqFwY20ZL+jCxw9gdiYIq",
-	"TOFsRzPAbZzIKVuueFVEYozI+5i4GQvlqncPK6njm6g44IFhD6sL9sF6CKnjt6KrjrgxstfRO8/odZiS",
-	"hx3jm5ScvCC0KPgdzeN6ilMDJnI2U0x3tJf9W2Ds6wgUo8Wz5l/coyZt9a5c8TQ6fytatFW6uwmUSmSw",
-	"tBeEv5gRuMIVacJmWjFS/UlA8I39hLR/ea1j8Fp0H3nMHz4cytog+C06BEvd55hIpWMP6KiWujfQP5ZN",
-	"HLV2t+vvJzq7pW9twfUW+IOvx263fMZodmSXF7YHwUJ3HsxFM0sLAoveukNqyglUG/BnS3faEwVTMi+7",
-	"ZBFW83VVvfPRFpbFlJbdArFgdzyeBHSDSEXt/SrUXnCKiQyzc5WVFnisdu+IQsr2s+WgNugLnIXKcDea",
-	"tj7gP/B/d5/ga3y+Vie845u2RrgtsY0+o52gBs1WZ6lbz3od7961u2kxZ7p7h2/wechbKJYgLlu1HtAa",
-	"QPxdnV+/ef3385dGBXt5fvayu/KwFThYrrLeBGCtWW0XMXQuOpFOYSOf39D5sE7/Yi70ETkLVAHzF/Tb",
-	"uIs7wNcLdk/s93eVEHiyizGm23K9d2+Yt9l0IeVtt0MQI6BpXJBNj0BdtNQ1L38yGpQzwQrWMI54oOpu",
-	"i7pR740Kv4cDaVVpOpVUqVnZmz7c7a7rs/R2n3DPNrveCLXk4SjLfz2qHks83BfiO/E0ia1CVFZJ3j7B",
-	"7erNi/Pr6zCZ7cPWAjZdEgwbG6Q2t64Pu+Z0XyKU3j3d1ouc7ZETXvMiKgxMoV6gFljVhIKXUxBq2j8l",
-	"S7ac+ixpo1Nb17GRiMdNbvNGHGQeh8WezT37BBbLIHLFhO3THrW3vErQxvEWNK/2aF+w+8ql3uQIYoUm",
-	"UkB1ZLDrPQ8rzoxiTFi7qCVpMYqic2bNihVkZvSuJRelZv17v2MPOfuzL9ijUmdoqMzEy5rH4zb7kGDW",
-	"xdJBaoPVLKMOWmyoJv8OSu++elnsGvQ3WU3mBeuwQ+yhudwXQ++2shUgZvq8QQ6GRLi/h2QhywL8whld",
-	"R7D2VOnJkx3Yk+h2gDefPtv71efL3m821sA1M/SjCHq1Y+orIFSPmX8j0AMSmUca51Or+4nQLDKyzPuG",
-	"okGDPSmI92SsjSrUmJNaEwpPdigZjZG/+OnyzfvX5y9/OH+JQS1UzghNU7ZCH/zIAnbA4Z6yQlMOTFa2",
-	"2od7cjQW7y5fnF/dnF1ceh50QN1C4XH/GDn7/uzy5ZtL26BpZkEF+HuRbAuo0dVYAOGx+TkHOoH3Fzc/",
-	"vrw6e3/pX8Os+carPp8ersfRWGQyVV9ZAaZGS6yFTokGiHiNWCCcjJBHwA9rMBz4zg+GA9+jFvWsp8ys",
-	"LPfPg1ovlce8xVjVzAPWl44lTlz9BdwRcW7Y/c3R+8LoU+JwbiBbd39heYsKjwLWm1xU9txUByNulAQz",
-	"HZzbTjJrDyKrEH9xKFhFvKL1Luvpe5reytlsDxi42X9kyvS9OfLWmNwUw5CuQfMJAH/uaG7V5c1bpmKI",
-	"e/aX4+MOSfW/cN1KHDgrLCEiMFfxFB3nrg/kjmLoRLj6MBkvmAeMV8dMllPglayS/aPXod1iNqJx+JEu",
-	"y1zzVc5xtNu619KW62BTZYqszeYYat/3095pV73dI42jbWuderPM2Wu3DCr7M16QO5rH8px+j833v/Vu",
-	"2brEXda2vh7WHbWP2POA7gZlV88UnEaDe2fh+JHsyMSxuTf+8Y+1OUQYa19rwxgTzrsxXdvrfHPzvzw/",
-	"e7mHKeAol/q/6TzJe72KIe5PNUACvijXYtCvIc7JdtH1AqGge0gtCyLFtNyq/qiHSW8u0f4hiU/Igvc2",
-	"smtj+3y85CqlRbaPL3AmbaimPle2RaPaQ1YxlDwBagCuILOYizmkpO9mwdrDG7oF/B4JY8a1C1ksG8HW",
-	"EUmAUxLzfzR70Am4ErnwKPdkiHnVgISGC4vIYiwoQdX9lCRTLmixBp714D0bMU7qBswvyhbveTAiB9+M",
-	"2iZRyGBrTS8XKeQKuGvyNaTsI0xnRN6eX/18dnl+eePlD8Ua0i5UOhZ1VFZQSdcWzwW6MyXJowQjEitW",
-	"LKlZuORxfYA3V2eX1xfnlzcDI5Psd8FCM5bb5Y6xvuJ5F1R7LJaZO7cx8Ft/leW/fuXEN3ATZLaqGsAw",
-	"AIx3CmWzoNTu0tyKEWdEAMbukK8RAzp3fK0Jwe32mnWQuWB9N0PTvdWnTHsD69pTCaiDXqMJYpNUCk25",
-	"UJ0HX0erdnqlgWCtUnb+4x/HR9/So9mH375++vFP2/27kyWPQ2dq1GI72bYcZjTi8FEkMfvzOxA2SRu3",
-	"2rPjb7+pJSE93UGutjnzdURkl+QyC4rc6EYMPRlAZoLn//Lk26dRUJ5Zo20QIDinWH03zwlGKg/DO/f0",
-	"uAUqiaKu3+kKXuxzwAJg0uZuWFG9+Py7oe4N65oCWQURegqFejRhszM+7j1Z0oeDHLhamwc6xAHApsuM",
-	"BZCZTo971EzPya3gMzFamzKiSbx0RILauxoxnaLyw1jfDJCKNjgf++rB2w+fRwtuCgMHmMDQ8AlENx9o",
-	"quFGB+oYSlYFm/EHMpOIR4Ba0F8mQ9BN2QNdrnI2FgnAGdTI5Sr2KglbB9F0y+Tcorb+4JSFPYJXrSkV",
-	"Q7tyQQEAKRqZGds1ngjz4Z75X/0ySyK/F0pPXCWgHnK43yuteTgVNt4+grNu7qE7WnCoNbyCmpAFW+U0",
-	"tXvufySjflDiVYz1sBGlZMTl9nsEmJAFeXlx/eLs6uX5y6ErJUDKlTm+WLRiSLgYC0yWM6aOOeBcaZ4q",
-	"95h5aheCKo6OWTEx4WqSUqCH2VbRuGAQcZqyoEZ6Yt5P2gzGlLkwfWNFpKZ5wPfq7Bosi29f2wNQoUA6",
-	"tKORMSciggdpxT124QhsSIKKLLBdDiIyxoI2QyBndMt9LlSfhSRys4vgCxCUcqwUQzAx4aHK7jQqRgX+",
-	"G/VF7DW8AnX4mmNLcmC6EEZnd1JNmIRSIlz7FhDdh91CfI+YEliK+1hVeGt8rrIotls7y6E0+vN2D/dy",
-	"eOc0r+FW6Rk+GCdS71+RKAp4ujr/4QqgfkG+rsJgq/N5XJ6/HwybsWnvvvzQqaJ8VAZEePO81IcFIlOW",
-	"yiVTpOqlPZQKSRhdAmyBsfXOnR5W497hsvnRm7E9tJcErRkjOVbR5LghwUecFw2GBdLd50RQGz4iZ2Ph",
-	"+NUXFHJBPFHBvQSd0F2ZSCKLhncAIsZ2IjhBhxzZuSuhhZ7JIeH4er3ajJTTnbhQXKN9wnqJXCUkUUwn",
-	"TrcBzn6fT+/qsEExdtCKpGCnJKFZlhhLgRnd06yIufFPxyIp2FLeMdOa+V/wMS5Ni32mf4duLlchVFdZ",
-	"yID53GBoxh7d0H4F478E67Qd1i1Xg2GnJZF51lLb/JaxFZTstMkxLuuWkqSWTZcgW+uUcTGPJ8udjAUV",
-	"pBQzLrhaQK3cLZm84NyF35PHQ5KYlvBbtpaYGgu4Wb9Q1is8dGg5rDRfFbB2XmNZeIY3qNMHzJfIZgA3",
-	"ylg8SrL811HwqcfI/7mQeTahQOXg0oXClus+Z5e8bG/+CT6DhMHmpeoPta9D6Vf8zA4Zd7FcyUKfBewp",
-	"Pa63nIuIJH9llu7JaGeCgo2abzbQzswy6sG80kQCmr5WH92+hXFWXjpqhr6lWVp0bOBoMDu6h5b9KVMc",
-	"nwGedRr8ucP9/W77YVXIaY4keNsujAvNlm/toy1DdC11GedVRS94CLahKvtsUYqsYFmdIYLCPq4A6w1q",
-	"of6Op8b5jejMnmAklqYJdZIxBbWdUGS7YQnuA9VlJvDJvQfpqXmbI7RErrvR6dBMlyehun2XIVWT62qb",
-	"caVtSI6SjM9mDCLwPDtxVPQ4z2NRd28BwLDKJJVBRC+pOGSSBvlUn+mrpNkuUennqbZ5AsJcnB6/9DuO",
-	"2Z6krjZuAJV1UceFe+GRj14/DrlWUyqkMKoBxMI9C+ZYcGFMMKjphCwGmqkVTdnQo7YUDNbY9zlmLQMN",
-	"k7E1pmvQ/k4xLF5MuS5osSaQ81x1xCnyVX9wpSEdfkRQn1Mu+I4vy9lYIFUGVAdG2jF706E/Dv1h6PSZ",
-	"lYphnaR7X9TBRhVthQOp2FhAZgjmgqH+BJvqBF8KTDzs5CNKLt+9JumCFjTVrBiSBc1nkF4yFqosCjmn",
-	"2iwDL4a215WjTmo0Zh57M+3dv7169eplvey4lhK5+LkaCyPfjPaMksprP56NH1lkzJ9q6U/IwAYO1yhf",
-	"6WZcOk76+vT5cxwF1sDBakPgRzc3svskugwT5wOPuzk7VZsJaZ+ali5WOPYMACgIeI0ay/JMkZ9LpW2t",
-	"ujkXlg6MZ2x5ksCuxNqiJ220hJ+fyekMSxpo8gSmd0Re4JWGOyEttZnQvwyffPsUp39zRoeDhyN7D1po",
-	"2wbVU4P1MfKFb56Rn/j3fRp3Pvvdbfut0635VsYkvxWPjw9KkVQPdncDtGMcbgPH/kqCvDGXVsqgZOto",
-	"FylkjU7TyZhULqdQ4xM3bBUzj5+oekw9Pmu4wiRjqcxaCMIq5qB4E18/HRJGU+CloI4M+vi4WtzuhEMN",
-	"ppgtEce6YdmrdNvxVtaSLSQpvsFvj4///OTbb58+f/bnZ8fffvukc+PbuVR8+0+fPPvzs798/c2zP3du",
-	"+SBkK/X5fuJOqb/M1OhzcaS0UIofk5+Dzdl+EpzyMtpBO/E5TnGVL9Ot9c3MmZa8lxqbB+E6KN7HjV5T",
-	"i2yPyE/cPJbcGu0kGZJkofUqwYJWiZVlcJ9tZ3Roeqe28w1s11FfV6xTPc1d+9bBOKgiBm2X7veOzXwC",
-	"8P2zBWZ8n3qEZrp5fpdchH998klxmgg/3d4Ara+f9rxasN6URZVbDXKICLIpI3MAQBY2/hyggpJPv3d2",
-	"0J3FOjbqTUJ26NjX9njUW3Se9vT9OA6IjkcdHg94oFEKxxwmRnAhiOHd1WtVJ0paUrRFyZQpnrHQlfCF",
-	"IvJenJLkywTRvlgdcB3chkABvNIk+So5Jcm/W1D4P+jRf35AVLgqV2jzNxwMtfV49pe+JW/biKczut5W",
-	"us25zJSma89Zj68SOnORgx1lYb95vjszqfLOt6M7XGcqixpm7+r8+qbGd9fg8ru+5zqFsl5cG9N8Rmiu",
-	"JFnIPFNYX44LQq0pOPRfwUW3PjjEhGK4E3o5FsCm2EJ3PK0yJ7vtTZdq+SkAKB9niBHEboY3ToiQIZOF",
-	"WFeAjyreglyGMQA/1tZz4VKvXMt7EeL5R8Rm1UMdQThXbZPGxYIVPO7LLUrW4KoLPnSKNrsjLhM29GQx",
-	"hK7kRBz+c8vYatJqJ/5oI5CeCNS0p6CoRa4Xspwv0AWEb02tL4PyvCwYeJKNxCd0LGYFXbJ7WdzaGbJt",
-	"DYkq04Ux21AHm2S5PkIJwaU48hXwwb/gAL8rnh59mZxYN43Zu0bCUIXQRMh8ZnMOdbbMWuJjIGa+TLYI",
-	"lQ5Bzx0ypcVXW4GzwBFlthiUgZQFQqkW1Bj57qIiZ2772JLjimkAltHsjoqUnZIELoMEBDGc5CWjVZFV",
-	"+wWuyJIrtWJ57kTp5uKb+70C3attJM4+Umq+mkrHDVnj/Hz75uL6zeXO+33X9b5T66hJKLViKZ+tzYmo",
-	"oGqY+SrvxSGM3E/iHjWn0V0UDInkh01C0rGoM5K2rBZui47894gwBveqFcaA2wXCoorafhihtr9ZsLFw",
-	"otK+iwAPie8Piaa3wK6rCKAV2jpcsIymEQXtZ+vilL6AQA15CcRJUMxDS3O2oQYxVSSTkOK8onrRmpRw",
-	"gFNcMM0EeFR36AYeJQR8G5i4F0TZQGXIAYmHBbVfnp+9rP1q1r1gmNINhUVNs5v40E1tYpcy0Ugf261R",
-	"YNwtCXy0ABuqctpa1YuxAB82jFCNyBu/neBe8BX1KVmxQmE4iTqERNu+afGthBdpOx7iYNhM9850vZXE",
-	"cbruz33TCvu8sZBN4CGdEa8R7EP8VbNna5yGTjuraZ017sH6EWhoy5v3xtCaIv7Ib9oYDU1jc4+GPIqV",
-	"JvShg9W0T1jPHOIWJjyz1RdUZHmsROa/TK5/mVz/+5lc/9Utp38ZMYdTf/5lE/xXsgn64u//pZL/SyXv",
-	"r5L/vtpkF51vH5j9GcK2lqyYM7Nl0wV5dPXqBfnz199+89hzluAFxAVhsxlL9UmUWsudToCtD22BPFwQ",
-	"zE20+a67gj2H0yZ/L6XtoDrX4bQY3A/9VRkbku6iVPx+9+0hb8qDXXSHvHt+t2vi4DI7Ihm3yKor9mvJ",
-	"SrYPP9RBl7H/SinmIqyeXr3v0EPaim3Gty0t5u/uE3J1/vLq4u/nl+QR16pi4r0V8j5n2RzyaB4PyYs3",
-	"l68urn4+fzkW8KDDX2L6S7GEuu5UO5pcW+SRZY+H5Ps37y5fnL80H6gXOqICrs2xwL49HpKfzy7fnb0e",
-	"gapwEqaAn//PH8/eXd+YVoT0dkXOZqZvqPZC+5BpNBapXBpd3nyowebkhjsYDvyQBsOB7eNgOMAuDIYD",
-	"//XBcOA/PxgO8Gs78ms6phfEiv9AfXtHbtBG2NaeibB3feNeOLhmAdNIgK0jJ/we2R/tnB9Pj5+cWE/8",
-	"KXl6fAy0zY3UhrDCbEUN4lUS/EicefhTaqvEye8+7DrXZd6Bl7FZ+cK/1Z/BxuzaXegk94FdndfF+oBs",
-	"fdAeoaEZQbSUp8R2DdIJUfi2sC9Y/WKycvrsXlBcr/2ElC+xAOU2cGuQI3LL1odALQ4HD0eSrvhRKjM2",
-	"Z+KIPeiCHmmK2/WO5jyDnLYBe4BiitnEGM7fvcXPfA89JfZfdoxdkJCN9AguMEwFvHXtqMdP7O1m//ya",
-	"Rs2Qt5UB8s23x0+9AVIrTnYPRVkgCCxCVDNcJwGY0/sRiL6XPTJzTE/e+IPS2D3t9LF7qBR9GdLhaDmw",
-	"58fdp3qv5Lm9oSZBDkJXpGIcYdhFYN1UYNk+xm51nK0GhYEz65Vdn/iAB9j/765ej8iZJXOilkHehRjG",
-	"Alw/VhGDnCSpWANy4IHlBMxTFUuR2SaAbpy7DBypFUzfBj2CqgyjOLGQXsisVj/qzTUQZL6D/3928+JH",
-	"YLl9fX5zvqkq7Xv6IW5D3nqMOgqAAyPWfUA0tJeefbvTXiqLvLdL4HATsevUVoUe+uxrQVjGNcucoPRh",
-	"Auefwc1r9qerMhVUcmyorKVetJQUwZ98aDfCIACs+VCRXUMF+TueGduD5jkYHoxgE4RaWe6qD+8o/N8t",
-	"ON0a7DhfrvTalXAxM2VJILKQUeJwOT+wW5Ycyims/ZLh3/6TFdKnItm8nR7UHXtX7e5aDeafVKf20wrH",
-	"bigXHbte3dfbkxd8SRB7NnpUiHIneo8cAFdsZD8LwQqS3TaC+8j2cVx7Qsi2yipW1QfPwayQy5Dy56ez",
-	"Vz+dIcuPuXeuz34w//rrm+8Hw8H78+9/fPPmpx2G+rWmvRUZ56Tpyyu3u3b0gUqQbSTFVIU1oe87lkTT",
-	"3jancu/UV/F7F6x2FH2lOoXUYuXJikICb+v935OIc+eexE7uHnzMs2AzHE4gpKNsTAcrfvm6+CeEqzp5",
-	"Tehoq7nFxkIWDvhS+SOc40swlikfMxoRKCeV5b+OlpkPnFtcCp8Z+2SdNutK9SxAEDsae6nCscww2urG",
-	"+kVO4xFmIPX0WWEn9v4HYKSRA1bZ+EVOScZmUF3FzNNZRRpPSVEKyI3neljZbY5dgJoNNy+XZjvtRZdq",
-	"Oti3BNVP5p2a9tw2cEiNC9LpjHYdyr1e2nZTSW77KCbmnZLp2sdtNOb6koxhJWcAou5RcLYFZLj57SxM",
-	"oW0kEDYWqbtKvnWWm83uDuM1pArshO1CJVj+wGSCMQ+GA9ONgc0CVZqZ/7Ybf+ALMu86qm5++yY0qa3o",
-	"hCpG+4UiCbyQONoYvkTMCXtIGcsaQtsN0ZV5LpDGEqkrqxqvsUFtxkSrUpgdI7fujeDtyXQ9Wciy2MlG",
-	"62tmuoRxXzvz6TMomKkqPlqIYwBYTch7oAAdC3gUCmvaDBH4g5mYhqeop/IQuIuehd4i86/mlKW+mk+3",
-	"CbPVf/yb7cy3kMuMfOPlaqJl0mDXlrOKXdtcA4Ulxg0AQwKCD2NhJ9FblD7hBolGBNuL86Yi5G5OCpY/",
-	"ngC5b1u15BtjSB64YnLtuzrmQIUd2v7NU5ssYGbIzIvZWObnHvXx5WpSkbLGSICLufkoPjO0bCgzfsf2",
-	"0MRaSVzbtN6GOHUqq93EgQCInOYdYtc0tYeBtF9Wsx3hPlYViu9d6qttvkeW9N9ZEdGvzoQjvrd77uzt",
-	"xRD0KtCLkBkRYGanJEHkPaKhjJ4xJEnGcoZ/GgvUOZrkhQhKKjAgPxgOLDhsYAssIG1leutpiYHY0DSK",
-	"T2hZsB0X3vsgEreBPHHcQsD2T8mqVIsTcr9Yo0MWiRsdMVLGcu6wsdbStBNgq2gZSRVQLCJxk6PwAVug",
-	"FJrnLpxQPWnZi1QPOdaIcjZPkBl+zgX7tHL4zahaKgG258DfZcY10QXleUMz8tiHbRqXpa31mRydqtgY",
-	"uSVLHRXJL+xd667ZLRwbsA5JXER7JMqTb54+fba7fGF3x6w7oRNr0H73znQDDi90KKJg2ax9O+OzUpcF",
-	"2zKuanqSjjJ/b7cyfunn61aHsjmkWRBp+Z1CQJ3ABJt12OPSEQ78eg9shpUVayM3zUXM7iDgI/EfIoNC",
-	"jRHHd1Bjt97opcdLu2eILf+7m39xKrN1d06XMPb4ITa2F7kss3MYkLkDQLWHOOgnZYnv423/hFrlTVfE",
-	"2mrgUOPATjFBOsNocAAWtLVWAs/chYlCEp722hl6hMyXtjTdWjBk3qGowg9Us/eU6+pAbPYxsfbiEc8S",
-	"KIoC+9UOvRvzLFV6Yl/otQpAFFJ/seFCs7zo9wueMwsPtQeKK7JiIuNi3l2rdbf8pA0MBNy79lR+odw2",
-	"cK/FET4BFVOnShhdnLU4xsoysUs02VOo1RqobazAz+tlToeQAvZvDz3ZLh/vRSdkpe/nIhMK+tRBUa4t",
-	"zcYGSuyeTGpeX+EliSwqhy9iRhIULskJmfM7Jki5Go1F4nMjkhOibrmxrau8cbuY4B5mgk5zf+8blefE",
-	"6DyNipu2V6g0mwFgFRDH0uq/Flehi/VVKfaCJ0IglnrjAeEymRyRS6kh/Q6YjS1lZyT8m3E9gd3aclZN",
-	"X1VExKoK+2A/zbVi+cz24L7gmvVDL6Y0z1s6AT818EBLmgEhCLqEBHN1SBUkEgFs+7QiFoS6Q101fndl",
-	"0jyPdrS6eFuC4rEZwbeGqDMjdayE/+3dLWgo2jE0jtBfuZNXufLR9ydUqN4NqBTM0VtypbiYx1gV3i94",
-	"uhgLXEtke7XuOEFKAcwhyPSZwCNg3UJQvS3zKyvW4I+tXJu6KNmH2KNMZBNfeKWbcnZN59SWSIrqZljH",
-	"mYugch1UKcbVhlExkUEuo7Geq8IjqlQrBHwj5c1klvP5Qm+ruptCBVmsacUFwReG1ukrSw2Zh0j9C5TY",
-	"Iz+HkJcDuTrhIXKzD11y56Ztmj/LvG0VHjmjGdES5sfP1lZKoHDqp6yaYkwyvKeFEQvNLQlJvGZWxgIn",
-	"xHkNuM3cVeWyjTmmecHZrVgVh6qdRSfcwo0Yvfusl+La103rW0fFqXqZbQlOEYgc5HfG+jXWVHJXppbg",
-	"W3FK2OlYJKbbQSO+BWRcD17UqM/VnPKQG8mFMWLNDQQueLyrp0zfMxQly9DJLOxltYD7FpIhzsiKFSkz",
-	"C2Lr8LjuwOYZC5nCHGcg75c8zzkmk6s4M/VOeMCTtlyiRmggk6URlP5pixcxutLz4x4Pf/u8z8Pfdn24",
-	"sTNdsMf2zX/Xt+nHGNuQ5xj7BxN0D5jaHYuZ3puU3T3DvHVC754v122+vjV/7J7rZYP1RVk1VjDo8JYl",
-	"utCYr9Fjhc4faKrzdaOS1eZ6Mbf623pf2ylmBKXo+MpV2ZJKFfzeF/lblAJ5GRASHsARNlXgYnfqSIAi",
-	"q5qKeLm1CvAQo/74BZ6x5UpqJtJ1nK7+neC/lozQpTSavbtDzWjZkmvV4Pr1FSysU9MoA3v0ysxCVuYs",
-	"m8zQo9Nl229YgH7aoptYZC9oqVi7vwgueKUl2GlFibQQMwl3ewjCgIvLm10pFSnwv4Fdho76ARQTLaiW",
-	"RdQYOzf3T/9NF9EJKa6MyKKm1z85Wcze4VGAdsRYyH919M2trjgzwZ4F16u7QmoPvOri6nJFxHqJWEg6",
-	"X7fVAAL1eUGNasgESWmBHBSltkQdbWVhK3rdrr3QqAe2TpHZDzUSFt7N/1e1eZhSsH+V06tS+AqwARvX",
-	"hn60g1fL9qxSfCsOK7fDoge+oKos9gqaTUvFBVPKSchuZomNa22YJGd5DrJFBaU/3BewooJ32N7L4naW",
-	"y/tRvO7IgfoxDM8REt78Iqdm54RdDD5POFqS5rUJvnYI3vo3onGiPVzPdyfYyRns5MPWvzA9sN+yXzeX",
-	"Wjg7ozquu3MQlfiM9nw9JEqCGbwA69GIK0AzAswKoJ5jgYZ2RjUFp0RBlee3qK7S55uR2JU5AoXpzHh8",
-	"vaPIwO4J2gBzw7i3nK79yqltdQmeo+8PJwSLI+USsFSu7ojZyNZDWLAl5WJ31KzVofZG5EBEQklWrM0+",
-	"sPWTuP79nGrBsYpWFwnOanUxI3AiGwLVDqSXIYlIhxBi4NXavJPs6VK7vXtLWbBeVdIl7uv4XQiSafdH",
-	"QfnK5bzDoy5cUg9XtJzg6iG38yAmCjvPKUeuSjlsylE/csjAfQMDDUcyrJ+IxoYIliQ6JrsQ0UP6gLt3",
-	"H/JG9PrDjQRFyVaysCX3rYtHRczunPJlVDM5M3dIlRxp1CWQio47wtIwF2wFQatNCMpuuxl9lC3EVXCZ",
-	"WD3XDgmo/0BzPnXbFH3BXc/1C7lcmTMIdnGTOOU4ksM1l0f2b//4YJ78R9jCh/CRI3XLV0dyhWt1tEJN",
-	"3ed5Ab6qTZg5Rxrm5qHXbc6VZgXLCL7ZxiLWr5jFk535yyqXUaQxonIC2ji86yWiIE7DzNfErWsCPsBM",
-	"wvUJLqexoHPKhT2guKpfKJIAq0spVAJ0f+Zw7OIWe3K8m1TpnvI4Usnzopl7wfF+VY7MohSBzXy8g1Lz",
-	"eCfRTDPlx217N9sbcsBsq1/KbI6mizmclUadQ/C3auRjIDSMgar2ZjLxp821jYEXWGg3Qbhkm2IkZ1Sx",
-	"HXMNYDxqsccJLndOlR6RVzZFByWJFTX3qEcaZcH1bCxwgYDKXxL2sOKxnRK1UIYh2camSmkGiEFDHLwj",
-	"HuQFRg07i5gqZBtRG9wt3bjRvNpck3UKx8jSUjMPW0fGxKt3l5cXlz90l3tGylunWuTM94vlvIcObovm",
-	"+IMNLQ8tVBXUbaHuLYyKwNUzcgeVZbu3jzfZ8YUqALmxr6ZsTiHLCLtiMey24rsVtxxZDC3lpFH20Y/C",
-	"7AacrrE21r0gaS7T244brYWBpbKFq9EOq3Nj90ZcJTDbPLt22lav/Ee8rToU1K1K9NYXAD5rS+cKazgZ",
-	"IY0+1Hu63q28OhPZZ41v9wrWHx8Gg/C9bJmmnHLBsrNUd8mfbxg4aRc0i5kM2/zHxsaPONeMPclVO6N5",
-	"9bsjxkF9i8dwaY1Jsv2tfaTeo61z9OZedICEbnZZyMze8kCLqbwXNkYJzu+2GBvmaMHuN8YzwFzjRgae",
-	"ELaSmNbdQc7jGx7R27W8Vcbiq2R++ULZMsMspBEA2ANwPksxZwW5FfJedVo9+Fp9bEM7YVuXDWgkUr6i",
-	"Yo9kT2fjkVXViuNTN5YNsVo+ywigh4ykVvacgwU0IjVcIAIIzC8A2VMa5TPEjeH6wsPq04epi7i4a2BE",
-	"3uBECnbPsNDnWKDbLdD7jShATUQ2n4Z7JM/9Y2pYhZs98ms2FnCxu855+uGFMRTxXjjFEs40V0TRNRG2",
-	"nLUrGyRkQEkcCyTbyYrg0kDfTcyOwYlEvAUYMhZiwTKiuEiZQ6RNqE5cgWs31oyDD2oszCOnJBEycZvQ",
-	"PoHvnpLEgmaSKkvLLAX4uIUMOoEfrcPVoLMDcxgGw4FtKBoNseOdQBttyWc49JPqlrbK28waCzgV1SzA",
-	"VhTSU4zDFpJIvdO4e7ceZT+NUeEjyJZdWwGOO9KNSKVjOotCOiBjgIfaz7ur157OClQMWZAkPI2XZz+f",
-	"+5WFfgHB+Vhgmo9/8BShRA0AD3goud3TLeWmATMMc65UfIqCtRsGGpaFcFTr1X2WVLlc0mK9hdqIC3OG",
-	"M7VbcsKMh2vsN+Og+tBWGXptcXCHVw40W1XKQXsqwQtYMUAqKrPbC9giPlMVI5sWKWSz5KsSLts1LS4m",
-	"mSynehtgL0DFLqktpwDiAeuiBez/Qjp9XdG1GgslTyMIPvBgBI1qW1o+s6kWANIxnWqv75axhw6+S/ow",
-	"aZ/UY3dq6iDECsO4e/K6aadWKcVODys9LIBx13oa24uvKM/3cfDdhAUYZhhJbk1iiZNsbXWY+OyMHQYu",
-	"lJ/HAZi3HriepFZ/6hA1zoEyaYtKt72TqDRpectEtwgJpjKWRco6Gu/2WZvulk1kGTlQ5wJSMG8ufj5/",
-	"OXnz7saVEzQL8+rs4vX5y7g+iwbpvuGd6u0qklqfksb8ukWNbkNmb+++RoBVOZhIAclnvmvDHAArZ+mt",
-	"tWSoo8xsJpfBI+1XtKUmxusZH+5+3Zh+eRxY9Fcu5tUGaviC8gzISm+ZcMz1ZrqiWUiNtam+2/zKMBxx",
-	"60q8MM/sqdZTuwqWyQBXaHPie07Npsf+NkLSYfp1YucJtXYH89+Bj5W3g+GWWds+UfvIz7P6no3PT20G",
-	"qljtf/zj+OjbD789GT75y8fxeBT860/bsRlb8B5mj2P2CbJFmj6RS9SGbZJadbaEhBehVhKhYj0WS1kw",
-	"xHTBDw4lO7TZLhAcd2A367itq9EWLdIYJD2anR29+vDbXz4ehf981uefT57GpiVyYDos9z4r/baQoGjX",
-	"fapK8zwn8l4oh5A75O35+99rv/Nd0rpCeySkwbHvnoyGV9XnykSzndmZhfZKFinzEcA/TGr/TkDJXqn+",
-	"hceJ7INP3oJDgVn833v2uk+GzxTur4bNqfYQ7Q2XnnM3TFkuxVwRLYc2m7cCYMoVEyc+y4IbC48Jjb42",
-	"Y/tZg44rolbwg69gpoguC7xyUrlksaQNTO0AD1TMYwYpyCkV1KMpWzw1UOcPHwSrsmQ+j7sUOVOKXN/S",
-	"PLP3YmMuuiuNq7pnddOHEfd0XYPnzntJYEm49fdwG//q4SjpgtIMfMAeqtnqYXlvjXEbMMOs2IzcL9bg",
-	"dKAQ8zLSb7d6G85QFczCednuegGeoZeY67rPZX5t2a+5IMkV1uOCZpLN2zvASUVwFugYi5pl7GEFan48",
-	"ArmkYl2jv1wyag4ERI0fqLkQKm7lAJeG6VXQY7KguVZjYc9Q5Q91VDazBhNXS7hxt5PEIrI7oTg8ZHIb",
-	"E8uTY/d/OysDUc0mK1ZMMOmqncJtZbQxW+WTpoVUChz5QmYszFdIsvzXkZ3AiWk8Gbrs3bGAH7EeUPBA",
-	"01PsEqKqeRsdP4kkU/Uj7u8h4M3mD3ft59v8KCV3DwEaeYEP17GF/y3PjC9isjnCf/JxAuRJx/V8U2T/",
-	"zc6guYTkatLlBejbtZareE7Zjzc3b1/Y4nj9Msps6iySlwV6B7liGS9YassfYqVQH8zaOLmOISh+eStL",
-	"9WMU7RMAX0B9RTTw2cOqYBD/93xweIGrjWzboINfmFbTgmk1It9XJLKoSiEVcBAm81S8NiopS70qES/G",
-	"zflUmq0gwRZP0/JAZEe18deq1Zj5SlCBMd87cUPemJLhWOD2UkOii5INCa4kkYWtTokKtGK2+0EBgfhO",
-	"+C2WedpQzV0FTGUrAAtNuah1q740JLoyY/Eo+Z7RghXkT7+51QLD/GPyGMjt1q6uZqQROxCPnIM4G2Qg",
-	"hmGY6gy0MR2/PCixcaVhR9zKli6ahujX4C1HbZBMAd9R5MmQJHaYEDEfi5CADeJZawLgJQubuw+DpmZn",
-	"LWnGRuRi5hzOHqFvrZixsNvvJMSfKZKywixpvibIAxdEzx6FAd2Ji8Y/RqvK2Fgu7S1KZR2ZNb1ouZmR",
-	"eib4WmITIRxvgZEF4WRVlbPx1a8Sm0FDx+LXEsid3IXKFZGCjcjPLkIYihkoo5uYNkfEb4/kq2RzSMDQ",
-	"3I3r+UwYs07mpWZkofXKnFDzvwpL8FxYnkuYRuzsMtI3c2b+9JuVVyO4Pyc8+2jmHzePPZdmN1gmgSMo",
-	"PIHkAk6eL6gaOxAIxaFiOaDadHcbb/TCYTTXiz2I+8saZ3OUbLp79bofGS30lNH+WCKeLlyyl3euOlHH",
-	"Rck2b7iF+9YEcPF3NJ+0kCu3eUZj6FBHjeGJJgAH6jN/7Gn334YzrpjQo26IYWyus5PytXnc2+Qbnsqq",
-	"fGK3u7FGMRq5HNckgZJtMCrAL7HsNITDYvhKMChdJdaA1TRaE9PaXJaTPgmeHZ0TNWxwZCeCq6D5/WHL",
-	"7qjBY+1abN3H+8WE/McjsHbL0NCIeBWMHZkZI6AVcYGzx6UYVtXgXTZ53RiIqMIxPRgz2TtvPD8BFuBd",
-	"T2vplNcSNtEnr0WxX2PEvmmBWxD1MZougkNYy+mpUooA1F8xuyMLIFzABUvlXPD/3ICBdQmsNDch+3VX",
-	"vgUtZCngYVj+D8N4BoZbpOFArWjBwEVWyLm5iVzAFyZr8OFjuEf3Ja7YyA+QeaYOGb4KetxZRHnv/4Z4",
-	"ekuVYpnDW4IT11FbkjdI4XFCSuE56P4p8TO/Xp0HfFWKt+6lSG5yfGBVLLh/Oq/bdHsH6C5Exh7euaqM",
-	"fTLq15rtU/6gBUY1HKiUin0a1OUqZ2oyYzpdxJxNr/kdI4VReO0jZLomioODCWBaBL68R0EA++WCxW4B",
-	"mFjCBFI2FEyXhbDf3vNzJfC4xKBG4KJSBB8QTClnTqC6Dt4xgbgBdsdEwLMBjgfTIcFaAPaAvW+BdWBD",
-	"UELcARKnJc8zC5Q9IVkhV3XEexvYw+LmcFf5sbrPu91Rn/ONtY9u8EBN6itYrU6G1xQUbNBsiTbolOp0",
-	"EaOpyliLE0BTTDiIkx53VyPtYF5xlmc7Kw2kmElgvx6bn8DF0jo94BrZMMjWWJEXmxoNYrdmpUf8oqQY",
-	"XdH7n20B1+4qxF/l9Ky6tfrAcpXic9GTFCa4ICMAyIDQujEb0wYhchAd5YK4m6QfSm072GrnfRhxGGPy",
-	"YsRhcPX2x7PL85dDcnX++vzsGv/r7Pr64gf4q01wiNBX1siKIrHxlvKJYC8UfQnFa4CWfnTL1QUZ4loa",
-	"WMhwx0TPit+Ke0BaQnBytyrT1cbfdcy3won/Kqffl/ntZwG127YDXHuq20rDml98jt9WtdE8eWkeNK+h",
-	"U3yC/Wkj0LVsA5lN/eUaKkx0zX81Q4AKK9uJez8/Y77pf8ezvAe5fms87rKRtm9mdElRWboPALce6rKH",
-	"9jLjud4drQpI8/CF/jTDzklXcQzHiIUvHCNoShVK7GmZ31qznEtBMsmU8/NadcpvM2SIa6N5NVNTim1h",
-	"T5hl4BUoRTXDC5prZCatfP9SMZculzGaa1BF9ph90/akDSD1frG2+uCPZ69vzl+ekMTtlYQ88v0Eyhe3",
-	"QQRJIPo6oVN5x5LHI3LFVLkEp3iaM1qYAZ5WVjskD+KskVvGVpAIGc9BCtqN0SVi1LcCGxEty3TBVLN/",
-	"esHVSchg+4UKxnVKZrIYiwQ7lXjSbzBH8Ti4lBu9YGKvyHFH8rWci9sul8FreA78Ny2mTuMcswe65KLl",
-	"tMYIENova+S638ZNsKAZobk5q2uClbOlAMXB8mBVeTdBJKVjzzr5Fo0QPwQ5HdrTLm/HeSXdnFsZXU1J",
-	"SF4XiPzNi8st9JYrukpN92UXYXtCMa2ijCdb2nf3QUzuece3IkKubcYzCM1Ta/TaelqfAhOB3dyCEUns",
-	"yiQRnEglzduQIuhsXB4KKtLpjkMexVf4bO3cNYnhOub4289u2Vh7qKvmOuylq4KO+bkg2NibnQhs2423",
-	"Bbvj7H7/mlaHKNFwWsGX7M0CEATYd/8/e//C3LaRpY/DXwXF2qokuzQjO3F2ItXU+2MkOtZYljQSFW/e",
-	"ZRZoEk0KEdjNQQOSuFP57v/qc043GmADBGg7OzubqqmJBeLS19Pn+jw2RSZ4fdSDVW4v7pyR+PuOhqG7",
-	"BQRXJvxJQwC7IBFBRH9Hfood5xzqIMTp7jBpYSVtRpoDjcNs9Q7+pFJe737XGadSv29YTqcs5SJmh4Bh",
-	"AHqTwSD4Vc4VohJq9dxTWgRKii/34S/6ScTRlBLlIb45l3p40kT1IVp3uvQX6TV4LMRX3/fdptKLapRn",
-	"hViwfP+EW5JZ7B8C71QJAmSGd5TqhOqwGLBLw3KQ3Ubtmfi/ILF5LzKldrRvg/Pt8RFacpWOqqNeS/9N",
-	"NmNXLG30fDiNdF6zZyxghvt6PbobqNaN3IRkPiUScxvs+lXOA3XPMhNKBDtP7Rnczz4rqVywNIReNp8l",
-	"gBkV2Cq0ZM2D/wYAhXsAKqGU3jxZPFTErwtJs18nniaLh0uJKvGGFaoJ7FqPY6ICvAUMnqHN5tObJ3hK",
-	"0lRLm9t359fXTbXLe+xLrffvPt+9JpICw7o9tsbDOlwxKQlYlbe8Gz72IaDX3Tcc2ADddl1lxTRtwXJv",
-	"XAPaQ8PSutdHnFBaoUUkeSyKoYEy5Z56mCw0M6T+6W11z7DwB/25MxEtZTZPYqIGF/wpINJqM4tBBEZO",
-	"FHxJGaJfYf4pGdAAHQTH3UxElIpIL5NpbF5m3QKGhQgQLaNjZJuxZ4ADrmOMI2yeMbUGhOgO9SbIV9xg",
-	"Lp1VREEfYZatVIgr4xPlsEIE5RbuDL58dfTq6MXLV6ZwKfoXfEWEKC8lMUXGlvlXVgjOBMtWxRrAky3s",
-	"uJ75daHIjTcKznNDk5zxJVSwE9ZPLBf4LCW4zoskzcPEZ9wVlMI432IisF8ILPQHw2ITpsk6aQSQWSdq",
-	"mWQ8ROSSKDBPHQf3xuhDJQDANo+Og5dIxVbNku+BEd3TdyvXayZi661uBdItUAfpSZCx97C71ecajLbW",
-	"Hx2Fp4Lmc6JvMPnZkEnjeFrugQBWzYR8Eh0TSt1mbayg2acB7ginA/3f5pm5H4Gg/Ll/HMFBYG5jTbO5",
-	"NCv2yINiE8w5cqQxF0TezYofBlKkW4NHPBOEY66PTwQri2UjGR2+ITyYTuYTkfB5HOQzMUW3NET3c0ix",
-	"VyafPHYWnbLO8TV7AJc57ojGLoPjr19UpAqkWMmo9bhJhgNOkmfPsp2sk3yKVPwQUAHKTn+lTyc6I/1K",
-	"fd80S1b9XMC/JsDA4MthxfQuiJYqvR4hZaqOTapAWoJXIWMilus93OnfHXURnymb87STZxpvPMyX/Rym",
-	"UineTqoNgdl1SSFKvgEAc3eceqTwIMCO1qEvrm6n+vwgMEJMLUVAaRMzLfO07cmyt4ySTq9VxhYtsMYs",
-	"5wFD/ZnaS03dOf6wOkDBSec0dCYi9ZBsQv0mAMAOYcKpdEtFTU5K05Xvjr79U6eZrranw/y9xwdKad+Y",
-	"1gWV3HHBvWkTU+uFglGiQIIRIqDJO7XjFTW/eyoFtEAbF814dhhy4392brVa7zM1jqDXDbEVgN+hMp2B",
-	"1kxAKzNhARXpuHK7kNj+mffg46TtpHxJBfZOMf5MxIlCOmGZkY3WB/AQnghbojtNluGlLD3vlN+Vbk2v",
-	"Albkcs3yZMHSdOvXBfHFPXnv4BELz+pNs7H5a2Sw+hg4uw9PlsgsyT0a2NtkpecX7ZJmEfHi5ZF3U6EN",
-	"0lwxFdEJGvm4EXaaCW9rV6p3dbcI6QEcrRomVEujJ6aVx6NjbW3ol1qKBi+A/pE/YLjgIg/9qOXVjeXc",
-	"ShsLfHqvjpyMg5K+oWRjBo0KVhykzxtoMZiR7n5zNOKvKPupkgH/6sgDw05mfHjAAQiAjF3aA/dZ/i9I",
-	"1/bbAaVuqqdMH18I+ohR9KqMgiAE6ApEwO9hZSG506GNt+ZW/diGL9yKkMaMfqNvlormF6UKSQaZP5xQ",
-	"Fud50k1l5rLPUrgFq1mBYOLoePdUOPw8NEyfewZoqm/7bTgoNnFvU8c802DqlD/3N3W6TBMUXoCrAOcE",
-	"K4MmU7YaHYBiD1otpfCW4fDKmikVbHvgON4G+kLN8jbbychSr3laC7s7c7En4l66gQ6Knf/z+4L+oVw5",
-	"f3hkPtoj80/lAvmdXQK+6geUO9blUdWIHYiMPCsaKNIOdSv80/gL/jD//7nM/54i9w/b63Db62PBDl97",
-	"u/qH7bNr+/xvNUz8JXY+RfuXfsVbdf35gPTCX+U8dDSoPvlGTvj2c6Ub1lvXJfGwbNa11oD3jsc6Ee7V",
-	"l38YGH8YGH8YGP9nDYw/jIM/jIM/jIM/jIM/jIM/jIPfyTj4GJX/toQU76H1d0yH8etgJku7jDFpkQ6c",
-	"QpnlmN/N8m0NXE3veUA/mvxiR5myeeb6Q4XyB65aQiGVb+81G34qG/lHHOIPM+GPzNA/MkP/Qa2WPwyT",
-	"PwyTfwbD5A8L43AL4w9LYF+K1D9PhlO9nLaa11NJvzk4jaerenxArIGaemCQwajl+zC47FcaemLP0J6t",
-	"h9M2NPO1g4rOn9kiD/TPQ8Qg32R8mTxbNgmtBUb/Gh2gh+amse5z337fTJD2X/85fvH/Zy/+++jF96Pw",
-	"xS//tp/i0emb+d6+0VN+I+4dWz6wAF6hEIEhWUCGmyCOjU0xTxN1b4jkESBnneTAlEBJ6Fzk2VafuiwP",
-	"lgmoaviKLxSMMMKYKHwEfjBYEEDmJTMeU90sKj0q+FXOZ8LR0IcBwcY/se0ouEFUbsjGk0WOncA3LGVm",
-	"e6Obg9QbGWex6pf4Wi67St7rN692Q2dGZeuPIiO9mrMMYr5IYh7bct3EUinUKwg/Hifuk4E8GkDF3UUG",
-	"Pzlg8sAFrGeH+gk7sBD6chUhUffYgAt2xDzS4j88pET5IRFxV+X8nb63Hfoplwe1oh94/EcBOw6oz02S",
-	"Q3f0jKfJI+/gr9qddALNBI2exAHsTn1Ylzu7EWpb7aeu748wEGN3+gIAGv72nV+IxKqx/N4xcIfOJkZy",
-	"4mLTqdweamtyy+fYrcklJkC/VVEvvN8HkAmL5JA04IXMMp4yZ/I6safGPC42lmq7m9OOHt6FFRfpFlYj",
-	"rk2AwcLTigksqkjyCrlnIgK+XAJor7Hmwy76oG29XID21s7QjkgEWvjbREjC5OxaCbQ1/AqHMMw63Wqb",
-	"83ckLS3gGiqzesnECNcO/BNpHM7Z4qGC+2YE+sCC2aJmu0yyNSL/0x/wg8w29wzvzjiAtOM/nbcgEkJo",
-	"UTbtJfxGsVgAhrceQcDXJgyJOJRFbpTssOyA49eiby0p7T6Vq1Aul3p4KwA4NPjDwfML/pxzoRIoLC6B",
-	"mGHIDtDAUQ/ro3+jIrJP56b3tk3wtdb7FqwT2kONo6B80pz5uMOAzs1ROId02lMF4Beg9rneVvCVj2bC",
-	"lK8JJBfzEd9aGb0LoYIk8JtkQWwuqoqs/tHSnNZHJ2Futel2dt55Jh+0GgzgkIsHIZ9SHq94TC3vJgis",
-	"HdIu8tvNBz1xGP48HBWuL4ZE/WRo9Fr3K4Z3T46aOZgqaVRtKRYlmTP4UXnmSv5mrSLxuTXrS7ePBVJR",
-	"wDwpe3GxgY3mi/mJIONqI4Ve7kijWO5KzKynymDamwaClD8DLhrW0iKuzUyUNiBbsUQ0Od/x6OioilWP",
-	"z52fa0fl5zn67BNhnCyXxE/ocxPakY6qY0fgEDiE90CciG/Sfxt6R3BIQXAPcKoQJcJf95vJBVdqn3RA",
-	"WLelkZvKjeVqS8qol9Z8tE5z1oe6u3oAdFms7pmBda4kN7o8fCuLbIEOQfhXuA/XCixIjspGXTB2Unbt",
-	"eh1WHSoVx5y7EPcLyd/vjCeh/LkyealVXRJ43dnrbybiIkHt29ENyhwC8hd5SJnkcql43tFUBobB3GNa",
-	"A4eTx9Hb5/R0Xz807WobLhPdO4QhkJxzuEptsNyT3aAFTwuSnt5DK54rIHw1aQfHQQTvd7DJwPSJh+Qr",
-	"dUhrZ0LLDlUFFzObaVCK41/2iv/f0Tu7tknmH5/xARYk9VKV/B6YNCBBLgG55j2wpSYKaTKHAUMGGLVg",
-	"KctGB5hgb2S24IeY3S2k3H3glH1tAiv3jUVydl7yLYVVGpzf//XnX/7tz6N//ZeBH3XuwkbKDmQOHhNk",
-	"8Dev0KAY4gQhRStxPmvxQ7e9ev06WNyzjC3yKiZmtbcGsOfARl2z/B5yfEDXBfoFPPYav1iNwrajGOYG",
-	"GIWY/3ggH3kWF1zvmxIYWEsBCGsHG54lMh4FEIKOZsIBJrQ0v5nJgmQukiGEkrXSXMIdcgcgnDCtIpNV",
-	"FB1D8o3z8zCQaWzRKYaUxRBVk5eiqpDRrQQAb/r2oEx2agIvvGaFOmjLdN4Xw0ED+orx7CDEyk69qzT0",
-	"dobQokRjgVwlw8PQVXVr2J/XLitfD2ueHgsyvpFZjm0qCRN9VF6FyPdwfe8Sd+6QdXqYtJWh29vVVZFz",
-	"uNOrG4bnryb1oBfTGQRm9Wr+Vc4bjuKDDWH0nm39ESKI6kO2Gqth+wiZB/pRr6lK7+wfJmrEqdpPjqK/",
-	"OSTCcC1olNQHZdkFOB6fMr0JRBPAreFt3bFyIR1bqCfMg2QQ6dPzIYWbwlExlmDdKvDwGmnzcnhESY2t",
-	"AQeViIVHX7nVl93dmyCLCvJ+eYJ4SB9oJqmbOdY1mATr2BdOOgTSJDgK6tQPB5DoUHLJJ5o/fRTpkww9",
-	"FAkGlUzu6HAm3BnFZK8ujWuD159WGS46kzIaDpQ9mcwwYwcYjofZeZRM0svgRNm4z6lM7+1iMjqLdGe0",
-	"o6vryWV0XJ3weya05iGLfBREbycXZ1qPMMIEBQnoE3O2eBg5ioJ+12A40E80KQY3IMA+q2bQcOTc8Kw4",
-	"GEOnh5Pr85W1qA1f5KGTldQA+XFsDc7cgJ1qgxngyh55lrJNADzJqgP6R+Ng5r3D1PqZhIMajpEhWHCO",
-	"RgaJY8GY0uISFTCA8watNU3Eg6Vingl6AbAtUNK/QyttlSdUyCn735BdAko8ndsbX3QDAiIs3Uvy35rP",
-	"5qV3xtziBoTJjIhb5luybLWw1FZstm1IJi6J2G1W5B5Sdjc719MMmbPU4KJbEhaX6Y2OpZPgJRwEQuJk",
-	"tWVmvvTTrDx/huFdF2mebNKkcYgha6ccYLRM9anGnxecx6Q0ZfwxkYUKdvA7d4e7oU17tN8u9Ok1GURh",
-	"Xq+ruqoRGfa/lCVrB9bTDa3rxR8X6OwhldHK8o65Sbt8lz0wDptYLHtK2sOoc81DfbJ5KslYHVS7Mqne",
-	"DyLIHlmSsnnajDdL6fZ6pkyLS+UwUZafp1un9eQukzTt2lsb429MuKpnAfQrkzk4Wlmh9++4TOrFUP1L",
-	"mUpAV4c3Ys2wWKzkjxh83nokRKfsCKZusSyxdm3OQdcfBnO+YAXQdSpg06A1BjkgqyLDkFaSz0SJu37i",
-	"ISa9LRb3LuR6ypc56IsNsTZ9ayIKjDPDLIYxZ3GaCB72JN+pv+cQiubKa5RfMz69unxzfvP+/PJHhzCb",
-	"tmUiAn0Y5Kg3Q54M2NX8eZPY9Fr9EwqZmdBCWeVa8aBsG+IbRfcTWtxVp9vl1eVkMHRa4dWoP1f4Pv1b",
-	"2CM/w3YmQxWvU3KGzSHZf15M4FbzTKjKqt6GSEfXqPhzovXpChm+m9zKkrTIuAr9wNOnxLyqdWrUPu9l",
-	"Cux0iUBfsx0Mz7vrzOkNYSPSaDdM6SNGirL+VG2VPnG9UmeZCDfvpdukdxy0JObrjcxdabl7D2jQZSWk",
-	"h3auAIUomPP7hCicgBDz6V6WBM5BkltWd3OE6b/nRfowEyVvZqLfk0qxUkEuhwFJBCxLYSs2dNLq9TVY",
-	"I0OanxgrTCvZRjLDqD+eU/iQk0RbRUq3eeKUZT+cCVSrCvFQFq62DlF/B2EV+qlXpYipiT+QOqE/nz+I",
-	"xxBFo+q1InvzNKRyFc63OVddmyZXIbzaE0QgN1wqV2XdRI3Ry/E/8iBmOZsz5VcDsA7TChK/QVQWa3oC",
-	"6k4RoO/XMtqwZ6xsYMItAPzEGBqUUrLYFKaeMsy1adkxGGFfkEitgsa9ptR9+ClLcn7Y0xvOHsJMqb5P",
-	"F2ney1eUZ9uQeu6dWbxDLsPOOebDQSZl3prPg3VExFYH5Dn6zDopNRwsFyLHCq5yVlr6+znr2IqFJW2z",
-	"//eOnYF7Vc43/vExVZBxuJRZoyn1hSJCPvReQ7ELVTOBC8nYzphgSqdP6YrCh7jlzQB1h5JtbW4UqD8b",
-	"zkzGbMdAw0OyCXtQEgaQBWESHHHK+PMmZcKmAGP/FNvC1DEVPPE0HTVEOXqrzofyEZYVpR02Ug7V3w0K",
-	"bV5m8+yrCy2r+g8Bv+8XzskzJhScsJ8Apb52vu+Uqjrw9RT2MKNS3xI1Z0NZ3WpPlF1pbzWDXW2vAdze",
-	"uEfqSnP15Kscc14rzD3Cq4KsJizb8PR7ctpbA6NvTU3M/QIHdXYglIjRySYFhK1BTfxCHQfR9Pz95Cy8",
-	"uptG8Ht0cXU7jSDP1bAnyyUCK6D0clEanrRqAvAMXwpZsRJgDC1bq14qXzVon23hfRhnv3+BwgvtHnV/",
-	"tXrOFg/7tuwpOhSm/Dl3q7/bcwJhHsoeue1vmfBSZPb1xH4Wz+c8lYsHbQ92SsMlXJzA2YrBA+92Nsd8",
-	"kfSuM2+oc7HmAEuTx4ZEt7rBsNstIm3CutWOdac9tCGbRvD5zjfHIeEpx3VO50TorRr7jfa2fCbY5BCo",
-	"ELGyugsTWwBjWBiUiG5dhLiS0Zf2d/MDS3IM2+7sPSubjfQuX12OirvmdoVz8x4tsxt7BBlv2Zqb7Je/",
-	"Ffpc3rCMrXnOM2VrohNMmbPIV3swjmve87YRu7s7P/P75TqVLFYfCzENt/vTdCKaTOR+mFW57FPe00JT",
-	"Di5kgPfawao7IIMYXX7msK2j0Ox52PrB+g2JfazPmKzYIw+LTYMUhDnqaEXTwofHwH4N14lJfMBI4+tX",
-	"r7/bHw615n2n1VOzGruscseO63R7qZj2mo7yuT7zASKp7/lsRXo795pBzujzdscYaX85KnPdBrU5wPw7",
-	"ZLocKOQOcCm53q+eIFf/XOk4ex0eH1zUUWTVP6y0vXllHcijYAgYe+zGz8qcAO3pkj7nkDL200Xeyidy",
-	"xgBf5G6y8kFhmj6qb29ddp9+57a4ebgacg0h7mNMVBiYURDLhfr6VzlXo3Uc4O1zrkhNW/JgsV2k3M0x",
-	"vJ5cnp1f/jgYDsa3t+c/Xk7OBsPBzd3lJV68url+O8aLt3enp5PJGfwbYQsHw4E1vAfDwen48nSCl8m9",
-	"1pi1SJabC8EACRAOOAL8MytEyzscTXo3EVPb1IlYQS4mBpNh0QSRSmWOV8vUnVEQaa1ULpf4C6aKldnD",
-	"MwFYcmSgj4LogW+j0nDXa7LJiAwiNNmwwsRQGc8EXh0FEZ5PkZYmxvGwYIIcx6MgyotMRMc287v8DcPi",
-	"gPUBhc6UoqTbDxzKEfgjo2EQcRFTTip9ALyuEiN7Wr3Edai/NxMRhdRhE1cfS1SgkhQyFiKcsOrviHhE",
-	"iYUqlxv9OlCbdjNe9WPwUzVOT9Om90gq8wHm2sjlcjAcoL8Mx21gz/XhQA+QgeOANzmQHMz4+8zyQiWu",
-	"B/rFrYML2KvakQ6OX+WcDg7anebEgS2a4N5cFUnMdwVarPJwxTZ+3MAnlqYvFqlcPEC6DLnRYwlrGirh",
-	"TYETQHE6NZHHgBMAkKqwtrmIjW2xYhtTR3WM2VJ5wNJ0p0qyfC+ho3i3qW4/ncl9+gBVy0H+lCw4dkFV",
-	"KjplFkRzmd9Ho502KVgxMr/3l20Kf8LfpSk4Y7AZEHn2gLQwWIHtXzg850xf/28pfHAJ48sxGIiOZnI3",
-	"Pe2EMtoFAcjsAEN8C0WHvsTxVuuxXnqM1er4roajz6kz3g3kkCbwbIApzELQJ9JgOJj8NLnUh9L78eXd",
-	"+EKfaZPpzc+D4eCH8em7N+cX+tLt+MfxYDg4u/hr0yEz9Zb4QjaJ4YEkoOc6inyVKD2YQEzD+Z3SSiEG",
-	"tmaigNsqu4wWgqlHxpu8DYXK82upkgPwbrQSsaFHSY/AmvZEYEX7P0jlOv3ideaeiyCCwLa2g6mSE+7+",
-	"QgUJVHyqe/kEmeDQpS/04SdTRRA+QLWfJ2JVaF1MBYC5pFTyyA0YI02vYmsOG81NWaG0lGPwIs6EAb+h",
-	"jf7N6GUJ7Yj5MCTkIOwABUNQJunwEUBYgwAp4yQOECwfJyXfxW1/Nfy0Vf4XxrfS07N0wZkqy2J6Aymo",
-	"IiUYs3vOsnzOWYm4p1XbXZSA+NcCALN21gPUp19LSIi3k5fz51wBgIkz/gttBmKS5qLIK/g2DaKytJx2",
-	"gLt2E8lzubHGo14EDhoSXMdX+A3Tw9N85EOj5aycFp1gtDXaZHKe8nVEwPVwNOlRcOGhCOBUKwuYnUmq",
-	"c8YFf+JxCySMfnV3wILznK+v6aFdxIIPTp5AvYWj4HwZRPIhGhqcTmwltRDaH5m8niiQmVZ0bfpzpFXh",
-	"LTm6t7A2iIaiyd9xvoQB0F9EgbOQsfXQZlxvpkQKiEZaG8kA7xCIKBgkOKh6gUQmrI9Y7QY53QHCj8rA",
-	"fzQKrmwWMX5St1PvGIxz0tLyhyubomLvE6USsTLthDG+BxwlwSkrQwUsuLs7P+sPWCMf/OKGL/NTud5w",
-	"oawboqYFl5B2fvGfq0BuuKgyMtyYVJOMK5kCHuJQH2oQDM5iLP7uYPLzTZiImD835Mvo3xsy4esA2uWr",
-	"vMybHvPjQq7Gmw0X8Y3NhOopVwnjaXFfiAeUrqlc/ePJUoAJVfxvficHVQgYvZwH98nqnqu80rt6pNOr",
-	"X9RLXc1nvQtTrro5fetl9ZuEL3jbYJe1LzsNbo9AQEc99RQKZmRopmAU/LDNuYOfgaZ+Kd/0tZUMEgFY",
-	"Ffql4Zwp/t23O5g03716+e23PmOZPoVLVV+QbJO80EJwxYVeyxl7kTP0fz+yNIlBLyhTYyjm+udT/fUf",
-	"4OND/rxIi5h+dH+BiXPb6R0DSHOpdeCbb79//epPvgzSfYm37TOBp7PNNu8UrsHl3Tzl/qr9PONs3cIq",
-	"ofJYFvmOsbdXXavUa3WKjLg7p3zaTVZyR6U2xNh/3z67lHXxX/qCBPcaPJcUvuyVZ0IpFbtnB9WbyLSS",
-	"SOCoMYlYsKx0ktf3u+BPROKAFZBE3ZDkqFCtMvmkOuZhpExpgcRFK8guJNMbxcZWzHR3JeiJUb6xAM1E",
-	"WbeVCeg3Kac2w6LbZ5tROCiU0U1HvHrk2WPCn6BexMdkRi2nOsyt9ZyWPFmg4woZ85EJu37C798J49Un",
-	"wieTzhpnySNXQzgZ0jTIuWAiV6NDM0cb0ymvyIR0suvJF6m7bE3K3J/GWk+fdNa+pbjDzVRdBpVO1Fay",
-	"GWOaarMC/dIgPgROIpVy00ASMWeLh1UmCxEHcJdRYmAwqKJdPRFaVqdoGrRRyo1Xk5Fxjyg5CLJ90BT4",
-	"yiH1sXHQdIN6DhrMEXo79gscu6pZAKMJts2crxgUUc158MTyxT3vgQqTkq/AI1+SdeJnzDnH+kggrCr9",
-	"tMAYZtO4sH37EXEaBdJjQtUVOwiGtkpFt2BYriNrD7N42x1jpT4BTsdpdExbfLN+JdyD8w0mCu/BVrOi",
-	"YOE8av1bOd+AvWch/oNI5XITYZocusBWTKuRCBgxnAnwIZiHrdsryakMlj4CgbeVDKWInIv6lVJxk1N/",
-	"Yr8AJqzAr5YfQ38FMjCUtZJLmeGxW+mRy9mHzC3kGodKXJPju0zl0xfKOjcyTv0dBWPsqbF5nY5AnkEW",
-	"I+TPSurvP7EsnglAFw5Y+sS2UN+0qWFL6kuD4QBGwavVXPWdQztfOEDHNUxvxCPIlamcBLUfqGeKDcb5",
-	"TKeqk/IEJh0wFQqul0ChtA0aBfQPrIPIDUoU39DMaD1QoNcDjoSZsCE/asEQvpNy/RWZBeohIaYufIuk",
-	"wKRZZ86on1DRINY4zwSSfFGlb7DmTEAJWWWqg/aZdrpfnajyB8i6hD77J4w0gb6Z7qzwkgjqpgOIY5Gt",
-	"gG8kyVR+jNOxtqkuBtEOhrgMqrJFrkAeCXwAtrHUQ/WUSbEaogzXqipkACr0/iUC9858G7AVpxgcYOD1",
-	"4BuyCpHul9dTes8XD71LygsCFu6sizkFlV2fu8C7gVdQFHnTrMDYfXcU0E1V0McTB9Za2JMAqpghDF+G",
-	"CgTSQM0E6oVCZq4kUyYmBMGKA8b/PbSu0b1itGyPf4U/6748cgpSkoJa5TPorh6Z9tymMm9Vkeo49skj",
-	"lnfAoGDABICImAiYCO5lkfVug1/BGg4IJKmzombed0XPeV6pOEvbwM8J+ZjOWic/jipQ9ALCd/RkSfAi",
-	"D5UkYojFAx+NWMqzPKI2JFmABUe9R9VSi+0mcrLlEuN3nd5Dt+/UoJQCw0qCoZGbQ6sQl8vajkQ5s16N",
-	"qSKpPlV9EghU8v9n5IgfNco0PwMr1CjBHGBCD5yt0OHeWFDa1tmols/gDXoRVKRP7bvDEpSzxNwFYEM8",
-	"QKCiCuIC2w0Pvox0/6OvQDsShrLky0grutFXI33aFiKPzJFcYmLhOqQ21CAPX/m611TNowdvSJELzLKS",
-	"RJF0QkBbYsWzTZYYtiQYBu88fRSaIuYp+ZP12JpjyazhOFYUBiwUCgB/JctDja4Ijo9QcNghpHMZGztU",
-	"eQGURdC9UPAn+++Mg+ZAtEDgjQjvWZpXLjADKck2m0w+spSM9tCyD8FfZJwgSS0ZXqHNyCLvYCohH+eJ",
-	"z++lfAjjRLE5vsNc0i9FjzIEpxfJhok8vOdpbF9OfwgZ2swv9cQ5Ug171bI08TnJr5lWUUVMZSwkhkvQ",
-	"C7iQqGB8fU5kkTwvMqFsJEw10O4w37EKCjvivStD6oraJ2pnPN343+enmJ86auzQ8A9Vz+chZtMNDZZo",
-	"QGM8DJyhhVISGftBFbQ47Xy253xj0ju6PnOt7+0ERAszgyqWwdqGjMw+qVh805Qxyzdm9s2Q+qu5m6rQ",
-	"PpBRqN+wZkSohGJPa3pcLPh+vxomM8LOplF0K7xwVZkTw5VIZvhomdOstR525tTpddjRM734oT8lCu1u",
-	"z/f2sS84OD5EFI+kNmApgW4nQXPt5mSWGnG4YQaBpIfD2JzQIJs/mdd5vJaEKAngweaQRwp6CfGCBRd5",
-	"uoV/JI/cHvwjp0nlEfGP0jD6dyg3GGn7NI06cxUfqgF+5MZAC+acC5M3EKOdlqgFy6Dq4Dd7WCrPafnZ",
-	"xo2oCcynq+2gY/z3/bijFXyyD98UgibEQNJm4JUA9GRTWwSm0qtvwSJUQzSf0PsKCFR4ziKC1UzkMhAS",
-	"/Ekmo8fqL5+h1epeFikl5RvcLEZ+g4CtZCVlvxxGwy/5GVoEo0Pv9w5g2YoCSwgMVsGnacmF4fmh+JuE",
-	"+upHC7IARVxlHC7EXz/d92/LGJwZd1M/ZL9ZU6X7ynNX8f5k7Z6CaxzHTNvvtnkWcxJSOdbsgbt+QegV",
-	"qX6qVLk/neSkNwbzLUYZh+juEiXRh9sAo+D3HVKK2aIJ0e/h31r0hDepfOpdyMHyYKEtN3fzfHN0FFCG",
-	"3onWIEoTGQTm0GWTQRFKnmeQZpTcCxOYS/ngQ80uVbBWnQuWsjcGDKtyWNIQwOq3lXPtby3FeoMPAXMX",
-	"pZOCyIQFRmp/94ZnIQpEP35ZK+A2jblftddDaxl4rAspKrmtYMD1XDbgUDd/uUE7Nc2p9KpNUb2w7ume",
-	"iXxltNqfo1Gj5euBJ3hIijEky/izaXKemaTR3AC4+v0koooU6lheT3yT7w9Ip1I+cHIUa0VS77DUZZXr",
-	"WJdbj7UPhgOTs4T9rIxR2+y+t8u6r4AxvNnGkMSlNArgxxKMc8dSSRQZKqj0KBkkaiZsBAixigG/GMFV",
-	"nbMDnWQAkFQs7hG6bhREP06mwdcqZ3mi8mShvlbADRvNBPphITIAouUk0O8YUgy3PGB/LRSdsBShdyi7",
-	"nqSJoQRrtp2Jue4p5hzraVRyzY1YtbE6yqIxYCN65s07tJ1moJKDJ90ciBxvraFJIvmo5FOpVQx7SQbP",
-	"oVBrlSCMcI+0qjz30rDuWhssy8DSSWA1g1vIKLEsW9zr32zgSA+M6TCG1zHD25wuTud6Utug3tIk669g",
-	"wJVnhr3C30R2Y4T/44Tiuw3iJP6I1hmS9V13EawKQxwLA9mb3ae2+WE1tO3v3znv8FNm2fkTUHyJXG0D",
-	"cFWGzXqMAQmdBrgqlqYE/24yaFycYkjxDmLJiRuMQSa/W/C34RnIEILvk5nfK9zfU1kbMnLSmc60DdM1",
-	"fWsnMxzKrcnzTPcCnt0yYIHieutTJZTbQZM759RBKMI0pOCXUbdtbKwtWwHCsv0msA2fCJQTB52o6pX2",
-	"U44XfVDqa9NQgXGkN7XNxS15gvueyLmEWmr+7PEBEuhW64K2wKbl+vTvchuC8L/O/nwe2xjFQoo8Yw2E",
-	"7s5+aHBd5wENqNrvpy5bN6zuNDMGbWM/NcWcvQQmz/Km7BiutXGrC2D0+gtl49qWdhnDj8RCUwlvl0k+",
-	"qMFnGMhCqEPBn0LwT3o30E4OAUQo2tnOTRRjw4VJWKOzv7teYVyfvQzongzQNOr0sdY5LUP8hym5WpA/",
-	"ndhszSczZ76DoPkQ2N2UjvrVz9UBToEuPmI7cwfnrDd8yqasY8KGVq8I3MPhEIQwWOkVzbQpUOBxAkAC",
-	"h2eyN7TK8ZxhgRfqWieAJ8LjCGsqsUUR8vSSyjjye2GuK1hDPWTCPfjoMDrpsSP5cx4uikz5AJyuMw5a",
-	"NHByp9sgWQaReR2mI2QFPzG+nSXnyOYO2TmYsTOknE6/sCXUVy/BDdbXYsui0d6aIv2uUCX/zSten5f+",
-	"KvmcpWFDPsmlTa7AhBIMtbAcHSDBEuDw1InljEYLwsCTRzBSCDAfzUQVwvsQPR7b2hIbNFOEw+V0LRoF",
-	"wMCTLNF+1WaiyiV4snM0PiH5N0sTnmlj0nDxgFMNTFttOBvgHS1Z5hSA9BYs7yh8Zj6G5Qr8xbuubYC9",
-	"d7Gg0ltwQdYV5lBrQTgM5luEGhjswmdqVT1LvTgIUkCGyZpScu+NXwS2PLgw9amdBQtteoDdaZPmTdbs",
-	"RmZ+xeJwmqkDKHPMM/NtKwvPIWQf9+CD29+Pclbf0hNtvMYuC4vRT3bpgl0+XSHNHfpk+7SMx4kIl2my",
-	"us8/grdWr0P0sSQiwLcNMa+VAT51zLVsVORyAcdMLtP42GQW50+y6swBM6d0ZGoNOU4gHV03Y5ksc85F",
-	"g4xpqJW7l0XWYyLfACmXso9nHCxf1X+UXIoDKDTTHaTXxQHUAgwricEzQRTxRuzmvE+Sr9OJqyJnK37N",
-	"lDe7FqkgndnvALrSWAiDRysTLNu267mQQow3WphEWukV2gtTkwehox4qMHS59xiBosZyHm54Fqr2gh4z",
-	"dzsbYMMzWsbkb9TqaiaL1f0u/mMLB8s+ovEK7TYwjjObTmTH0gCi5KZEo0rGvetJ54uM5wcsb9C68eGy",
-	"jHwORXS5hBYLRK4wTHeVQqKd0rryODtoxd9CS7xJ111IzbWgAS94ZYw/MXu529yDiTqqtBq1AyYpnSwO",
-	"nRbCB+FB0r1Lh1Cru1/aw8nxuSnVMSRgCdST/GQmKHKhf/n/Wdz0P/9dr7rfIuR3ARuq8wFjcnsa/fqd",
-	"m1vJs3ZarVUDxYO8yKiGciYMi9o9i4OFXENFk76HoLkg/wY2o4noQPkXpBTTSs84W9yjhty/r9aTeHhn",
-	"zStwAcU8TR4hhOR2/BAiF3JZW/W3VOTs+VACq5okSUeNbKM4aSO596gP/ZT8fSMHqKFw1JTmv9WhzGbX",
-	"ik5d+/LYBlsL7e5vYCcpVEuTLJtmSsehZJXHINUxgR+pWVSxuNcrMbrP8034+uibCMAaSQxGzhFVDi/0",
-	"vGPDmkJVH1wjJhFJbkYbDMQFz3KWiBT9SmyzSZOa+60Fvu71kbcM+S1Ll0YY09xpk1NrOicQhBYLU3Fp",
-	"NmoigkWKvJNmnrUuuNH2mJoJ/bInOQrGaapl7IKLPEnpFaXNgJYsBQvxy533+Ob7191Pos3333e9uZ4b",
-	"ARNqJ2toF+WezfW2NMua1q6DcPLt0fffeZkUKrOEr9QTRQeZ3jsYbcn5pkSEIKbysjEVGnxbZ8tmAmWO",
-	"BxEQEB61bqbNPSAz1nu89tpAcfyW4gFAX6phoCRZUOtC5RSxN7rXCYVWHPgtq4TVX60tsehf/k5Pji7H",
-	"7ye/RcOApcCWlAWJUEnMoet6tAhALODPm4yDUx/XmsFTMziD7gy8PmqfwkNA8pvdGWOhF75Mi5wHWqBA",
-	"fXCeb1Rwd3PhOC6goMNAbJoZRpgqwUT+hTIFl3ja6ofLMuM1J9/IsHSWbGSG/2DBhuX3kH/xhJojGHIA",
-	"glZ+KFHuPEA6mNLLjaVkAUqx4lpfgwSKXQDHo2//tBet56N8FjsmYUNSFwoycpNZmx9QcQEvuHr6GKME",
-	"gKsBt8ALwVWpINhfvfYxlt5noiaoavEepbyEIOgqXigNGCq66fVQT6dVAfkkyqFFOyx7BP4z8tA1eWHN",
-	"QH/zXYeRrgltuwv3COkDoFkOYxioVIR1B1RxXbH7cFUqH9jLXLC75A4EBHeXAXlEymAP+gLQBHA9Sruq",
-	"Hnll4FzzLk3XuYEfgdMJFX1cqone7TFVfcplzoUDIf3SZriO+i63o6PGrNIi4yE4C/weVM/goBnvJJGB",
-	"BX9P8aZSeSYQDIQk6asNBi+P0ZcyCiyy2tHodZ161GaKWqHm2rqjo5ce1886EaFVcnf11mDJ0SGv+0AS",
-	"6ikRsXwKCAsfAUgEYuM5E/TqqH1iUODulbi0xHrsrBt6QtuN0FK/iiyfwDKds8WD40smddjpxzcdF1rH",
-	"dfZbl80L3tO+sRrIL7bJxKyyWI0f2BR56jv0pnpEoNFaPJOn/aIhh0YdONCou0EHpFaPk/jTxhu0jcpj",
-	"7zp4k8l1EFGXI0jONlJNX+jKULif05eG33WcejtJXw8Bu6otzVgZpD3M1IP7j6tOf8D8waxMKD6vlMrr",
-	"+2ZCcB7vhE7bKWnK4WloG0H0JDl5isC76Xim+5EXtmb601esw4pGpjIoh7hzzB6wU1vtt7ukbCv3nMs3",
-	"pSTrSSu01PPsHo2q7uv3sA0xvQF2R+6HLfrCisU9LgfMgkZoSIwjUE6FFhuAe1WK9NGe48YvzZ36CKCg",
-	"aAh3nO7EMyyEjXPq721CrRJ49NJXLdFhng6xFjMvE1KXjkVoWYxokY2ckYo+QZc/l/mxZygpMtI/60A/",
-	"husQl7s5PJwjTRuCkGoVnOcK3RWAbgQhJwQp2tkUzRifnMV7Qoj1oJGRvqx+hiVlccOW56MecpXFfiLm",
-	"D/ccnCH+diygppMaUrpkIe0qOIf24C1C5mXQdyZwyFQO1PEiKBSaipFreIxwKkJto7MVj1y8KAtTauG/",
-	"ZoKEk8D2IDR7E/y+kkW24L3jbLf4mD4c7reNJ67tMdCYcBbXZgh+359fSl59auovXVb7re3WziQiW5dZ",
-	"3okKHvgmR1A48OQkVsWuxS1FunVTrpdJiuw0RZp7c0F3on27BGRX15PL6Ng5TbSpNQqit5OLs+gY0WnA",
-	"iANgPADmQHUfkOxqdFkzAcU5N5OLyfj2/PLH6NhzXIEtp/VT9shr4IO6MYPhQH8buHDoNfv6dndzUWcC",
-	"Oaox/fjAtU0KEEvTvtm/iy6Ogtucb8YL4yiYy3jbPenREm7uFr27yzfmCHUoBYRr1EYK5eStYKUOFvGA",
-	"DKr66Joc2Hv81SaOQW8ihyWKEadBpozUDUB4Yytrnt/L2F9jR2nxexgP2gO5Xrft1dJ4Rx3/V8VYOiaP",
-	"qtYjN5T8N2fomh0iNYd799dfX47fT76+Hk/fRiUoFeYIrxKV86zGQNJCwDCodHBo1psdKuxTOZdegeQm",
-	"uPU+enE26XwJ8PvBEwhTDLOPAhRkgHoHIUMo8tPrAhRyEBJqGPC/FSydCcrKw/xbwSnxL5JLys+lTMq2",
-	"CuOd+bOxXPxWJf0EstpNPAL0GeyCaWR7PoDXA+GvwhvXgl4J8ZCgtTUKPmB2LXQPT13MBEXQIPLAI6Tl",
-	"aCaif/3Xf42CjG9StuBYQWF6hInnJQ18tGHbVLJYHetjLWrgUMFahCZyMJyUUQCbQbEVOw4ig15KKGgl",
-	"l41h7N/cM8VPggjgZeEuJmYCKzAkOoCR+J2Wg/ssIqhG5GJTmI8N6b7gFpsJQulXFbBfgiZHiNgtFVRQ",
-	"oAI9GREXcQh5tdCgp/st5v0AQCvUj+rzvwL0e1UFljsGIsq8AM4aZImnSzwazkRU51ECL8GXBp6Jlr9L",
-	"KvkVtUzwpzArBPHvGCbUmUBmOLSxYF/Nbe46Nc6kJLhNi2BlQCcj/TuGrqkaMzrRKw2WTAQVthFSj0QO",
-	"4HGiAp6BrzaIUAGxcHcgrEsUdizcJCVFLgM2E5Q0AZ4Ft61PFPXjMVjherXir9hpU3ilpxAXZMNqlcuG",
-	"knnY4DhYBqMPp7/3pnfL1arVamWxmhG/qVxp4astodAQ3FmYOJyerb8GR3YXFGB3P7EsVv2Exd6DhLb+",
-	"3rPBY4Jfaa0vqSeERHG2paVsy2FoP1SOhiFCyT1RfZr+b2fszuqp5Umlu3bIurofaDdvToPvv339741F",
-	"ciEuFeUnAGW0b7U6niYLinjRI2Xm4UYqYEYKEqFyzuIhrHxIfjKJiFHte1FJxoXGRS31sL28azh4frGS",
-	"L/S1F+oh2byQGxyQFxvkQqLhAFTPeL+NhWN7Smi0JLS7K61nnMUXsJdO6dFd9RWH0wwkHRHMFcWUamRP",
-	"DEiCBCU0Z0nacJShmyqTYmXTJy3Si49jFcBBd9+F0fl1onL2oM3gQliHiPO6bisZB/NNwlMvEG+y3sjs",
-	"oME9hyeJbMvDPwdC5Ozir+H5++urm2l4fnl69f76YjKd0CFU0hgCauQaaykgH1/lzJuqam1Tu1ybB3fN",
-	"lTKRx55da+3O9c3V6eT2NkRab0NoR+vEZVUbkCTkKifmIG+ybKEq2IGvv//eUQG/9QcH8yRPm0rEJdm1",
-	"MovVSZm4AXF3WFfAGJw1evxzL43rOEgT8WBSafjzJmWiksZsvotAj6JgZcIHxuSHQcZTliNTKKIy3N1c",
-	"1GaykkkEj2EukdYS9F+jTTFPk0VYZGlUixIUWfIi40sOPRt0pNTFgbQTYbe3swhJaFXm0nuaOWLLw27J",
-	"5ik/QeQptlYG+0wrqTEkCyc5UV4TDyQwXiu2JYoBYm2IOeD3K3DTzESaKHQ9rjL5FHwZucR40VfHQa71",
-	"HxB0xk23lYWhvX4Q8omSEgPsP+Y/VZ0hN5O/htOrq/BifPPjZDAc3P58G95djn8an1+Mf7iYgIPkr+Hd",
-	"5c1kfOZcuBlPJ+HF+fvzKZLk01tuL64+mD8/XIUXk8sfp29vnRvejy9/Dt9OxmeTG3P5/PKn8cX5WXg3",
-	"ffOn2iVwTuCls7vri/NT/dV3k5+dF55NJtf05+XdRXj6dnwzPp1Obuja7enbyftx7bXX45vx+0l5093l",
-	"u8urD5c718/fhO/H09O34c3kr3fnN7an7yaT61v9qcsfzy9/tC+5vbvWknByFr6fnJ2Pw+nP1xPPj5PL",
-	"06uz8rnLq2n45uru0rz8/WT69uoMLo8vLq4+wFfHd9O34enN1e1teHs+NW89P5u8v76aTi5Pfw7Hl7cf",
-	"Jjfw2LvJ9bQ+5LfTm8n4/S1N8PnldHJzSVTQ1fe8m/wc3kzubm1n6z+eX4Z3txPTJmdk4G8aYvPnm6ub",
-	"H87PzsDfBhemk8vx5TR8f34LI2su6xe7AwEXbye3t+dXl80/3EzeUEPh8vXN1U/nZ5Ob2vq1Hyhvvx3/",
-	"OK68Fi6ML/Qi/zmc/Mf57fTWXP3h7vb8Uh8I+hXj0+n5TxPz0+1Ur8fTq8s3F+enU3P1+vynq2l4Pb51",
-	"vnU2eXN+eT7Vja5sJfjx9OpyOrmcen4Z35y+Pf+p2uTda+Ht3enb8HYKGwGuvR3f6us3k9u7C9uunyY3",
-	"MGo77R3/fHE1PnOmDi7fXd5Or24q7RxfXPwwPn23O3L2l4vxdPf2yfjm4me3C5Ob8a374h/uLjwvhav+",
-	"IYafau2Fa54+nk5upudvtOior6XqLztfqv5sh1Tv4p1fy7Z8uLp59+bi6kPlS/Zi0zoobziHkak85OmU",
-	"/c3z4dufL6fj/3CvTN5fT392LzhiYXJ9W/m+FbO0nuwvpz+fXpyfuleM2DybXE8uz7SA8LQsvLu5qDx0",
-	"c1GTbWUz/+P6Bnd2pTuT05vJtOmZ9+e3t+eXP4Za95xc3sJsVFrtXA/Hb6aTG9yftS9cXZ7tXr+6BCXw",
-	"7mZSe5K2zc30/PT8WouznbXr/lhbp+5Pu4Oxc4u3+94XTcfvQM7u/AjHdHgzGZ++9T/tW2CTH95eXVV3",
-	"pbl2Nrk4/2ly87P3R2dB0hXPjNMvLd+tt9l+u9wfWll3WwC2iP26/ssrWOkH80H9p6cd+vJUq0TTkOJE",
-	"+oo+An64uDp9ZxtA91T7hy0L343fvBvTn1Wrgi7CRHwYn8Nhoy/8eHN1d73TqenV9fnpztWbydnN+U+T",
-	"xuu1zpjL9nCDBkwu3oTja31wgjLgNefoevVQ/cvVD64wcxuhf7q52702+WlS2yr6ajlj+q+dk0BfvBy/",
-	"n9jVrS945qvWnsqM69+8S0H/sCP26e7Tu5sb0HlQhaEf8PzX3bu1LT6/0KNFf76ZXJ5Owour22n5/otJ",
-	"OLm+AmUHunM11VdvUHOGz40vTycX4Ydz+1YtgyY34Y9Xl5PqlZ2BhiO+3n59l750fvMeFU198eLqx937",
-	"wgvQxSutr3+jvHp+e3tnW307mU616K3OoLtMfvGRJdepvR3vUjVu6no2+gaWjG+FDNa5jLfBlxG5q6Kv",
-	"kPw82LCMrXlelrCg7yHDKoqZ+DKyd+hnoG4kYBSRDL6M8B/aEIOyEiq0uM84+F0pmuePNjWgfd5bSNRm",
-	"YDHTgF3rvoOjjsjUHeeJDxwO+7yvGe3D9zHNs3/vuilcDnYk7S4n+ObNafDd90cvvzoJ+HqTb627Hn4G",
-	"P8PTvUz54U3bgb4Fz4EZzQa3AWBRH0KfDu4ww3GHRa+F+LQc6nzxAD38FDkD10wpbsuxAAWBmjayjE97",
-	"cgI6oAfUyrBeHvnqsH5/RnNnR9Xy8ZAcHuN0iwKCFYiCvbhnGVvkxLa7h1YewewW5ClvT9Dbgxv9O7Od",
-	"+3bFDWdxIrhSPVNisGVhY8X+T/iDEUgxyxkkU+BzNp/MErWu+VpmW8RUGw38nPPGhWs8ZvLBG417YplI",
-	"xKqJ/4iJwASvjXOQkARYmt8DgoZNuFswgd7RsoqYBYrnkOIklzNxLVW+yvjtXy+A0xsT7NFTmEqF/d4X",
-	"4lmz53P80d1C/uog6z61nWyY1M9Sc4bvPShD9ndLQ73hFKo9pJkWuOMACFB89pe2JlEMpyfr0aEAV2uZ",
-	"tSeVOtxHLiJCLoPMtNgPDmp/xhz9HmDG7pPUwoYRywzfxqdO06N3l5l6DRnzH+5liTFH6BA7OwKe7V+Y",
-	"sjcKPfXFmyn2lW5t5LlzdJI6/RPP5r7gpCEKCsu58mEa4m3N+GfO72EzZZyLy+uUBZmHkZNOBVE5tpF3",
-	"7OeyEIvWKhEb8sLSxZLRdo0E/AegxGCBY8fhPsWb7WPhhhkaq93BPRzITgqKM7qz4rYZi9u6NtqyFh+C",
-	"kBdLwdv1vGbCkF4f4jnzxPNVnqwBep1wLCCLDKGroN4FCzMBEMziL8k5HPEAEW+LU2fi5u7y8vzyR9AW",
-	"AV4kZ2nar2SKP2/4or2QyaxJqt/SdpIL4laCXPZfqiUuSd8HAYtzr0Az5od5ICxEcy0DQGY6HPEy47GN",
-	"RScqiNmarYAd3gL4E9ddcI5pczMB8JC4oRFxyGDv3idihWp9khu+akzgq+XgOtttKSldf/enFYPDsWGf",
-	"3rM0D/cjp70dX0wnZ8dO8mOZCIm1xvoCyjD7t8yCyCyaKPgSkIkKEeMR7aD+iiDSzVAhm8tHHhErhSwA",
-	"YklIwb8aBWM7TAakwwwJ7QUW6HcESFqf5CeQJ7KG5P2UM1iT/nJM/eU2gFdW5HLN8mQBH1D7yXecvvhI",
-	"CfA1JqkR0WIzlRvoaky+XiYiVrWC7GM34+ELNRPl4J5g0Qsx6FFWcsxTnvOoBEMsSYEtsFUlD+4g6Nmk",
-	"uieLAiy4Xb5frK0GUrisWY9L8oClSgYL+QjVSbvQ0E42KJSXNfE6MJWHkCjVRihtod5yTCIB0CWllkUa",
-	"KC789bvlm3tJeITSZGne8eB6q28Fn8HSk0B+QQODG6rKvAbHwCaTC2CZPEDUAo6xT85Xv6pksGTZiV6r",
-	"LAX4kiAywiY66LPPIbk71AFyfs22cx4qLlqGqwTavmdIsAJwK2YIwc/KshVHm1eWSOl6cGfCsGceUz43",
-	"VawYyC5coJZWA2xuAhMvFy3WbB2y06AosEsHHfgFqCM0aHWMOnccRDTFEbDeqCBSkHXNRDwTUTmQ0UHt",
-	"hNT6jqv8Cu6tQIhCdWlHp115cHkKETeg73mLL8r+Bm53jx2idmd5QAG6OWXsrBYZH86EJT1zFw5sRUu1",
-	"6tarmxTZvjw9erKKlMfhEgVaR1BNnjZobOXxFiWxioJV8sgtJA76sRihmB+wk/1r9I0+oqAIwhloQmfE",
-	"sYOcPcjY1rpTgjX4sISf2PaQdpSUn/7tgl+nLDaAgwRDJIY9jD8+8C3orvNULh4OEqekaof7cVSFNFqA",
-	"VeetHC/9eaiRkUJ/YuJBM4Er1OX36qPdEwlUrzOtE2gr7XQL2KpyuQk7OzZucwkk6LhC9j1U5uJO8X79",
-	"ZMaE0v3pYQIU4kHIJxEmcTNKZ1mwKF0l6piovOzWcqgBAMTr0ei+JzPhoM/EBCvvYIpaX8he7aruAali",
-	"3H4OuFrrdDb1Ul3Ral+2QaMum9Q1FPQ28AZbCvXhh0QgjFMZQCRpgnCaZFTNhINPBDofdkkua6II5Hui",
-	"glW96Nt1ycPh6S21r6AiN1vnB1InYnTE1FMaINb62Vl1opgD2RiJ5Q4sfSnGDKrr6T5fmnExlnqiY2OS",
-	"y8RBpjQyuPRwkU5Lx0RFcXOO7Yq+0wVXdtcP2eKLHS/yFvIm2o25xPxpXCDDshKmJIyi4mWViFXKbQZ/",
-	"mQYNx50eFbTMoINAeW4SwwsO2ePaUvOGf6q+t/5xXte2VBWEYyzZz7Ths5R65LBcHk8RhM8EPWZn3Xaq",
-	"cC0VDMs0vx+4cC+OljYRXCdDk7BATwEa2hXEICgsWGZUWtfkUZVrPhNztnhwsE2OhgET235gZb4gqd4z",
-	"YSPF7lv5BFiWUHpmsJytFSyhaeDsBfXIsiOXrWwf5j99921DGLcRaRamt2UnkYP1kJUJQM9UF0kyKUIg",
-	"tvWGZQTQXKqKoD9VPGZaL0MYEHD21HxBXjLSQ72IsEL22F0E2Yw1pPilj6XLxM9acdoyD29ZekgeCLk+",
-	"qk6uE8D0KEWBHXAoTIOR9qWLdNc1mhyOPdyLVe/i/oJSi4DFWpfzIfk0E+K9omwtUPt0+8F8IiuTpWnk",
-	"GbMDY3ypp5LwFow9RfoZqZi24B7CUGTR4WrVkj9L9BOlFqo30q8wok2OZm9srdYQueYwFBSZZZUSRJ4h",
-	"CDMFyNDZmVWK8dww0oEBqmoQqZY5Y37Mg7fT6bVpGIJbafXPkad/apen332778SiquOGKmWQrv6e94i2",
-	"QNibA6I2lOs9s/Um5aUdwoI42wZZIY4rmxmOx5locURXo+oHeS66RV9Ku+0N3u+GNBq9CKCwHKPDGMEV",
-	"zibjM1fh2B1Wr0X3EpKnkKLNebpTLNomarl5L7uZL3s94GPdC5+/GxiDS3c3kBtFFYdQFDhxNr2JTfAZ",
-	"a/LN9gf1rvIF/pyo3HmyzkK3O3x1H221D+9xX5goQ7Py5wVR7YJcbVyL3XIKq05GD/ukxa0DCtFo1OCJ",
-	"9J/5JRbeMGCLTCrlAneXoHhx+rcR7Tl9dkGAC0MyMwE/6kGt3NCoZe6BwS2P1a7jA/fvjswNCXdLWGjA",
-	"Ewyb48jrlawNrzSR5iwvw136Bcm6FzPQx/mL+lZxG8+Rt/i/Knks1I3j/5VL12g8Af+ECqIHtnxgpAvc",
-	"5/kG11rFN7VXzlGSMriSTFLyq68MvjKYq3D2E7bOScCoFTMBSBaUzmc5XvWDW1BUsTDYEQ58rXj6SJBH",
-	"+l5yjPbgltKNvSphsqx4fLU3LZC0ojYtLe8AolHn124CYIAYd0n6qo0Kclq0AQSEHQOfG6laWL3Nry4X",
-	"jbHPu4H29vHB6mGzftj+PsI6trvpWWVMSreU84E9U3kA4r1dgn0SxmDZeNylh8Hn131z0JC9GPc7U7EL",
-	"bnt1d3k6OTsmNyUoY5g9g26KMkidbjH7280AM56nD+PzKRbpmBKnM6z6saVit+/Or6/hX/TFNgfU70hK",
-	"QOu/9+zuJSOwL+46SVeZt2rGqAvHhnqcWCcTAbUracrTURBpFeKBV2JdJj0ckDUeOFqMYGUjsAVYTEM8",
-	"P0Bbk8bjscn4YyILZSCvA7Z4EPIp5fGKg6AnYxkkl0K0noyQl5Jc6Y9V8Rmw5Ug4r5vZNvdXjzxLWV+G",
-	"/7FAA7AQy0Qk6h4ypMhvowfC8Uka2pdRcCVqAJBzvirEMHB4hxMVWMVjJmQWMGCiC4xlOnRIzCVgs6sS",
-	"Jq20cgBUbaVFLuC+llGXT2KhN/LZ7Rhvc5nfW7b1nmETozR2PIr26GuEyI7DompQs080H/YdPRS4pijs",
-	"FIGOaE1A7YK+l5zPNEDl3NsdApsAQyqrQhCvRxrTJPphevtHKv3Co3rE2VCMme+yty1iBTS4vnnzVY/G",
-	"x7gk/ikMnC5mzWG2w28tE6elMH/qzUoDYDrVhc6WS77IPeyCmGagRbJHerzjWxCYYAeDyr9JFnSwMAHH",
-	"URbIDRIVWE8fIbmSA+KQFIb5Nlxlsth0t6cwLPDDFmsEdmypH7bBMhErnm2yRBCg96ujINU2lMoD+Jga",
-	"0afLWqnuX4QHYXj6PrdowhX8UAdmzBVPl/vAA09KPxxlYQIaZI2o+vVRH9befTCDTgJf39wtPOo9vb/b",
-	"OcaVk3cIWScYTlOOHSnl0IXjzLmJua1Nz3t0u6aN+JiKwfHpaTuQn5df7+3kczHePNkWbdki047ZIKOP",
-	"SPioY2fauLxZy85ucDazu7ns4A2rIshZEi0n2g0EhT6ulO5/RKI3mGDXk8uz88sfj4OFTDGq4miRWLHv",
-	"aKEYpGV6Em2ivG7nBjCBTWSNaXPty8hJuI++Gpr8fhNVCww6xhmoNYjgoP/IOObZVrV4audgOBiTvefC",
-	"blCK2GA4uB4TQhU2bzAc2O/of9NX2mwAGMkD2NhYLRpfGY6RNz7bQl/2lqW5l6vMDemzHJJ7cn2gUCWx",
-	"E9zHTF6Kzn5sNN+EK9taCu2rqPwgMdviw30d4y0LHGrkvLSflRSI8fV5Fe8VcONZfn8SROjHAdfv9Xh6",
-	"+tb1Mmy0Zo5ZLQVo/1iVYROHSj9Qw+LqwVKz67dDFOpEtVD4HQ5i8Elq/VOpcr/nj4C3S4qPjAv+VKam",
-	"QaoRsJ+ggoLV2qlUTQUP/bEFmqLwPmiB1wcAC/xDAAJsZJYbsIyDWKswA0K3JkjUKCBt/p6zLJ9zlDVa",
-	"F5JFTjQ0zNS/7a7GT4zm8MnAG35rHLqyyLtBGc6KFNMoI0ywjKybS3EiplhzJkZBZIeMwG9hSFdSPy2G",
-	"WHsAl03aE/rCgSgYXRKYiV89ASndkBiVB8OBkHlIEZGBVc2QbQK/3iCIDlVgHjjfhIZ2oJ31yNzlWye+",
-	"svSPBRl4WeeReelNxTGcAPO9eRYXbM7TptWSc2FcZT33GCS8ISU/kkjr8UHduExO2CJLO3IFYHXAOknT",
-	"xKS6B0fAaiLXSW6h++usvifBi5fHem0hC6mT/0RJpF+Alx07AmH0lCAEWJpS2+jA1It3mconPwyT1qQb",
-	"uRplRq/CYh1z8x4G2JffvXr17a428OJlc7Fsl8/jsCcigApzWKpPbDsKbstbBIdKQRoWjAjqAZwJMxt7",
-	"2ZJ7NL51cR2yQcEpEmpV0aMHYQcwbopJUM6o1GPWwyDjK5bFqcFNEttyuQxnelD0OAaFAKpuHqNP+32h",
-	"cmL7RjSrnUrL9phb83AchMBhJq0tZxcXiLkT0Z7L9JCT4AgRyyitaH9J7GIfV4OTooR0HL8jKYOTouVJ",
-	"eOkDO0L7SpqRO6l0bajtAXgM2T+gEHEmFsBLDmYLpiBh8RHJFwXX9eWmlBx7Z6fRdWWX68DhzxtI+IAu",
-	"DAMlsxwnXh/hncd6gm8B4bHXTWHGfVguyVYQlTzbjtP0EBHwfz0J7384a+v/TMDht5Z1e5CsbrQXpiUR",
-	"hiFt8JsHTsSiT8qciXQ0MVqYfLCRE4bsEaanVIawoXjErAdvxgOWnX9sYn21Be1YizCFpylTyp8+xITx",
-	"MxmvDsBVLAvF0pLNlb7oek/0kS+LHGqdci2VwWJhjyxJGa5P1GAJyGA4SMQjS5M4NLWHDbZMnm0PEZP6",
-	"jA0NaaGHAx3YzCQl9Ombh+aAQAzTmD87u7RKgFa6u6TgtA7bLZN2JK5fqviuvyopRjfs6T1NY3dM0EQP",
-	"VLixIdmPJbjEJL01z1YAXGpS9f79m++/+8rlhftCWRK8aFiS2c+3ZgTRGtbn8RfKpPRpMfZb1cb1pbcv",
-	"k2xtlHcHQtYmkVieOsgkwRdVc4UZtFE3gTkl7VAKZtIN2WLBN1A9EETOIEZNesr/Ons2214DV19Pi/YK",
-	"LVDiikPFIGcPXKAO6ypgemLhExAlc24whuuuBykRSZ6wNIRF/MhSr403NW4UR62wrN2EnNp2tEOZWIeD",
-	"/dckb8TztR55iySJaTqPLNvq0zpjIpbr0cf534HRmRazpxkyZ6mj1gCL75Di4Gjr8bL45JBaxL2zkEoB",
-	"AW2ajfwJdhC1uH0Svjv69k/dGlKkeaL3ZNNMQL1uOQ+QXgYN4s8LzjFvppJhtp+rfQ9FPuQth/4CW90E",
-	"EzeBzWEOxmAsCF8Z+InwMrFvd48R26PaZ35Ut/mnOkJupC/ojP7r42CRsmStgl/lHHg5iVd8I7McBj7J",
-	"SJFTQ1uIxVPFRygIZXYcKM7VTDyhrbbZcKGGtq6LGDPVyFbkH0NKGXqS4YNkzItYt0GNAhavE3EM7gpy",
-	"elRdqthwwx0Jeod5t76on/brHYWgs4cd4Agcl4yiuk+JKLhH/NWJTBvAB+kF/l8xhIAGr+qH4QRPer1q",
-	"6J7gosoryVQAqG/dUrmzQnRL5avrsvic02+nqV6FthATrVF+XNzN6LrneiHz51yVrsGA/PGEAIihgi1M",
-	"LEuMj2fBBAAzzC2C3pcsuLy7KEMeQ20eL9F6VkWWyRXLtVaVZFrzzLmDJipkHtxN37z401f6hQu55iq4",
-	"+7c3b96c4U4wJK+5lOhvTlSwKPJRELH410IBQl1SA/aA6AWqYeYwLwGkKgURfhj+DiGeoyPsCLnQGhUb",
-	"X3itVzDpT8OX378qv7X/7SDC/eiHtm4KKoGCN3qZHAeM8n2NKfSUgOmeB/c83TRmZS4eurX/u9fD1998",
-	"16cDfkJC37tfvX7d/cU+qP6GPXah9+AhNdkQ/20B5qcVu9s7l8XAhipwb0Iur7N8sVPAdlxUnal70WWs",
-	"EG4E3/KJ6TqzodxQ/BAzeJ2EdiLc169oi3X/M0pw2z7PGDassgOD2x1JIH5PdoX/NVwHv/ln4oZYkPtO",
-	"hX0ugDNzvm2cjE1hoEPCXBs3Df1oM5kSqTeuto7zg2AWExk+ZUnOD37BhrOHMFPqwBc0j31xEAAGeVG1",
-	"oiIF/wcXuK1ab5z+LexZnHi4IN2UTOZt9th5zteG9BxBGVO2beoAWo39cERydER37XB5ay0GkigFEBjE",
-	"Kp3zNZUgiRJxmAV3d+dnlaOgsdSmS73JX+T8phAOMJ5Jc99dpQBUQTiFFqp0wdKUMmUShQdpCvVhEDnN",
-	"eF5kwotfsbspHfC3vcecn8Tjl7Z9qQ7emOCvwXqH3X3ZcprLLCBEQzCCbQCZC/Jf65N9gRjoHc/2sifd",
-	"XBFWKO2vS8Q3+4bwlq1Yz8GL1jxnMcsZpGwyEeDb8PRUUl+M8JOUiCWLfFPkyvVOK+PZH86ELUJUbMVg",
-	"V5Q5K76KuYPYIAwHhDHCqgz6wbkAp5Dj+KASxzzbovZCBdzQRtjFLA9ivuEiBoy2REvknG+CVK5Uj6ID",
-	"Pf5lWd8O00RjLgUgxOu9yahJ5NzGB4amuA7vgFQncnN5IHfoI70kI1MqWQnO/UwgWPO40AMPBaKAbbfh",
-	"cpMS6Js+4nMu/Cwheajt8FAum5j2szxZJBsm8kCffhABB8vdLiJwBZ+g0zsS/DkHGc5yWLFQ+QrnaLLm",
-	"ActLkF0Uw6mUD4hdjvmAdnEQTkIENPOJiJAHPYEiWC0X9acbIB1telMrFj4zDB+IYLTIR0Gk1wwXClxe",
-	"IS7CaFi7THE+AIWS2YKb+47LGA/sK0g7wn3KoT5MQewl42voZ1QI+STw/UKGlG9JSFmJWEXHyNb0wNVM",
-	"CGnV+2Mqm40LTvwPiHKpP4mRiSQ/CRieJxaqshAGihfPGClnIpVidULg1+idfeB8E9D3R0Gkt5jtnanW",
-	"LdQGE6ogc7aMCd4zZTPxg8hkR4ZQEB1ukkcJI0bKj3v12FSkQhFvYMeaxxZ5cybgVrgrlgJRuSuBrFEw",
-	"FtvS36pb+oS5vYbGJZN5EwQo1hyH6Mf11I8gJq9RJ9wd4WIcB7MBlI3MBkMtmO3BXu4RGHocb/2lE1gw",
-	"nj2jn+IiRhHOMN5Q2xhNcbl5oYAyDarAuxjzveTQ4Tww0D4PylluWAu4iE8COAH1OHs2jB9RzLMx+/XI",
-	"ZneyvLmImrZyG4b1nq+AX78jCwkXi2wLZS70HDlX9e6IOf3mVtEDIgAVhs7EQgpEYwTzxOwttt5wg8J4",
-	"4mEyuS0W9/Z7iZqJlC9zrUw0rbSFzDKe4sgnsX+tHUDSQ6pCQ+bCuYj5s6va2HNkzmHvP/NFkZNhVgqS",
-	"kyACCxveqiJAYpgJLSD1oRlbcOA9eY9O0yyH1C7LkLbHMefKa5xMEXFWQAK5yQwDpcddzNivlRZvxWYU",
-	"fAD2HytN9PxE9nhKcke8gPVg8QJL0iD3EBOraOhUTs6EHT8TvasmWDXZRTFfQgRb+s2wS7bGI+qxSrho",
-	"Aub64GNr/v/oZz+TlvON3hw+5bMOjQ8cHWggOow+M2E2wgfK4+aqjOBXX7RvZ1Ra5lkhXMQhbN29CZgi",
-	"PoX79EOG/WSffguxIPtE2Ebii+kHeTNpmntDfyY5PU6hu6h9GVeQgCZFuKN5FRk/DlYylIIMm8qbKvsD",
-	"Xc6ZnvckTWF3DWeCPy/4hpw2tPJKO4RvQJxD7YDiaJJWTCZLA1pJ2hRWVHSyNy74Mj91mu2zOtJkyRfb",
-	"Rcq7TO6FvRk8rGgZ9oDCb5RagvNYhVZxbk6S3tWavXvAUWkajlXUibTQAZFWCRN3OyqEzJvIqSG/qse4",
-	"ZKXD8SNTxq6a7Wtcxo8sLXipHTrZQxGa7tFMxHyRsoyroZNBtte4p3Qy9KJtbLLT3gQLyouCivsV6ww/",
-	"o+81UbndXzesUSv4bNwUeoN4/G9dHikUPsM3YSp99LxGGFjPBTC6CRteVoY4AnQeU7uMiwAJ0IyXZCbA",
-	"gdHHa5HzzYX0+pJhATRJVYII+bNVerBGu/M3f4KcYc9HjQm4jzOhsg3ADLWPdt/l+noc9tXrD7EFzDNr",
-	"1clzOhw4OmWFa/alH3OcLXjTnvj8FB/EI02HIskPLUFLqo9hedaBLQE/7ytR8DOAkFBr1pLtHU4v9hTF",
-	"V9zUJKnqn/K8uK6muqKrpgINSw5rgwlVns4106Q6+7sHqEtl0Ux30YXkwnFaflTpv1vIEkEOnG57hMbE",
-	"19CPr/+u//Pb1/rXqJpHZqEASrPKIgW8cFWzwdDyZNiPDEpD2/ytVTzzb5IKLvIAf865iF/YUlxCkH5h",
-	"XmMv6PcAdpdNOMDX5NXSo3Ll6eH8oUgfPguBs3m5h8H5d+Nn/kDpWOAuIOaTJA+EfOos/XUXmviYD/cB",
-	"fQRlrw+FB6MNkLfOYwfKqWME6ABa38b6sXqtZYkLVDoxO3DmehpJnwwTFS6YH3ivWr5YTe8vgVW87Aou",
-	"52wnaHe9vh1Q99+ZW3depA8lW89HUuwWoq0QEOfRktyaObxnaY6ewDLrXCKSpdZxYg5AMUl+fwAsW1/y",
-	"3kYyXrsGa1S8X42CG6LRnQnLo3sSuFFxy8NrqHcbXOa9aHGTnAiA1U4DPVS4QY0JdyYoakCA2+UB1MqG",
-	"m99z8Vk5cONWouEkVs0MjB6AmUQ8qA4pBhdwXxuta10WlWuyrdjugDpPMonM5rZaI5TL+4sO+lB+tgCN",
-	"WulPXK2fElxbH33WiPyIRAo/uZs9Qryi3SVhIyiUknCtQZ2sqwNmKTVpko520o0vTa+iqkqJQbD83uic",
-	"pUSG/3EfZVof9dGjDrrqXZtS9ykIfypMPwDzR2AJemoPZf3ZVQwby9hv9SFpzrUTyvypASnE8uASd4MG",
-	"4S1wL6mEd4vcy2luKnM3aJC/J9lMVSPxCmVEP5lvgyR2MKkTBa4cfVI8JQsQXmyBMB9I7ftxnDHQO/P3",
-	"rha9V7pio8sa+hO9+WAC9WWbX7MMCCNnf5VXtfjsU5XId6R6sBu0P9dDv3Cur1jjClxxKElJnpWSDMP3",
-	"XllmqSAh18QfnWrmoXBi/5aD4iSQ2dCUwJhECunCpBuDBpNJcESHtGJzSvXB6HhQTeVy2Nz8Kpss8oVc",
-	"866S6opub2W9gDz7l0PLpAlhFAiTE5H2FvNl9yjGnrO6jyvanOvdfPeOm/iXobcynuVWo9dWczUSZEdb",
-	"YO0RzyDja+T1e/mdyO3v2VdeUPq+HM4OM7mNjHjuBvzsDB2V3f4/TNFh2nJAp7W92b/Tn63D2JzOHb4q",
-	"93stpfTs6nJCQVXrnvc4UgyQASTemWpWNpdFHtzLJ71DVpJDPGMURMQ/gtlcxPcwpAQ1fBJydN06O6Mj",
-	"EpWJYTBp0+8OAds/4KiNRJGmUZDxtXwkQqgWq2bfIatfht6RPCv4pz50691rWxJdIe9r2wBxpfkBmO1G",
-	"IP4fhG33uy5L61yr3ImwKImY6IdsAgtKXLC9JN+tzz+IL9nrBhi6arrgakjFvHRMGxCzOU/lEx7Zaxbz",
-	"YL6FYHQSl1tfG4UVDaOCotDRKZFXrJk5DxAaqLPzlj7Uzy06564/1Fg6DcWsreDzL4+MrWNWljN9WC1d",
-	"QlH0Ojxu8bu+qGvpD9njeiidCLvD5CwZj4+hgjBv9+6wlAB2YNqkzK0du768Gs6SN3auHm6b7r1LsIHF",
-	"4Z9a+cv9UiblLFZBLketpgY6MwEv6jPYGZ9QrT9Ix+6cgLEvBtyo1ZoONS2xsyIrs8kOAac1wI7yAU8K",
-	"LCHKZcBF7Cr7wjAT2YyFGiXa66N6rkCzp3Pz/evuN0MLW3w4sRkCFNUZZ/EBhFO4lZvKXWAA8l2s3Hmx",
-	"eOB5+eFhMC9yLPNIckXkIMd4WMwE8fDSGx55Bi/Edyh/cMazMEpGCzB7cNztmDYtlIlJmezDzNQlL7OS",
-	"ZmnkQMOeVT2y0NpyNSsIDg3gCyHkmOzXtSDJe8qfc5P1onK23vRIlPGnffnAFMpO0WNuT9yPt07ij5au",
-	"6JCAfceTIecb4539ZdgC/A1p50/Ml3JeCMglbz4epqBqxRbEDXJ0fQ4G4pUQUOziemhN1r8p+7HkPRWy",
-	"NNcjVoi8Yz4TqCzNGZu7jl7yX2VDhxdwGMz5igktT6tY091TvlK2rxn6DtuKOOmRTmYDbd1WRRly21kT",
-	"EcyTLdgBmCtLmgS/jTpl1lqpbvrTMmxtDjO9PELnTO/WQfRee9JYea0zw6BQBdDeUPwJ0NbT7ciqB6oJ",
-	"aZJZcB/nfRAcwLqezhqyVS58eZBeZcwpJFXO7gWdXe9Wk0IOTlnIQajgKMP6No/NBBRAWs9mXmTafpuz",
-	"xQM87nBjahNrJ+O8wS/bU1GqJ7xVY4yANUIoqLspaXaDl3tsZ+XsCyCCQD7AmdZsqnpCU6QzG+a4TjsA",
-	"b+7lrnMOF8+iajEur0xVq2u8AzCE3RuKrkCzeHyya4j6Lc9P4iqksahYe64R2MGFOHnepEx0A3/znbyq",
-	"kSMbQ1d0lwH0kjAyOXvg9izrClKeMt3D/5V13Z+o+Np78hvmN6zt2X25W39WLVZNlK3NWOrD3egcFCGH",
-	"gtxqNY4tVIOKgiDJgy+j66vbafB1nP7ta4NW/vXfS0ST375GOvyvhkD7m3El00cIu5RhLS2qbeq4WxfM",
-	"U8Wf9HbqWKj2z1h/2cxSM3XZaWqVT5t7pnh3bel/YfUdqNRNAK7ID4O3DA2RZX9PnTX+6qJGaKPK77Qm",
-	"sM9A3+Ldr1Ay1Ud6yCexPz/CyscruBsOGCtUOj987TyDyD9UKd9q2WohwmOknurtcEoEmrL/aAVCncdM",
-	"G5RYLrNes6xBCD/dyxT4OsxZ284AgEAFXsLvyJlXCu7BSQHJBu5BYrJf7nkK29FU/hLp3kxEOL3RsYVQ",
-	"qD/thz1AkEh8uBrhoxCg1lbhKadGABexXv1Pofm3Vqzd7C8HsNZdvHYd/tI9ZL5T4FGOaDlTZvVZYTIc",
-	"7CvQeGOTlXoCIym25pQZCiRiNlDl2pRkTYJDr4K851O9HhtcRC6ITAccdRdGBYYj1AK5j25TfTqX3Z+t",
-	"o1h0aq77ULjJ+DJ57vzsLpjBAY/1/ijlcfYbV/NUn/HcKdR3cPi/qcHwf6M3mVYK9Qr9r9G//b//fPni",
-	"+1/+8+jF97/8/Wj4p9/+xVsaAcUU/TqCz/TpBla0G8+a04dXr1/vpRKoF7t3mqJKcXZn9aBape2kBXrI",
-	"vZ0a7oaAGJFGmDux8NqCLxuIQpTzgGBoEMIgd95mdv59Nsj4KpFiNjieDXgxG/xGJV7OQH579P13lZF8",
-	"NexUK+51SOf9Rs2ezOWIvTryuXrMud3rzYXq8mqfF+kGDxIVRBXXS6TPzqiys6IaxUWXZemWhXZakqZ+",
-	"sN9mM0/12W4VZaObN5Fa6Q2tdjdmfU6xXsP6W8MpfVB6eAKef9/kU2F1a3p4/Sj7uHH8ULfTIcw2DJS2",
-	"HhniA0IOJsYSRwE4qrTd7jgn4Vm5nAlm0QegbApcnljxc/iRWAM/caetC+HLQVK6KxCGlo5XdkF0qby0",
-	"nwCEErFMkwXZd4DJMDgeZJzYJ3wTJYNYBskSaSTr41+Bf0D4Ngiv4noJHvj2GHRx/f4o+PLbo++/glWH",
-	"BQEhf04UQPkEX746OjI8vSyH139V1b9tI2vP7mrOw8HzC8k2yQt9yq64eMGf84y9yBmCIgBhFQj2AX8G",
-	"dIE4JAzHP/9ALX/HERTzEBSOKnRFV5IzB8RiZ8cgdijfKIs1yYimh6YgyQL5JE5MHn0L089M7FD90F5x",
-	"DNsulQIV7IwmNH4bbPvuWwcYu75uvlCW09HZat99u3ejNSBHTC2qCOgTdnkaLGuAl8IF3BdOAnZqY03E",
-	"p6JvqYI4eMOHRAALW27DlOLxsCJTHU/jKKhMSDnqM0EfIrKnCs9TdwLd4X7QCKHQ9uyxvvaloQdaEVQ5",
-	"+iMN9XGAoCHmTMsthOJWFggmCcHJL0vixkSkieDgwQWIk3seRHZpR0EhgFpXP74i1/mJq9DKJ7FzqmIs",
-	"VcwEvfwYy7AgRfl+FLzRmucwUHnG2RpZcJ74/F7KBxUsExHjOahMvQ9MtYHG6aeZdZeD5ui3cvAWdtZv",
-	"DSAXLdu9yl49Ck6t13kh13PIFX1y5sgLBm0X2auX3/77t3/65rtv/711jR0o720nmzStC9dwqi+/hWSZ",
-	"4sEiZUoly2TBXAQLxAh2Di/yabhgjzBBFldpYCiyG1PHDwhXHhaGc1K3OlsnexGlTQZUh6Bdt/z4vV4k",
-	"x1NU3zSNKFw7mp4nhelj6VfBmONZ0oGUod6jxhibVhzngDCgzwQTLjEswl39VYsHvtcfji3/Ae6lobLP",
-	"9jRonTdVzdrXRx67tu5o2h2EOV8lQiRiZQYAVQ9sWw+c04pvavczFtSWMnj6vn/PwXa+rAJstDuFcU3Y",
-	"yasNU6Uz5Sz90roqf7DroGe4/JE3sec61e6UEZYHuwha3SpqsQg7dal6+76hVI0+6h0IuXvwG2hmGoZs",
-	"nKbVZNUvVOlB7/kpk2nbZVeWicm/mROpqYlv4NdhYGcEQeKSNY8htnlAtXQvd1AJqnboHHR3JNW2He0u",
-	"2FXViRxWt8LuSvGtv9pI7y7y3c427mHjsvRxK/FFooxyEkQbLmKwvRMV3E7HN9PJ2UkQZQXIUIIOADRB",
-	"24VIG5QzcXN3eXl++eMJwpjQL4kKTq/eX19M8DUVoF7z4+Tydjwtn6RBiGbiS8jQBpPN+eErApIHeJga",
-	"tDAla3yFzbSjo99l0waMXeR/ORjHb8bnF9heM+LY2PHl6eTiYnJWdUHQiA2AtUXgv6ojVFPpPNoefb7U",
-	"95zZdue5UQ/UM5yoPFmogyJ1lAWPrCxkGFttnRCmE6Fy3aYyMVQVa/C2mUWDqzAaBpG73A3NgLPeK8wD",
-	"9qKeNYv+TNdOnKRYobWXR8xjtMmXy2Z5E9pcij7H0g1O4tDS4MIiGVZwtxOxOkCQscdVaKSu4cdqKDzv",
-	"XrjRoebin+Vw3In17eyE+tHU96RBcOYwa5SWli0aUYeQ6AjFRfClM0pDuy7tSvwqYGtpYLWIsbxMxfVN",
-	"cs3b0p92GjJhMYvfa6NPHbuATHQC05TLwMnb7gFcXA2gHTwTFYFyyBn+CbSAisxrf8P/DFRoHf2zA2Bo",
-	"vVf1kf69FJWmlbKzZts0GjzvDvCAfGabeb9Rei+LzNRyJ9avh2nWCPIGiLV+TMWPslPhy8UGy8c/7acP",
-	"9itVVJdeoW96bJ+bydjDzpc6+ZxuW5juDMmdDDYyTUfBBBDFoMZWn881sDDSpAfDAanJg+HAKsb0b6MH",
-	"D4YDPFH0daNy+hW/xT2Pi5QT+EG3GLCHN5WcXCh3Xu/33fsXNgRkVSpzFbBcq0tAhVRGJU4C62Cnqv+O",
-	"CZDUyw4YgmZAdh2N5gfvVNOPU4pbWWDgDGQmRGEeWaqn85Fn21CE60QUWJGi91O6DVlO1wbDQcwSuKIl",
-	"MOcPMduq8i/8pW0yswvO4oMS7lJ40Hqbzft8wG7k2O+V0Z8mPkRMYtWuwCRiO7JkdQ/gvFWwFMGfILyP",
-	"nti4gf3oUChevpHoJu553B9I0hxbKpy9ab+iqZpWn8XxfNtD+pmZvdSv9NWMPfHNvjJDnCMwrOwZH7Ag",
-	"k4XoLPPrYjbFaAbOgdOxtk2Hnei32MdYIGrSfZ3+YMELfnd33ScqTO3m8tJ1xw3URmNYtlovh4pVLes3",
-	"mVxwpdBU60S22rwCOBd9SSN6Ek3UpkpgBXPZ48o7yxYNnTHzziJn2eL+bdJbA2ssXIJTJFlimLahIKmF",
-	"zwygmKhSTdL61p3pEfHgq8Rb4kXQAU8uAjaAA+ATJk8FkxY9sM/evvgW23mugkSbkIlY8WyTJQKOU5MN",
-	"sdPihwSxn8y5pVW6wXDwq5wDDGeFuKv6VwjVdJA9A9XWZDTAbRR+duwIemdpdoBBsUkW3vMsTcSDh3HQ",
-	"j666RDVhfH2OuxqzeQCl2ddjB43HdBrWsDNig1qu9U7al5OgSBlTv7RVX3gczXna4CUoacB+lXOnyGcY",
-	"wHAh5qye0nuEbGK5ITV9EAg/htKrfQ/DtA+x49gYF2UXhr95y3bkIa/u2vukTzTPigbPCUUpSZ1fdvXI",
-	"M63iXtFz+zR+aGn5Gf847MQsK+lvL+8d/f3lejAcvNb/B5dfNgTkuVJdikrrZ8s8k0/K1ComKkDNiErI",
-	"6xTvccZVE1sx/mjN1jSx3O6VV35C9svDeRDbcK0SyycAAh0Au0C8JnkjOrCjvjVSXSrDyYneru6HQkcd",
-	"74FvG5kRtWyDYspanwyW+nHAgr98mI6CG/4oHxCAn8MT0HBMw4L11bE0FDwphWogMxovFkUGKcqS4M9Y",
-	"gCbMKDg3gyXQXwCGXA8noDeEbRN8k5iLPMm3WoN6TLTWtmBpqnDaiYLty4gV+f3o16ccnFnhImXJOvpq",
-	"FLyRmZGVuZxB4SaxCW8tSB6BHVi+CADpl5ZHAVDfSn6FBuyCTO63OG8kFkKoAqWKl8Pa3c8GNYsVcaIP",
-	"uUVjOVzOBRO5Xxel5UKcXDCaLNXfgWruNA3wYdVBKfVBu5velDu1BszubLbaKvPLWVi0v2eiEn6xz1GF",
-	"cntvupJ58X7vEc8hutf3JFD43K7ct+dSJ5StvTydALPcSF9IQQAXktm7SI393CjJQT3GQlBsHCYfE7J/",
-	"g0asQqezu79bR1WnkbBWf6e7Gz31hUjyT0ZvZp7xwRfc3ssnQdTy0tne3s3d8ub+7EvA3thpnOq2JEYb",
-	"8PmhXamVmSwnopxAGtWhk7FJ67K6gFv2F2GU9t1lTpCreccRoO8BLOKfY2bLN/ef2RZq1KfQTnvzIUOT",
-	"2DHaLNP407+0iTzo4wb1I0hQypAaLX9nuexdsJ3OwmpHSeeGkml8lWpasn3OPXcX7Tv9zNtbutc3+WSc",
-	"pt26088qUU5r+gyEz1JtTHDXOr1D/82crgS5XMEB2Bu6snGV2S61jX63HGlPLKtsN8nG3cnol+JMx0HL",
-	"evCdM3vhxKtN/2FLjhQKeJSSfM2eK2ngFNKqpYbXxrE+9tgB73gn60JbkPEYMR96LnphEHPn2+DtdHod",
-	"fBlhNDEaWkrkV0dHXw0DFkTwZxQkQuUASSozAm36Vc6xdCvKCoEgxlFJUJHkKsgKAXacLwdqLuPtpyCF",
-	"hhRrGW+hYYgPrHT74WzVTcwKMcLcGtLoWvehGdg3cPdvw8E9+J5b19H+9Pzacnh95JlTBNxQDQ5pDGUy",
-	"O3MWVcpB8EErNgLIEIMwklerg4H6RBCQiAJyEShqpWrWe86yfM5ZjsbrQq65IZpjAqxag0ECJU0AQ8vo",
-	"ElZxMevnUEGEbR1Bg8K1ioDuoA87s5mNEuemwgS0jwjILMvu3ymEB8SmjEx//70jPV8d+fN2tNHirZGz",
-	"KMmGbcYJSB+NgrFDuEcVcC4Z+YnejHQ9mgm0jWAZ4DsFJEwtmOKHFckdeQ+DZtHzxuynGlaOaeJxIKRZ",
-	"rYmAHo2CaCGF4Fh0l0pl0HRcX5vW0NBVAsKlfCCYZ/JBvyMRUDsVGoJw+xL8k9DCQLKNgihOWBpSvu6x",
-	"8bnMhPlUNZWWGg/O+kpDwUqoflZbCeW7/f5YM1iNhCFnV5eT44BtNmnC41FwM3lzdzs5O0Z8aLxqo9dB",
-	"xgHLfxRcXk3D8fX1xbnvVqilze/tjmV5ztebfBRcjKeTm+O6SHChhQwRvm7rKLi7fHd59eHyGPmSoE6x",
-	"SoFqmu2jHKGeDIYDp7GD4QAaMRgO6OXtw3ZjwbD6wt1XkZVI3uGhQAWXyJLgh1vyuL2XKMNadrXJNjF4",
-	"9EM3BYWbEUZxWt35ljgN0NlmonwI5KlNt4VYs5TgPIZFQQpq1ZP4CTY+4cH0wPJ1yv89gLfptgxO4vms",
-	"ggjJHOJoGERC5iEtJsrwL8SDkE8isg5Lc/AQLr9JNPpI7cHXtCCKpeBI0ycsX4+nGZkNYbVrpPoBCnft",
-	"MMzg5VYd7waFY19mGdKvdullOWsIEBgpDFUKpuyY9J8hAmjxLfjPauHk8uW/yrmPNB9URxpQUDjpU1gc",
-	"jookRp60yoiVuLoDEQx7rgKWrYo1bzKj1zy/lw3s/1nqx/1tGW+jBDjB3du709PJ5AwkmM2Nm56/n5yF",
-	"V3dTmycHl1vJlvAjBwC/2jzVFl5XUABbQIBRQdQzS4qxorQpLf5G+xPowQPa6GsV0rDnZXzNEoElC1rY",
-	"xtJL9EZUVmUpgR+Jk1IFWjvmRUztXIHWLtdLCB3gTYHjD9ArhiYkqEqo2L5ZX0bMdobF7IQQtWEYTO6j",
-	"ZSdSTESebX0+iFLSfbTAhRPY5nshK8uBIJOyiZ2I8KNtv+j0dEhV4btNa7K+Hl0vPAaa4HxviIE/8C0o",
-	"GmT9KDhI0CY2pB+Q7KzfVAH5aOCCaAoFEcgi7vnaTvEBlLuLnVbITodaziG7PA6liuhKEGGBLLsabeQD",
-	"Qcxn306+TSpsnsChcEj1FOrR+2ok2phShVGuMUSMdFlaYW5Nq+qxed/pR/bQnXRlNarbLp9U8SrRtnK+",
-	"IUZ8MnYd7VkuHdV51B0e1+M4yEotquOTeL+DXedFcaszD3VZS/48Kly9Hbbgu8RHtRhpSRAdg4pataZH",
-	"QUSpePCzPvv1T1khRqh665sqTy70STczECn0DuIygxth1sALWCl/faITXUsfbadGeoSi46AQeZKiPS/4",
-	"c16apISHG9J9S1mxlUgDdzxe+gPk4Kqg6SZ5sGBrjhpH6cYK4iQ+KfV7oIe5Hf84Dk/HFxc/jE/fhdoc",
-	"NU9r22omUixDpoYRoDa5GIx7i+BiZKFtyJFbViz1GENhDShWUmCvvfhHVN0b2lIXbQqZMuGQPy9gFKOq",
-	"ea1nuZJbaSawwjanG2pBfMPKX+Vl6lulIBhZ8GvtGpSQ6LZZfnwz/pxzASQEFjWqXLwfAxFYujkRH3AX",
-	"3KiFRr48rptcuP3ckeWJ08cduRM70CvKxA9wS8H6BXQllqMd/HW5YiLYHlrbdKfrGBcY9THIJd6htQLX",
-	"vTt1i5hhtDa8hsIFtSXw5EyoYrFAQCjYPAxc7NispX4/AFLhaRDi8EREX0D9wARqU4hkMKLcQXfdp6Wo",
-	"q2M69oT8pJXL8mb4tSAuMuDMBfSP/4+9t11u28jWRm+lS7WrYueFaEq2M4lUU6doiU6UyJJHkpO9ayMv",
-	"0SSaFCKwm0GDkjkuV+1f5wLORewLmys51WutbjRIgAQpSrYz/jMTi/hodK9evT6fB8FYICTEqYWbFcV/",
-	"KE3rjmFTdEdX1bzilt9I9nE/bQXd7R6YXHY0Z0b/lpGs/J82xC3cCG9t/TW7J5xYEUaaU0yfFEjsuJCo",
-	"GjSxnGf5qw1ythcQOlBF68lcqna6Tu2beYZlMy/p03ZzUMP//t1c9t/uWb83hjWcD8hNq5DozcP+mMYj",
-	"KhiPzT6YSkvppHP8NyLT4Rg2OOreZgrsXTKMsQ+C6TxJU6buMFaD2cyq4BB5JovCttRVof6bBk1rdbdr",
-	"0cvVjZBNARSXljNkU/mNdkUNXDMouzWnFGAfCDkwmnsCE0VVtBuQc+LMNgZ9rCAJsy1LduLLMzE3rb/X",
-	"7TwQ+nVLx7KpXLLzviRJoB20yRq4zXe/BYBY72YrUISrZXXx3rwJXdfwp41JvVHrpxaV0Q4LleVwNcyV",
-	"jrgd4GR4Rn1qPE1r0M4WVzgTk5TPRFy7c+GRPM0Ej2eMmvnQmCUqDvO66jBvIQpN2JKzdetdGwUXf1Z9",
-	"P/1/j9I8J502RldUUbllq5ZJMXmQ8NqR8RkbB9bQu7mYpljLxrOR3lIi8DS5ESwyD4RCoQhHHyGp67UY",
-	"3MDRvKzFGyie0Iwntj+UYT+260Js1NNHHo+SLE70DTSXJDqUd1mS50IyTmUXkZCjRIpWMRAoWYFgQ1DE",
-	"EEpP98YToB8mZBwwRNs3/0+APrY2KZ9moL19B67FTuhRKoaBpmY0ibTwT0EoERnafDRm5Yzjgjli8xYE",
-	"04DeEmnMP9u5Q3yyErt8QhkVX3bAjO0TBUU+P5vKAzZSxEt3x7O4yPbRFPMRT2QxEWZLhzI6icV4onIh",
-	"B7PdX8QM07fGWzyErzUP7PPBTfE0JPIN0BuFMdrkaqym/bwVyg6bJLcK5g8pRdGwvhbSQhb/ofr+yBQi",
-	"8Q8E+rDY5l9IxDiU/vqfYRRe3YkYPOo/VB+TYvBW7eNSZ1NRx4VWCpmspIX2rp27t4dsTQdrALGbbTUR",
-	"Mta9KjvKOFtYpgvYcnBSAa9JXxSEym5ycH+0GIAOgxY3AsNzxhGG228jJgpHY/BCc3MssrlirhUpjJr8",
-	"MKqFP1R/Tius7cX5ZAVbUFe/eX2xRj5sFckdkHUp7JX1KrRa7ARnyGL4YHr7NhF3oUT4boIA19fqTsPm",
-	"RThD85O4NSOLXAwU/116PiLiV3vC72Ty59StUQE9foopoYDFyQgy6eaFrYhFvYhFBxGLdqPA6UAzyaGE",
-	"IxZCJBj7ISJLleEzavrVAELJk2tSfSsba6W/O17TTfi8xo/wb/ODUlsShA6S/1zCtezJfnu/vbu3/9Sj",
-	"9szF5BvN8N2424ZJ3mKdcvQ6VkJjVD3RtWVsoPKSkkKElK5RTlXFoQPaxvY+1K4+6L40WrEcei64CLDb",
-	"fSrxQAllQuOHUyEqRxol1MVgNRqLigWK4IGo3qlGrQj5z1w08YAOrWjM3/fIctdRMVTIWRbs3K4IENLw",
-	"Ag5FBMIJJRYL6UPIWQynmqdMTzUoRYjIH2EkD2qk3Hcj7wTWv0LpUSifRJAOeHvy6/lV723n8rJ7HD0t",
-	"XlxQfZoTJuOJFt4A3ckNa2OmTosUebF1Le3BIYZGtTMkvKW2DaJYGFGyEgIswrMPpI8F2L4y0YndykaN",
-	"w7jqDrBNzp1lDBBvMKrFYs//AMRMsvq3Q9pQyezxxggsIA/4u5EYX80MYbpqyMztYDw4uwePHVCKYJeG",
-	"MpFskvKBwBw+nUWlFMx1nk8wBVNZ42MMlWpofhkTCoPlFIr+4wOFRFsAjMfCabv9XLD2xwiEC6ki0PL3",
-	"lUMoKdVzQJcYnYLGUOBwjspyR8mDQrZBlEagkWxH9wJb2QoMF2o88q2bOr+m4xwVO4vd/+wevbvq+thj",
-	"3eqaqVxMSMGvATJbGRfZBEWxOpsf0fYFyrzIpa7pNQGi9Fh+OCMwvZft51Flmn/Eb0VvOlmKTy4VKxXz",
-	"IvGxYkOVpnNQZs2KGSxH/RKAJoxxEwJnFd7rUpe7zHxfnY3xyJrKb1u/cXyAeEJunYtpXcLHXyesmyA6",
-	"frZE6I/EM+3Ytq+AZAY7IkGA0c4wZy95DogHYjRZqkY+i0wV1SFRKTWmQvo1EXcNiqfMY2uXX63bN38u",
-	"3d63xx7B9NK/wHzf2UpxVPMqJAuculYD8V+Rzr1c5vngJZrIpbqsBGuYSJ7WxLlQE0gnT67uRWXYqtEX",
-	"pPYxvGrbPGq1RsPAqn+g1SD1Fx0V32jXblN11r1o/4BlGrYZqPLgo+B4bxM2O3z3BreuRZS+Yax52khT",
-	"napRmf68l8hYvC/t7EqJhGvrkSLWBoSoxGDxaL3dyPxXW97uUhLGUYCjgM9h+nkjW6J6/1KHL8yXOeXW",
-	"OsPMAdTkCMMnL5nLOvzgn9Sdr2LIkyRkYLOXBzngpiSp8KkTeB4hMart/yi1R1xezjdHYGuE7YcooIfr",
-	"rPzPp93rc2l/8rp4oQJLDcF3DGVRF4ldCf15PfwhBJs43Dlg4c6//ud/w52AhbYu2PsrMlV/kqaqio9b",
-	"/KxWKG0fMY4QyT8K9lDr0yZF4G2+NM2G0DI1sth1qzu23tqrH77Ty4k+qrA1NN8y2DlYhmG5IPagMPFd",
-	"q3Zzp84WDdb3AHHJBM/SxDWKs2seU6lG7LvIB0VujoBLvCbGjq+V3djrA1nrNaeUl6kSUABTZyS5GLpd",
-	"/AQo1ozc8KLWumsOueYzOseXkflU0DGuIPGxlcB1mnZjtp7zh3dtek2JwWylQxmI3w/1zEHY8DTVBz49",
-	"lMfkBGrXsUw1w0+ptM76sx7iyqqsmvBE2/JeZq9jtFyB1xmlMmJw8eJ+Xh/lkrBqMxKcigglTRz55xiz",
-	"34gMj2R0xRviBPZ8YFQSejAZdkgVDo1zdDYcxDQTNV1auZAYJx+CF2I8VxVj3pSm3crRWkTMi3HKuaLG",
-	"xZRobfjvdXkcc4FAyOvfMwiIuRq9ZKEIdsTyCoNe3ORFpMpWSMS9WRgdQ+xcAxhQjGAmnMeQ3k6FLYa3",
-	"vSgbvM2Y4PdTVmW3bxGFGzIRVLzVDqz7IsWd0MhGX4QHMsHjVrMx1/iOVR4G+XolJ9A5fpY914u6rji0",
-	"iqCslb2ywvS27bJTc3PindrDwfUSu/0GXZp2Vjek0VyPOrLMndM00F4p8u5zPHqdDb8Fg+ZxPSA9pEBF",
-	"lqgY/KuxyhyjX1ZSX7I8jm2Ee5eR8GzKgLWc+XYN9LR5PqxlLLgVe8lOfLAiXg0h7/VB1whclziDPGuO",
-	"+pGgNbv5BgLryiXC0EQEbasVG3IqoVPTHJ0+boGWKyyeVnM6QCAybFLd6ReZuBrPDUPkG0COrx9EriEY",
-	"TGQPSgVWJXDcAlTg9TCempUYXXsITZrPdCi1qg24c1dg4ieV0+QGQmbuGAqpuk/cCml0A8cCylLekiIf",
-	"df5cIo3rbuu4GoZ1KceHDsQ6K+PXoixOatvqt3ImrMiOrJbVWtVDMYo1P3St+DV5gUtkxe1DqjoraidQ",
-	"l7AnWHj5FFQ7PdBdGTCeahVKjBRiKUJfJHJEVZ5YrmlsyDuexbpCuGrzfveo8p5fQnKpA7Zn6/UDtl8o",
-	"noA9d2SZL0oUqwF7yUqcmt/ZGWj59SvfrTa6eC4aweaWwwJr5QXWiOI7ow7L073hlc6f0tYo6b3qk0hl",
-	"vAEW8hysOJVK9vqzXFRiN/zT1Vojjre9YwNLJjc7trl9cWUufwdJvFXR+LnPcK+qmijvsWvOleBxL59O",
-	"0qqJulB35OL82jl69+6NQ9fJxFjdipjNxCY+zrXgk2Jt1rwZ5O1+d6+xXCfm+prlsgeE5Onsn2KNNhu4",
-	"a5qrze+85YPpdLzmjWvflNwKTzTWnOmxipNhIuKeTuRAVM5SswfVnnW5Ml9Vs8dPeTYSDOFuA1t6osWE",
-	"ZzwX6WyTjQ4sszWv+0nwScCuzjuXV9Q1AXIWlNsnkoyN+WR9TKfqGjl/QKVNVZ6a8pYpL2tQ2v+1i1bs",
-	"m0rdA2DknUGe3Cb5ulg+KNJIz7uE50YTu0ie8SQFg49I0DgcsZbrBfnHKcKk1Vhg1eI1n0yEXK/UbMR1",
-	"Two4mjxYrCZ0TkfAPjpPd7Je6Vlxa81Y6hfiETlJCIa++eFXlpRVB6B9/EpikqtkcLN20GYNRagGPO3B",
-	"r5VxXwBn0BMFFiG742m6O0jV4Abplim+ZplLv9Hsn+V6AJ9LcbXTab71zFy3QFQJHavFUOsmagP58IjN",
-	"5nZn+Vs1fmyiWYZcK9iggOHX9wn0C2HVFjJ5mfuM8auhEH2MOdehygpoM9i+ACr4xGIF9UZ8Ej1tsYgq",
-	"B6CvRcZk0IVyxCfUOkBvBjZglitwF1gE/4zWQIwG6ao4/fNkcFPHowyEwZiSyQSLp6Loh7EDuP/rx8JI",
-	"0uqgq7vSjnk5h5yTsMpPIzhGzBfBChK4PovAJoTloUzs/FaIldCFMAShtHXjDjqSUvfFejJYztLaQ336",
-	"3KMQo9gXGIRbAu8C71CDwTTTrhWKjgqCkDaX5ljQmoph3gOwaWhcgfI4uBe7AccqE2XuX8Q6hgZuIctV",
-	"/W5GivQp/culvfE/597dGAjpKhmLNJHrWv1CuiRNQxnE19SCOUrxPu+Z+a1KUFLqXdkacJ2zCR9Vq8B6",
-	"VWPLOqAlIYMoFLoivAx5aOee0KwWcAyr0tdLjyE7Wat2jT9Fm3ZczwFVYTsDUxkr+hls6ZntD2Z5loxG",
-	"SJHNjRxSV4eaZgOCgTLfH0qcgJpOu2UcgxQ4WYOvv7Lc88RrUFIZg/AlZEgrBQHSdWvFamoYY7ERUtqA",
-	"RQnnzPxXUWlIf6eL6/llscvp98pmUSiFasyezccryVaLsJhVlF7Y0LaAq0kyqLYokGWk8h3421ybiXkk",
-	"fF9rZRPLOgAL6xXI1p09NrugMgbFoJhmWE0qC6YRISKW4lRVGxnAQSoGOjEzlJmh/N//bu/+wHeHnd3X",
-	"v3/4/uOu/88X6/xzb//jf1RNwa9F3mgddO5pkto4dcWWHI9r2N5Gqnq2f1QsEwAuYcvo4Q2Qc1nFPLV8",
-	"PQrsipGqXIPfkPHXQWavS/1js0+cZQIV4SGLRlAsaDNGnK66IyVXNigWk1QjMrUW3pYROQQ24Nn3BVh5",
-	"gm2mGQBEELiErfldVljfVLehFnNKqiC8Rgrs9bify0Xe1UxdxexJcedAlYCI1PYfQuaW6hztGsCw5pgE",
-	"luryeyClFAzSlZJFBODrba3HpRKme/rVWPvFz+uT5q2i0IwTzfvpus1g9qY6PjsLnk3k69D2RffUHP3w",
-	"WzW8EUAY9MzfVy4HrXXX3HEFN1AJVyJHGOGqLqazRyJWbFq4Fe0QnzH0NB0MhF6j0HXUIKP8I8/FbxzZ",
-	"xUfJrZCVRVxn7uAeKKnFYJont4LFIk1ugf6bMDWx1GsisjE3b0lnlpSZ8o+ZCKXxTmWBprn0vG/a85PG",
-	"0ICDCbJKbXIioW1Pe5XDeJfrDAUkKRT0hVGjupWi+dTb+tclAymMofl5hJrmuf4p869MUFoSE9qdPJTg",
-	"3+8F7XYbfp5kYsIzKLdjHDzNQzacZlBqR0gc8HDbQFJEOOtIV5ZnBMUgE/lSOknjwbqKL8dtlCtLu4zg",
-	"QZVWGTy8LtyBPwL8PEyVTkaYEqWqMlfj18jbpH17id9T4W1SJ0PPWsm6cmXt92li0UQEAY/i5oBiDeDe",
-	"QWt+qbgGYCS4WVZAAZCqAEWYCSgxTQbX9lQfJ1pPBECfrQlfsxHZbiUDyRIgxBNpJkDTCW5heWEaDmEW",
-	"uld8tCHsYTFhDRfWh3DV1Ulm84Hl46qs+RfeXJwahayWjtI5um9v1otpW2IwdOHpzSA4y7aDLddb8K0z",
-	"gbBdMk/kVByy/swRJd7hr96ZScwUfoOU+RNgdd9VGnp1p/EFELQDc/uC2injNbys4B38uGSKinN2UUuY",
-	"PxcQFVAH5pfMq8xoy2Hy3r+qhGj2bXTIjO6dHTBAkwY5mNtr3tgtdPZSaKcy0Pb8xqTP2mTN5+ys8rja",
-	"y02eOojgbFrTRHhvi2i5gPbFKJEet1gk1V2EXI0sgh+hvSEgpQKjcViWgDQbSsq/JlX0eEZ+gx33oEeU",
-	"ZadHG0zZu4vTB9J3ZgxLFM8jpvNI1zQPC1tnalUE1T14ZSaPntiM83d7e277m+qvJrF1K3XpjM513OlN",
-	"ql2XdCX+hlWH5kEiI2sUTkxXOThnmDZ1HeYBYZZXq3kTv5gDkcaNUek0F+w6z4HoxPy/Zu8uTj3QN5Hd",
-	"iuwbzQTGT7JpKjQiS7bYhYiTTAxyBD6RKi+1MpUYg198v/L0q1zq6obPAjaQSvDBE9NFmFr7Z3Px11bN",
-	"4dwId3HF4QyI2WvjLE8yZbx2nHBCrtQu/VhRmo7z28MMTVkzrrTsN48aqfGYy7hiObo4ywUkaWstXyMW",
-	"OR9crxvfyXgi17rD9a9ueJcWfzaK/AU7Ke+LKnrCjmaRUXh/hwqwaL1Zsugfi1zuC9ztqdLrl4ZbKoMF",
-	"NPU1it8kpdgWYx1zYZr6uZtkiRwkkyrQGEBmsT8Tq8kgE7GQecJTnx8jqebs/HMqpmLN7bKEhLJ44VqT",
-	"Xd8iqKmVHOFukpzqyYq+8CqOjYqQS3xTOV4d3/TqsyENwcNRxTUCD1+Dm2C9OjSfmGCuwpuW2BNpv1MP",
-	"9tD8ws1pBh/EfF7RVp6vMBjs7d6EDAP5aI2QuSoQfF0F24iTxeVd/3BVtX0Eg91kmB1L01E6rCAJX3FC",
-	"1Z8VvxE+yYBLLAsgn9pcThRXar4RpTjIa46Y+5zi7aoKaqu/61i05l9YgUVXrvs1D3QItBq/HiUaZgDI",
-	"sbiMsTa4tcgh9Xy/YjV9tV0NUSr9oLxNVJtbDlmajBOft0DkOdDFA2btH6qvexOR9XDRIxtXTDT0wdj1",
-	"Mb73YlS4TP2z1wTttLrm4DUAMetJymeHgJnLCHFtChDQG+Bmy1rIr2ulcwToq3hq4/NseSy8OH8W34+/",
-	"WfIKmOucjUSuabmKSAf9V9TaXpBpKZsbHSeLQ748/gV9GBIhlJW5+durdBiXcuPYBC7pgcvjXxo8s6oa",
-	"vV5dN4pfLJjpfARZOPzOCq23cYgDH9g8woFuxsoABz12dXwDLryAUzFrxtldUwZHZwTiWxNwfIX/oo3H",
-	"26tndnGM1ARkZWmAINsFN4vYEkQ1sCmL893iate+VQ1zgbRDAvgXam2vla/K8+q3/OaKFQryTjz4gRFD",
-	"jgJ/JhPNTs8vrxq+fZ0DgUjR8TSG7lmVxg0tzGzaaPW870DeW+5Y7+dnACE/gNAhaTrXdGTp3jp1GZuZ",
-	"uVsyVq2VWi2QFdIzN9XBwtYpGboLE1K/2S+r69k6R1cnv3Zb7Piic3J2cvbjATM2mL6GZdFUDS1jPJik",
-	"gnobJYVugZQeYOussTGkADrTUBZLLFWGLGcg7lH5W7HwWUeHBdeMkoKN+Q28muHAQgnULAF0MgEsvMzT",
-	"meXjxALr4+5V5+in7vEB/M1aqwCYZu1+JHgpB/zxBTvBjv30nWDHfJP5Cz2xMglgI1WfpnanEtE6KYjl",
-	"sAndejvNaxPWp+j0KRgfDYo5lLZzH06ggRpbE2qxk30ldu6KKqTaZJhFhDN7ASORPDM+3EAgJjBWacwc",
-	"h2bl2xEVvNfILrI2V/FCpz1dCUozc7saxRNaQR4EIcAB7VTXRmDoE0uIY7QkN61YqAzF+7sCIivF1ghs",
-	"1bKrpnAX0cIzlYXSVYhtVjW4BqIKxTU8QrWyhJRKC4pVK81xfXVB3cEwt5PX1Gn3JXsqPWBdBg6kPfco",
-	"2ifXtb3zG/Bx1Cfy9msSee8nmdDaBujnztk49l3v7FZkxuj0Qh4eTpj3JNYXM4XtSaHMxFBkQg6wTMii",
-	"UZKAaOuyI7yo2aNYxGbUhXg/l+4eiLTydKv2y9dmWmK1REtmS23EtNQMAbOGc2kBCvO1BwpShmgz6nSB",
-	"o6npy+/zwjVBalfQOuViPDEaxMUYCfITO+YcMhGUwACNDDCHR//x4V//878fiXUeINqM1CJDDzBFQbzK",
-	"uRE65zKGbrYDcy98XOus86bbmvD8+iOwnvEyh1QQSo8bprgMCrbxr6CbufT2QYudWySeUXKLJfLXEL2a",
-	"JSKNNZPTNG2x6D/+40PkDQp1xDXP+MDIrxmiQ8zFVz0imxa9UfskWgh0h5kN+t21AAC1HwEK4TZ6sb9P",
-	"o89Ew27wC3fhhrxI6+OWgV+6LL60TNEXFi20ahr3YsK1Nud1DevUlhR+9Wlcg062FWJ67wR28fl5cSrO",
-	"B9gT/9V5cwrKnCVSJzFuSTMBSooGsltpuje7xbwZBH7Zh3tf9Jj1Qn75beNwGrhwTQJq+OhGITVz6ZV4",
-	"X7mSi3NvDmbOjIOTClzZWA2mY+NMu4CJHFyrDM9bniZcIyl4rU/6K/Llr2/J3df9a+hfLLe4HtJZAD5C",
-	"r3XJbMDfF/2y+Q4xuCvwtUG12e3N3zLhgF203sq4wqkZH6fLVYQRKKchyDerzwnUATrCexY/Aovvp1mS",
-	"z+B4o8DuJOndiFlloVHn7Qm7ETM8zNnPv12hZzxIEyjjgTOROHW0yFlnml+rLPmnK/5PzHOuge3cLsHB",
-	"zn/udt6e7P4iZsU24JPE/PtjsNMXPKtqMy0G48ZiXgAiDcuP97knAgsefLCud87pRzSo+pm60yJjTyJ0",
-	"wC7xx+hpi10gwqb9YAjseKAwiDIHuS4k/88t6cOo4Hkmh0FjTasYH7DoUgx2X4t8cL17meTiADiLd1WW",
-	"jBIJhczAoxCd4x9cIaz3NB+x7kX7ubGw2CTliWQ/XV29ZUacWKrUpM8HN6HkcZxhEtg4Xeomgf4XIimO",
-	"9A1P44jICrB/8dIIi2ixk5GEIA9E+HIFQT41RIMS4Z6Lig5bSG2mGF9SLHyv95PS+S68aXHtPwKo1rCi",
-	"hfTS3IBxTAidHFCkOuNSU5af8UGmNM5LMhA6YIIPrj2CZi5DSaiTSNJcoq8Ep7SfAsTKW6XzUSYu/3Ha",
-	"CmUov/32SMlbNMB069tv0Twci3HfWKM8E0xLfiN6A67FIWGXmL9evD5iz58//8E88t3VEbFcjxMzToyb",
-	"HjpXGO9IJBsnaZrQz+xJ9K//+d/eWEdPDxmpWLyQuMFDWQTlhxl+XIAY5ZpFe6121GJvaJzFlWj8m8cQ",
-	"BkEh3vhARj0x7htV5v7051RkMzbhGR+L3A4nE0a9mAedD5nRzeDG8jyUxRZJ4DF9MeBjwZ5Qx2wAKPPY",
-	"x//UXPLu7dvuRe+oc9lFOSQsVgK4Dc1JqrTQ7Ikj6cBHmLPkKZKT34kMloLW7m3n6ugns2pXSONB7Tnw",
-	"Zxg8rWY2MsZ7Prg2TzdL97fnP3z3FBKHlCabQX/XQSgjwCkdwMI9gzt34c7/Y0wpZKChMCLij5auh2to",
-	"bACmCiLVxXp3gDEw98vyTZNM9VMxphdYCyOUMNAfXrz821PromsA9mMR0D4emku1vVu3xrHxxox60BRV",
-	"MP4WkkID21luhMgqL9JXk2k/hVwC7SjEwjbbCNrdbI8uvMHPTIUyE/k0kwU3fZIRiP2T6P2uvcVo12Mg",
-	"r3CBFSAFor6VmZoS9k4IEki6KxYHDrrVxgcdlixoJE1zDCHmkdHsZp47gCaLthhVoprbRiKHuKzb1DnE",
-	"fs1ePmAJKD8kCzQqj+feqDBXyi4VPAdnRA0JLI6NeXZjVKuPt2IX/zL5p9BWMMnVQZ4ZnfwTFHOEK9Aa",
-	"8/c98wPCrkUB22Nvkldejw+h3zjY+Oj97pi/3zX37OI9NJuO08HMl56IQTJMMHeHY3oNLhiMKuqADEfM",
-	"brmKJ+DnanErMp6yId3MTnKIck21wObKA5hM4geFBQjsAhhdgoIQmC+GvWj2GzBCczIzQonRsAmEznB3",
-	"/rC31w6YFqjQ9/ZbL1t7T+krSJuxJPb2lutQHPAMevSi/9ylC3dPYuK2xvd9owMkQQ4lHNagMpOYTj0X",
-	"Itvb/94LS5SoJm2GzZ4f3uEIQrhgyRShUMc4mGg9hZnSoYxKdtUBewW2DvvX//wv0tg5g+oA/tZi3fJO",
-	"ncpYZCx6xifJs9u9KJSYsyVgdMjQKEAuIGNSwwHyfrf40eoSaz4aXeL2fygzlQo/IJbk2NXjTpwk9os+",
-	"Sy2jiWYv2nsOfxutCm9YYNecSBaLW5GqCfhWYxULkh86G5A6K029O40KOAKEn+L4i2wA5yATPI6YFtgb",
-	"B/549O2330IYyxEs05rkVLMeSkoVyRiAcCgianXNa8HzaYa7+mcLQ0VTyrhHu+/zd+9SVBVKiaDErC+M",
-	"mQBZM5Yr1WLndiG1JdgyBz6+DM6wQs/QX431KEnn5nwEpiRhJhVSQXzgTyLgTT9gPL3jM834LU9Sc4oE",
-	"xVaEKeIjgOF+SghZqN7Zy/Zzr8fQjirRNvFHc4N4fSj/bs2IJt12DSNIn00MF/LSMhKODzB7NZRPOHv3",
-	"7uT4aeD9cCFGRk7ZE7s/n+9727N06Rv+h8oi/Arvr4k0f33SNsP57uXL5y+fMi1SMYCOaxwa5dI8UU60",
-	"TRWGEi/ybXIwGyBUKP6ckuAXN3+j2ZMX7edWbxFUC8yRdTZ1gBZvYLs3dVCSPBAlW0GAe4+HUueZsY+j",
-	"7hUfRQHJgT0nE2PFqVzoFotOhrtvjOkCVsu1kgpUT3+GeyuUhbB4jg/SYj15sbePapIqQCwvDr3HzPjJ",
-	"cPdMSUHvCKV9MPuxe8WePG+/eIpU/zjQAmDKZhqsx3Mt0pjeAtbYtUqBSD+UwB2RpuxJFO78bddctwsI",
-	"Rr0JBD/DnehpwLRiHF6prx0KcVI8GGCKoDYjPgwllDkU80JEwUUeF0IHurQpi+2XDHehw/vAbvvYFWGK",
-	"OMnJKp4INUkFrhaZ8oHTE967n7zY/95priQn4n/0I6xxQLf1kmFvjHcZJRirgIn35gAnkmM7RBvFjLzF",
-	"P2DfRqEcCw5lIkXK255SukhyHJAswaygNARGE9yqAflRZj8kkqfOdRq78L91nTgZYbmCRcEjFS2XPXbz",
-	"Cl0qG0Fjo38mE2huxpADWWBc3xBjvJFnMlZ2u3KgYuog9b/eGcdz28Lyl4cS9ijVqWJFA0x2gC50f6pn",
-	"ZA8H1rwsYgJuvFM5oM8VsdkfL+3OPonFeKJyIQezwiJ5e355RdsKwg3aCygYjTIwRw6cyuhOaHBhI+9Z",
-	"5sSPWqxjSYv1QAH6vSJ1FXiNF0ZyMjXNhfXvb8QkR2l3s7//gl2raaYdrIPnYPuekNPfsRIwERMBePRG",
-	"9difYMotobLNhmCwBN9vJdJ9j1Hhk5TPRIwdygC1aI8ZTZmDsfMPYHWgDw/1o68VA4sTpAPXkBWEss8H",
-	"N8MkTVFr9qfpTXEaasxNuGprh72Euxcr4ez3cKz5A/WTEMyTZk8oNmGnkbCDvQl7eogkmK4enomUEEzN",
-	"p5mPRaPILGqcDCFTnLvpfmLEQ8WBcVSvwZ1W8expQWUJ04OyYB6FTrnLOh0SYWruEQiSoQxgqxZoiRy2",
-	"F+0f6ISEZNJux3xMZFabnkt3m6k3ZpgtMiO3EXxZbb2kqRZsOmHcjK4VStD5sYinE9G7ETNLu4n93ncq",
-	"u/GW+44TSyTOuYWFwmtJjluh9NQx9TgobGyEaX4S3WJU3VhG0SQTt4m4M0eDeVQyBiZIwGspZKhAFB1Y",
-	"5hgqzQV2TyaV+Rij6K30g0ttj0h6c0EuzkOZJlK4ckltDzmKRhm1bX0T/JUDnsqNkC2G5X80Emw3CmWU",
-	"0X5xqVcjD6RyTo1IgiM34SMRsSdQYLX3FNP+5m8942dGjMy4CCHAEVAWtQW4+2Deo7jstQGOBnxpFnkw",
-	"nVFA+T1mdhj2huAPZdk0D0rt/uQQajHnTSwmEJ+Lbf0hAvlC6SHOrjaqlWg4zesPQ1keL2L3SvoYEeMB",
-	"BS+PEDZd/B1uiNDgwIh0KKPTRN5EWK18LZgNkJLlD+FOiOE+iTKR/j0EbFJjU5gJ76v8mg0gnQMRzzQZ",
-	"CKkhg0Lhzs7EfOTufqtNMCQYldYHz57d3d21OPzcUtnoGd2rn52eHHXPLrtwD2RZ81TYAKhXWHSw027t",
-	"4SVqIiSfJDsHO89b7dZzRBe8hsA++XvPeDxO5DORcW0JBydKVyS43hb4TsxcLbTvABU9u16Ri4zNSYnM",
-	"1JnDozsIpfWzAssoHFDpgA6c5iAxs9A65vm5mBhNLN5jHAW1SGCsk5wb/ynA/VNYQrjrrDNVMovnnDd3",
-	"EpAJ0RcYRFYuKa1bDCpszQiSMYL9iwlL1ahwIO1k2BdA030oCUzeHnrXXF8bVZBIc1zNWqxLnNUUQzB3",
-	"2mBTX0AWOMI+sYioju7I9IV1iA9ZBMjgKVbUJLDlQax19bc7FGQ0b8gph8nSIr01xzb482kyFIPZIBXG",
-	"obfbIBY5T1L0ai/o+DXHQXTZ+bHTOzu/6nUvOpedV6ddSheQsDidlwwx5DMkM5ugOxCb/8CSnZMY6YJS",
-	"EYAOoQvBodMH1S5BKK2uMCd1egtdRhlcae6gz694BRah2JMvh0rll+02efZBaRJhAo2iOmTRWGUC9UzB",
-	"Kkd+rsqEPQZsiRc8PbCJB/SL5gw3VBrO/jiJdw52YB6PUMJgI9swO1QFVHTTIx45yIolpCaJcck3iNgX",
-	"KZg4mxFgbVE0s5hArU4fF+N59ouY5N4HQf7md0xGCp2/UvEMawvxUyDJWI6Bm78VI1iWrO6i3sLyio/l",
-	"lCeVYDgdYp61325v+92OM/tjZQ/NHbf7FPKkjhocewNiahKqMHTrXk93PStucXfQGCDuW3e7m45nrpTt",
-	"Y7Cjp+Mxz2YABJSKXFTq9gAs3YJj5DoxhhQkavlIAwCuOUx2oIikCLXtHCC1xAH+Cj9SgN8M8kX7B6Dh",
-	"n1cfO7/D55TPKVcW9czIae1hdTElp8BdPw99gU2PsImR/jEx9tPswB5TmpQOjNxoXOMOFk8zagORQuaU",
-	"BhqoCJ09FHfMpuso8GSVBZR+VWoLc+bQGHzFYV/QYh4hrFGHoXTq0MF1OOhXduT1iNqDVV9zC/qlspsq",
-	"VZNNZVFWtqmqsYMIWH/marD/OprHTZDTPQ+pa9zbGmibYuK/BH3TwdF6Md5v3NZillh0Hf2yqDR0we42",
-	"qgKufA1ZFWozKRL832gIJyBDKzV9pCkNUjua9YClPBuhwdBPrUPUYhfqjuKBzO43G+T34Hd0noyNVXnI",
-	"9IBTqh/uMl+fyIEIpbEZi4EgDS31OmiRo88yFmOVzcixRZsGh0OxKMzbyFDCjGBTqDID8KLVcx9YpRhG",
-	"IrdUeQ8o7PYVFUKO0ArGxW3t3F/2Lq8paQxZVWPVGWfcmOAwdT7D1n2EcJLs3oiZrpW/Mx+8lHWWrAnT",
-	"AmGaIPR6uFhfYy4wLozS1pVIMrq5aj3TROedtye/mNE10fNopMPLQbuAJ52JW3UjYjT2aeNCB2GNrseH",
-	"rFT1Fa+HeLMtmaKvqnlJidiqkdQBHn+TQ+YtVsI2uu4y+Weja4+Q0qTBlSfo2l2pnKd0uD3QNkTBgDrf",
-	"ip1YNM+bVdnGbjRvcmkFf78BAHbFhsMf7I4LamzBKz+fbCbGlrhgNBTynB4Yhi6jGB94NiPhS2r81bry",
-	"LXYyXEhap8q4eLgz3LsAEhjC+dbvC6E5hJn9NxepdfAhlFy0Rwj8WETuE0nIfhng/VFg0miNOY9SQ6YL",
-	"rEYlBaGVYCrbFepVaQgcL4rCoorYwBxbLeHH2exiKs+H51I8mPWGH/RJ3EaayyoLDkKSZApT1QllFJLC",
-	"sLayak95DAKfWZIorilHBVtyv723tYEfYedh/fiv7J7StmLyYazOYOeUUoo1iGKQARna+WvtzC9vxdHj",
-	"iqa3YNIe2T1utdnaymzBR97fh472d1c/9X7p/lfvovv63WX3eN5FJkPj2YcbMesl8UfP4liw4zbe0jNz",
-	"TP7+STYICdg3mtmQ7zbOnR9FvtW1ar8ordXZ+VXv9fm7s5Wr9QyPi/qoxmvInVOGWKrYFtcWp5k5QxLJ",
-	"XtqwgzH+b9UNZFadnXYjZqEEWgkIphY49TZG2yrizYmrUYorAwXwyPuJUvAFHyMIzPYoEYDlu8Jb28/W",
-	"079Aa+hTbDVjItW6X79dKxYnWE9eZpIIyKwqYJTnih6o+1SORCifQM4EC4db4/jpQYn9ALPYlNjvT3Mb",
-	"UXWF7LixIC2exCxXtpzwSXSTyDjCml8+4tFTawC4eswIPU8sWoSiwCubtKLmlWl649dr2Tihcf/QWWN9",
-	"SD+50pj+jEV6Cp1BUYtFz8zDdvHbIltNGco5vN5aD5OwFhcURJXjRrRKDTcFPPkXc0uFz2hmIYkDNkzk",
-	"SGTGaAZGFagBs6tHH1nnRtLPjQcEsIA4lhrXV2XbetityPqbPGtxkrwlc8y6tuLfwWgcnZ4wQnVsMVpS",
-	"piTJGW6UUGIh2FQLFpnxRV7Dz9zw3Uu3NR+k4Nfx+WtnxdEhROh/RbUCMlAT0VxejSK6hFvqYhyuZQnZ",
-	"f6hKiNql60YB1Ar+IJqBji8dQF8MsbVhxbtztdGbvwZZPA22OshCq7K1OIs9buyD/bMYTks4iqli26xm",
-	"UY2udxZO6Tj9E46fnYVT99mtyJLhrPbwvRBm5ICODhHyZET0XFBghIVctpwCCifsT1pg+MPPG4QSyyrm",
-	"j2LQYY6Nyigqf0pL+bvBtRjcaCzIQjTVCc/yQ0efQ3VDZsP1tPgzYn+naif4x1TmSUp1DRbHCltJeRpK",
-	"2lHezZgE1NAedwk8ApTtw6IqqHCpOlVxUkGbrIrbXrmnwYzlCj/Rgx/dcyreGAKocaIbMalXevYDqjd+",
-	"E7DoRd1DZHNmre06cxqy7aoyY4KiSGgpKJggubRQOaGMjBEbFbNuw2o8t0CJUM0LRSdYpmTLQK7navND",
-	"ibXIYHmpmwMG3dtLDjQzvNKMiPd8PIESrb399ouDH4bffxe3v9/7/vsXg7/F3738ge8PBeftwcuXPG7v",
-	"veTP+8MXw73+fr/d/35/fxDvvYy/G+y97LeH7TZvfz/HDbu3+8Pv/93e/eH3D+1g728fD4jw9fcP372o",
-	"YntdnPHI2nOuduuJBwL8FJqHaI9EAGlM5qKxDXFz1woIVDyV54JgifCdO8HOIgB3/UgxMAYP/bsdkY+f",
-	"+4hn9CLqppEyXbmv2u26EYFuqd09i2jLKzbTgx5QZjp+NfqG7q93QS38EHpFYnCzjdMKXj2b57CpPq4q",
-	"0nELp5Kr8372wf7nqlDZK7pu7QiHvXFJxGz5lNgHvFZTGW8r1MXsdxcliba825vWP1S/yh83f8ZJrXHG",
-	"fz5/1Xv17vSXWme8ZgGeDbgciLQ++nWmsD4Gi8kzYXk7bcec7dewDSmOTx4uPuqcHXVPu8ctBrVBiQyl",
-	"Iw+2Z3tl/gNGtRUJ+JIDXT+rfrNY1+PK8xGsjifSDQV4aTipSoIDW6Zmfry86lx1e0fnZ69PT46uGoq3",
-	"UY/jJcHdk9zJIeUCeZoynaq8aEq75ppFQzN30QG7u1YMH6rtb1oI6ds61SFbc8tXgf48BfoCVodxds3T",
-	"nHomHlKuS6Ibp38+o+KxWn/tjYLCowE2AthSM1u7gs5G6sA/XMaaF2h90A+QEvd9RbCQHnkseHzq/M31",
-	"hPT49B+X0Aj2GsbSSOZO/3GlJslgrTteF4HFte4DbI+r2USsf9dRyrXe4Daqe1jrziMljTRmP2ZqOlnr",
-	"zl/EbN3rX3Etvnux1l0/Qb5irVveYufJetOAdsbrTI3Xu+NKNbz+lOscGunWeIe7p/Fb4OojNZX5m0Su",
-	"fw9/3/ge4B9MlFxrmn8UknRB8+FdQh/mWq+55CO+1g3mpJjKNTeOa8dZTwNlfM2vgQD2Wnd0kGxjvddc",
-	"YMfsevcotYZW/DURdzt/jbjw8nO/ONfoU7YSznUHsd/s5RkNcfpnhc1QGbb1rIBnH8YI/LmymGTh0F7/",
-	"zHa3NjMtT4ZnSgrAKLj3SjhSkOfGUlp135nK36g4GSYi3l71SdUCNl+/Govv+PQfTYy90jKbAecqW+Kp",
-	"GCOPGu76Agka3nbPjk/OfvThATORZ4lxvqe5GvMc22taVe6IedsjCs6D+CTVK28vSUrShimfnY9bktn7",
-	"exzQNHAfGVzqdswJofOkzd9rfGgjm+L9RGX1RRtd+FmTN2GRHVQae8UbShKCH0KcsonIWJoQUEkBYDgM",
-	"ZeQJkfEHI2rPBIA06OcG6zRgk3SKiSp8JbWIIOKE7YcLJUJqQZc4NPQDwHcimfeaqCjZBLwLfSNi9J+g",
-	"tQPQABIdyuhDuCNkHO4g7kXAAL0dMjbeTwgsy7AHnRrvzd8J6h1DsjijUCE6mOah1NcqywkODN4HdR2u",
-	"Pf8AYto27cUloExm2RSwC/FZ2NpPCIFwl8Vngo+wIPT49HJ9M3mJUKCWIBECwtTlYjzJdShtjQq+qbr8",
-	"DH/76il+9RS/eopfPcWvnuJfw1NclXC1KAy5osPBy7nyNN1WzrUBoUSVZezQbaCAwZx8rryiBItjE6Vw",
-	"UhLFV9Ww8fLSuEtMRS++XwUDv152+P2ujBdD6QtdEkGtUwDIKJngY2pBuad9iobe+n7tYh+msSpH5oDS",
-	"DaPbkE7ByHZlqLowPH7Ex64oxUEsNNsXU1mpQGySxcQ3oruYG4hzDXxO4EUijEaq1jwPzJ2danFHWGrz",
-	"aCvQMMXfaAd/WvOpcGMPxrRBtebX6sGqhV9dRojyv7UqQh+jdmT3wIYxJ7z/2QevWntpzGnu29c2/T2T",
-	"/N4BJLR7t1qksTC1W4kG/Xhx/u5tOSYEVWWD60VleI4MAM5RvhFiYuFigdOeddhF9/L89NfuMQ7RxYMu",
-	"uj9edC8vu8dIBZrkgMn0PnewdhkAMFb5dEhpuNXFbRJMpEDi55Gcnvv6tzi2xm2qm0nti/3vV9/8NoPG",
-	"sgShSGgs9xf5d7DoTaXeAulSzT+MoXI33GVJLtbaDi46ddH9R++XbvftZe/op87ZjydnP8KPe/v21l+7",
-	"F5cn52fLQlhVGu1ZnOgBz+L68OoRAb5yi1OKFR10H0afbLzVmsIUW0F8XfuuVijfFnjnlI8nYIgIAGZh",
-	"lBYNNarajfTWx96OjwPhA99yjF/4SVrByVl6i5CjTVrC76gSCJvB+XAoBnm5+ZugMKn7e3/1jqRBdIiW",
-	"ZAu7maZ0EXwQXKLmh9n627fZFnQsiU03IFm2jXbdoe0QUNkAoPaJCum42zkGWBRGsOQtttbuxDJHrSAq",
-	"bAHBAGvFNetOZSq0tu0HFnm3uggsz2Z/4U1NMv1I0Fx/yU0M8bxPsIUDC3Zgfj05+7VzelK1sRGXeUk5",
-	"5djmh2jL2TwC4JdzOaOA0iHSMABMO5LVI87pjGzUFuuEkgySAuc7iTGpgjCsw0x4vB2/8OENZxOlkbIP",
-	"6S+SnIj7eRyE0iKxmH8SnCJ1pfIRT6SDRHdoMdTPT6twSKjUkDwCFPQJRJFTAgADFaDkQLQYToPw8F8p",
-	"rVKZnj00CooQcM1w+8K8wl46l+wFBNgTifwtOM0E6K1zNfHAswPod55HyAFI5hf7+6GMYKXfvD2/uOqd",
-	"nB2dv3l72r3qRsFCxghR2hLJInxwVGDa4NJbRFtiIBCDG580Sqo8GZA15U9HwUWyoCfxPeUEUzOl1TiM",
-	"9njWhpfjhM+qhxJcbOfAidhG3ADfvWk8rwYYpVKCdn7/aC7HYCRN75wWobqHZtBsQcGTZxPlNsbFXntF",
-	"rwM17ifSgut3zo4PMUNKvF+gQTMXCqRMKF58fuE68IFqBBEZAJYe01GWmCblfZE6+pDKt7ZYdCNm5t4b",
-	"MethAtv8i55JD3LPtRQjcwRLc5xIdS3+X3OwX3OwX3OwX3OwX3Ow/xbVusen/zjP4q+VvY9Q2bthQW+w",
-	"unizgOkDZwEjGUAwq+8EAJufQAobr54jaykx9CDHUeAYdRLtnClyiuAK81PxbkfHgpxl++020s/Ag8HE",
-	"FXHUYh3JFmitKmiAAub4Kcy4QnkjZixKYjE+CKft9vPBjZjBf4jokHGPP4kGVJTswRPn3ojjRW4j4kF+",
-	"sb8PHlCnRD4xAJdeAi9i3wwmTW4FMnayBdKlA/Al312cIskSeFIB4j2jN0iltJYkEz1L/AnwQZEQmKga",
-	"y8FzuAppwh0xlYyJ20aDkSnmKZQBFXTAs2zWYuXP8ljFQ0mU7vRtxh8DRkaCmbcspUQjqX3GNBbd8Uwm",
-	"cqSRyYTdXVdSXUym+voeFcGPFGmaqxn9dO7c8noMxlOjEma4B5H8w8OH617x0SpAOLjmY/Ap8DvxG9aH",
-	"8Nwm8Gnjma4FPl1nkh9+bu55LL2d6usy8U7VuVQmmd452Pvub3/72/7ed+uECRcDgQH866pz8WP3CqKG",
-	"ndPT89+6VRFC69s/69v0dvWJiPXPbgGvuYxTAMUDtabu5AGLiKYqKvCjlXQhEigrh/sDwBUAJB1jHUEo",
-	"3w4jCoiVCQN+Dq2AYmaQ0HSsK0C1DpxZIgRl+/Pl+RmWh99dq1T47HzuWEFU6qEje3PHh7QF8NhWHso0",
-	"QYylPZYr9rLd9qiKV+hivRUM6AdXyK/WzJhv+fUYWdOrQ2uikL3PFrYTtvt0YkVllT26wb6v3bnz7Wcx",
-	"cBMtbuFOqhXDHzE+b9sIiESOOgwOATMBr4tZkgfG/vAgODFIH8pMjGGPJ7IAOqqGxGU+A1oytORliWZ3",
-	"PAF7d2gssEJZBzZJR/lBMJBEJTcDjnObjVHzEIfQm5HkgLJWO3qW1IJjwifcl7LHVpEgGsODF+s82N4H",
-	"oVrLUsBbWp+69obkgH+Cri88zYH567fOydXlTrBZ3U1QHbw/sSyIFMMOjBsUOB8I8uk5H9wwc94KcDXn",
-	"Ivu+n0p+X2QvQSJU988ez6MaypyH28PA+ZQry/d4wCKr+aJDFqWJFMjvyrWFPyw4jcmK1MbC4GOhnx6y",
-	"KON3EXtiY/5F0sDoclAG5j+QConYumPg47QzrB3p+tNWOWdh8w46gmwFT++M/0fjjutB9eiK6ppoCypH",
-	"L/JO0GAn43c7wY6dDqBghdmoAJy7d6H0X6oX+WE7kO9RbXpVpiR0kSmMthCGPWAPA/1xns0isze0kLEX",
-	"76EnNCk9fYQe9s+07PShKk6dcH8GxabQnqtyoPNZLfXbqzltWG0azDVIrzgEG5bNVJrWz/jgZgnrhMrM",
-	"poHcom6xtxfnR1jaDZG+bGyJNrFU7slF9/ji5NfumSsXMWM8uXjTPX56GMrXnZNTuBV58TTjbMiTFBjj",
-	"82xWVNHUAAyoDAvpoE6mFcoLYQthinHld8lAsKUEFxWbnw9upLpLRTz6TDXA54ul5kMb3KwbC/2iVAeK",
-	"GxpS09yIpi3nAOmXa5+dG2mLORt6G6XqNXrBWk915THnHt7Cqh65TmGK3WdPPU47FQ22rqHqykeAwPq4",
-	"7TVVEW+xeSZK12NCwlQLwsqmhTfqFiqmSW0jkyrp7FyBzvbq+TJXc8COTy6POhfHAMxaxFJCuSQcsU4M",
-	"Zb594atCX28fzHdH/BWUuG1P4J9EW28n4tFo11qPt057XyF7USJLXfVQ/CsyURxqYEHxsQA0UmO0SXE3",
-	"j7lDtMflJEcCeZJDBOkBeBdHTU186Gy/3V4ZNTml7/gSDg471lWHBq3NVg8NLgcA5oQ2r3m5kDEnhqbP",
-	"4RgBXTUV6x0jYO/nyh4ndIxADTdBJ6DvwFIxzKsAxuCdX4+AzZNZMIF/qSOAvqm8KVw/h5G4R4uAP5z6",
-	"Byvrdj0gP9vPXW2svemcveuctlgHLTM7X2SehRLtM+vdY+uFmJgTw6yNkJpDhI/LKU9T4kO2mOc1WOXm",
-	"C/6N9u4nxBH8tPsRFnpuP9pSDEf58xdwqVf0nl7NdUlpIXPEUIAeMZ6NBEL92yLNA2NBsWRo9h2n7j9s",
-	"N7G9YvvtfS+5qzL2h+oXlyZIr3WXpCnLFqMbKYdnvGzbPi0Ks/UwkOc3adlqM+1qXqKABhYnMVaiwFtZ",
-	"Yny1bgzsWjagbxUQd+n6cpUTYjaqLBklkqflmH+AvSwwVuc5Q9gf9Rc+D6s1Jfvp6uqtnclMDERyS9xj",
-	"lEWyhaRQQsNlDJWltt6G8ktBKKP/3D1O/9x9g5+6exJHAaO/FbXxxd8ooFD8weIeRsWzzunrdqG3BTp+",
-	"K2pfsc6UAppONOw8JjqUAqY2cKzAT+j55vanLsKKRGjfaPtNB0UNbJIxdScJvDIZhlIqRH8cizjh2YzF",
-	"mZpoJFXLRTbJBKr7ceBRaBlBwPdi50fUCiXwssXpn60xsHyRUPdT0WJGHozXoNVYYBWxPV6gpdB8W2YD",
-	"BPv7flsmGreJNs+J2Z3oXyt1U1zc/oFFv3Vf/XR+/kvv+OSy88rIrUfab0xH+NJQ2uJalQHrGzZwUpUW",
-	"dWRCESVLJBbjBka6hzxJtesNg57JUMIZKOKWC1I4tlbuSklAIl1fMPtjGo+EjaajuPmlKWZViTDWyLYL",
-	"ZlM/Mex5EmtqLEb6Mp3zmWZqIiS0S0YkOhGDh/CcXXSvLv4LGzpXNYp/tZ3XtZ3zbPYoXehz71ze20li",
-	"4h0Ch74KTwo78NMXC38sWuAfd6I6dQcmwfTiXOHusluICCAtpaDZYp9DwfXHT27eGSVbNu6kunuosuHl",
-	"pt78WTCfacV//tL9r96r0/OjX7pzRcc/dU+PN7MQg/UKmoOdl213ednswh+fF1/Z+6Xz+pfOGkYoVUQ2",
-	"S+yAvDvTq7A0SjoDmlBW5YAc2PMXEcuzo22UBRIle3a72SA4+h8/iDdRaTKYLQ0fW+Zdi8DK8B4LgpPI",
-	"a2H2qDGOLcEsBPUgNgD9RMDa6/cM1YaD4QVvcUxrtwRtsUILh+Bw0z5RnZZH1UqTvg4sam0ZVoeNRTaC",
-	"PpOBazSpWeUDhKfn01z1wFB0UPQfI3at0tjXEFhvaMzrwlbm9KAAsOzNHT2ephbr/mNUICIZd2+Gty+r",
-	"3LqfiHyuxVjwPQ9VkjUnzZ9JYdZqyW5ckFUXpN0U5q+u0irYMWb+woY6TW4Ei96+Izwv3AHPPsD/fyQV",
-	"G7Uq2m7yv7Q4P1SZ0GckzmB/D75YeZ4zBiwQXSOonDqYmAv7kE+FlE0DqEDI3t+k8PvfBWeapm01vrSV",
-	"kq2Zv1khMfeFPui4IlWED1CyXPSAoT0CLLZtXkLnIj4gQ4QI8AGBLNZREEpA9ne9nNjEGSGiU3RYfjzi",
-	"yTE+zEV2B0iugMUGgexcTQfXIg7lE1vaRH0PPQhqR4zrG8ug6t5GD+yLoUKEOeC71k9bLBLvJ9ATGoWS",
-	"+j4oGIhOW5JZgmB2kgPVrLaPyYHBNdMOGAEj+MNExjqUY7yESz9K+Y32XnjIIiq6iiycQypyEdmOj1hR",
-	"i+oMngmU3oA4Vxqm5kkMY8uQrBsD8nxwM8qMZofyEeMSZYCON8iU1sxYjlKqWOiAwjBoNHodV1iMYtE7",
-	"YSYJG+66AF2k14VyLLjMk7HwCcYrY80BwgfeJJOJiFsMgtxuI4xjmvRQjqZJLDDoW9FMWAffySIX6sBS",
-	"t+lwmAwS44IbgYDOzFCai1r9aXrTA56LyH3mE6hzd+QZKLhAHzXm73uuO/npIbKr27KeUHJpRmQeJmJ6",
-	"QFGezQfYQxRRecXcYlswscgdWBFE7OmbimA49Cx7H4ixBpq8bxBo0bgdGbIMk+sYyoW0CEEBYsIDg3KJ",
-	"ZFPMQ6RKjmxax+oAxCyB1UB8zjue5OSm1mfg7N2JZhZm7jhw5PIAt/FT5xT+SKQf5rEYC3w/SQAIA1xj",
-	"yMpJ1lf5NRtwXZ3/RvhHUr5rW4B03288aYTP+jYTw2aIPo/Uzj0P4voVmfneR+qlOSEYZ0ZRWFm+T1L9",
-	"XgANVkU++0D/NccyWjXfj7RJzdmjWdS94qOIDdQthC9ga6pMf8NiMbCcdX01zUOZ5IdskqlRZhR4gd4K",
-	"Cw4Vy1qx6GS4e6ak2AW/LPKRllAlPG+/AH0YSoJjqv4SM2b7LTWxsntqjGapuodTL/eO1VkAtE8coisA",
-	"xGF9jcFihWQrsVtqtWrYYHnFb4RmAhRTUbXhsXLoADrh0pSBFdVikc7VpOfMFPBmoTyChxJgSA5Z9OGj",
-	"Oe3HWLeZpoj967zpJQwfjyKjn1kQxJ4qWw3lzQv7pwx5HKHGA9VlTHO/OepBgh7L9kKpuMv+fr8irzVj",
-	"JaWT7RmfTDK1rB7zzVTnrC/YgKfGu+jPoBhGSYFVNeh4gdtDjmmG5jI+mKcMJFMAMx5YyRWcecZKKbw1",
-	"QGGr7IbEsX5um/SLrrn8nDZqB9d3+e5svAtdJvqye/q613n79uL8184p7sBGO3Qb9ZbVm27A5UCk9Xvu",
-	"dKHtBdHx+eBaxD4IAQYKFgP1+IKvG+UvulGOYHm3tE8e+bRquEVc4LwGRIeVAO08t2RFlB8D6/fbEY+b",
-	"FjAj3mZqYN2Q/yOE8M0nrQ7j56UgnGPy3GJJyyKpzDobbCPPqNFmmPCpFquPi0SyYZqMrnMI/Q4Tmehr",
-	"ER8yqdBWI0InfiNkRW7XvOPrifEXPTHecog6P96B8XAnQyb0dLyigWzO4WcInmg2CIYa/I5g27Uw5rFg",
-	"OpEDcVgEGYDHKOUDYVsJSrEF86cW6wyhxQRSVgH2mSFDEaa+2JOI6u6jp5DBiBlnAy55NvMgZyZcaxEH",
-	"OAAPFE1lgA+JH40pIQz/YtVvdX/adPx1J+NOps+5QJn54rcxfgfjDLR1zFQGUgdIRV++JYhlSLVG3yWS",
-	"hvWxM6bFjuxO42laxBIgoJgqOSLkfMoOGyeKZyLA4Dhrt/aZRhxUzsZJmiZKHkAq3SXGBeP6RsSQz1TD",
-	"XEimryGNokXOcEv3ppNerhrwD13hl21AQjTPKDQPtWi+K1dW4dGEzBU42g6iREKtKzqNh/QNujfgk4kN",
-	"u4RSDYm/yc0ZTGGLvZrZgqHA3oqwieI9H+T1YIneTJVs4KHKxjwHNMX8+f4O2LbJeDreOdhrt9vtYGec",
-	"SPq3s3QTmYsR4Jh+ebbunDQ0sHdBaB6EFj238rghLXq5YLAZIToS9m+6BR51bWpblKDUd4u10mYrJjpP",
-	"Bl4hfWmNtuJ4XJ2/PTla6nZUFoCuyHoWZfQW3x21jDFRpKKiQvNZDrH+VmTQQ9t2JRuhpMtQ51KkOJE6",
-	"FzyuySPCCm1Yf1pIU/BvWp1fLAtfQ8JWWgwVIrZeNX+VHGDGAId5aNPr07Toy8b2UvPzNyBitgWAreoA",
-	"MCLp8ot31zyHgjeRQhVbIZV1iQhMFj6eIH7tAfhsegAa7Z/tZRAX9lXweE0CF57nSwwf+PVQBJnPZ+4T",
-	"6SiBEYzbT++FEgtDA2hMN36LkEXpnLFLD1lU7NjIAwQwEmtODSOxM6MToKbSkZxGJ0MsXjlg4U473ImM",
-	"fU5kwwX1SNXRNKuG55tM8687+9+xHeIvt7XXKHtbtOSX9FGwtyIbCJnvCjlQMcD1ZXwAe11PB9cAsvEs",
-	"shXSE55ft1iHtiAUOCO4PxN/TnmqGZdYSQAsUlqMxkLmDJzPJz5RUYRGqvkvoHqHUvfIxgjNnwnID5iJ",
-	"sYUpgLICZOW2/NxPWaJt0Xx/xqIfu1ehLPUl/z/wpr//63/+N/IBQF+wqGLdwPqVCuEEgR0J0QStigrM",
-	"jzBg0GmF+kGokYRo9Q6YSKieQiCPXqKBBHwi0lTESJonoexiSOUWA5XFGurJCa66AQ/y+bDGDVt0dlxv",
-	"NXk95N2bVSqce7tP6rm+xvz9qZCj/HrnYP/lS/Dq7b/3FkgPGvKvrk/MvD7J6Vcq0cehEq3Ouz2m82u9",
-	"XrA8dnm6pDADWZm1V0RJ7ouFFfbbip3Z8cR8Upr6jcaMh3KSiWHy3sJRAfANNqh/S4BId9xsdMSvA9iO",
-	"A7bXZtohDUPdsQ3bWYgjrL6yVGsKRs5TguhR2MVhOz0OSvW8VqPcXatQujYjoqQixNUh5CMgPAhawanH",
-	"AvAL4EWsRWjrmANvhNBm4Go9fe5AGollkC9g+IqadipGxvgjsONM5Y00vh/OdbZKXdcCCnXS9J6E8Y3t",
-	"vi+/CQLn61FAhOzLlqMHWSF2ADdFbsTiPlgRCubaImL1MDR3wQ4unJADsduBmMbK5xR32Bu2jjW03nwW",
-	"e/CB5qg5s6gt8FmLWnSLi7AdvKE0dcjx9zn2NonIeeeeuDVjbmjuo92E1SMDNe4nliCbdc6Oq9F1flb9",
-	"Lr5iQY9W5YhgOD1Yu6ChGINFhxbjHEqQcfvx+6idEvo1r/mtgNnvCyEZNrGBkhgBnPh0An03EDOA7DsU",
-	"zNRVdE0yNRBag++3nGiwOiPmuP17SbzJF1c+FT+pN8zUuDrRFvNc7ObJGLLEi4b3sofW5e5WPPJrpzqs",
-	"nN0NF2Bhrc78ofRuLfM3mfZTKAWjB3sK5g/V1xUaxvy5AWc/PG4lZX/RXHqInqvZjqBLULhCqa9Vlqcz",
-	"bEMPEJBJZUhEG4thIgn0MktGI2hN688A8u5k6IIHOBQ8KUIJdPlGHh2gJ/wFafxF7wZ6cz0TdSKyRGFm",
-	"vz8LZYT6iK6+VtNMR4GFtjSf5mb0YKHrzxjCzrhFmvlQwvMCFsVTFCGBYEJFmBOPHg9YtThWo4K0sIeM",
-	"cfoglHj7WHCpLRu+fR3NBQDyehxzDklWxmxmPgn6P5ORNPcchHKYvMe5yFQ8HWCTfX6nrCrV11ASwW5E",
-	"DTs+zIiV9K0wMn8eUVH7SZ+k5besOeqMNbvgMR5uxX5H/IRDprJgwQjO3Y1GDPJQojXcFwdO0o2AuIfh",
-	"qj8MG/Q27dt1pszfyp8x1zWMkHGJo26ovhdprHEnP/uA2q3c17yQZq/fyRVhQPvEpab5skV79+7keOfj",
-	"Ix7CS+WitbVe27mjt4Sd7I6zdc7jGov/5/NXve6v3bOrWot/aPyZJsV1RsGz13D1XAPS4FoMbEVclE1l",
-	"zyXnejGf6Yg94eYINb7N01Ca48LSSdcEpvEta58Vn1tlF3zGaqsOV2BrVt3QTp6VnTuV3ZgZXGrOLUjE",
-	"sw/w/8YmWkpn/1plI0JUZxLdw1zdEH63s0Cgcxv+7qTFWIIEFhGwa3UnbkUWSpXGCCrTYu80AAUZqeL4",
-	"VVQGYtGNOT2xP2PjROf8RrTYG34jmJ5mBAwEaD05k4oJnqWJyBjOBtN5Yjxuowu1xXEpjDUMPiP1PrzZ",
-	"hh4THUqeakVBUQfAw4B5n+UZT9Ka4muBYr22VMNdDe2eeX76jeL58EKXhb1/ZTIovCF9e0OhXBrGMErt",
-	"dffsaAFMoBb5lQTTDALqYEFsUIkB1kmhv8BJMaquqsTsvgv46Zfjx00WY9UBU7EWS9XJM5jw5SS+eqZz",
-	"MaaTBjxD2KssVwcsUjeA8gC1W0gXYhY4o3WdW1KjAnBNndkL2Qd43HiKqSbJ+kYD/AGd5qgPfGUG+z4T",
-	"SPdtLuiU3mh1TDaVZRRaLCuDCJIZFeRkIa4EnJFAhWEGSuQV4DJOZeBzR7CoPMMnl5fvusfoICLdhD+w",
-	"hU/zvooR2X0ldpMZxVake/t+FrzgyAzwk3haxesrgZWuhcvOW0nxjsLWVmAqjITwsvJqvnnNz3VYSFWi",
-	"Nbd7/1D93QFPhYx5Vm8kpip3uc0J1wTZcofMApOJkCKmqs2xD1CXKzZQYxFABwL17IYAY3fgOBdfBu12",
-	"O4AweMHC6EV/dODPN7tKxtY+5WyQqsFNKAnaSN8kEwwwUZVHgSujcsEiwsTrjfgkOnS+LugeoyFa7GfV",
-	"16GEuwpswb+120zD9yekCMz44TWJZNEQtoTMI1e9zN6aCdI0ZaFEw8ILImHaEsYphjlT0xyjSX+oviMn",
-	"QvhHM6wANItF+UOURxdNg+A2+P5LLG506o7sIq8oAYEwOo6e51DYMkQ6OiP4ybi22ZnCz/VuYNPYce1w",
-	"HCgkjaTg7fxunxlHhIYamaFEdeOEiPY9R/nA7qpbqhpfFaZjq+0Idn/zNDViCLLOmf36xjHjOb3ibeJG",
-	"GaeCS1mrLCcUR9AbUO1Q0DkdOtB2a8R7r2qFcnniqsYp/Vn1j70Br9gmHYn9T3C0gwHAGRZ2sKFKU3VH",
-	"VWbf1goi/N+WckBrZdB+Vv0rc33t04QEXbMyx1WxU4v+RMioTSX9wV+futwaXLnJS/vTJM134Yyh12qR",
-	"ofQ1ezU8oAcOySZZvfGYy7i36XrOyZVmkXnS3295OhW1wpPC/WuseKkQrqqhkBz5FBjFNNM2LnRou/8O",
-	"WGSzgjyvHZi5rzQuIadjoz2Ke+3FvzdQ/8dJJqAVH+BiQS34AzIXR4Fz/1CJQJjKGypaJBHXgwhZQWGC",
-	"I2PkDyBKxPoiVXLkGk/QVEmkjQmgF5loPbUHbNWXw12Vn871YAf1eM03f9p0aZUkKMZja9K5yEmLRbnK",
-	"eRod0H/0oBzLTDDiKU8ygeCXkHKY8JGIWlCrOxAy7xmLJTpg1+oOJc2YSWDFqOFCyg+5qlgkxXu40azj",
-	"AZSjhRKuheQjxp3ql4Rwq6shWOzqwJfsBDugznv2X96YzfOKYVQsoQ/PsrcIz/LA1kJxaK0ORZZ04Zbi",
-	"kWC2lg7O7SSZPWlYlWlGl8NvTEnGwA6Zi3R2GMpJYZFzC6o1lQSObYZTAGMzi4tdg39cmvC/Vraz+K5P",
-	"lfL0ZnYlyHFgqSyskEA2k9lkJoHJQ99P94qPPISNTGBkRQpoBUIE5L3H+46ycH96Qr51avHK425ejreF",
-	"dCjWYDM+p3Aq9c08cd+LvR9ePG+/WC8W/YMNoZx13nR7V51fumdew435oRp0c871efah+MfSTMuJXyNz",
-	"IyY5Gi7G2YfGENv9OsyE8PtTfqBmN0JtoIAGz0MJ4QEIJ5jjtHCviAUWsKox+CApBuu4sCiNYh5o8Z0J",
-	"xAYikBiTslLhoUwhdgYhU6winF3QsTg199OxpbsvxHDdhrzK4Ib5ijVdk4slGaQaewVnZqemjeZlu71R",
-	"48zC6bFuhqI0o59F+94xyEkzXbBB8um4+/rk7OTq5Pyssk/PXNI5ujr5tdu7eHd2uQoFx1xehYITLKvB",
-	"2PYGKMtmhUkOrfHOJK+3v4kSxBnf7JXKr10MtlAgUtxZ4AdIFdtg7HiOAQY5Z563X9zTjN+iwf4YGBHV",
-	"e+qTYcNvtI9W5Q2rt9EShIiu8eywLhszXixb7EWH0HgiRwwIdNQ4yXMR0/XaA8kNJYRQWuxKEXAb43RZ",
-	"YJ87b9Owrn24O4hzqhjnOpQlOiZEoK+Hifi0p9jn5lJsFy3i8zuRCCri8azTdQ4rz4Dd6KyqM3prACTO",
-	"5/bkCNMMSVYAiYn3AzHJWUSh5sjW35jtizAtuHlDWd6RdntXOH5cO9KVGdauUQzQvi2URjLjaSpiozu0",
-	"S+uTrQu0WylPxgXHGobyoRWyyGoSV1eqoPoIUpPMPrngW8G+k0ywy19O3r7tHkPVOiRb7KUezVeA0Qnq",
-	"b0R8DKnuWDUBMemerwrmPjGLL03BWMSKfy8N09Ctftbng5thkqYNW9sqE4Cv3DMeYy/9u/RA2VldHZx2",
-	"a7hVbG/3VOy0fGxDtza8bce1Mrh9SLCe0Cg0ICACWwESMJ6HEooggEKRD/LkVkQMymOwSAJhB1iqjMM1",
-	"yRKVJfkMa1vK5yGETBNta+q8soDSseVqfs1UXttTd46k9NDndbEcluvTfpYCWyW+T4dUUCL8hMq+UNq5",
-	"reVsZGtRNobS52x0C+dIG2tSBVbyH+dofhwEAPtNnyRDYF++MREiJH18FkRsnPNJELc60Lrof8Xe/7LS",
-	"APYDHj0J4Dgji731sBG/e1klUrzPdyEiVWeVHKnxZJr7msnqWQBfgdpTlYFDkS/kRMl5Mhdg8UwQygLf",
-	"Hvr8MBuqhlgq6TDvn0Dm075Kt8bx0xbrjif5jNox/lB9rITEYJ69sq526ky8z39W/Yup3JLxVAsoXQoC",
-	"OmHab3sw0i+bgEivV/To1ZxIdbeiBHI7xYTLd8dVMrjR22oacLYSdPHEUwHfXBhMD2wlNd1NK9hQztRC",
-	"hznj01yNeZ4MeJrODr0SANfew3XhoJdCDcYXRwiUgmjaWDwDYzdBc1Efcm1szOXUPL6yO9oM+bP20z/r",
-	"igRgL1kFNvSlOfKWkmUjT6SG+rixr/4JXPNVvC3YXLAY+GJAegE8DyUwCLDoMMZGxaV0qoWSiuzr2VG+",
-	"bsVNtyJ2HP7V9qLjVflSNuMa247MzvoIhDm8VgUfPMjnibG8E8nUrchSPsHONgtKCFWe2njhvYGSg2mW",
-	"GREuuvgOqCbU+7FHWK3G4uwnceBCCNjOBo0zqXBAL2a0Bb4KH6OnjhVeuc1XH1ObDJzYqB1C6U0RnN7z",
-	"5za7wC2j556/ECMgsyKE0jFo5ANjGWlnMDyAzYxFaCCU61DFT2UZx66KDT6gDiU3TKR1MSvTV/k1G3At",
-	"9NL6xYvp46g+fNXDgx2uvuMq4wMx4ZlRhE0v10S9uPLqV3w0ahjLfSxdPb2/or6YSj80QAWSTW7DOr1t",
-	"aOcrBMog9ZxNm+U69ts//G3v5f7DqGxzydH52dG7i4vu2dF/9V6fX7w62UKkgCplmvZJea2SrdXNTL/a",
-	"h99/1z9aLTuNuS5rYM4vO2dVtalbcor9Vzxy7mBOcv6ciqloypGG/aR4Cx5Kc0X6WFBqDi/IF7h6TnPS",
-	"e6luQtcwDvO1SOMlnXP/wOGtaJrDmlXs0aLRQW7AnIRG3TYn0l0hRzAcIs/9motbmJnVuThcna3tI1ps",
-	"NbSaXN+nrxSf9uwD/H89d0EHX4vqISGZR8vMGGtaYe2IVmOBGYGphsyaTQXZPgH2ov2iVdNVDdO5iV6F",
-	"G8+MeG9cPwiP2C5wiJuw7S/Ts2uVxvUOyW+kgUYCSnIg12ebw5KcTWWepIyzici0kiwTqeC4Wi12YQve",
-	"0Vb2KwCxkw8g0CcCWBhgpQ+LInmn+qBeZ6SYkqgAMUqYZwmqVcxYEg9OKK+sfmVSiNgr+JEzfHYNyYyZ",
-	"hC2JzdfYw732y6cMO/yk0vgeu21pw8o2ggpzO5d2W/3mLXWuXHN0X6c54yOeyMA2QMy11WKdHuRlHYyF",
-	"8cXNuyDqF0qcID/iZ8wQl8VaGu6DIX/dav/uWw3lSXzOu21pgngjfIwV0O0BlvdAhS25NpmYCJ5DHHAI",
-	"t+LF5xct1slG07GZ64BoGAMM/U1UQsCWOueDG5ZnUJ4IuDhg0MZo6JsHhTK6TcTd34fTNI2WuBHVCeQF",
-	"ejoaanN3wXWLrI6ckNfgt4jsV7aIrDsqgv3caFwUCVl/WCcQR0Rvr6qDs2qgJRf3nnAWV65ZENW4heWG",
-	"6CkwdQAcpC0hwzBuzbjwOTtrQsvWFBP8ScfClwLX8TB8AuWP+YmQGbznspNj1hejROpDY5Y7xjfkE7pL",
-	"0njAMwLUs9Ah0E7q8ENCGZXHGS2jDPcv7CGezrYwcjQf8XWmqZCf6tQJReETqDEEjyFNiaHNeA21YDOZ",
-	"UtiattFYKuFrqBhqe08UWaay3kDNNd15zah7VGSznNNtO9Birkx1c46LxqBiq8ewISXGl0LdUVnYlEgA",
-	"s97uQN1TNxzp3AHsPHqdc9A9PGfG9stxccfGNR8ncgo8biR4xqc3ckBnEXkhobRMPd4jzH8qOUIYiRbr",
-	"wDafIfBXJoxCQG4yrGGwBxpg901FKJNci3RYr/pSnotef9YbJwv931TVtv/yu/UL2yLgizjw4h2vOyen",
-	"3WMz7quTN93j3vm7q6AAOLXfhF+E7U/aRoR5HspYgR+GiEmAE8SMYm2xCPK80QGoQWLRqf3aEb8Vvelk",
-	"zY769UGqGGZfnaTxPDKrYrwlnkgdSrBQi8kBESCwBJuwLp1dligI0C3dHUoKepWj9yMzOvCYhQgAkwro",
-	"xXv4BI5YcfVT1QxQy1ORyphI3hfvBPOGwvaAtxDHKXceyiGBb81NGmBvQXFqeSbMaQlZuy8Hi+svxPq5",
-	"xXTz6oSC2WNbhZxaNzq9BCK3YQrOvPFZf5re3KPH7GfVfzVNbxrSo62X9zIP/przqhBQMzEN2s+m6Q1z",
-	"K7Y9YZ17LlNys+xKXTMZchU6hVkcZsBXTs1UENIxpzjkv0RcMlBc11bLOGtcDkQaIS/t/EFnjn5nXhmX",
-	"R9/oJYBAuQqlztXkkEVgUESuf02KO+pfozvILDEPdXYJdmkn5vwxYq0jgGknxIfWYocZW7vBLJRQBFfb",
-	"ZcaqmszQHKJHKVm+xdhIyIc7TMwMwm/miMwOmZtbgkuEXvG+mCkqL8fhlj+GOtqo/c9MM+TM9diYWToX",
-	"E2K3qO5zC+VajW6s1OdWktuV3W60z9aOtD9S4xoN71Mh25l3r9G2dq3u0GGB3ez61zi08zxKC5tdzroO",
-	"trJwfLF9bKXP+HTdbGYYqBwK52trmYoVhk6wombNmT3PPpj/bcAftpEegN15vHk1hLl/u8UQczIO/qDx",
-	"WCaZGmVC6y0VgL16d/pLM7uzWIBnKCxLCOspRcpT8/oZG/NYOFzBRdMUH3ffpfua+9y2IB6hTpiXxW11",
-	"vc6LXqnM9fKqc9Vdlbecl8tVzT4necEsTsgEaerZrFTrHg3NBEL/tmL4TG1/08Ix8qB5t6zb56s8f1by",
-	"7PptkKH/8xXrD5igqS8u3HZbh3G9Toa7Z0qKXSgliUoA17BVnrdfYDiRWnXmHn3gTibwLKAdjmplEPPC",
-	"GFpRPUPMhn0hF1NJm2UuguiChZj1Z1Gf62QQAWSfZrxZWUEooa4gAO8ESjdjVR/3A/u6KuwHr94JdsxQ",
-	"Ngv8PVg3yzagJC+mnwmGZF2Txvpm0cW7BtE4u02f8TwX40leX0dznsarQ3MXU9mxD9p8JzxwNItGuKwz",
-	"IpvKbzTjWicjOd4qpTwEJmiKiqaIT7Xqq6zgDihIV3jiR68S7XCtfbIA9mS/3X6KIRWqWzFfGcqLd2dn",
-	"J2c/QrzHKGYf5trctP/0kGHcp3iTmkxEjLlGF1jrjYw662kodtNRQBUDRgH63Y8OcoCaNO1YMc0USour",
-	"DalNpGDT/ncQ5wlBbVtoJjpo6s3/ex8BX7K99NpM6TYa59D5ir2QzJp3bctrWG9vruyNm9uc9zCraOfu",
-	"8mU0oXbL/ev//f8KDHqkA6VYSTl4zbAGz2LfDMCzIJT8/Xab+majjCJFlZYQH9xIdZeKeCRwFtfeDv4h",
-	"8EBkmZ8kiNk1JqbRD/VnjlEzuDIUkLynHHeKxaAVNc+mwrSaw2cjtsyNRDzw6DVPzy8byLwaTyzzw2qJ",
-	"v3x3dNTtHnePD5kgPF3k8QfN7qrtMfxrcwbQEJ5nXGoOyftWKJdvCtZgT9hxb3I4POxuOKKRfbYbwvlm",
-	"WyGKpa9dLfdrwb8+5JYI7FWn3V737fnRT/QX87zLq87FVdfGn1HB9347AT4FeG/38t3p1RpHipLDJBvv",
-	"UnzJZQBqTEPiaESQCc/SSiSL1bSfsyeR/6QepCAjZoZzcvHm5OzHp14aEOq7WCx4nCZSHLJMSHGnLXCn",
-	"hnqxF+0f2FhwqQ/QaLTvNE+JEz3gGXC9hBKtweqdCJ945H/h1/MJ32wsKJwevox4CQv1KAK5nV0JL7WU",
-	"xLQzIQoEKGHZVMpEjh7niFrjNMLDpJG/XOAN7LXb7UMk63PpED7Nr1UWWIRaMVGDazyjwPlY5mx3cQyf",
-	"rasN41vtaONUbtXHpqP+k3vY4v0k5YmsTfjR7/d2HR++RK1rRiprdYOrLaXNayuAh0a0VUYUOaXaUHEr",
-	"shmLxSDRW8Kc6OJssrvrmadK4gSixpYa/FOJwpAnaTPTtaLE+JBi5HkGNQ02Cm5OTJaKnDpKSsZsKBes",
-	"WXZ/Y9Z8xednyBpx+PcwYs1fPzfHbVsWaKpG9QdqRzPc3FD5/STqDAZikh/AP5/BL5HZFRF2P/zd/Dl6",
-	"CmkPJQX7+fL8jMVqACkTNhFZKAfXU3nDnkT+4r/flfEfEPHzHkV/coSZZvmeImW5DqUW2a3IdiFlRafO",
-	"kwgGBf/a1Xkm+Lj0QK2FGVphBpgHT5SGnsFQUmE3jo9rFiWxrTrjOYtOuc534WTdPTmOvHQwNmUkuava",
-	"h+6DiLpVXX6tuAFBIRZTbFDnaJSzVyUlZI5Ab0kmdCijCZ+liseoJKMWO1UjCwghoArwVjj+41SNUDUR",
-	"KAQvCuwyUZNPu5jKUzXaVM1UdyxBsJei714xPk9rCQXp4ur2mkTmz/d3NoJKhrXVfv8W5uIPC6LHiN5d",
-	"2xMJN/e0+LPh6NqNR+fYpXGYlgKhr6Z+LxD4xuasMacIFLPaZh8lCUFJyJjC/1AYmaoR1N7ROeM+IDpc",
-	"kGp1K7IsiRGhpDZdmfMk7aGPvnwObBPQ98+///679vf3WTO/4U1JERDfGkdOCdjzLIkDpqfGjNcs2mvt",
-	"twGkkXb0fttWz1EJLS20hXgsPgpYnXjOBsheCu+9IzCHG6nupC1P8meVdn39pOGD6kkym/b/0XxYdCDU",
-	"c8V36zxW07y+xdxcXd8c2aA3sppn1Hz8mm1R5pxGkbELY3XloSeHdODUbkcSuqrkuTkNzIVwjpgrdB15",
-	"PzwYizOLJ+OLlzSSNlmyK7unE+NYDkRyK+IWOy8+z6obIvt3e9N97/ywSjt2HXFaz1exR3LZJlv43p2F",
-	"I7fRDc47W1KnWmXXGVW2pcS/PSHX81VL5+9aTkptH4TFRHz5HfsledVikVn+UldmG9QY2C0kLr5LwUnB",
-	"kUcRyv12+5BxFifDociMXsTfy/CrVLSfFXTM1A1vhDVNpDDHzSyUPMuSW1F0ns6Z1lW5qMlEyPh+hsQD",
-	"+SunavRJ3JVTNergrECMtE66cZ2SUnH8fXNR8FrfInz8BNSCy3J6/mNz78SVLS+JiWu1GLquoh9UWf62",
-	"qIL+nCTTDutTxaBPASmrMsCEbC65ch5Mazu0gCpDJeyq/5pI5meTIloltpnAOqYlYitZ5/Ly5MczjDmd",
-	"X7z9qWP+2yhYy5kPvJ4Ab+QVyRxCBEnbTmRjARnH2qO+d+U41t+TwEzQYX45UOHyYFFOYN4KJA+Qzplk",
-	"amBWZcxnJeIQCb6pLRIF6hU6lLBISR9WsOcDzjrS57NjSzWK3AlcA8ub1tUF0TiLX2t8tl/jc+8djEvz",
-	"WdfrrIQA9HegHwu2uzGo24IAugqI+tZ5mcpvdCj703gkct1ir1VW4BNbOGJ9Pc3BaIvVnbQBIxhiL1U6",
-	"jyC85TYX/BBKH0UfYSDANHQb58DZZXfcKIRIZZNrLnt9PrhRw6Er2sMAk4x1KLl2natg2AEJo3mW0FGj",
-	"cDVsaIpXY9GeVtgYyvEG0Dx8AUTLNvaYr3WIWqEknFTiTPCIjZN8CUzi5xcQJ9i+z7nSieYubm0VpfCL",
-	"qmiCRsUlTWjU7M1tu3fBcockILmHRhcYZ+mmCLqWKnfBRwrlkwgySD01JACtKGCRh6cVPQ3mvDPXZWCh",
-	"E6kznWcilBD5wk1ntru6k2yIy8NQ+1hG1HgqmFR3eKmFsDPPD2VUQl6JDuBJtO9gG9vueMejaoYV85lV",
-	"Wo1aSKS4w1b11fQgbDN2EFjKR7AOPh9SkEfrwsr+InQc8CWPSsaxjgHTkIGjrMDA0G5g1BhLhqyaFjuX",
-	"UMtVwF6w8VTnRXeBdcaM1V+KL4VSTwfmr8NpulHyGh7/+R3W0Mb+SY7qS+zmWH1Y28Xb2V7T/md8UksV",
-	"L+EKMdMCV+D5GkNcUvMR14EP+GLMbJ6a32wRGLWkACoLXELHspFcKkCGqGfMZ4fmuINAK2DPup8SOeAZ",
-	"VuG0WJQqNTHmNEKyIG/3KFNTGTP4yZ6ZZrQ0KGiI1C12RLZ7Jph4zwc5m06M5bAXtNttwkwZi7HKZpS5",
-	"xd5BqfDLi1Qw45JBQ2mi84znKvtGs0EmYiHzhKdI8CVnoZFVLvNa/luY8AcUdPOCZYVo+FXbqkCT9DlW",
-	"sNWtyKC1EiR7KHhubjzYMW7bzoKwgyhRl64vle4ptTWHUkDEvIjSQxglANXq/pbkYoz2EoT7p9nImEok",
-	"o6BE7xCFJ8dyWyBSzgTRy1khhniLzsVkuSjZHYGCGEqsVQLBNC4r4KTa643gXZpvR1E1piSOx1w5MCLM",
-	"IbcMr4XXKWkemUjhPD/zV2Msw4Pda/LZRAD1nvlvNUkGLdaFvWUemolhJvQ1RodQTL/RzE62K92EnmEs",
-	"WRvChkdnNmDX6s78GZPigzTBHgN9Y9ntCvb7zPLkAcXGQI0TOWqxCNp2Lbii9mpF7TuYSuNDWgUO9ROJ",
-	"HIUSaQXNwwOawuftYli2QmyauX6P/E7ZuzWCNmEu2TxCZEgEErhYgV1pa6BnNowWysiVx0WBX4NGvRUC",
-	"VKJmUZz+iVcdYt7aevEwWzOsxhM8htULpbsENU5sw3PX/FYEME6E3kokiwjEKsJcUfeKjxC1CnO4RfFK",
-	"KPtTfChSMvOcgBAL1po7wG1SN4h4CvAxUtxVp5RGIj+3u3BtoKYGjcpb0XVuhHVlmlKIWDsyGKyRGpbk",
-	"sAaFaL479E7wG2Y0fT5jOR+hxJe68FulxPCEGykx9/7f356FO//9f8Od3/9PuPMfFfi0Hz9NJ/bltbpD",
-	"WS1P0j2V+QK/z4RneTJIJnxZDXmZlKy6EPyt/6AVyP8dSQraPA4L2JhFW1XUz9Gfsejb2iIH+L9746T7",
-	"NGb+RDwEmZk3P1+xHZdMzmp8R3+ltmYpTcria/dY6c+/b7Kpng1ElidDmpem/CDG3MAqN5GYg2CishwB",
-	"AmdgWsQiFTmy3uOh7uFgC8BzdJhjEG2byl4mzDolSvZiPtNQ9/l+ICa57ypEiAEcIeZhnZF8VP6iB0BA",
-	"Lb3B2y4V1V9o0GnBrpXONZwhkfnPCLOnpdm3Ib9x3ZY2N1bzenilRM9XIub75B577QbsHhhBBIhvD2ha",
-	"okhYB8wMjt3BYt2KLE4GYDNFR92Lq5PXJ91jLO19ddHtHP3UvYycnxdKelB0cnZ0/ubtafeqGyH+wZCM",
-	"aXMBIFSSiUzeGQrFQI0FSkYWEQ/NVILwGTlfjoQ+N51VNXBfVeCiyK9WgmWtsjU1WH7svLZdqhgLA8Rx",
-	"IS3oS2PSD1N1twoK97WRZH3D09h/P41uxnZ3USPu5sorSL/Dxr1JMhHkfE4l4IPoa3VXcI5jXQCMosVc",
-	"MQfgSRZvSrSdCkF4rIMEKtJHPJHGNnE+Ao6EaT6rCcebn0uL+7kiq5YGieUoa8QC9x5mHLXhQJx2rzTs",
-	"S4IrLW2zR0crPRm7UiOaRlD5xiYfJxjTM94GlNHETKRagMu/xd1fkzDAuD8daEcdwDetzgAssbCefSj9",
-	"eyn4W5XPnuRk9x+WYdiYh8KW5JU8svfb5qW7N0ZQLT1luziqZVtqAUbV5V9RqLZ9WNQE3MvSUtcFuZ68",
-	"rMSjuirFsnHfUIrYP0V0riaIjplIGxCrw2zdsux8yeVd28C7/P/Ze/vmtm1lf/ytYDx35rTfS8sPSdtT",
-	"e+7MVW2lcevYuZbdNL+qV4RESEJNASpBWtHN5L3/BrsLkJRISbZlO2l8/jh1xAeAAHaxu9j9fB5EDDwe",
-	"U39usja10JciYtaudH/AVL5jaWbYLQWCRHpJTSQUNn5TrkyEuDNL7bcqHq9fKwnhavbLlZKp9V5LVRjj",
-	"uPTIX5mS8AxGU53xh0YfxrpNFmMFvnVHzAGdKtSblyGbJFKlZi4BI9zexjbDBnu5+2NHheXhft1sd8/O",
-	"uxett+cXl6FLU0H/yrldxzWx3ArTayMq4JHri6isiMqMYGoeur7o0VwymhUrQ3Pr8UHre1DwNlniUzD5",
-	"HkyP3WnDrlFjJblarcVm9bv225jPcJO+Ef2UjuWW6QHwJ68uTj3zdX6ufQAgEh9EP0uF6Shr+ti5EMpA",
-	"phwQemBdMZ1lKjGFs3kmI+JhwzM8SB9xqWgoER0V/r7d5kO+XVqBB2yPjpkw2x1ITgAO3uSHm9gwT8QB",
-	"cLpFkbXM6Ji/o0IBllqIbGWmkGN2edrOD9rkUMFs4wAVBzlssGKg351rjjTUj+LB6xg4iu3PeY0UZOtZ",
-	"d7twoJEIzLIhXTTnfltrG0j76VBuztdmRoP3rvK8gkgKGFlMmcWE/ongKQ5t0bmB7EXI6QdKVCXzk8t0",
-	"lAh3RoclxY2O6qh6ZhZ2Z2KWjiob1ETMwiLdn9uSG+OIuHDYMJNRZak6LdrC7HwRcYZbRBj2HzfCUJ6c",
-	"nBjFsQYNpYKUc6O1wtRzWIVWlBOtx88BiVtnYpUjELBBTUrL+YHN7DuGHz5a8+UTjrGDhZw7P82TSSDN",
-	"19rFEhOzooyySfrigPR6qsGLvro4xSwSTXkRLu7eUTphIxFHQLYILJ12qCAZBekUOLEsgBp1Txuh0oD1",
-	"spR4jeGIFdTQRMeyP/N5zfY93xS1fjdTUOVvzewcqgPywSB9fihNCuD2EB2tUk44MPfRTYVnz6y1uBYg",
-	"O+U4VJz79nUS5WibPIuk3W24rAXgwGKt+ury3btA0S860w9/vroOa9XcdowaDyLeSF+FUbAl9FUv6zRO",
-	"aYunQ0x45uX+v1drj7cJxFAk2uOkoO6vfo4FoXGuq21qs+RqTN528+dm923z4vLk6ORt8+xyzurd26+8",
-	"6bfWRduqoKIHH9TSNW1UuO4UeSy8ZbNxx3tMyzJHZNmsADpBVgWPZrfXPhAyxcwIqF0zh2wsxr1SXRvv",
-	"QeHHULgzfBoJ02AtsPutsdBRmaGwIbgH9DoXMeQUM2yw8GSAaUwHrLO129kKvdY1eFzsmA87CnV+UdIc",
-	"MArk7iw78bJ7ynyou0qbT7L0CVX5ZxCgLHzBbbPlby9CT6kZL2iVlYUwwOREEAQ8LqGFuyml+WOleF5d",
-	"nHYvm7+2zraCxYunJ29OLruY+3C8FWxdtP6n+2ur9bbdPXrdPPv55Ozn26laX4WycK+zCIPqHlol0jw9",
-	"PX/Xqryl3Tq6aF2W7lppWu6MdBzVhzXawPAqoXAFtuOxtu4/DDHli0CSNJiKQy3IwkRT1CUamYlQERS3",
-	"KA8EZe3LooogZFxMRGS2U8YqOFA4fa54IoVxhD8zUidgL3aUf4qKLaGOlR2BvSsVG8RyOEpd5lJmMh5X",
-	"KR7b5Oeref7ZByqfm2p6rePo6Uw2VFH3VTIrBX9ltf6poPCWg7k15GomOhuOgG6f3whzYH1MSC1kYQLw",
-	"5862cIctUDTADcbZvCFiOBHQAPsxguXy/oieRYUAGmUq4tg5h4ABAIX3jY46GbBUa3w9OphjKKgIag0Q",
-	"dCIZVlKjRmJ6IlRHlWK0xItJOm9JTfyzwriXgTNfwP8PsWtcmf4/R3/YTm1juVF9In+5qgmrz5WAihPK",
-	"Dg7YMNHZBMNDLmQWQFQoYAjfjKcXtqWO6utIHFJZYDIUJsXHiZ+NhfY5gvKzt2ICqU+eQz57U7ito0J4",
-	"cxfvpphULDEPFrWbETGwZzeT/ghi8fgzBsugNDHOEIqtozyY3G6wu7vr1aPjwc9xZumGTA2kkmaEJxj4",
-	"UhqQAyYHHQWaEBj5S0WWADaLBOoRVEg2WChNt88nExGF7sji0EOVYKWk6qhYT0XCelYqahOu7bS1cGbX",
-	"SrZ209ZdKJMoxKz2v/tuDXDLBe9X8JT3YlGArUXcFNwnrJonpAI9KA4mDHyDXflfOiqfNTdj6Mt6Jo/Z",
-	"3NI8zM/RcQYIcKY+BRm7Up3RvbQcmQ95G58tJXPvV+ZyVxaoCBGZru/6LZFAIe3YyJva2hNaad1BosfV",
-	"kLMRT8V2KmH+V85r68Oa7aV6A63lX8cghb9SKOt6Ahc3/9137skdR+Q5690LGmi21RnvoIU3l+mOr8s3",
-	"lXKyD+xBBYMA7lm/AAj34uXELJdldpA4dqX7UoHJm0QOJkpBWS9ZvNYpT5ChBS5OuDHCdBTY5aF19Lt9",
-	"mOgQshWY7SvoSYKEtlqanHYlWDqVfRHAJdjdCiQNWHoc88kBnMzhw5OJ4C7mCIXI9r08iSWduPe5opuw",
-	"2t7ulo25bknDeDy1G+IkEXgqBe2TTUBY3WAeCDr+t8/c8FgSRgFsM2Q7YJBiKKCQtyeYGE9St4eEI266",
-	"tm1oNE0yQdjWnGwIeSM6Cl8UeAhAa8T4lE6OW7OIHD4sVvWq1CDuj85SFtKXBR1FVc0E/Oc+yWcZFD+s",
-	"brO/I5cOPHZpFU3dlmSXV1dGaxdhXV2dHNdvcBu0MSoR1YFd9Ra9rS3yfAfM88QtSZnblTD2/RRE/p7N",
-	"wT7iCP6gjLsArm/3g9q8us1sacX2ixDxy5reyK7+Wk8xuyXV4P1j+qcVpIkVxf1dIMmlcwo6miat4tOE",
-	"UJA6aiZSzHRCUguE3BzpJLVqaknJmW23bi2+2F9jKW5wuwWBdHvuQ+6hzSyS6VKGq3wT9cpnozzScHxe",
-	"sZcVNlC4504b6E6Ool7t0y7yntCxPm6hpb3EhbuHfGIOgNAEtiNaeIH1Pu0rwpy7CzA7AhZGPOXWQ2X5",
-	"cDdYUzEZ+ZfaW3Br5NENV31B4TR8eYO1S5sCbX7WzaaJCBz2pNspdTLPRxFA8sfCtkKMC4ked2Hn+S8o",
-	"JYX8ED0GphmHROe5MTD7cO+7jnKFCUWBgyMFzAaxg48AdjIFuE4DWJ2us5j+lyUeqJO+GfBHwFIxEAE0",
-	"sZ7Gs0MGAR0l+mlucREdANTu9hI9NSKxbXQUz1I95qns8zieVeNo2d4975jPO+aXuGNi2psXA41MjfyG",
-	"yxjgdQUqmSOulE6tbdvX4x4k16K8k5pYNjyoDu5bg13aym7P6OHUGUQB817dk9Fjf/flv+9SD3BLfo7F",
-	"zVRZ7QjFHbhB4Fs2g0gHyra0n2Ku8IyNgEXidjvqYoajDztfnp933zTP3nfblxet5pt2RTB5XawKTCME",
-	"cYHK9ERwDCRTCUxodOLoXGBLhnAopoRPpREN9gpdOcwgLy/y5tkxhpdveJwJgsRPfBiSvEC89/yCsFh7",
-	"GvCYMfpHLSPtb2BdPz7kiPQIQUS4uzKYjDBPdoO0spCKeBY4xii6GffZQ5yhvpdTdC59hqVMCAZsWXx3",
-	"JWhObm5h40wqkwoe5TFyh/5Xq6+p13egJQpLm1eIoQccqRG/EQfYCW3okFACGBqG9a3ZH+IPBzgXnI24",
-	"GQUdGC53FiATZzMAMFfkc1HNEnP/4ePcjSeNLN+lV+LunRIP0adYDkR/1o/v2K9T//gcrMoaqCqFVDcQ",
-	"+hHkqQLSKCxEu/6Whng5hIhuKS9NdiMS41PY8zM0blhoX/zfdD2cc5FBOf73i9oNPcfYnjfzlqDTvAiK",
-	"aGeN//zvP/a2f/zzj93tH//8uBv8+9N/bK1tYfZ1koiYV3VgTcOv6q3wSXC40Jtt6p33sYUrqeoyI5Uw",
-	"pnstZvc3eF/rKfpv9FYoFMKCkkPIpRrxhPeJSpezqYyjPk8ioqOy2wAWAylmHDBbR4XFPi5j3Svc1kXQ",
-	"tc19UWGFsJPj+39TecWF3qTwMSTOwooPCq3HWT8E5bdubBCaWAOte3+J/nz062NnKxFDqVVn66CzJbLO",
-	"1ifAindAk3zI/2XYWKQcggjWOukoa7T6goqqD3H31+mCl7s/fl9SBvtry/r9zi+tB4mooH2ARx34r6zV",
-	"tECdIjYA6jdfaMAdaNaQpyLfCzBBqc656qg5G295zNF0B5vwhL+WY9+a1rJJ9Khf59p7PtTe0KH22iMy",
-	"n3JUdCGNVH3hGTNmLNLLSJER0RCeeYTxe5h+b2S0oWRVRyVl+y+DjucBm45mTKYszRKr4eBgWCcBAQBi",
-	"KlhANxm78VAlu93Hh3bNZACvbfey1LvIsJgg/6bIpbym1syTvDbpt126usRiLWNplwWjoaez9IBAr8oJ",
-	"X4F/rKMcKnVPSDV0tf6QMZepSCvBvgmJ/aZrH0DP+NtDtPpdeh29sqOgK7gR2cfdsB56aHCPw18AEogC",
-	"huhAlKpnF0PUUTpL847mUNLlCS5A48977zrpqLDkTRS47rB61EMJ9IQ71MtdmXzCb7FP2tdtcq7fuWl1",
-	"1qM3HAu5aaHbwbinEsMaBkQbluNJDKgBMIBwcqEKcRxMuSgaqWSSUQbEvGb1caoDNzh9JzMAql7IFyxo",
-	"YvarmLk8uIVzK5kgvzlGthaGG/tR/sqyJ+ByL0uG9JJZ0kk1tkvexFawVfysrWDePZrzE/9cYzKPZSL6",
-	"ruwbA4bFWbQ3E7cSooq62OOAhIIgNUJu+kBx3lHXYga5IRh8pmVsHCkVDrFUueRMuWHSmMwlZlQNDjxV",
-	"OTrc9LcwUFzzuSsi7L8BTPpzXlg58rPqNJuSSt8iBTUWKjgXqiKvFDaoGymm/zXI4jjc2Bn4/Fn3Osli",
-	"dcin7owYNyuKdvsCe6eA2TdzKj0oHCNDSR6KSUdRqOlbq/v0YC4wi4ptga0MEruKGyYhXxx0VJE+1UpN",
-	"kikPWCAQ00Zhkge8DM6S7VZoFlnSOqqeJs1H65ZSpB0SxsH+7h6TqqNyYjTMGcPZp+zybqyHhkCRQwQF",
-	"CykdJW/O6zXIHQ/p/Dd0uWV9q7+Vs/owXO06kSn5dyZYgULHM82UEHPohAzwHwxzQD8ndgf2J4H4ZPH6",
-	"JfwSEhYOV4uoM0Si4b658BofM+EuyOJXik+ensOSAV1vG771ofrnQAh3mfC+mHBrma19u6Hw98q7f+LD",
-	"4ZpK+DEqdewkPQ1jl10dNdA5c3n/VDhKRKcO66oU/fwGlbNW3b5Wg1j20wOrH6w52wVcJKmGYFsn7gjO",
-	"oVUEuQQDOypBVPTEga+HnXJj7W/Ap4DVfkdcnvXhdGx3Dh0GQLm/ja1gKVocCoZQfbHdtJOzGvsnf8I9",
-	"ANOySUjmZZM9t0lgfvIEC2FcOm05uXpOdUE6srW9AUyGtoQClMyXg6LkApzrgydtcL43xIZnUOuvZ8vU",
-	"ET/mBfzN04tW8/h9t/X7Sfuy7Srif7pqn5y12u3ur6333ebR5clvra1g6935xa+vTs/fdY9P2s2fTlvH",
-	"i2X470/Pm8fzJfhXZ+3L8wv7RPElecFd4cf8Sf9T+/3ZZfP34i+tN28v3xd/KCRLtN62Sz29ent6ctS8",
-	"bMGl4pWj90enJ0fFX67Ofj07f3fWPW69bZ0dt86O3lf0rHt1cVp6aAFSIO/m728vWu32yflZ6XMWAQYK",
-	"V9+ctNsnZz93j87fvG2dtQHjqtTrwu/d5qvL1kX37clv55dzLZyfHS/+fn7WfdU8Ob26aJWerEgs2ell",
-	"8fVa2SV3ozxh1Ywnjdrki5+y+PpBiEzsi5/pfqq2Ezsyqz08u1CYn7PNVf/Mvdd6MwsZy1gFsz6+3Dru",
-	"HWpsg+iYGPBINdXUwz6qWCgjg7EqdwXMJ1fwGGLGExXLgm2EhHHFHCwEy4S9F308SpPCxKRS9EoqRLt3",
-	"ZC+A/9EnYiDXycNCF8H7Qz4MQ0h2RsQDSG9wASw3sHZceUcZqYYxbo+OlcYHwhIxAGjMRDBzLScTl/iF",
-	"n8AN8IuKDxNIqAqpBesCmSkeJqMGwOoc4Pke8biYyUm0pzS+rv4AwFPxBq6cOwoD9i9TaO/Qhciligw+",
-	"AEQ4AZNzDQEcbB+gTRFr1fUoxAiuD8S52G7oqqDsa9wEUpGRw6WDj4SPArXmPj6HoYVqMTPmccyKpVuB",
-	"fR9A8fNUFNFmfQgc0tPs7KQdldNKTkc8xWKzhJuRcGCkVloqMEg7KsQZChEHEI2eMvI1Z1Eys71vsLBg",
-	"M8ATJhsMZB9yvgbAvtlRqQYKZZAB6La9QG8whzgBMkL/3hWPU8Pu/VCWHxJ17OYxW8uaw4G2LnWirar7",
-	"XMFYXf+ezIe0jb9NRC1P5Bw0IcTvvZcX6SUghPsb72edCzS3JgrO0BflvpQ/46lQYLEbtDlubl9eSjlD",
-	"TsnprzV4r7nVuvMRgoL2z7szy+RMKStpZqr5Au6sVby435Vexr1gswiPcwLkZn2RY2ZD9tky0BZYBvNQ",
-	"kADpszjJkOIkBoNSORMyUrtE7PLcYcrJRqbvi0NN9NoeO7UhyMSFBfmUuEJHKLdgu1o5h/ObmsV9/6W8",
-	"GoBofi0HpdgMXJ1niSnjDy1gDgWFR9cAJKpUmivplY4I3MuFjJHlILHW2SSFdNJBlkBqd16s4c7qa+iV",
-	"Hknk/tkYgJtW/p5P6cFEpC5AeS8RWXOV+xKHGgOhjB0VCesG2k2E2EagFDKyrib43n4r1FkKjKyercNa",
-	"FC5bCc9HlZ4uKzWC5Qydu6cwVOZIYPfWjpC5V57Tc58eKP71GPEsO6jr1eCTebDBInzUhBUbzpOYTGsJ",
-	"SCJMNl4CbnmC+VZSZYJMQY8swIrLPQSmV3AONcOXGnfNCEHCRPGYSqBI+8jzDvEZ7hAXMDVQMRhDct8X",
-	"ZUtVyMFHyimp9xzn82TYXdNkOoryZOjIfH931+4seZZMZdErHrr7GnOXbujAGd2/MdUQwJ61QzOUCSak",
-	"xnrocKB9+WalC3snUVtPzO6Qh1KehjDJAFsjZDzyWBju4/SAuFpy7OpvCPbw4urs7OTsZ89ICAHCjoLw",
-	"KkcMbqyMibUaHrpMrHIjSGMP2zXk4Hra+trMRMr7qS6xdEmK9EX2JvvaikzF1RWWK4bzVA/XTWU8GZxp",
-	"JchD/fOJMlXcif0dg3QbO7x/gZQpy1XkmU7f6Ag4yTcWecFaKGdb+hV+u2zGZWpzvUhKfcEY4YqygZiy",
-	"qU4i02DnY5nazcCRblwLyPK3+geyrw8BxB6B4FLxIWWJGOsbwpx34WIRG4GVAG4U+lyxnmDWZUiFmleO",
-	"HQUp25wpncKpwFQUuOHgxxGwgBWKf8Fcnyp3nGNXDRw08EJaFPZMKx/86yg6EpPpQU78ESJiARQ3IIOh",
-	"byV17RPBlAHUnSq1m0efHlDzfoZRp9tGnB5F7eRgVCXJu7M2+vTEsa8rWFz5atRqaTaRHGyPURfkc3Jn",
-	"J/5u4Nprxa+8wbbD+9dKT2MRDZf4LEcxAGSGc/WzgMVFNUFe2cBJes8DelTErgpNPrDUoig+TD6u1wiL",
-	"Il690NwtUpidZh9JGu/ijeBHNeEUvXAmuPwhbBC5iMWTR5Sb+QpYFKeSr/OQgkNR3zn/hn49br06OTuB",
-	"jLGrs4tW85gy8eDi0fnZZevssuJK8+Lo9clvreN7SuXKWHKBlZdyIHxR4BRqCfK6vjGfYWFWTwh1mLtY",
-	"gIZnTYCj5tlR6/S0deypF3MHQBrGreslIpe6dgGulGEvd3903lQc66l1nnDiwo4qViBYnZDzNfYE1f5V",
-	"Q8XmYe1nrfDVaQUfOP8sFQLkfXbfNtvtnAPriZWEVwJLqHTktZM4R5NKLKHWrFcUddLJvwxkvxlg5J5X",
-	"EZ4MQRIOJp73F9K+SoU+QkUMq25D9/qwUtj9488C/3UKvF8Az0K/rtCvwN8/Uaw/SrTSsR7KPo/daRsw",
-	"4hQz0BFeliVizKUqwHMWEtCRzARMAGfLs7d86KispWG9matE1qoay9YTvdwNzbYg43Ol1b6Kmpt+LbbY",
-	"w5U2l2F2/+kA28QN8KDw2gsK4A5IoHURumXy9GESc6lqBaqF101O7+SEwpHTDXSC5wIeKiXAmxHc1GDq",
-	"FBw04MVCwT8iaDoqatkfMUdTwRPBJtoYCUIJlzWY8im/Fi5u/gqa9uIJXTtgIz2FxG0VVRvZ9Mn32nQf",
-	"nD7F9hEVTV24SeS3bGJl0kQ7LI2KWX6g8PHSxZkKFW1HgkexVEvMPFeBQUAQhODCJiNuxAF5g8DUkeQ4",
-	"LFING6wtUiZkOhJJR4WpHAudpd2xCQPHy4/p5UpPYQ8JgQwxrF5Vtq/HrqtfoTXnv/2rtefyREG3ZKtV",
-	"+3OEZ2egk77YdtAM9ZJdysaV47GIpANtdmUtI24gtpNHfYxmA57MAWGkmvGOWozvyKHKi8jLMg2ddAhZ",
-	"X6NIvyoNwNcq1zAK/nxP54SFt5Dp1ako/xSZHnAZ316eD0pE51YuS4Bp+IABCxB9NkJN8RYpnM3kMH4V",
-	"ws/qZZ+58zurIOD4JhFpIgUyKcu00BsJfOcmGy9RGXYZfbXq4llNkJrAqOGzjijpiERAOV+9gngDCmLe",
-	"q0MiBMAPCSoyWwImPvB+Gs8cXAw3DXaSGoCbQYXg2Pv0jUjKpzihH1r3jWUMKWmg9ZokU/s1D518cXcp",
-	"vne6xn2DuI+UdZEvj6evzvz05DzosCgXZOifoomKknp/bUQDXVvvCclnOdysQ+j7l2GhztJJloYsEv2Y",
-	"J8IcFvH6ADIBbjCUz4VwsRA1VnwsykoIAgs1uHXEljrwUS1kk511FNDtsCmfNVgzNroQx/ZV8bQEliTs",
-	"XuAgPGTy2CMlhTbV7Jf2+VmdqsDZvlcu1hOldKa+9xhQ6JdQmx8kMFfOhH/dbHfPzrsXrfbV6TpCtawC",
-	"xOOL5XUgBUcA9u08foKZlATOGAOScC5OmbE2eYmW6lqISdc9jYAUIl1eH/I1WupYgvHVmuq+AgWXUHT7",
-	"HfJriNGhiGwXXd96qb4QGk57uMc8KmRKYJJk6ABxSs40bK0EnB44KnA2SIQZgRc+YxMdy/6sXoiPih18",
-	"TqP4SoUZQKEwGbe0vj7fCPznl10B8rakdnNQewJs3XE86E1TMZ6kxINE/7J3Q70/HKShiHdUhYyzk4Er",
-	"8nQEFg6QeqCTKU8i9PJy+9blXwO7A54HC57EElmMAzZJ9I2MgHqQp8BskaO2WGt8ykuhxkP8uaP8YQK1",
-	"xFM20RKAtBkxWrpnXE4JFvlJNcnS7gTrO3LiiaEABPBIDqBUKGUTBDgPPG4MFp8Vb5kDtGqwthAdBehd",
-	"BTIk0xhH1coxTWZfr4FjV/LXqxKtTHEMkD0rwJICLKPPnp1321dHrxHpdblytIO5DXV0dfGCcyWYUKDO",
-	"RJJrQkjDQuJYmBCpIvEhwIAkojtCNRzeXoNnmorJKZbwPZiXjtWmF1RPesu60Ar27XJ1rUuPNYD1F6AT",
-	"Z92zJfxxc1yPvvbVkyllGdyypOB1H4kzXfnrHapfH6+kFee4Nh0tjsvFyul9S12fKKCRo1sUv4Y/XChj",
-	"pVSvK9FOnRYDgQDsQhlG1tq0sl4vww8pwJ9lmbZd0ysW9D9nMT/9Qt75aP+DtRHLE2suoBDClPLl7LOV",
-	"J94AXQD0aDpLjURCuvY1j63h6ePgkrJEAUyXBsQIgWdyhqLhS4usDpkcdJRMmcn6fSEitP+x3hofB1YW",
-	"U1M9RR/dRlKyh5IzeP2XbBsfFcfpay6+sIPgrOQxVxmP49kDnZIFVebmFxoXLGma5ek+eJpfwPZzAQFS",
-	"+UXN49is5nRPQWF0VKXGYPMKYy59qDJPh8v4WU88p/MsSefhMv4ilcPnF1YsKQxzLSf1CuMtN0Zgls6i",
-	"gnDYGnlCv0wd5W0hMFnkusWkfwoSprqgFgJsZIm6ye2TjqpXN96TgYoBqBd1scMqxWM//1nxPCueJZDp",
-	"13JCiufZGFmtW/AEt16jnGmmxJRkmsD25rJtkKMMUnoXpR+LwFUEasCVjzfYcYbMLNYvAnj3sb4Rhz5x",
-	"gSrYeJ2vQt1+rvz+OkUcZ/+5NAgkuj8SURaLZCeGiE49h5iOiMnc4TAm4kbwmI20SVFGJzpJTVCEUVZR",
-	"j4i4zQjCCBCa1h3VT0QkVCp5jIxHAOII5KrmkEFiHUYvpiMBngtSDAH7DfYzyMtesbS1JsfuFL/qIaNs",
-	"bgSpqZr8N+z2wuA0NpikRk24gJ7rVzEa5n9bXON/6Z7j2lqyPvAgJtLTJdkoTUqNVHbJ9ERfW0VNnSM2",
-	"X84MyDYgrE514JBWgc1SKyBu53br6Cgx0f1RgXqfKwbbrTSpQw/JV9P8YspJ+DFpzX0NMimb4q0NVsW9",
-	"VLl9pGJyrKfKr63b7SAPgle8Wuu/08m1SB4jYfw2AmFG1t4auJjlxPoMdnXNhaI3mB1+T2F7QyXwuXz9",
-	"yy9u8ERANm4hcnW2I2wev5z/ZC3F01bzuHVRo7rNzoTYnpaYYVjeJXNCp/lFTe9wk7f1QNiR9Hrip7ot",
-	"R9byCbuU/WuzKZxs6iFCQ3M/22xglVBhfu0cLtWmNQRJdmZrqJEETxDRtXIjfgXEeQTyYHztDZznyihg",
-	"A6mGIpkkUqVBiRI6YH2dJCLGzKyT44ClCe8LdnIMuTt2bz9AZNbA834GYFOzWKRADEe7l0zYMNHZxAQs",
-	"EVEib8AoAP1igo6ait5I62v6bRDrKb0xEgOpJGFM2FfpiewbV0BiTTKP9dJ0UDBGQERBEMPhFP6/zHQN",
-	"ff52/vPod3iv/RQg7Lcf2VHf1PcroE59i7ZKTwwBfyPnkf+QBozbQeYxC/9fyGIxSDtKZ2mDXU0mtMPH",
-	"eioSgASnhKIAqAwnqd3XZGQarGl9FpPazQdATnh/xK6liojIv4yXc2FnoqPmh49GPKfr84surJg3N1Ms",
-	"jOK/8a5Dazq5tFAe231xzGfgUNnrWHwFbJhSsVAjSHAlAAOt2bX4Xv9eSoO2THuc8p6Itz497KEpfAmV",
-	"ZVTR5zmYQ6BI2BgsDQApEu0eZOihhNr1Tcu2oHP0jUhA4c9B8iutxHIW1ZKagRvMWqzBObRugWgUgB0R",
-	"6YWFvN8XxnFFWtudwNepFabhbNGQteXyEJeYbtSSHtgfS04BaiBrJNSBPrlPu61p9tXQBeMArQZfctO3",
-	"sXVu8qnJ3W67cir2UK5mPWt81HL/UrmqeymsoFyXlRwD6y+y5tsTJ1Gc/fLukpxIkcIZud1n9LUUByzs",
-	"dl9rk26bax5bXfo6TSfnKp4FrC36WSIC1uZj0Zap+K92msg+UQLj48TpCjS9hdXtt5D8E33uBfa3wZr+",
-	"SyDutbfPRjqz6ttuhh1l5FBtY/E9XCC72UpVzE3KMiNIrkKk9qZpJloJcr2+I9fLoN8Mj7uBAcfnRl/7",
-	"qnzrJSVoMxqmEKwHu5x/mcJRd8MX4M4JZXSeCDPmdiOyXtwgM44KA1BcHfNG4YXSgKoQ8SCfW8rUVSwS",
-	"NyLWk7FQdgeNxBKiWHxy0fff27Qc1ZbH0mzW0peuzyRKr7odhWiw1Rbp9hFMS00pGL7Wigrc9egUpUcw",
-	"VXMyzFkv0VNTCl2s1BI1HlTz6vJ1t42s/t2L1qurdmvR4EZx3KHzrtod8eXuy3zBknsEtgCk19O+jbGP",
-	"fDk3qsJSR9hS7RLdfeQluskwlJtJl2RKA3W/uXy5MJe1qVluNj/SX44bCHXi4qy25VBBglSDnfu4lWEF",
-	"ynZS7EipzVKd61AATGmwppppJcB4FgSMghaK3+8O5y2kIr93qgG3Fk2cKoVWUuc1VrbVFrmRnX/7na3t",
-	"q6uTY0zSrUpeQ6cgR1NMEy7julxiDKyV8onH/MMpVJRuHXy3u3sXGMzFiNjji9A8mXZh/TtgRe6otZFP",
-	"cwm99sulOjqnpdqEsB4Ll3/leotBfQPCANzVqIKtYDye6KapVEty/CFrlW7yFpVMWM/6YuQUW/3cJ7pT",
-	"wKtE+CIwaGbMroIZQRVaj3oS65m1JQLwegGpCP2Pupp918Vbs8+vkfW7ggmOmvYRriesh/9L9/xE3P58",
-	"oZa0qEmcgmiTc9fEIVNZHLNEkKlu50lCoTp8TIPZdeHmnCcCZlmKKMDAllYgdVapQ1jDryBkLxiIqVPn",
-	"S48ZSub8nLNaaYVCh+6xYD4v1h/6jg1zTc+v6c+Eb+eu67smmL/nQ75LSqLs5Xbr8vLk7OfayDD2aGck",
-	"7cYxWyt0Ux8kgZcRM/Ti8qzBvN7b3a3b5WM5lmlpk/e1QlKlL/a3oDZIjrPx1sHe7i4WB9E/vQEgVSqG",
-	"cGr0sFt64ePrwiDg0+PwbCz+4bQUuXX306PFpZHyVJpU9s1OJHi0TZHf2hVyhPlyEHl3UeLeDIPfxDTJ",
-	"08xUOi/Hgken8Ezbt/qQLky5PVM7VfBJjY2kp2cqLUfQK8amMF9R/HfFTLk4e91EYW3KihkqMREjbzUd",
-	"XnjGut7MUVgHDGkrrXnp4ae0EiboKKOTFOsggfLOfge9AAD5k5lPx3Loy+5oSas+vJkKt8FfTzsq5Kar",
-	"B2GD/YavMT5GnHOf0pkBsPqFGJaJuoNEj4H9lPmfUh3a7R2CaeRy2SlINb2L7nM83h01EYnUkTPqEut9",
-	"R0KhLzWwxgJGzqRiV5dHeU6Kx6RMCP4JzED3LMBNmWVUAqUFv8ZZh5urLkXwK/2f/e++A1Xo/r1X6Q3N",
-	"cy3048zIG1GnjIuDXa2T7Wa3nUo8WVjVXuvDmu2l+k6tPQfmPdhevsbWiM/7ezen91DiejOvaIobU77+",
-	"/1z7oKmg8UQixRKVl4HVj7LNpEo162X9a4EobuLvjMcOhsoKNCr8AGxxqxmDgrJELTEViSjqDpkSmpVM",
-	"2MS6EyrNVWdJYZIidfhvIz3tqFiroX3YbgX6+k5ak5HSzOmM8AN97Y3tK/AghT+3LhluEWF+eIB3/8uw",
-	"sKBErfLkZrWCtUrM5GlWyJjPfqIRXlDeHeXGwJOyupkxC+rWzRMqXGjbc79xOuv+bnfXN9dResAANSwd",
-	"WVeLTjQS2OF6vH/NXrCIz5ZxXbdxMa0wXKEa3m+gEJB06xpBQ5AvNCgdN9YpuQ2q86rX4yBuBWsbsXYA",
-	"cECpsaU7BfvJIyQGbP+ln7OeGOhElNbKo+8qpb4pPX2IbebBFTcuyBrzlEY7YDqOcudsw1obS3dkKVvg",
-	"vjp7aY3+K9K9BbSTvDjfaoFBRUUz0sToQQrHj4gCxOMYAjag6iBq6hVzfjNhENsfSBnzFJSxC7bO7Psc",
-	"eJF9VUflmNCx1teMpw1WMK2pJLJUBj9nbjq1F+CBqaDqqBmD3WXMo+Legc+XFKdL9dkPdnd3WZ6UtL8L",
-	"P/geWCsWeKYZQj0lAn4a60QELDR8PIlFFHaUNCxNMpGnEntrO+XXQgGvUTxD6KS93V3aNycIwDwofhBs",
-	"QjB7wDEMQQOMYQ/kMEsomJbiiRdpR9o+JrHAkCkpTNZkZmQ9jMTZ5sjZgrvYvAUQ4p5td0qK+EHXKPnM",
-	"8BkdrNQo/1RM7muI1x+J3NMwr9hvvJtV3G54HLsLhqV6CHnugQPbhER7NPDExKzcjuhFK2Ivy4Itt9g2",
-	"0LN63jQ2A9Cx2tq/zOUxcBoJkE68OOIa2Ux0n46BckANH26AMg77B9V03nuLEZNtq/attWd2Pqb6WqhP",
-	"9TnMdqcpAq+horq6OGVYYAAbBygzV0MW/r5tt+XtI2okzOHeoDFINIHRtDJbOLFnJ1DFPgBuQVHAknIA",
-	"I1Qtz1lfJKkc0Oxjzgzs6ywRE52kuEFFoi8jUdpvOgqdl0M6g0DUDtvYkLKRHOQw2MKY1JOIiSC+U3B/",
-	"KJRI3B2415QaxoEhSYXWoW6rmHaUp4Rjy9/tvqB9MwQcs21IxA0PmBEwdITzzs6VKLaRag3fgC95ufsj",
-	"DbXxnK8d9U3oZruhk8mIKxGF3+IsTjnhDsL5ZlAkh4WfcQQjxnuYgigILQWLOhxmNz0MCSR2M8sBD1yO",
-	"BoD4sfUx/OxQVtcLVxy5w5paf2v5ftXW8lAHOamYXMCX3eIUZ8Mt57UYizDhsHz9qoTpnHK3iu+h5UQ/",
-	"S2Q62zr4488yWh/Ji3AGJ4l5idMcBUdErLMFotrZqsYYypUIEIrjcl9aMnjUPD39qXn0az38t7/jtHnZ",
-	"umuV4Bzy3tVZ+/L8wl35bvfFYmut5sXp+7kDKDrtrCesBGWGd7kcYcIuMnosMO/BWrZg6Jwcg8bEwj6l",
-	"WSKG0qSkn7ClA1DQGOGFhGuIS1HO+gyS7705b+9BkxKTdPaseY06eSzGGnjqdSI6CuMgeCx817IyT5gJ",
-	"20THQZumIzEmbf379iXcvH1SnTJve3FJ43mXPOXbhjkf0pDB71gdrnSn5RvD/vLjd5/UeDy0La1zORaO",
-	"9LJyobfBwC9koIDBlNfNFC85Bw+3xNKpEu60eBuSXlVVw4DVZxdYmV3ZLqC5aAJUinRURUHIYtuFMhC2",
-	"ogqko+gcB4tbKkpCWEtB7zHgpzSjZXXABiIl/zIRRmdJX9gPdgKciIH1pnWNp3fp5mEtH69Q/3OfvDdX",
-	"ZRJ8eWLohmu5EI4QPMHeuQlJbI/0tPRSR5NRrMaqrJi7Y+XK1CUPVYsm5KxvQ2wfKZ4PWAh/hJSaD4VW",
-	"7JvQvj4MWJhkyv4HBQN+wFKpMOioEArdwm8DFkY85SHj7J1tXkTWcROUJp8mgo8XisXcCQMG/+n41kon",
-	"ygGdYTgaDnrMV9egeX9obe5Y62sDBwq+cDpgRuOLDURxeiKdCqFAcnuC2TEUUYNd4U64u+ulzwToJPml",
-	"ydCtgOx00B8uL7WjSgVlpDfykj/oP9YBFpQJgHjoMeTnO8QPnrJYcJN2FHo7e9/lCVeFMgMoekjz8aTy",
-	"BGZGWWqgrjagkgerDEc6A255KmMA7RVL25ztB7ok1l2NZwd2lJXoO+elQtfgkrrtNuxWAth/a+gAut8O",
-	"8i1uz9MfbtUIzVIFQPCrvEIUfHyaQz0obRB1wRS4uxoaeAJVHvaZ//1jd/tHvj348+OL/U//sRwleK+Q",
-	"/uuQgVdryVR8SHdArLdxuZTVJFez8wHM4XzLy1VoUbi3Pv1ZpUihOgeOrqB5Wq0b0aS47j13B8yJF1wG",
-	"x5piRpphE/WA844JOQLHp//TvTpr/tY8OSW34pfzn0q/lN0CV/Bbj+RbOvKosoTfuVc8l+zVLEwcoNU2",
-	"tpuMjRnZ03xq3ILzPy2P9tXV7b3K7AKl3RnjigKzfcIsicMAstBdlZiVhtCIfiLsBq5cTQl2HM5krCdm",
-	"PUg4mUGgmVpFj6FgGszPA7pjk8vjtoAKm2x73foIWjyOLRRqI3oirzAGEycR6ZJKib3H6Ptl3tci7Sn2",
-	"7cmJLoNbFA/SVzxdcd/Uy9vaGqQmkxpjWO9aP70+P//Vp0kH/peri1PkqDw9PX+3UOnnWt35SH8t1oZV",
-	"FV7dVV04oTy+LW3sV15wdTeFsrGCK6egpGE4/3j/U5Ym+HItrzzpICsSsbxxiVD3FS4MSztRKgek90qC",
-	"V4UqFzjbbyGMswH5uVPFFD1PxvxGjkfvpMuW0QxUjPan+gKpc4rDjQUmTVwLOKUQMsHk5QYLhbKufHQA",
-	"SSIhYWsa60zTISB1t6NMqicTEQUsloRphc8yP4FVFlQGVTKPrhI/HxtrsxVQ82v0MyiA2uR+vUyl1OJj",
-	"rqNvggexBXYK+vR2uDhhT0ezcKlze1zU1fcRm6od39ekrFtTA32ZtfGx5xz8xaFZ7Wrni6WxSTab/LWU",
-	"gfMIO84tBGPnI/09c9bzin3fDejDbhaulSXWwkaXR53L6AansTGLw70xd0Kp0v6BlkOuQY9bpye/tS7e",
-	"b2it7CSC/lmf5nWciSIjuQcKQ75Sk4uFT5v1abBjwULqxraEk4iOmggF1XB+DB0ebVRupzr/h556snUc",
-	"PFpE6gmEpcqV89NUDg4t8eHWgB93nSgCkN+b45N6WhDPB7SWlkukN6X8TSft5k+n61o80lijf4lEwg1Q",
-	"Usro5sj7ofNJiIvQNfjE5+YvfL6R3AsI3fhA7hfvVODy+UK8ijXkBX3kZdx+NQ43I3/7wB18UILcZAKV",
-	"dNORjIUrh3Fy1lH+dIQbNhVx7JiuB4keHzClpyHzGXLmWqJDD2j85Z1PCtNRuPmxMJKmz5OIMnecdCvy",
-	"/3Pp9s5NoTWS+I7K844XhB7f8yzzt4wswFSIf47o4/f8YyR/DevV2wWOQr/ozLmqMp5CjjpksoRAYRGW",
-	"8/gCVzLbUZDECvy3tO4OKF+njEEIuiMc60RgklOSiaUW7Svo3MNK5ue8xdIwPMlxqW99Ccj0nGlcONTo",
-	"2VmnF4holWH8WB2+LIct7GYUZeKzJXHIzXcodlyQ1LuGXe6stO5kuSfaKvltPJGu10mXRdwTuyC4JIg/",
-	"hchniUgDyC5ssFc68SV+gVMvhvV5ksyo2kYOFeQXwSj1dDqiV1SW6mMX3Z6EHX02B742F+ACVgGBY9o1",
-	"8PgC9nBWQSpMuoqDt1BF6OH9MXnQ5WPPJoKFUjcAcrzhEjYmUg3DQ4dVSaERM9JTUyxYqhI826tHsb+f",
-	"A1BPEoBqI4OdnWZaSYBd+jntWSPNx7I+JXQiFAAfw2jf8FhGJbh+a/IIxxFbwMxfjDBNR7o5PnlIALoj",
-	"qIo5gb6ltYF/zzog6cYcdowq4uYQsTdafLHQOgUB/MDdinGhOI/IMrPmcWiOP+fYaSDKYQ3CoVai5nyU",
-	"mlgB5XORFyrUpD1B1nR1bvpS9xva91tlnpr+ciEx/fmYtDxoa+Qj4+RuLh3ZLxav4uiXVZjDlRv0ERTB",
-	"p1hdY/3sSaKtdDCT8iQ9IDedAzohT9KAKnvwHiCktFY0doHQa/AnGTXYq0SPET9FK3wSb4RqesNGgidp",
-	"T/DUBKwfczk2RLoFTSE4wZjIm4Bck5G0zxztDpSyuxEeR67AaZjJqCYAgCW2OHkPRPKGL7+Fb7234aYv",
-	"4Cvxs2sze3EiQBvjmCArXg07x4PmyV64wmdO3Vp/cdvLVep65yP+sfKI3rV3SxMRp/jOiXnw+Kao+igv",
-	"75Yjt+xM/Jfzn7rvzi9+bV3Un3wvjvMOyHC9L/COW1sGi9PDKZdpd0xISGmOG5KholAFhFJfEgjQ5jdc",
-	"xnYPPETsErt/2lVsfYsZcfG7inolcnZ+z3w64lBs72h08XpH5fIQJVwqu4N/Y4RgIeypIbDnuXdhuR5i",
-	"NABlJx1K8I4KYQy6EkBKUKkRZ58PQVgLOtYmZX2uMJyFsCYHVg0XcFnhRL+joJy6vp7DtgAFdfdcwptX",
-	"g0e2a08SYYSWXZ1hjbGKt8B+sxEQOphpV/5+S/11Kym0Xvvu3OWfz89a68inHk9cnn+1iJ7Ka8HCnb90",
-	"b9t+x87HJFOlR1FefYk/HI6JJNFQN7wz4DJ2Eq2NIHsA5BDQOHf6XPVFvM3714XbcuEO8bqIwkMWIgCQ",
-	"CUFitRIOEQgOA6yamMeCCm23woIN3lFg/hIKETHlc1ePb5dawvt4GJEIuPpL+/wMa3InWqqUcNk4o9nB",
-	"40gs674RjobBNlIpmzRmn6l4Uu9+umU672YifJnCYLqpB8KByXag30m2EY6marSbzFWJ766U4DH/sG1d",
-	"xO3eLLXDsvf9Dz/8sL/3/aake6UMRyLlmBlfLcEnKRrRsKSlYpHOemk5owzq1rX9ZOTqcp5qpqCqV6ZW",
-	"NAYyGZMF3mCvvaGORftkq8NexV7u7QYsm2hFoDBFB4HupKNyADXsKDTo0eRzWxu7UgCT05uxMFP4kWE1",
-	"FZS9dG+zLfiSacof07g8hvG+i2WeyFRsevFb02z5SQ/ZcQOppBkJgpLLiDEY0NmUBv9UK2EA6S4WHC0u",
-	"aRA01D6ixIe0o7yDWrkSbWeeF+KjLUQ73Hf1EDe7DMUHgiCoXYnnysELKpMKHoF54m2ogKGbQBjlEO0I",
-	"yfzHOEdIu5MhZPOl5lzIIi2Mj7Yqp3XJ0zKxtlYUCkH9y7BD9k0E4IXdAqAVB1iEL3FlmIAJhybRxdXZ",
-	"2cnZz8hzscxwKxB1OB7jJEJ+cISN56YwUNYty+LI4TbK9BDeB92ByAWyqcaC3xC+JNEku8AzOmA8Bqyz",
-	"S+vnuYHFhDFEfiwgRJLHZj3VgPUy8jkd+p0jnD3w65BM3DE8r62Ryc11wTZ2bi5oGhhca2YC3qMcwMdY",
-	"d5A+xCEf++9FRzEoprygUwhry8MDYOq39zwPmP9IBPAT+aeWPoeALhNKLQiDuXGbd0bRW0KcTdKzbipw",
-	"WxaRNaYzda30VBEW5t4u4ovKQXGBk0Vw2EG+0Kk0kPs3h/5pghwMhB23LptHr1vH0EmlsTPMeizwNGcJ",
-	"TwHdbixTKAw01gMH1DrbSddyDsSnPUz0ECmI3Pct5vORwH+elnyLevckvrZrfKm3PWfM55QTjpYmUyZX",
-	"MrS0RpyC0JthfCTTHwLHOU4d0RmRT2B3fTAMnsr8v4dz722VZdl5StDReSw44pnj+WOSKQC0SzKlpBqG",
-	"FLMaCNW3cjFJtB5YMYdzSpi3jkrhaF8CUD1Ug1lPo8FadoatS2zv/yuLhsAoAkINCFbiRihSBtJ4p/uw",
-	"o0LoU2HbIC04AZUrxggDaHeLBnsHEQOF7QBeuh7YXg4T63VA9/oj0b8GL96BgiUF8m2HowttNkBLjQVX",
-	"5oBUX9FjCZw/5F1RWjZ6Yh2kUgSD2ghY0clZgrsF8+fdq89Pt/iuPYlyyQemKn0BvE1SHV5r2Ll2oHKN",
-	"zSUaeOmiibUehLMB/mVwGX2JWgN03x3igWgceuohOw1rhOw6amXMjt0iZAc5+Bizq5At6OLnuWO3bde+",
-	"qsAbfPEXFWhzUai1wg3SsNPz9mUOsA+WRK40dEL7ythtms2jy5PfWrgzHLotCXGUcWfMzd0hOL6YLk8d",
-	"xK51hwnviy5hSYYEXwmiA1a1O9UiWFqkRyEJtLtdKsdgXM+8KzFusKYP3nkAax4ngkezwklxR2Gv0MzG",
-	"D8Yj/wXPwIqo/xbbmKHcMllparthfw6sPFZg5YpG/DOJ8WVqRZSvmS8nl00Cq8q7oN+83P3x20NMnKOl",
-	"PM6Ak6JkjlUtveeQ3iOvvLsG9W6/8HzeJvBMXzYvW7V5zsT4Up/zd1EIjMQcklAdGa3bNxW3Dm6ZdLbB",
-	"ThQARPsWcisGUcXrgPLf+S6tyBFsKkcrBe0DF8gkEQP5gQ10HOsp9ib8f7VsRQvUfmtihVeNEIZYXFUl",
-	"0MnEs0IRtfuqur7Qk1sVOH09rWPB1Vopib9JMd36Z6QurhZPO6D0IRvLN3RLryid+NuifPprKxIP26kG",
-	"3gkWiYFUUHJBCL9oPBUECuwLlJ+B9wMA3/zvjMfW3+8o8UEaiOHRcwEaIO4t0h1XOljV/d3dBjvjPkgK",
-	"4OUuIipBTA9Ccukh4Qep/ExOfIA3EfvUilxDopG93Y5yz1qePx8uu9F+jgsIBKV3zfg4vv27LsWHJWV1",
-	"xeVhnb3A/vG++eYU9Rv+zVK7aKQyMhKUxhECRrbtUYghobDY0w/bdCURLHWVqYaF819Dp9CbgDqjr/WJ",
-	"1pT5ud5TCCa6GfCOUrrlHMXxnGzLwfYYsfi2NEwLj7eWyHzNxkx1RucXv746PX+3FM7M3VPAM3M/td+f",
-	"XTZ/L/7SevP28n3xh8vz8+6b5tn7bvuy9bZdvHJ89fb05Mhu+/ZS8crR+6PTk6PiL1dnv56dvzvrHrfe",
-	"ts6OW2dHpTaoZ92ri9PSQ3Nwa8Vu/v72otW2n1z6nNbRReuy7pk3J+32ydnP3aPzN29bZ+3m5dzTxd+7",
-	"zVeXrYvu25Pfzi/nWjg/O178/fys+6p5cnp10So9WWMG7Rg5zqyZU2+Tt60BjukfvmiSqOLwBM8IFQXM",
-	"+vKgRu0fnlk6LzSCmyA2bDqqyFBWOIIzbKYz1h9pbQplSY5qwaporE6CLK4kiz2LJySkAaA8j1GPH1oJ",
-	"4DJlGMpWGig8GqxdqvHMPygRwLjEdFaZEOCGqaDwHyR4hM3IQoXko7KY+earNPZrmk6hNlPeQ0Na4mG0",
-	"3ptJaUnAFM10ltglIfviblZKXfmXE5iyH/EP1lR30El1WgPOiua0Rllg3B0PLDCPbbHAUTlH/sykUIrR",
-	"2HpUVHrq6W84yEtKQQoWljvia7CmYlJhWWL5eil7oJga+83L/f1v0ZhGhjlrto+lAeVq9eX91QF9S0kd",
-	"FHrnKfxTneBRwoa0wbNp8rmaJh+tX/ipNlDTRB4AF4u21mkqFJxYIw2jyfojMPsrFFcY5LQaEDvvqAGS",
-	"q/KxOEByuMJChOpWjpEX1pvB8nfU19X0bnf2DN2D1n9dDxXiTCtB3uSfG/FdXiB6/PKnznT6RkdyIMWm",
-	"6pyqI27rODIb2v6XrsPVYIItF6Ygon13Us2qUQbd2jJZvy9EZIrEx0sRyBzs4OOtsGfckWpB+UywB+8q",
-	"H0sj7TX28Upvf7kQrUIYrETsWyYp9eicBNT3LCVfs5TkMH1fkJDQ7rceLkVj6aHSb+5VD738n89h7nEO",
-	"4yb8s7J3XKd2PtJfK4vtCwvu/utt0Zd1RqHKxj2RBJjevefPF603kB8v3vh+1NOCDXQy5unWwZZU6Yv9",
-	"LUBHkeNsvHWwv/fyh5f/fvH9yx+CrbFU+OOeR0yRKhVDkax1QPnPsc/5k5rlI8HjdPR/y9bga7hl62GT",
-	"Vm0LNcGWInRKLG/uk6Mq+lki09nWwR9/lkrRR6J/zaYjAcWdaUWbhdkYi5Qj49LOWKSJ7Jtlg/eGblmP",
-	"nXYSUx7PEvCQ+SF6m0B5hsgMHuiJDxNtMLqDkrj58bLLlr7dJccVekHyPz9iNUvzovU/i6tST4TiE9lw",
-	"y6hudI8ou/UOB8Wr1cdGlvYv7fOz895fol8b+3QZuncgiHwn+DWSRH7K9dd8cTOibkgo6hFsKG8AW0jc",
-	"u7mNryjbvfOJUM23JyzS/WxsB79S7tzycIHoVcujad4335w+5iK5XYh89SKBALkbFIy+FWUkfF48FYvH",
-	"JTpULyJI0P2/lQlr3+2+yMsGkSRzEdVGaeSQnx1QKrKDucFqvIinvMeN6Chfz0iVOjphHCAe4SwVnCID",
-	"ORqQ1KMjAdnEgH0jU+Nqb97RTsXxiY7yLjwgeUsRUZGSZ8138OA1YdULwSOphDFbD4pi7RqpW+R+PGEs",
-	"H36fh5mLBMAKQeP+5Lp6yTjrd4nK+a1gID/QOLomakbRBdC3HkrMnLnKVcR6mYwjj1JpB7Ni5Mrv/LjV",
-	"EzwRiX29NfT5RHavxcz90wgybf/40+pcXBOorrMk3jrY2gFdTG0sMM/4oy3w+iBk3GDOXUeEj/E4A0jI",
-	"Q5dvIQ2bSKVEBAAfqN3I38lN70XnqW1fHlBNtknFhMV66OojxcQUXgP9qHjFOSwfUALUZ0WdKjxM1yoe",
-	"f8Oty6S46sPhil1abmJMqhM+LH4KorZW+4B2lGXfJfZB76EOOMjzcAE3sJhgsgAemDdVvK1q4LKe/6ex",
-	"Yw6zgBQnDqDQUdLPNUInxH0BjAnFiXKgtdUfGAkebcciTUXC/s5E5j4oiv8uNJEZkSx8TBT/DW7VQECC",
-	"CwCq+JdVtfeL7hWOWE3gC3fcWvHLpPTJf+meWdUXe89cZ1yhWc2HTxKd6r6OrTTYfjjkx6U4kDDKPEtH",
-	"GpNFPCBnSS4QUvMWffGIclj+F9kdzC5VLCUvyYu783YNFGiuvfT7immsyMVzTaTMsftwyscTfzZflBb7",
-	"qopmrH1xLWYFvIR5FN2S5AJqbsVbhsNEDCGBciCHkDbFe3AODwqrDE8rTWo9yMW3QEmvwtA9m4jEaJVn",
-	"iKWaDaSK4N+Yx864mvmgPr1f31jJpxjjXF4SOOUB7MWwbQclzQ8Kv+i70BtB6X8Cb8/LpN3u7Hi2bmjz",
-	"qytTOYp1FsFdbK+xa31LkyZZ385+xMY6EgEzcqgwqU0q1k65ingSMQIgN/axBmvmoNxjPusoniTyRhDk",
-	"xIgrgG4NGI+nkIRXBoUo8AGWmQKhrC4gLIWUSdVRVFu9oLKgvppm4UYkcjDD17gsuerkZ9BqzXygVhQu",
-	"ILr0QBKOh/tk+11GWytHkTHq4BJ9TA9t8gXluS2jW/H9VyxIoXBheOh6jlmGUInubFEgsGF7P/6wu7JH",
-	"qRwLY2V0accmtrnEvud//9jd/vHP//yPrWB1b8+VsJY2rIoCR0V4sxfgzFuT/fuXATPCzgNVpZgJ7wvT",
-	"YPZpqJGCXN+VH+IbuNUIr30e1beCg9vJfzprUnzg4wmeCloHBH6yd3RdK9bMcMAxdualXYYvf9jbs90X",
-	"0y5iY+eofPYeHUf+d4I+2ArgVV14fHfvR97b7+9uf8dfiO0f+i/2tn+MvhPb+4O93g/8Zf/f0Y+79gEk",
-	"ET7YOjp/8/a0dQnZMvlkH2zt7+5/v723t72/d7m3f7C7e7C729jbf/Hyu+//v63Am2Vdp8asHILBy1NO",
-	"Q+RguOft7PJ3Gp0lfXvfDvAo7CDuutnZpf9tV/wf/Q8en4i+9wq29hrwbRm68msPhv3ulZ/sYuSO8GFu",
-	"9j6V5CGxqiUlSuoeHw45Qi/Nra/AL4zFvRQpAlDNhj+3Lpk70bANb+NSC9k3Ya6vwm8L3NZ9ODyiKoIy",
-	"7mUjEimXMSD8KGIkQCqFMGfJoBqC8pfwfqqTyu+AK7Qaqi6jOrLXlp07BFu9zMBehx5JxZv6OkEwS61g",
-	"wVfcAh+5MieYD3kLbrRPgFi6uVg3UhSUxHn5c/ksXdq7P6EQrKc5S8pg9Vf585SCqrjFU6Tv6gbXa5rl",
-	"r7y6grLSLTPhtfPkdNB6ncsMPiMm9e+z11QkPpTW2W7VOoN7a5drQREWjtMingrYEKumKIW69pqe5WK1",
-	"7rjNKdiKvd/9ov1qXNC9H7eEsiPwx6IS/rPiE7B3i5pIRo7zBtb7oQNbA80dko2TKfl3Bo6LuBFJo2qI",
-	"nKqfbyOcU/252Ze3jNeqX1vcAvJPtntB1Vf63WH5p4J6Z80elGhIpyYrO4Dbx60WyoQn7tip8roX28XL",
-	"NLNzQ+i3pXzwgKCoPHE1dEXobtZ9YKlU44/ScMOa8RNLT9KALK5H2u3+XFi6a1SD/P579YR5P0MaFjnI",
-	"PCBbt7/IofK0P4VQ3Hz9MXplTMRGwNqWiu3tOms5ACaJSCain0JkWGkKHs/RDxUM/Y6KeSqSwEFgXIg0",
-	"mW037T9CF7ymADTBzkCyeelouqnInfasUxiYCrBqKNXwlquL09XMXJ8+ffr0/wcAAP//",
+	"7L39dhs3ti/4KhjeXst2TomRHTvdkVfWGcWWE3Uc2S3J7XtX6MMCq0ASURFgCihJ7IxnzdPMg82TzMLe",
+	"AApVRJFFmk6nz+3+45xYrELhc2N//PZv/zbI5GIpBRNaDU5+G8wZzVkJ/3laFPLO/EfOVFbypeZSDE4G",
+	"13NGFkzPZa6InlNN9JwrsqR6TlS1XMpSqyG5YkKTO67n5Onxs+EgGahszhbUtKZXSzY4GShdcjEbfPyY",
+	"DM6u6Sz+nVtWKi4FkVOi54yUTMmqzFhCuCC/VlIzZdou2a8VL1k+ONFlxcJvLanWrDSt/ddo8PN/jQYf",
+	"/mM0+NMgiXTiPGeLpdRM6Eu2LOjKNNfu0tuSKTMwPsVBl0wtpVCmY0tGtXKdxD9qSaggjJYFZyUxnWTK",
+	"Top5TtEFGwn/2Wx19CNbDUeiMVlMVIvByc8DM7DBh1i/35ZsykomMna6XBY81m0zk3eUa9cHlmMvUnw3",
+	"TcyAuCZ3VJG5FLIqWT4kp5N6rIwoVt6ykuQ8J0LqkYD2JiyjFYxUkgUVK/cBRe5YyQgtSkbzFXybixl5",
+	"mGIrwwW9H9s/po/aQ14f4iXV7DVfcB0fWmF+wq3IFckKqcw8a0kmzHyV3c9pZQad1HMvqsWElWZb+R4X",
+	"bKrJw7RMH40EFbkddCZFrkglNC8ILQpCzbBuKS/opGCEzigX5GGq00dD8n5uxgydUfBcJsWUz8xkJiOh",
+	"qixjSk2rwm8QReb0lpmJp2bCimKHmXgrC56tNsyHPZt0uSxWZi7sfoXBnpD017QeORckvUv9YBnN5ttO",
+	"7CXT5ep0qlkZ70I9v65VLYndMlNZmkOiyxUXs+aHFlzwhdnwj/1O50KzGSvhq+/fvz+t9JwJzTOq2fqn",
+	"f5B35kOKiZxQkpUsN8/SoimPHm8b3XtGb7plkqYzs8/cESZTWZKJ1HPCRCZzLmYqIcvCbAyzjWb/4Msh",
+	"OYetaZ5Mz6dHF1Kwo5+ozubpSEhR2FPfS4y9/3KzIPuYDJa0pAumrRT/jmY3U14U5y/Nv7hpxMjqQTIQ",
+	"dGFendgHxjzf2Ik/lWw6OBn8jy/rC+NL/FV9+e7d+UuYuu/obEZnkaV5/9ULYn9MCNVkIZUmXz8lC2Z2",
+	"ioK5+svjb56QycpIdQLSnxYVMxOntCxZDs8sS7mkM6pZPhIFv2Ek1SXNmNJUszQh7JYJWGdZaULtj0ta",
+	"MqFTtwx8JqA5FHpckQUtprJcsJzIciQKKWasxCWB6cIrMZwwHOPmTfRdVdx0z3lV3Bxkvl+wUvOpOQ5c",
+	"is7PZeFTh/luVSrZcfgrkc2pmLGcpILd63EGz6buEl+W7JbLyqgMZi9Uyl1H9Ynihdm9Q/KCCrhsJkaY",
+	"LiZc+JvLvJsGa/RrxcpVMGDsXkO20PvXTMz0fHDy5PjpXxIjbNwfHscu1pev/3aqFJ8Jxl5Bh/zktj5G",
+	"7VODvrP4mk5Y4b7xQgpVLVj5fSmr5eYPZfbR8cw8u+/nypIVsBG2fcw/iDtmn4+VzJzUV6VcrG+VN6JY",
+	"kYIZyaaMrDZPGskgS0LNzYJXluYLNuxaZXxpPDXthx00p5nqwckgp5odmSYGHStse3gte/bPXl+9u6bl",
+	"nh07K0tZviioUvUyNft3CTqn0UNOiNG97PGacSMCQXQaybYiC3PRdB8VZj40zsyXGl3lmi3UttV+yWj+",
+	"Gqao7u/gY2IO2zm+//jYD5CWJV01xyeFplx0DvG9LJ2RsaiUBg1MZllVGp3FDBY6TxZMKTpjQwJLdjeX",
+	"BSN38CqMHayFark0CgnI9ztWkowqtnVSbPf22/wwwuvVcov0wE/BFO31mVfcXFfLkgvdNY1GKE/rx8xO",
+	"oQRkiPlP6IDq2sjBe4MOleTn46Nv6NH0w29fPfn4p679/D0TrARp8pP5TNSoRO0vUB7NAfFGJrOHEcyU",
+	"kuUlbHSjE2Tm0jBqTNcgZv7j4wUX8RPJhf7qyQC2rtVBj+F/Sa2VHke1UjM4M5fXcsmzDpXR/OQPqHn4",
+	"gSJTXiptx9TVcXhxv33xA2gtXVvilKBWA/NnrAUQGImxRFLz7W/h3+mQNKRMUVjxYr0EeCq3CBivPkVk",
+	"S3ApPz3+5uvGpfxkbSf1kSt/lZPLasvV9oucjMtqp2vNKz4vX//tR7b6jir29dNN5+2GeYmMSwxSaALv",
+	"OcWGrOs1N2yVdm2GG7YaYwNdio1RoDvO349stWN3qSKa3esNvenqBi5ltBuwRfvcaMF5h00GpjLI//Ca",
+	"K0xznbILft268R7bM96tDIb77knHvntNlQaruIeyU1ClwQLmu2o85s0x2M6fovT4vm5Vexo97av7BJ3c",
+	"W/15U+ZdW1Wan8hkRVKnZFFj271kU1oV+oSk5pU0IYLdMaVRzHZ1FdqKOtyoMnLXNBV3u718/be3dFVI",
+	"mneLWLRt8br969WbC7LEN2JC1xhsVugm4Chg93SxLNhIpNDJYVYpLRes/DY7evzn1OyZVEtNi28fPxk+",
+	"6xTUzrzuI6ht734vSX2JV3jX9DX24d1cKkYKqpndjyvQAhY0Z2YnWOcWtNe11PbnfYX+JVOyqJpm02fR",
+	"x0v/oU9Rx+vu9hNfIA5eyEron+h9172JZzozT40X9P7welTQC1QSt/bic2hzl1LqXrtS2jBAwQUz9kfX",
+	"ikqp9912V3RGNyszis7o3q1DNOUzb2gM2XzKZsZu9pMqV5rq6nPbzAo+8klDwhZ6nc0NhoUs+YwLWqCF",
+	"MSRvWZkxoY/AFc1INqclzWCvqiqbw0XzZa1fNp2Eztbo9gyGLrRnz3p50KDvmxTP5ghOIGJ2TzNNTK8S",
+	"UI3IsmRTfk+msjC2ew53/xfxa1INv9jgFvwEc+q6pNkWSx58zXv6yvzG6PThWifHQby3L1nBb1m56vxY",
+	"bh84zNfK1WUVsfnfg8VjmjTamtRzLiCy4rzHLgrnA6pckSfHx2gp3c2pJneyKnIyp8slE8lIcJEVVW5a",
+	"Ma9ltCis8wCfmzBQGLq3R16ujF0Yc+xPpCwYFcF43kzfCHbgQYUxbnNYue36SEzYc5JiGyolBYcYaz00",
+	"/OWTR3Z2y4Tucu2fNt35cDZNh9PAv29Or2kjIUuqlDmqNLupAwLDz+iuh75fw58/l6fUfGHdU9dL8p9W",
+	"Odd1Fxty/1lM7r9iImM/so4Q77KUmmWa5QEkgiqQmTkqxIyolTLt4wnI5iy7IVwPybXRWLgilapoUcCj",
+	"I5FJkVVlyUS2IjcOhRCRC1PTqzGa/vtJhVrmBY7LDinU9D32Co9u90UGgIvo9J46X8gtV3xSMHJ69eL8",
+	"PLhKG/cOocTIuSH5G6BRCC1lBcYdrAcXJB0Nbh6PBmkyErRkRiKQJS2124PNyW5HGlvgkEH/yzickv/j",
+	"6P/+8B8dkzGFMHQM6SIzxnIijb7Lm+gbMqcKFd/07JrOwPbEpYGZkUvrazWHqrxh+Uik90d8egTH64S4",
+	"dUyNLLSYDAcMsb+N+XQMT9tLHvw+eg5xYoRKJCPB7jO21GaO83JFykqoTTM5xYB7lw/74Wj0xf/18P2X",
+	"j/4Tw+vJhy9Gg4fki4R80f7roy8edU3mhRSsY0Ivma5KQb46fro2nUrzolib1A0jqfEDn3U4cJuyy0oI",
+	"86e1EaUl/pISmucWD6HZkhRyBqYR3r9ckGnBZ3NNHqLWTC7fXVycX3z/KCF3c57NCbvnSsNGGwkpzMUH",
+	"r8KETBgTxH4Hd4J5qdhw06EO0CGhnXPHthjx7Gw1MeysXEtNi8jtD6EKaWYEQTf1RT+0/ho7XfgPNGNT",
+	"cgfYIfiH1xcYXT5HgMJI0OKOrpRRhJUHstgYOElBXx6HjXslGlp0E51RQTS98bCmkTAzuuBFAYdVTglM",
+	"1CfOLfRjkAyCXu0zz3+Vk5dsygU3M3tp7pPYPchzp4WYLjqh+ouckNy/3GHu1A8c1Ob5q5z8rWIVu4Cv",
+	"RLFRQU9/NY/CVYHKCBetzqsh+aucqADSAq+QShmTJ0efZ9p5X8PDhx7fZdWNNPFhlU+0GfAz72kM8/eD",
+	"vCOFNFq+xZRN7R4oK2H+xsy1Et7R6ZNjlSKkyMIYjban5rLUTKACZNrp3vjm167L96sn2yftR7bUfzy9",
+	"AybEwVKNYFCETacsM8I4Y88tqBXkEYocLsiTp2Quq1KNRAkXWoCDc4Iusdc+SWtI7ZHD1J4QMI2G5DTA",
+	"yc6pBhVUU4iEUSOgSgbQLNNv7AfLycOnx98kJL08+9v4/OXZT2/fXJ9dvPhf49OLq/dnl+OLN9fjH8/e",
+	"XjtE6T9Ho/qRdVvVN+wwBvVrOfs7Z3fxk7Gosrk5Bbg+YVxkWhWFuS8mVPEsJRJQomBEmqEtlloRuF2M",
+	"iVqyjPFbQK6aBeZiWeEPstLmP+UULnuVuDuuKvzeUnRGE2/opjnTlBfK7MRUaZrdjMFRAuofSQFAnAY4",
+	"BPJOASYWb3vTFl53gC92HfXNC7MR7Q5uKCAIGoE1swYRLwnPN9xut2ZKY6EgmK9BMjDz14HBjkIewVCj",
+	"M4eGTYjStITzRDV5HKzM4yFe5uQLeH6s+D9YiiGbCfNgycfHyfHx8XAkOoPH1hDfFOFpwRa3+MuTbYhc",
+	"M/Ar/o/I4H/ChgIwByoX9aifHA83dBMmoWdfn/Tqaal5xpdU6H5X87J+oUODgP+36TB3gfXXPw6qDsuN",
+	"4L589YL8+cnT4yFJzbXz7ZPjtAE3poqk/2l/UanT7VB8L82xzY2NvkEE2j5sA3hDtKz7ng+jaZ8ozuy3",
+	"dr3s8a0/5oXvDOJLRpXsgDuV8FswHhBjbkEhoJnJMsddYZ6gVc410SXlxZCce/AyV4qLmRXUoVvx6ZMn",
+	"oA2gJLXPkYnMVzYsvCkICf3uqTg+W0dQ1LflaHQVvSh/Dy3yis7oRhw2BM8OBsY2n9v8qYN8RbPlJvGF",
+	"24mLnN0j9MBcih0izPy0owi7rhH1cZQ/PEBeSAHoIXLFbF5U6uIj9uZXSyrgX9hJc9F7naF+1Pw4EsYo",
+	"Kith1MYarO/TAyygHyFLoAVQkdMyd66mTY6hIEFg0GPgkGfQY9x1jsNXTxo5Ds8eb0xxCIDwMzoSsgSj",
+	"ppn4QCgIRHgUEn3Mh0+MIAzuLPzanSxvwHSAf9gXRgI82apXPgTBdAjw9qPjqmSomJu+83wkmjkWW2Ya",
+	"52/zRG/RbY2qSI2E1GwRV3RRwR0eXs/b8YqCPd3vfrJ3E+5f08hIaEna+XIpefjkGVGPEqIkarjLUt5z",
+	"pkguwVTS3EiAyqGezC1RN8jul+YwJGvxp1C3qB0N5qUgZQ7jA5rACjrj0F06VgOX5Iaxpcv3+3zX63uq",
+	"sznL66ipigvE85fKqXM5o7kHbsBCaUxziyLY4Lndozwoo5u+rZhzy/bfKj7bO291ne0dtw9+/p5XYnuv",
+	"rdDu0etKfPYem7t5e5fNid3eX/PUZ+wwm8yl7NZZ7vD3g+gS7+F+6P4U/HywL00LedfP+LqzTx/K8vqI",
+	"DzOlv5M5xxN3muHHfxtk5s5GdYYul4XNk/vyF6u69xspNnculpU2H/yYDF5II+w1cwrbQT4TNuo/1p6K",
+	"BqLkwONsNxyO2PxWcIRFHOxjpsFNI30ly+xwX4TWtn7OrcJhP+ta3fR5e2dcMlUtDvf5Rqvhih78O+sf",
+	"0OXqgO3rchU2jwLuwEcgbLT+GKyWzeyv5ctplrGlRlaGg3zcXGS4N9ZFKIVPGpUur0pkKBDgPliWclYy",
+	"ZY0OcAFYvc+rdXRGjbQN+D9cCnysN/axL+GZBnvGUUifsenVCOHGR0whx3z0V7ISh5s212rX1Ll5cNnw",
+	"f4y5aKR3H3ZCGk1vm5VGAvkfY2rqewgzpw86Oa3Gu6YHUvn2no7mKFwM4cD9f82VjnX/FEMTctqwjIbE",
+	"JrUk5IatEp/nZ8QIxG7Q2QD0JhYNkFvoBoYgjHH9LQaaRpB6EAwQKEs+1zpZQpSOhVrCrwdaqSvnAzrw",
+	"ELo6HyzQH+XoITr44Heba7h7JvD39g2XV6w1MwcabTJ4La2E7Ajv6XntYcDODXezTDyg+FSoO4wNHWYu",
+	"odFLiMzG5hOByhYYnJ6sA6o/6bS8oryoyk2nZFnKScEW/7HbqN7iW10bBGLIrY57GrNNPceH2lxTm96o",
+	"HwzfOqqJmXq97MSWVYSPPKfSxrdr9iVkRTpq0yJtervNovTRw40PK5uhya6FAiDxcIBIn++q4uaw37aN",
+	"blX2quKmxqv+MYRrA/h28Fmpm+6WsSFw7g8xHwCoO/hUQKtdswDAuT/MBFxW4gVmUBxyAi6rrXp/WYk/",
+	"1CRgwvfvNAllFZrSnzAP/XUIO9+7Q0qMOD0KCCA3dWudMTKY4oMfs8++yw48AeFO/Z02GTI1bqEKJbYz",
+	"jorqOZGly55wWlyC2Bbfps97s+8kPryXuj1pI7b/3BO+xxH5XY7EhdQ/yZxPO1lVozkcLrPMTNInKdEB",
+	"Zu2wxzJouNNibsLf/vk3wNsSshZsPoCTj7+feZG6FKI0QF2Rh4hGfjX+6fT6xQ/jy7O/vTu/PHuZPhqS",
+	"M67nDIEAXsUkNpHDAVNGgmvyMJ4e9chnWFqMAFcBpSwiH+BRwvVIPOxMoXo0JBc2D/WOKpJLwYYOlZtC",
+	"1A037fdn1yg1AmT3SGA2kmNVXRMW/yRzKYANHtwJYdvtFNgWd9hyQQC2VxG+WLCcU82KFalEwZSymBrT",
+	"el4ViKmhdxRwOHS5LOUtLf7lZHBNtfJPUVUcdcxBheKWdffKSj32f/aCHWw+HU7ysBPqWv1XtMKvmNZc",
+	"zNSBZ8S2um1GlH3uk7SHa57dHLj/psmugAJAONi9JqqQWoFrxyJZDusvt412dcGiY/4YuwgDxYddA2xz",
+	"2w5C5M4fZxamhbw7tPXu2u3ejXftAhIhruhf57oNBrJ7cMHN0kHji67R7dFFN+OY+eOyWtcDiGQtfjgI",
+	"On9gEbJl4/xxdgl00HYbYhlvz23yKM3RFKLF29LcnRpQbVNaKJYMlsGffhvQTBu9JpKszryFcsMgqGbF",
+	"R7Ei1KrViSuskRDB0KIp2a28YTkRgGhemq2ICmybUSYZULEaayYortj675bRZqtZVlAhWP7CPm1e9NSP",
+	"fXkl63cmq8hZCX8eCwtS3IL3kyWgGT8mAwut3qk7PG88W1UAs1x7DNg0K+XH2jpoWVaVVGOxmQkCtxdc",
+	"VBoU1H4dcaNd+wF5tzrkUzUpeNbOKU7IhOk7xgQkJlTCbOxMllimZ619cLJ3gHLxt5r7+YatHiiXz4Dp",
+	"XMbeBYg7hUo14Pxa1T8Bawg2MxK2i7gXLTDdgXbX+tWE5BqBCxt+p9V173Rstvrn3TdbKYutL1yaZ8xQ",
+	"YMBjHvFf2fo+KHfrg5o2Nk7XrrTtLugvSBXVzrisn+BiyxMlm9lbcN1irK+6nwfQEYv8tTvTzkVDziRO",
+	"3jUOfENi1LkdcvILy8AlgZIV0Xw7iteGjNssYjMqiGIFy3SwHX1Gi/X7DsmprzDkswNlwUaC5gsu4LrE",
+	"jJ5ZSYV2F+hk1ah544lz8CMqRjrtUDt+l6Rdgrwp4NYGKfwI7YPPSe7ScQS7RU10N2nUTideEcsQ4LBK",
+	"Ccn5jNtEp3SYknSckvT/TEl6lA7JlfkqLUyfUFwAgXRdd8t8Bge7IxV0l9BCg1p52hdbhOCGlbA8JzXf",
+	"h5VqkH2/Ls/OAOCS0aJAfhbqWoGX5sB9P+NKM8e3RAVQI1liEOe8e3r8VZASBa3Zj28ShXvTYrun3T9j",
+	"QjSeCnu5Icu1uTrPgnSJQJLuKw23pi0kg/sjSZf8KJM5mzFxxO51SY80ncFcQfobqKUDdo+a7JhPvz0V",
+	"q2s81qCdOwk2NiftW/zlEiQewX/8ZESo+28Qlh8j8rU9Z+g+bpzc8IStpch//ezZV882k9+ui+zf86P1",
+	"LbD9qy5H2ooYf+ZqcRpkpbU20VdRgvzwnnHJJWbPdN8UYPnseFEs+diIo/6kgajtRzSSJZ1x4a3HzaEe",
+	"/2R7oL4/jfaiQ/b4+Y3DbQlE4fDo5eYjvmatxHbf+7kkWsobbADaDUsU2uqFVze0AGp1VkyjKie0vrvK",
+	"RfO8ZKpDVbU/kmkpF46OwVjtMmeeR6WxI5ulFUsGXRdyJATTRtj7B8PLOBjDVLNyPKcqQjN39cPp0ZNn",
+	"X/t8tgrW0JcXiE1d+JyQNt8XWdkUFMyxNDzmg87SizEufv00xriYDHbRmrHEwG5j82UJ3OASo98sK1CM",
+	"IG6mFdLvu+A30gsprPNoPQqKPMxlpr60qdGL/FHXHNkSmI63rrQ0RSOx7wTVOltUTzdb7PTtOWhXGNWn",
+	"Cqqm+Q4C6yLoAHVTNufb/FQX5cTxj4QUVvfZqudjmBDOZVG8mQ5Oft4Cdrh6c/HGyo0PSYwdz1LB1lAE",
+	"twBD8grUnZwVDJfxzo0W/sTyYW02NxuGF724kcLyCSStWp9mI8D6OkFkho/0A0Cm1WdCbrjI+6UC/mie",
+	"/JgMfGSjgwDb/Xxu5SOGeXVJM+0jwC9en5tNvaBirTCrHTSKEO3pkJAHloqVX+uIDeo0sshP0Ijdj5Gf",
+	"AVUcH0+lM7lgJyTNpWBIE5xSdcPy1HUZZByyeQNX2aIqNF8WzFwJQuGALGeDy803bRnTzrQTpRO0p7OL",
+	"JjBpFsAqmyWZ7MtDkn6RInuEY01BleKBcrrGSNhUgviU2obGoleWq33ald/N+XRqjAG4R0KJg/fZScOD",
+	"bYkxgGLAbpIauYl7GgkzwiuyLd47RnHLyknHVYebTdMbJpKaUz7nKqNlnrojbBnASHpFZxRPg90IJQOi",
+	"CyADYyUF6q+SpEJqlkZ7E3MCUGPlw0Gs1932ult72ce0L/vT97irp5O9x8zJA1Uj1Jum1nZby59r61Lq",
+	"R7LcMRk/WikWKQTFRY51kS2yyXvg7NpToAhELm9/OhnNx540IfiXr1QJx22MZwdCGI6n4Bc5GTeoOG1x",
+	"LvtfLh3P/bMqbux/olVs/+HQFf7fLtCK/wS0uf1vR4npDhJc1jUcKnH59WafoYJsdhlTyjGFmsuqUZ0l",
+	"GZidXJVAu+AIhQZJs+qq/W1ddhkrk91rJoD10ef54jrtY2Wg+OxvZGSuSsznMTJsd/rYGFbfjvubWamk",
+	"eIAc54Taet9Gj0wIzcxR48jAAuRHoATpFVmW8pbnrByJhymt9Hz4yx0K53FWUL5IH0VuU1m6y5RQ+1ly",
+	"N5dkTnMChV7dkS5ZAgw99lUtb5iAp4SEXmKyLfSXm3sOdQtYResSsoVukd+HlQAqk0KNBBRVD/Vydg/0",
+	"KrzLJsDkocuqsJugv5lma2Ybi7xclgwGXZ+HB6ZzpmmbOoxFC8uqYL7gutmwJGcZz5lK7NSYeclZCWCz",
+	"hJRsavRVqIcwpgg8SaCaU5mQStwIeSeem2k0iqlrMnFUTrpSrvnhSMAQIXzI7pclHkuFen6KD6cJSW1M",
+	"LSUPEd/GBanLfj5Cj+FE5it75zRPEOga0U0IvNRmc9hBtOR4tO5dMoCBdkV5/UyDa89F3Wo1CYmbioKU",
+	"bClL9BpaFYtoORLpl0qz5ZHpmZGV6svfYB9+BCeJVIy8u3zty2HAN7gg6f88Mjfz0Qv7luUiMssK5p5d",
+	"MLMkDUqpDD3IJXirQVNF0OEJUUx7tiIMDY2rskjXPKybpmi8UB0Fl9BLDQ+lJ2Tu+Jaom5QFXYFOkiDh",
+	"NctrHQp3r1ORCqqMocZoqSeMGkvcGsYUw0eOYLT2GAMDuV1u8hD7MLZRzxR3Ekc23NJsiIDe0jLltgwt",
+	"LjTUb6zJK59982StNhVqBOvOsuAAbdmhIL5st7GTro5fv02LPK/du9bpsHZ+HfUTrYngHyhLFotFN5Dp",
+	"DFYyPLlcjITZ0/hlNSTfrZyujSuC5XwdZcENW2qbWWw36Y7zANEIPFET1m8qrITa8KHobunTeFRDEytj",
+	"RUciDGKFfgyYyiExpxeK4zlMvy3gp05KRvOUzJiLMt1rkn7xxRfgrhVVAaElhx65P5rJI9uJX5QUw0t6",
+	"9xPWGhoEvx6pG748kku8VY6WEi6MWl3x9U129xKiSY5lSqTIWCmUIwS0x3ZGNUObJhSYD9MQpP4FYK7B",
+	"e4OU13yxqKDoS0zGb/Ay1gZ0t7+MiRkX8CNE31Aq34mDuhxREnXYYVZMBaWS61NntiRsvg2MuMlgUiku",
+	"mFKg4UbxEM0C8NFHOkoFYcq94tZg8KVNG86XgiudkClDSLTSJaML85u1oMDz42jGWwiTugdgTvUBokI1",
+	"bngDqvjkVG9P3Al8WUlY/WfnWj/R8LtbPNSjRGYMSqashDQXLM6WZ8ccrrsVoyTkyUCwu7EnquzntzNT",
+	"hCCrdbfdW1t1QssZRrPxOpZFjl/xfh1r4sIfaz+fo540IsqsKpB2e3pExM378wVuzDuOtdnNNeQ+0meN",
+	"7QDa7qt42Qjs8unb85q+ECQQBc0HDrmZ/+iRdlyuvacXadDWZtb6LYOFDiRaQo7t/44i/8f9LyETBn2G",
+	"LJBcMrzyrCA1W4eLWYGTPSRpvfuHwac8w3TgnRqJULrialjK1qgssDURd95xlYpMzHWt+tt7oURupRyC",
+	"fanf4QgTNIIvutipXakTfELk7D4dErehpZ161bh8AsbcyCBdMxAt3xjYhGc7sVVQ2l7TxbJ/cMTXF4y1",
+	"59wZXV+M+dFqSuJGabO6a17CRw12L+b28FLgvO9RPu2zOSpsj7b7KZrSPV7vf7VkYTm856QZWzIacEG5",
+	"UCjopWChNw2OKshF5lZpmFlqOP+HKeVF8DMVGSuCP5g1zMey0u4PsKVbjcLf1lqGv/rmzc9MKEzNqN9v",
+	"/DlsovFDVyuNrqz/1tles2tQCHhoVaHgL+x+TitlR2SExNDeRc3ZGntFL5xk9631X3PLRTjG0obuz9aj",
+	"Hfxbl6utbatqEcx4pZZM5I02w9/9l1vjYCIfT2WZ1X8xkyHwE5Sr2N+zgtGytdjgq2n9zaj7y+BTJQ2a",
+	"E1KHnXHOh6Esl3Mq4G/h5TFnRftPJSsYtNjbH2qO3VUmY0fOQkPSkwAF8gAUcu/GVpDyuCzkasHgSf9D",
+	"S/YXxUhYxFwC12Gx8uk41iXlfM0PFCnAz5QgyqwFuPM1SkYCxY+vk6c2A/UagS+Paqx7H41/wfz8nZW1",
+	"w3lHt3GZzfkty8eK0SLih7nwlgaUkmQ5gQetk8leo4jqR7sJ21vHOtCSjUQdgd5spNhvjevrYvOd6573",
+	"g9j8OHgzxxOa7+Vj74sja4TR1y0YuHpjyotTU/i0VuNQVcyoIBPn5p5aX0NnqNpHafjMKMULrha2dqDN",
+	"Yh77u68S7H4J4Z36b2YuYy/hHH/YrB73mRzFfu2IlTatW0aLBuSBNlwHc+vsAReMeZblZMV0l/ttc7WY",
+	"UDGwgUa7hDGVYM567KD14RVUaehpDeuw+zco72HrArBCMSwSiJiVxdJIcedDN6r/spS3IWA+m1PuYQGk",
+	"ZMuCZiwnVEENRRl3izjgzS7wFZzrncDxdsU/ZVVMEwn2N+xCbHmganF0k72HGdUSABdcVBh0uQ2kaG2Y",
+	"igxOX7nCVHpfndIt2e77LBnIm27IePCt9vYw+2JaMrTU6GLJzLwOo7jtZVXOGvKzS6pbiI2T5Jm8BYDx",
+	"ZEVS2wac93S7Yyl8vP89Ym/hWxy56YLrkd3PTDijnZfER2FHwoxe5og80HOmUFCoBEHx6GgSNy4yuCzZ",
+	"LZeVwnNXF+NeUC64mLnSGOQO6nG60xi5w0jfK6wSdnduXwN3i3qwnpcQSbsKGHljR8dLgnId+zwSvtPu",
+	"+libPxQNz6Fh2F5QO8plD2Fx0NbIjreeRwiYN6/ftes7ak7dUa5ZfgmBnD2EqI0ASdEqUsGWtSgERxNX",
+	"ri6FuTwiuNP+/lZfY9GG0U7x1x5nw0eeNidSwLr7ZwktS6OadeFGxQ65Xo4IejsZgpnWt+5pI7O5yNiG",
+	"PoeeeZBV1Nij/XtWCc2LDe1DZRUmcuV4NejaDKm2mx7e4Rge7tuTNn7Bbgs3AbE97LmlD5OXedFQexwC",
+	"5oGyxTRQ2bnFmp5gNtbDFuBVV8PYVbS+G30Q5GAxi6KQd+YirjEoXRgyOxAjSeuk06VUYPUNw5yUjaze",
+	"VXHzd1ZOYl6hT80t3bQwsBKeVAsTmfGmliqATJl9V9ClpR8GnQF2EbHW9XAk0u/PrsmXv8jJkWnzP91q",
+	"j3n+7f/3//y/o+r4+MnX4MT49urH87dvz16muMRWTgApcFz1iFhHeyTN1tiscc+E1eCNSpSM5hhtXNsK",
+	"ZcV84ACV3GbpY2DYoQsKQQQfF7DJnpbI3s6WrQSK44PaVAtZMlwlkCttfCREw5eUQ9WwCQYmrFGFzqHu",
+	"lGY4cTtNoTOpthk5QJwB8ZHGwQdp6v1Jw41aZtzKdfwTXbsZPwyPRT4/p0V0l9PCLC5grDKm1HYVON65",
+	"Ui76T6Xpy7gLlfl+vmr2nCvyw+nr67OXJyR1i5CSh1Chy4wVNgkOXs+pIKlpXo3pRN4yqCIM5SpsAWRw",
+	"nCmrLpoOPLdbxf7uQi8dgcqg6fg+aMy3clkNXPv5VWv91XPeLiOH/H+4WR6oYNh7LU7fFHUublQPGsTX",
+	"8BzmDY7r2y9iF5U5Iqac60IWOVPmEhbszvxHzOtghW2PfryQAu+cbFXzLwOoqeuQoiJeSL1uqvdWcDbC",
+	"7e0i961icelfsPwQeVWwXcWte+8wgnZXOeoczFvlEs64UXcLNtWkEtbx7AOfckpSP4NpT92nV1DZqBc+",
+	"qKxlfzll2VqiTo4thhRHZ1N467reWmkJXQk3jTswjYNV6zH1XNcdaygD64qbO9ObtN19APWWqHR90c+n",
+	"FvQpLFWhd30lgZVuSxbaRHALNQs2CdCdlpXYkMW+4SZ2v7av5FbtRvjbWEtNC1u7NC9XmGxx3nBym6OR",
+	"rN+loWwHDYWKlVX2F590hUaAkzg5FDJeAhyO2bb9BVdTWm8r893TZgkIAp4N24XHt/rN3P3QVgB4Nrdj",
+	"LiuBYOXnZNJCFOJlEkZcd7xeeqbCRS+aKNQhq59ztkJ8Jl1+ielMyXPn73WIjYC7fQ1HCQvhy5Ni3Bkc",
+	"jdacbmrID5TLdDInMQX5kHrgpbvItifnf9LFhhK3c1v7xE+3o8lPldI2COBT/CpdlWxP478Wt5sE4R7w",
+	"B7es/REQdf2qz4R/qLu0FQLh+vK2ZLe2Vu8OYw/s8shJwB9rE9oYu0ZXQdsIBPwCkN4AQpOFQ/XeoQ6s",
+	"WoQWvS3/2LzCR+P9xP7YPYa5Dq0TG7psj4/7ezTs61eF1J19wtung1WnrETm/BftK7AdRAkac8MNW6id",
+	"KJu2wWV4yLslMvp7rNEIlwHF4taoQBI6o1wMSSqkYOmJ0S2RSZKkiPhIT/API4ExZ7TuC80XSLfr8rJV",
+	"lWWM5UOSehxJekJooaS3sP3r9lnQUq/qXiJIvKTC3Jugelrni+dvrsTzdms+Agn3G7YxErlsxvMFJrI2",
+	"kDGIdYldOo3dsKN3cReyqmg531emWW8zGOOHK+KoTiAy1NS6t2w2UDThS9HN5FXt9fra1oZvMmkHJjwc",
+	"LDSJOaZu4LYlD5sWvcWiIvcy+oXQP2zxNma1vdlCXrz56e3rs2uz6CInL04vXpy9Nv8oGZly4Uib3bpe",
+	"vru4OL/4fpDY7g6SgW/A/Ld9Pb7KzosZWLzYJQDXmA5F33tBe/ico9lekLXQQJueEMvul861XmJW7i9y",
+	"kkYCJb5OVT89KExNW1d/4D7HXOsQIoUZXT9cX7/FfJ9GhhqSPgVZaSUkhSEmYCTQiKkz12DJ0GcVAOWt",
+	"MkPLmToQvcEp0WyxLKgOaLsq6Ec5qxYMIEE+GXhh2QdswoyDbz5QJMWsGaNtRXQ4MmMgdLBihJmgZuQF",
+	"bsgZ0xCiMkqSzFd2qGZht10/pkHYVh8hWzZ++bX8tFqi9XMhNaGeuQxB4kdHYMWRBVvIcpW2cmKePHu2",
+	"vdj7mqjAvJdzm+P5mdjaIHxVdhO20ZBfaN3SzNktK+RywTZ/x2fQ+YoA5t4LWDzird+w1Y5UIX2oLfqQ",
+	"FnDlUmI/Ken2HMSuOSU5V8uCrmxCbEN8J0BZwFhuVXojs/mvFUMxLiRkhSrrzp9Q5VJxOjywQYJtQ+ve",
+	"Sv/4L0NTuQMTmk1o79xF9vc9dtFGIg48VS6LmwtLBYVcCXGS0AZn2x+Rl7JmoAh3WNjxdpOtbrb61GKz",
+	"DCVJTHFq1vHdOQL9Lx4Aboy+KxLcCe24wqIdVJPHQ/IDnxmhDGhL4O7KOcvJ3ZwXFgmEoa9maZwm4KCR",
+	"M9NAbHn8XkM4NZCr+0arQ2B5VRYbuY13ClsC0YfqbHOPQGhZynK8sMmlnfG7cA4z0GccbWkdcllre8pF",
+	"DowfG6P2BQu23aSUNyzM2QyBOlJF9ssPxpyXU5JWZZEmdX0ugCA1yr1Yb5pR3fBXp3madWTDT+KDjrMJ",
+	"2PgOoN5ABw21XztzkfBOVL8I0/HX52bncJ+Qegyp55sW55YZQeKBgMGy+6z1CNYQM563yiibUm3ewAPU",
+	"qycS7fxjEtqKkAve0RvP876taaPIK0mmtIy3BJleiMTrWITN0USHpetl1DRkqAXiRaybJsQIlbDAd9xg",
+	"uzET5c3fYd2pXUOUFt2XeeZi83bfXaxuaJGPg1Dc+lUUlIdA6kjcfVZo6/U6aLG0x3JXydor9thYFR+E",
+	"NJZrZz6hrHTnoe2S4reszHm27255g0wk3dul/wbZJWSaDO5oKZy47xNQNcO3Ur2OptrzWguF4BoJPhEK",
+	"sINEUBtT+Aq/uCttgr294E4bkjQzN5KZVArH02zoggt324GfLq8yZqyjNYdOJnMWI3+OpfsXO4ha07Ve",
+	"7SrGxA4bEPkir9l9J8ek0bzkBMwrl4AeVjd3RB2QVZzpIZ4fvdbbeEwLZXiXPAH+KC1tnC41Q0uRbwiX",
+	"aMIKiWD9rdNiL4sIdUBR+JvEEyZo6weDwdeqTSe19wYy73DcXom+m6+6VTb48ALQiKoHa3frhMIGtPvF",
+	"rQR+0M+23SR2D9Zzs/V47YNSiKnU/fZmUFjz3eXryPZ8d/nao/CDr6wHqYMHLQVJRCc/UKdOLUkU+BRR",
+	"aQRY6n/esNW3P579r9Q6834buQ6MBicEOKaaBKv2VyKnI0HJDXOexw0MWIDUd1+16UzmuNjsDa7IhM3p",
+	"LUeeXZ/c0CbPQkVBjYR1RrmUVDMy5V1X6GtD+L5F7E1lCfkBqgsz0k1N5Rj/5QaKqrY945iqsHyn6XMN",
+	"hBiJrzC5w5FmWRb1dW6ow6jCbSVzPVIAQzCPEQ0ZJhCqY0u49rC6CzHftJYQ47O5JlnBzQcDfMf6gLYh",
+	"WmrldnOOAjwVaEUttTukWjXbzDrfzd4I+5dmc1rOWDrcvRhEU+tq7W78zQY3bP6m+XbwaZvNE87OV/2W",
+	"+7OJJUd4lP5m5uxjarHSmD04WYVEQ0ByuCbNTc+2iuU9MBMN/bE/cKLpH/tc6IlW57ZCKKJa9Hpi+4uz",
+	"y+vzV+dnL9OTMCHQXPGgjyZe5GLCGrLfeQd5Wx8YifS7y7PTFz+cXaUn1h0CL9rfSXp+4bRym00PEjcE",
+	"YcJ3bfRVyJEI9dBGRNT3fZAM3FcHyaD+QjymGTFG98kKU1UBRiomaoEp2HQswXdW5OgIrQ3yi5IiEu20",
+	"CxuHU9QXsp35+EOhb2r3PesMhPV6K+2dvLNrKMxy7GtVN5w5u4/mncCXtyucXd6Uv4eOIhgB1LuXxEIp",
+	"bJXEgym+7sKLX5Fyqs3ur+9I7NH6JTnciuPsYV21BXnDbD6Ae2PrXIV29+6L/x7f3rqVIzdKw/D2ZzKw",
+	"4dsncbstv1Uuo/j5NOLwfgpM7bLb2VHXmivb0taxdWBt0rdnFy/PL7530r/hswHkjNVnhMwZULqHJaia",
+	"jztUKoAd5lIBg/GUC67mQ5K+Oj1/DfdaH5f/c5I2ggfpSIATR5G7+ap57dgBDJIAkhMicfC72yA5UZm1",
+	"2x7gwlYo3erstF4DT35p1KsgphxOjid4m9NbDIQDl16JUNiA/q0SGhF1SrdD4oEwj0J5G+SzMb/HFinR",
+	"2pHegrcfS5ozs3WntpFRmwBRMWGzm/bwnbM2Hb21dexBdkvBb5gxSyVRVbksuWKf4E3T7F73mfm4swTe",
+	"js5dQfmin8xqewEcESIUjamEigzONB6vJikIzy3uyRjq5kEH+cQ6H3D8J8HdqOiUFavh4UrwveYLbjNj",
+	"7felpYQIyj8D/CAooYeNDX+nKngdkOL1NArMm5A4kM1l1vpkTECYYkPajc8QmDCgFreyk/DFguUcALZ1",
+	"xR5KFFtSKDsL7SLjbIeIMZdG1D72DgYt67wEHXDMi4YPYeMUtI3m7XwVuBCdB4jll5XY/QBVAWKGKlst",
+	"wLqk6pLsbeatmdrBaxOAGdbmI8LyS2ezaLDdqIfvv3pBvsMHwFKCiI0z8c2ljb6caNwLLmZggd4FCWpH",
+	"EU+C8S264+rJWuyYhxbvsKCig4+4zqP5FFrjoB7J5p/7opJCjq+tD0+ZyLiYjYHHP8YbjIUmzGmplMVZ",
+	"ovqlVsoIHoTXtQiFoaoobskFE3XKUJh6ZB22UWyCrU2+YWKRC2/MljKb94ziAQfgeJ/i2fimn6Ktk7os",
+	"uSwtWrTHscEiMdHgetV71QMatO3P2lxcIHTsTjmBVa/jPVAhgisos+FqLxkZFAjqQtqAgplJYkSTeXsk",
+	"bMHEmleAXEJ5ACxGUjK4DBo1c22SuQUse1Gn52w1Enipt9IXPz0I/lc5uazq6Pcmd+sxWTAqAD9rH+uZ",
+	"CbyRVhd+VHFbyYnQa7D+ISx5r9cEKcpQnCsLFqhJiVDRiuMeSz6bsbIraL9verHdvw0hVwvVJOC7CY9Y",
+	"63S3hVRonLvg+trZbixfe8fX43WHLziz6/Jn872t9vEY+jxVcOD0vbxxlJvVG/86mVMVKVHi8poTMCxA",
+	"ofLqmCxR7RqJFH5Jk4DQBKoCBcVMrABw+jWojkmT4AzFgBP+qGnBGMy3cbF608m4rKF+fqBaq4plte3G",
+	"Vv8eprOLr/461PSRABjp0qggpy+uz/9+5tbDVmd1ubVKkpeXp+eg+HqGZipGwpyIFQArhuTU2hawjAr5",
+	"FM1eQcjFlCVA42ZxowgZs7xj6JZf0BumRoKS12+url1HbLcwBW4USdRrHCo4P52ZVC+CuHJMfYDcH9jp",
+	"FfLFu4hOYkvxCc/oXzJb3HRucf7mDXMIpGB9kBqYSLL5oQvZ6PDHD60heEfVjgfaMZ21i2OEfNLEo5Tc",
+	"kWrkIJmbtWKdVHF9+Ghddt/uONmdilpAin7Qq/XpWKxZmO755+TYOaKaDEk1Vm+77/qTYHDti3zJwHGb",
+	"kMfmYAr4zyfEz2VCviKYP5mQp55KKzQHn/borma94O1rWxGh7h3nM2g3qbdJa322Hdr6M4HXy84JHnyB",
+	"/xXypNd88JbrI+ofsy98B1S+OyPOzFu1b8JzOiAH3dop2e16sD0712yx5lPZ6FRpVjD6+YN57OewuQ+9",
+	"yxitq0qRxTKN/VLlMxsAywcntU5VQFQbX/wYzPc+7rg6jGlLwFRZxpSaVoVTGTv5K9f9JBt9Q2zBI66h",
+	"M0tGKnLvi8JUvjCFMSjY2ztl42zBtWZ5dKXXNQN2z/XY+VR7WG5brdDNc9GyK/vQV3sm+a3hnkpc+mcb",
+	"VZQ/1X1y6pgGyE/8u6ErB8LK3iTcrZ1fv93TIOgSaf5I7+1Jm1PlSC7fuzpncD86VKXN104hW7DO5z/g",
+	"+XCf2BzEqVV8c06MCPZ2siOqoja7vG15n+NYRyKjWPfT6l02I5s6OSAs6TmUEO6iOLKH+XMcxT5qyWUl",
+	"QCtBkfe/ywHujYjepWhAXcNlHXcLaEM8ByewA0MvPtLkUkWuz386ezl+8+6acKE0o8AAjQHQHoQN/lr7",
+	"ZBFwpdlynzB6XYSy7wT3L9htz9+Git2Ym6pLyoseBbtryvzR6GpwsALezdg+jC4+0zUofm309kdLVma2",
+	"AVbnNvZeu+oYBMecP4IqKB65VmpyJNq1Jq0ljWUm3W7rcCa/AMv5u5VTceMbopcDeX0eMCfj9O35j2xn",
+	"agBb7nvbdsO2MQ2/o4g6W9mi/S7VHYhp5vLO0dxspZ7CuuOuS7Elf8lo/hprru84zvwXLI/UXXFE+E0A",
+	"ih8ly0rNT7D66FvUmZVzjalqgtcI7JXAiTYSihpr8h/IrOJphXbNa//dk4rrme3MKMbqNuMNWXiuoE4c",
+	"EujL7exiMFunZDww0W3+1+XuPE4duXzZt+6ldI+5saz3h6XelkJVC1aOZ6Wsll0xPiPMxhI3XZdSZtMU",
+	"7XhvObv7dloVRYo1rVcIW79hq4TYWuGgTipNsxuiEc5ny12OBLs3SiV58uxrcvNdjCL10shUYCtDucpF",
+	"zm95XtEC0SIzS1pj+96lu7mh9UmStM+2UiODYpAKpZAvBznls6q0JxEpB+F9rkbCkr8+j4zsqsrmwbPE",
+	"znr3CLbXjG2koncVQMB5vKOOBbQ/W2XO8mrJOqOU8HPBM7qXALwLGGJsHx2jGbvnjp87RgdT8FtWrnoH",
+	"jAHslhVU7XAgQe9+Ae9sT7YHwlPzCJ4QVIIsmxcXMyJLPuMCNjC6lobd/YRTs93DE6TtuTddOd1YOv+M",
+	"lcuSx/hzzl3dK/Rd33AsbYJ2EcHJUHV2PpIt1Q1a4iUCMqZDR5n1CE5+TzV7TzkMZ8aEJSbbBBMubNes",
+	"S7rggtEZc5DhvOS3TGCBJ9NlKKm31fNqxVd8hZ1sQ42Wl35ZkbNwSIwOhjw1NoK7+z3wA3wjdg3MWdFH",
+	"2Q2akkUevDi2c9Klz8OPtZsgk0WBBL718UyMrExtezZB1r6ISWT42EhwVycL8xtopeWCap7BCXDxAUil",
+	"xa/WfolmuKzrRPc8+L/IyXgHiIGVcodInA2qzWmnwipySwuek3fXr47+MnTMUxOq2NdPdzzvhbFodiRe",
+	"KqjSY+916JJf7jBRzRQu4KpJy0LtX2vvkL0Ewwo6I7GuFBEsPq4Io2XBWYkfVB0io+7ttuI+dUdr33lP",
+	"2Iv5BlYY3R0t01Fhxy08RixDLUaRy7Pry/91fvF9aMa4IzJZIXM1XIj25hiJNVLeHSAhVh7upMHad/ZS",
+	"YEUGtVtjW29B78c40B5RPigwF65KnDlj2prcTnkzJO9hLRpya4lzkGDkPt5Kk9MSK6zusgBC6vh17CrE",
+	"dlLZFdFL1wgRzBnF/kX4cnmJxZtoJ4DUXVljOZ0qpnt6Bvxb4NvQEbRMh//Rv7hHhe76XbnkWXQml7Ts",
+	"qvdZX0c1iDSuFSAIy6jjrdpfnfC33Xly8I39hL1/eaWjOG3wmnmUJz5sNgc8v17mDHa5e267RuS+zkQm",
+	"HbVGTw3avYGuxHzsqPX7XbA/0ukNfSsVt0iGKCzB/uzOQs5ofuRW3ewaxAXVGL/AFDJdsmQ6sCs6d1FD",
+	"NYLaJe4E1i322jclU7Ko+uTG1pN4Wb/z0ZbkxqSs7YK0ZLe8O5vN/VoTKKBZii4fd8czkashOXYkXF7h",
+	"dbb31u1TStl9Ph1iCt2nDTW+HzviLphQiDT0n/grfN7CG6odbsIrfN5m0ltH21YAimbL08ytM7zIRc7u",
+	"4/xD8LsDXKxrfrScMd2/w9f4PGTRlAsQuX38CRMGIvTy7OrN67+fvTRq4Muz05f99a+NWNFqme9MsteZ",
+	"vnkew2+jX80pY2ZgZ9d0FpIs1XqB0R2GxFhUxpyHRDFUCeCf7sFcon8I+bJ1nTO6Vz3bMDu030K+d2+Y",
+	"t9lkLuVNv+MRI3lqXb9tH0hTGDV1PH9mWrROwZo2QK541JqOmqbXwps8fncH8q3WqGp503AirHu9N4cA",
+	"TrObfQJsm9wWdV0xK+cwPvZAkfT+KC9+PapfTq2jIZ6ks1Haypr7wGdwXr55cXZ1FWZrfthYT6tPjm1r",
+	"vzSm2vVh2xTvyye0c0839aJgOzMitMSgwqAfahtqjkWTKHh9BaGm/SHxqXQ2mmL9vkZiHrvSBviOL4Pc",
+	"CjLN4rDo05nfT1h1h8il94ztUdzQaxZdlItB82qP9gW7q4MRHTTeEmeNSIvNaBQ8glIStig9E7ZoTdxL",
+	"XEbxkPVQ3PItWUmmRr9bcFFptvuwtmwxZxfvCtqp1SIaKkXtdLdNcbF9iGqbQuwgFQ0bVloPLTlUx38H",
+	"pXpf/S52afp7ryESg3XYIhXReN815WJ9U1tRA5WunXEEpku40xMyl1UJxnBOV5F0DKr0+PEW3FB0Y8Cb",
+	"T57u/eqzxc5vtlbDNZP4UQS92rIINbZthzV4I5g1muS0ZRh20IRv8mthS5D46nxZ0ZDRnszie7JNRxV1",
+	"xMA3hMXjLbpJa+Qvfrx48/712cvvXV0aVPEIzTK2bEYghhZwddK25jNWaspFsTIa+Ei4V4fk3cWLs8vr",
+	"0/MLXw+hpqysnzr97vTi5ZsL07DN5ZtTKDwkgeJuUmlghkAqc/NzIZUekvfn1z+8vDx9f+FfQzaJ4NW6",
+	"3qJZUccpMRJw1Q5JLjP1pRV5arjIIRRCiYZEgQYVRzhNIfOGH+AgGfhhDJKB71uHvrejlK19CZ8nd6FS",
+	"HtcY4zU0D9gIgvOWY70W3Ctx4uf9DeG70mho4jN5q1ziKJY4K+UNKx1Hc20arHPB2ZNWH6W4MRSsQHDS",
+	"e8m8PYjkQqTMoTAva7WuNuR61M19R7MbOZ3ukRkAaXwTpu+MULBG7LrghmQeWowBsHVLC6uRr99SNTXj",
+	"078cH/fgk/iF605Kz2mJNqvZ8/WmcX0gtxTSjLlwFadyXjKfQlAfP1lNgAe25rmIXqd2i9mYzeFHuqgK",
+	"zZcFx9Fu6l5HW66DbeUrsjbrY2h83097r131do8kn86tRd5YA3DBzGgUuWFsaeM3tvDiP2X3/bfeLhvX",
+	"uM/iNtfD+sH2kXsezd/iytsxLavV4N6ZWX4kW7KzbD6Wf/xjYw4Rh7y/4WLsEme9TFb2xl8/Bi/PTl/u",
+	"YVU4HrPd33Tu7b1exXj/p9oyAQmbazHoV4JzslmKvUD87h4CzCJ/MfXb2TYB7H19ifaPl3wCE4M3vF0b",
+	"m+fjJVcZLfN9/I9TaeNInf6rHBsPTRTIYodiSMBUUaexQwYF72AH/SSn7Ib8hkiMNq57IJlrM7Q8JCmw",
+	"u2LGmGb3OnU/Iac1F8QlNKQJpvT/9erNxUhY/zcQOIPu/5ykEy5ouepuwYbM06Yt9Iuyhb/ujZDCNqJm",
+	"ThTP2bl2LuzJVYOczlbAfXt2+dPpxdnFtZdTpq8BYmQk2kA3H0my1b8VXSmiJHmYYvBkycoFNauZPmoO",
+	"8Pry9OLq/OziemBkl/0uGHvGCLzYMtZXvOiTyBALyBbOpQ2c9V/mxa9fOoEPbBm5xesCIkXQBSAM3C5f",
+	"VMqY2DqbQx0+OQWjeRH1aAfo+x65OzEwe8/X2hjqfq9Zj52DLPSzY91bWGp9lzJeHpy8oyrRRClHcwzH",
+	"mRSacqF6D76JJu71SgthXKdv/dfPx0ff0KPph9++evLxT5sdzuMFj+OKGuR8W7npHIo3gh22AN6Ghy7B",
+	"8v1UkdTs529BSqVdFIZPj7/5upGs9mQLh+H6qjRRqX1yFy0wda0bMQRrgDEKnv/L42+eRBGQZv3WIUUQ",
+	"aw3KxgfHe05v2ZCcwvE2Py6CU38Y3scnxx3gVZSZux3J4MVdTmUA8WrxZYN55lzqPvfFb6El1fPPv4Wa",
+	"3ru+abl1mGRHKdOMl6x3xuMAxgt6f5AT3GjzQFIhgCL1mbEAXNTrcY8v2nFya6BRjMepiqgrLx2Pp7lk",
+	"8SFMrKn9Q9ZnRLGoyh5w3lop33wwPTZzXZnwYDF45gSS7e9ppkFtSFAPXJZsyu/JVDpe4BVJv0gT0IrZ",
+	"PV0sCzYSKcA71PCL1Nc+6V/zugkz6pcmvEFh/t5pHztoVltzaHzadJ2KI0U7FWejChVhFN0zaXC3VKLI",
+	"76XSY1eDbAcZvdsrPTKx7CO2nI45Kre05FBNfQmFasM6LOn/SIe7YbiXMTrRzkAs8/wTHi4nZElenl+9",
+	"OL18efZySF5YIrtqaU4ylrJJRuYh+xfzhzoT0+ZXaq40z9Q2fFkcLLRkYszVOKNAcbSpgHvJIHI2YWSB",
+	"+QhUkNS8n3YZrpDAHoN9Sk2LgDfLzRO7rRnk8j2QJQpkRSfSlOetzJYdYLu9uDVbEqIm2eyWjwgZst0C",
+	"q+aBakBiozvyc+Ei50zUZfgJfkXVXYMYKBi78GRtAWPyl8dQjsTZNZ3tgXdseS+a4D/HCOagiCEI0e60",
+	"hugJZUq4NzogiB+2i/w9ImMwb/sYdXjHfK7iSrZbW4sqtfrzdg8feXhDtS/tTlEbPhivnbB7QbMoFOzy",
+	"7PtLQEYGad8KQ8nODXNx9n6QtCPv3vP6IYaj3TaPHaVCTuuLARbIUscrUvcSDh7XCplKXcJ0iciB3p1O",
+	"6nFv8SL94K3oHXSdFG2fIMfK1+UA718zC/I5weedly98zQwXoZE+b4ViI0NSV1dwzg1QmKws1XcS1Et3",
+	"5WKNFXQK1GzO1h8Zc045PM3WPQst7JjOEw54p1fbaAC6FWSLK7hv6DKVy5SkiunUqUpQv8OnQbs6kKYj",
+	"VslyhfmkYAlJaZ6nxgRBAqWRwBcREpOWbCFvmWna/P/ulndZny2GgFyGwGhlcRPm84PETE70PPgljv8S",
+	"LORmTL1cDpJeayaLqC5GNTD4I42gRz7hrKeNnMkUk54mjItZPCXyBHh4K4Hlg6AyeGf2N9fgrYbf00fP",
+	"SWpawm+lRh0FYLO5lh+okUA3d+LcI5oJJEGqi/eDG1yWnvcQaogCkyxyasB9NBIP07z4dRh86tFz4NOd",
+	"yyIfU2AecRlfYctNJ7pLeLd6wxifQbZu81L9h8bXobQ1fmaLhDxfLGWpTwMGoB0ux4ILFqu6IlwN2ATp",
+	"qyHDRJPHw60JIxZNsN5olGkI+IWGO3AHtRGWpv/1Rzfvapypl44sZNfiTx1aPbCEmPnZQZs/9LTHZ4Xn",
+	"vSbkzKEq/6n7ZlnKSYG0kpsuo3PNFm/tox3Ddi31GftlTdh5CLatOp9wXom8ZHkzi5rCfq9TgTvItHZ3",
+	"lLVkQERr9xQ5aqPDAArM382l2kSGs9kIxnyJPnNjuRf2Ha6nym6P1RInb88cgGb6PHkj5J3oM6R6mnGV",
+	"YdZsxJKSnE+nDIAMPE8CDlHHWNL0zQGas8ZryiDmmdaUSCl+Q7Uo2HaZyFoibhO3fsYaGyqgqsaJ8ptg",
+	"yxHck0PZp5crhzeEu+WhD/g/ShySlQtjV0lhVA4kCXroCQ+5MIYhFJdDrgzN1JJmzlnnYHEKRkwmK1Jg",
+	"krsFUwMY0uhSj4yePxK0nHBd0nKFOe91d5xdUfeqEugZzYcEVUWPOMBX5dTys4zEqRUdCMdVqFXBzkis",
+	"ixEp+tC7h/6rX1BpcvvLszLYfOmTkaDClh3G6qG15Yn9e0jJxbvXJJvTkmYQnZzTYupIq8tSzqg2y8DL",
+	"xPYYyW4dFAE6/8hbj+/+49WrVy8tCr0mFDRPaymxpAb8w0tAo7ajLEvNOjVqamDAH/7klqgu8uHmNaKv",
+	"r8fu44zLT549c6wF1+68FXzBtQtkON0F4wVmFl0/wEk6Eqlz9qcdvDK9ClaFnGdrJd6ayjfYKcDMEQpr",
+	"lRAhCVaDB8uUe+o18lOltC3IOePCSp6U52xxkoKOC+WVT7oG8PnJzE6xiIkmj2ExhuTK3ZV2H7m9Ylbj",
+	"L8njb57YRVvrbjK4P8oKRoURYQA9XCM5a35605e+fkp+5N/t8hEXxOj/jXoD9vpMJ1uY39DHx86oPSgX",
+	"WBNC0C9DAQOVa4kJVyh3oEolgysyY0ANNNxKyhoQ2joplsnFhAuWW16hGo8QD6808QrxOcR1R+9XzjKZ",
+	"d7Dn1ZxY8Xa+ekLwESzXYTnej4+tGGW0hV/YSqjVYjXaWoMSHw3KMCrm61pZC9qZsbtUqDzeyLuzgebH",
+	"N/jN8fGfH3/zzZNnT//89Pibbx73bnwzG5Bv/8njp39++pevvn76594tH4QuqLkij90B93erGn4udp+O",
+	"ggLH5Kf2Tu4+O06jGm5hPvmMp7/On+r3kfVMqmgelE3v84CFBttMADgKjgrXqoUnAAySvGP5SNxwYYGj",
+	"6Y1Rz9KEpHOtlxaiaoUlXKibWUfaLrvNDBibNezXNf3ajsa9fetg/GsRU71P93eOd31CRsRnC3b5Pu0Q",
+	"7urnL19wEf718SfFviJ8jnvD5756sutVZRTSCSMzQK+WNrofILDSdbY9m5Lw6RfVNra/Wu+3n4yyT/Ti",
+	"4Tt0YHFzsO8t+pZ3dG85PpKeZx4eD0jdUbLGPEBGgiFq5N3la9Vk+VrQFVFLlvHpyhjCrr/O2MIJf6CI",
+	"vBMu3XYk0i9SBH1CkdNVcKsSdp+xpSbpl+lzkv6nlcI/06N/fEhBSqtqib4Mo0HeMVftOrb1nxw//cuu",
+	"JcO76OVzutpUWbJG7DBBlKYrX7kC399SM/vrZ9vT2ep4xnbux9rbAPN3eXZ13WB/bHFcvuSKTgr0K0Cd",
+	"fSVHYi6LXKFPxayrNUiTFjjJGq6QFk8xuIz7omYcXUf4TOpk23571WXnfgo2zYdlNsmJ9ahQzTTuJ81p",
+	"4zClc1agCgS1HOGkjISLJUMIKyElm9EyL4ISiPjgAzgV8B0esC1CXRR4oGsCuZizkusthZBqvkYbOZui",
+	"KnQnamYBl1sCBTEcUZ9gzjFkZyZWRSTozg1jy3GnPeuA857+17Ro1DVMbNJzWc3Afboi+OIE6c+mlBdV",
+	"CTk/cJMQOhLTki7YnSxvrESxzSVEVRZDDUrcOC/0EUoSLsWRvcjRQ+Lw3EueHQEo9EzUq4k+KrPfjVSi",
+	"CqGmCDRFBx8+0cKcbpBBPULLW0RQhxO7RthxG0RFJuxbKH2Ve1fTkJy6Vc6osDgVFNW3VGTMElSkcKek",
+	"IM+NAIAazjWKHz/AFVlwpZasKLorDxh9oc7LUJtY2L07zHw1k45T1TIXI3tuJoXiwNBG3r45v3pzsVVv",
+	"2KY2bFRoAmHQkHSWns9dddSX8fRuWnknDmF7H4Te1xxhOtU23wqIoZM25y9gY7aT/uLe6VUJA4u7glFo",
+	"RTwAtYGRiytii1vEynbYumt45JAtxYnhoCUh68YqBWGCjXKpZDnNIorhT9bvK6d16mCAtTUnCAWillYQ",
+	"FAVgTxTJJeTeL6meq+HnO/Ml00yAn3mL4uGBX0DEhLmjQfgSVJECUJZvYPu8PDt9uf6rmfGSIeEAlCsz",
+	"ba/jMNe1lm1KSytTsce2hhhmGjiqUzQZXPpkpxoDWZcjAXtLDcn51JzXBO+VO8q1RXItWakwKleXH+jY",
+	"Ph2+oPCW7sapHAx/696ZrDZSnU5WuzM5dUJ7ry2f6bAuSGyvEG5uR6t87EN217CvG6yfTilsaLoNds7m",
+	"mWjp5uv3TmItIi8H1k2dluqyvl9DptFa6frQw3jbJ0hqTnUHOSSomlTkRbSg5r8tv39bfv/tLb//Tgbc",
+	"vy2mz2kx/dsC+W9lgeyasvFvtf/fav/eav/vq6P20ST3ScE4RWjdgpUzZnZtNicPL1+9IH/+6puvH3lO",
+	"HqvSC8KmU5bpTdRyNuFFoefQppHCmmAerE2u3hbXOpyi+nupfQfV3Q6nEOGm2KwV2Qs3muxg4/R9dJPf",
+	"75I+5J16sEvwkPfR73ZtHFx8R8TkBsF1yX6tWMX2YUg76DLuvlKKuYiyL2ew69BDrpRN9r2tOOjv8hNy",
+	"efby8vzvZxfkISRGOSLrGyHvCpbPIKHqUUJevLl4dX7509nLkXhoaxkDQhbzoMoFMAFT7VilbUFAlj9K",
+	"yHdv3l28OHtpPtCsYUbxBnXl7B4l5KfTi3enr4egOpzUZAMJOfufP5y+u7o2rQjpzZOCTU3fUEGG9o0c",
+	"USORyYWxL82HWjxlbriDZOCHNEgGto+DZIBdGCQD//VBMvCfHyQD/NqWRKueuSKxKlfmRVAgjDbbycne",
+	"mVayW5H2PmklW3GF7aLKkdhhz7oLe+T1dLPOPDl+3MKB1AWlE0C68qnZr62slTBUoGsqb2s5ENvHhiJ3",
+	"oBpIcYbID9uOflX0oDFtl6Txb+3OrGQ29jbMlvvAts7rcvV5KC2tW2id0BLNa6j7RS6xx4pQkqLY7qAH",
+	"sZrJeOnU4r2A0V5/ChmKYsHXTSDjIDHImL8YEYCCn7pcHQIfmgzujyRd8qNM5mzGxBG71yU90hQ3NSTD",
+	"Q0bkgN1DEdZ8bKzyb9/iZ76DjhP7LzvkPpjTVkqMluh9suE2YHjsRph+YqfXu+lXOmrjvK2tm6+/OX7y",
+	"CKz35RL5N9eKE95BjSUIgosQfA73VICg9U4Lou+ks4d2yNUyXXvjj1lrk3VzNe+hs+xapwAOuoPYftwu",
+	"E/ZKtdwbpRMklvRFf8ZRm33E3XUNUd7FtK5PvVXRmgc/cdltLnYDTod3l6+H5I0oVmvBkZFwmp7IbYuq",
+	"Bbzw4H4CljCa3r4ASSRpapPYOvu14re0gP7LRpoFevFdine7NkZIoKXnMm8UintzBWyz7+D/nl6/+AGo",
+	"pV+fXZ+ta2f7CgiIRpG3Pm8AZcSBswh80Dc00Z5+s9VEq8piZ2/E4SZi2zmuC7DsstMFYTk3mqoNgrbK",
+	"vQ7JT2EiH+xJDICY//TJkhiTAnonB4qPkvpWet5RJQh/8vHtdU0dH3hg6USolfWaL1hijoksofKm3dhI",
+	"lKdXRn285XkHVdY+5c86Azpni6VeOQXYzKllLslD5pLDJXnBvlpwKHyy8ouLf/sHK6XPQbMZWjsQ0DQF",
+	"yw4v9q309E+qj/1pFarXNJWeXa/v+s3JJL54jz0kO1SFc2d/j5wMVxZoP9vEipzt1on7yOZxXHmK1DU7",
+	"o2ShcQFuDSNyQlqrH09f/XiKTFbmhro6/d78669vvhskg/dn3/3w5s2PW7wIV5rurAQ5D9Ku3Irba9cf",
+	"qOzgWpJSXXoX+r5lSTTd2dpV7p3mKmIBEEhoRLiLZais1JC8AMUcvcSegStk0bcVUfckqt26Q7HL26ci",
+	"5veweScnjYoNFkAzJK4ix0mTbyl0CXrnHYTVLQIIcuuVXDgT5Y6unJ+urM1oDHnZKnF58etwkXu4gM2U",
+	"41NGslXWrha3Y82Q2HHZS7Xent9HO71wv8jJxlA68OH6dL4TqwkAqtQIDKvZ/CInJGdTqJdk5u6MZvO6",
+	"rgMdibKyWhDV5uGkthYduwVVgLKn5axamG23F+2w6e2uped+NO80tPMtkwFpjkGepFHiQ6G5k1Lf1sW3",
+	"fBtzLYfku5X7PsRswY+SMywlb3epb3aPmtZdEM54d4K50Gsc1MPWKva3CfosQ7v17ZHMlpSCHbNZSAXb",
+	"JDDdYOiDZGC6MbDJwUoz89/2tAx8Qfhth97N9q5Zax20QwWWvnZ8+WABP1AkhXfS2upg9xljeesGcONz",
+	"NeZLZIFF5te6lnRsROsx4bqybs/ItXsjeHs8WY3nsip3YH72JXihRIAnIVaaPHkK9XdVgkgvi7gHvWck",
+	"hLxDEhTIHC9ZZmwyKNeLxC6mhZYva0cVJXBoPQ39WeZf7dnLfHGvfnNni4H5Nzs5pt86sk9IeUe+/2o5",
+	"1tKK95rd3tcABwbqYJKFpZ/BORyORKOSrjFogRrHFVbfmwe/PSdYcH0MLNpd9dnBsD1wjfbGd+O4HNHx",
+	"NbcdPcqRT4mQQVqvebZ/Yq2Wy3FNchw5+0ZYKY2EtirxpBtTi6k9FC1yl47dEq9OQbabOZAJkQO+RQyb",
+	"pvYwx/bLabcj3MeGQ3G+TT22ze+QI/93VsZ0NeEKT9gNf/r2PAHlDHUqZAtdUj0fkhSzHlJzxI1aaLRq",
+	"UFAQNJ6zgplfp7IcCVRY2uSeCNwqEacwSAYWQzewxU6Q1TW78aTfQPxpWsUntCzZlsvwfRB9jMstLjw5",
+	"FqgDlCwrNT8hd/MVupOR4NTxfOWs4LcWTxmySHGtRsJV2muQkeIl4AOuZv4qoXnhnHj1k5aAa5cIRyvy",
+	"2z5XZiIKLvbCgNRukVhQ3vzms28slbMvgqEs41qNe6JVzjXRJeVFS8nyCJJNOpz9gE/A6VXRygg9WelO",
+	"sQ6FXeulEOwOqiKa+aovdHCbwlXeQfMyEim0kXYx5nvMz+Ovnzx5ur1oan9/tBMAY2uPf/vOdARkA3Qp",
+	"PuzmOHHFFpZAwq7WtNJVyTYNuZ7b9ri775u9He34rZ+uOl3sRiTkQTTqdwqT9QJxtEkgu+wDECurPWx1",
+	"K5Egs1wKBnF9MN3hHyKHyrERwExQ9btLEXbPEFuQfDt/6UTmq/5sQ2F8Nsoz9KKQVX526wPHII7NaD6F",
+	"g2CfoIIvwr5bVcCYbrcKi5jYGSbIARqNgcB69iiLgiIWnm7kwFACX3LbZMM3OksGzXqUT/meavaecl0f",
+	"jBZPFYSkFEmtFXvE8xSvTga7185EPwZoqvTYvrDTogBXTfPFDmtmzgtmEbv2eHFFlkzkXMz669dOsxh3",
+	"QbLMEv5wff22BlVhdMoe2wfKbRTX0nAQr53jycR6FcPp47XGYdfWk1238Z5Sr9FAY8cFDm8vlHrEVrB/",
+	"e6jwdkX5TjxXVjx/LparoE89dPjG0qztqdRu0/TEqpsgBYSXNRIMRXR2IwAnRfGTnhhbclqVCJxwwp+W",
+	"bCQWNGdDkvosl/SEqBu+XBqVwJmrdoEBVcgEnRSeCc9oUabxu1YVYNtT1OvNoLAMkCNE9l+La/nl6rIS",
+	"ewNLMd3COnm82YPQJCyReSGR59eMx3HjRiLmOddjLOvQoWeulkxFpHSAL7Ef51qxYmr7cFdyzXbDnWa0",
+	"KDo6AT+10FdmTSEdDID2CeHT0MW1cHWT1ZB4/sPk+Ph4B/PEXb60KKL9ra/wSI/xx82TtKA3jnJaFjkY",
+	"nka/xTSZ4a7dhC9GO4qGHbpktxKe17GLXQk76jcDqg5zYBdcKS5mG1g7RiKjFqC7ttaY9mkBIcBkY0u4",
+	"wJOQ5AUoha7cv7xcgQu6dujqsmIfYo8ykY99taZ+WuAVnVFbbS2qBGLdei6C4phQgh3HBinfTGBoDpLq",
+	"8O5GWKuq1BIR/sjYNJ4WfDbXmwqImzlxtfK4IPjCkJxrRWSlITuVK0KNaDX2IS+Vfu5nEnOyAGYTrIKd",
+	"fwTb+lPVMdmfZfZipUUbB6lgFOfIz9iWDVuvwITV04zZpne0zFVsr15IuzlxRkYCzW9cq5KpatHFaNS+",
+	"L+2OrAvLNY6oE4XhfoxepdbzcuXrMO5aLMspk7ltKXX8XeBdcKArX+zK2mjuKtYS/GleuRuJ1PR/W2tY",
+	"NiFoxOqMjeCEFCwZCS6MKY3cAszqA1yQCdN3jImmGxlvO+CvwqQYCLwuWZkxs0zMRl9d5+zVmekKUkBl",
+	"BkuQw42y4EXBkbJAxfnkt6IyHnfll7ViJbmsjHj1T1uYjtHMnh3v8PA3z3Z5+Ju+D7c2rguE2b757/o2",
+	"/Rhj+/UMQRZgEe+BI6wNaUrKShC24FhAqL04bYb9HQPnTf79HV9u2qK7Fgizm3Anq3BXtFtrSYMOb1iz",
+	"c415PDss2dk9zbQ5WY3CeD4vGEQmdmN9DZnbIptG1NhOZlSV6PnKZdWRgxf8viui26I6bBJcoAslxPt/",
+	"yWSFezeiiJfbk4wC1F/dfKRGxBokJYCj7I4j4TlbLKVmIlvFa1K8E/zXihG6kFZOg9Zaa77+rLawEeYx",
+	"QKXbKjfovh0Jo4XshXgx85RXBcvHU3Re9TlAa6asn9jocRD5C1op1u0aA9VCaQnGZVkJYSFbRqsIkTFw",
+	"U3pbMaMiA0ZEMCbRvT2AEskl1bKMWpBn5prbfatGlFIrT0UeNRH/SLmJVmuIIvUjpkzxq2NL73RBmtl2",
+	"8S1fncu6b5y6aGYHaFC1x9f1cfS58oY7iXNgQ1htV2AXaCkhT6dNeZwwJkhGS2RPqXRXceya7bpvnzRq",
+	"rJ2zaGaoQTXE+/lC6zYPUwb7r3JyWQlf/Tpgp1tT1bYwy9me1Sp6zeLmNmFUQJRUVeVeIctJpbhgSjkp",
+	"28+CsgHDNevJdMSWNTUiSQXlgtyHyA3DWpnow76T5c20kHfDeJ2iw3YnCQ8e0sP9IidmH4U9DXpBOFp4",
+	"5rUxvnaIAhS2X0ZJCSWB4zb2fQo2dw6b+7BVcIJu2E9CF4y9E87TsIn4b9WT7o5aE0/EUKygWLqaO/dD",
+	"iTRVRraBygAwOYD9jgRS6uRUU3CymD7mazfzs/UI+NKckNL0aTS62lI+ZPtkraH9YfgbDt9+lR03ekLr",
+	"qKJ1foI1WzsloLijC39AbTZzjdgMHfAcuNK5JRsJhIHUhDcbvHGdTkYX65GiQO5Ekpcrs3FQuWr4H1s+",
+	"07bD0RHz7OEa7fQ5Bsd043Q2pICdlwSYpSDnEZl0eoRuAyff+o1nD6ra7vxcyHJTIjrg+ax3DXCAWuKx",
+	"iN+0IOm2fxRUwULOejzqolDNKFDX5HocS/2427jmYDuLetv23bpNu91bMAHhCJPmQWttlGCpomO1CxQ9",
+	"+/e45fetLGm9o56g1NyGUFJxKUut/IVQXwaQgQeGXcwJUVC+iGpLp+Ymq9N9QYezbJiQlsvBJTYBWixU",
+	"QhWdMiRa2rEmixtSXGXzA7brjgN+oIIhAt7VetN+wl2Pnva+YuKFXCzNkQb3QZuE6DiScjiTR/ZvP38w",
+	"T/4ctvAhfORI3fDlkVziEh8t0QzxaYkAylOxOsWABwcRadbImi2+VmYwDWzGlQbKRmysi7Rvt/I4j7dm",
+	"76tC6n4V3WChJOJbhuTSr1vq1jYlkPIisNImc5yeWoKPGxlQ/IBT4E2qhEq38fc9Pt7OWnZHeRy85gkI",
+	"tazZ9Wq/cFmJwE9wvIX79ngrg1M7Xc2dCTfPa7LE7LFfqnyGJpg5wrUtUEC8vm7kYyB4jCmu9qYIUn4a",
+	"XOOJjwfCOrufcbnWJU7BqIqDwF2YwPvXGeqaU5LiapNXNqPMChwjkxLr+F9QDh4McOFjAyOBKwXtwA14",
+	"v+Ql60AQxhi1PFtNs6NvRIMwCaO5OBue9xMMX4j49hZCdZg9oqc4taClSvujVE85wgzZPcsqzYjLj0DG",
+	"0st3Fxe2HFU/uWhEj/VDRgTAbjG099C9TVE0f8Sh5cRioRuVdQE7DBJx6E4vy7ec33nggrABRY+maG8y",
+	"MmEzKiBZyxaQIVkhs5skFEIonlTYgI0acWVrBQMdLNcA/fA96Ln1OkiNahO/HnVSnye7R+I6h9n4+ZVT",
+	"83ZK7MV7rUcF8rqmebuQrDHrsdY4RC+x0LxY2ZROe3S2687O8PfsCJtdpM3Hk2Aovq8dk1VQLlh+muk+",
+	"RBIt8yzrg1EyU2Kb/9g6CBHnojGKueouX1D/vgbjcDmyw60OZdvxxteaXds4WW/uRA9IcAQnLXNmOZ9L",
+	"fmvTII06HqP+57ebjR5o7YGyEp8rAmjnuM2D54YtJbIY9LgP8A2P+e5bVC/vIPKwfTWbc0garBkwJzxU",
+	"h9ylomXJti8lfLM5wsTO3sY1BJaVjC/pzmHPcA2WdSvORjFmlYUkcBeHdzQlKAPAABuSBjAUJa755QHm",
+	"8VkjRBq5OqfKwnl9njx18SNGqFB3rLQ5ITSI4svpSMB97Zryd/Vcmg+AXE+CGJFgd8zWP0b3ZKB+TwHu",
+	"gwbXSARPyik4EN0zakgu2bRStFCO2Rz1W0uedEdXUZYYGEQMekhnlAuoNomzh1MLVpDFvRhzjIuMOdDh",
+	"mOrU24a2pzAFOc9HkH5gnntOUiF9FcvwMWzlOUktsimt0wbhs+DRF3Y1HSoHetCEIkLPB+ZYDJKBbSsa",
+	"NLKDH0MbkUMPgEech5Mau2EXB/U+mApluxHCwW3tgN4pFf5u25xHGNup7QNRI9B70uxIpWOqjUIKLWPz",
+	"h2rSu8vXnrjI6BvkvP6HK18AmWW+R8lIpGEHL05/OkufY3u2SFUb7Wbdr7zRDu7ojlr8gCS3yxGfw8Zy",
+	"euUszOmFIfjd3X8GVbVY0LKjOjucfC6wJXNfulLtW2UsLEy4L/yWHdTf3ChtryzK8fDKhWbLWrnozkB5",
+	"AUu6oDkjSpIpRfp/n2ONYWKXbIfEEHW9p82aGhfjXFYT3R0cDJDSC7oKhAjWYcwJLWztDyDetdq/Zf01",
+	"u/i5JcJvIN+AdI66kz+tCv8R9BGiegFd6643mbP7Hg5Yej/unlpISF/zg7jnn9elpppQ1BrHun2K++nA",
+	"VvXFQSW1khekADRGEtuxrygv9vVW+jIt005AyYZI+WbPjc/92WJUn5nncADmrXuux5nVynrE5gvgHdug",
+	"KG7uJCphWt4w0S+KhFm5VZmxng4D+6xNxczHsoocO3MPlBVLaqALUMwocn3+09nL8Zt31yHj6avT89dn",
+	"L+N6M1rA+wbF6rfr8HRzkloz7pY5ujGZ1Q12tTlQsZkykaESesNEgKmYs+zG1vqn5IatIl5zfGSzOoDN",
+	"mhZRI8B3+l9cpnse3Rf9lYtZvbM6hwlPDMmbIgeK4hsmXDkLM4/RdLjWotU9aX83Caeic4lemGf2tCio",
+	"nUeL0LVjkoKtr8qOE7YehriJnhvsHir9pTEuXBpvZAK7gNTyZpBsmMbNM7eP7D1t726JGzA+a415qYPi",
+	"//Xz8dE3H357nDz+y8fRaBj860+bMTIbcTcZA6YXf0Q8H7Y7csF5bBjBUL1ssrLUVAmZsIxWxs7XEAuq",
+	"IdXExgWpUnwmzLekxztat3RT9bdQntbI6dH09OjVh9/+8vEo/OfTXf75+ElsriLnq8dm2GcfvC2lo/AK",
+	"3JdK86Ig8k4odx8c8l7+/W/M3/lO6lyhPdIkQSj0T5HEK+9z5UfazmzNjXwly4z5iOe/FuvFVszPXiwY",
+	"pYfy7INt3wAVgqn+9xTvMGM+RX53xXBGtfchNdyYYV7Xu8vXZMLMnaSSIIMd3rXgW6CHGol3QdoV+Ess",
+	"klxXpUh8JpBlW8AoqvQGq6v7XS2D9CFw1dlsWWBe1P7bMQ8iJOJnVFCPo+3QVYEMHR+ElMiKPXf81pWA",
+	"WqBXN7TICZRLbU9Pf5V22XQwr/tqOpx9rpswx0wg2AFpgzTVbAdnUB9sbuAG9wDdTi/Se3+1UlxoTAPP",
+	"yd18Bf4UCqtrBOt2RTucnzrah7Oy2asEnF8vMZF7L30RXIjpJZYLhBbSdZ0gAK91mJcNrlpRrDzdXNSW",
+	"ZPdL0KDjUsr9GnhQbPMJxt3vqbmBMPTqYYXO52kJ7RayROV9JGwtRDKnhVau7GntLrZEcx38QludQRa/",
+	"3wsQ41n5pCO9HW4kNXp87P63tZwZ1Wy8ZOUYswIjuCL76aVRA22xY5qVUiHmWcicKYybuCJ6XJE0L34d",
+	"2ukbm0+kdkqdjwsewHJmwUNtB7vL3asnc3j8OJL3t1tZkB1uBnNIwi3+WQ4JitHtvYdGXuDDTWDov89W",
+	"iCpwNZfWh/jHOXYA9Om55G/K/H/bs2ouNbkc93kB+nal5TKeAfnD9fXbF7YW6G75jzZHHEkIAy2GXLKc",
+	"lyyz1V6xSLIr5b1+zB0H1/rZMr/4OlJUQemmE8C7AHzd0jHdL0sGKAvP94hKgUpII5t8JIJOPjC6YlYy",
+	"rZp00qidIW94EIr0PN028Csrvaw01nzHL7IloOnxnC0OxCl2akTIIiilRaBwLoCszOSkyPOAYH6YbDv0",
+	"talJRgK3mkqsELTeOFlaEgjU1iGpv1WWJL4rfovlUTc671/zxUrMEeOl6y9WTxeactHoaq9lIw/T7xgt",
+	"WUn+9JtbSfAxfEwfWZyeLTPc1rIfqJGwHXImCkQvAT8SxrLqM9LFju7psPCBIXl5UFr0WsGP+KRtti8N",
+	"YcthONqVx54A1qYs0oSkdtgIYAhJEUcCq58BvMxCHH3wGALGHAOcPhAeWnV3NMjksHbVSFhz7KRuA4IC",
+	"rDQLXqzAvnMxyodh6HzsoBGPEBHLlbkWMQszmiUcmT09j6FNi5UleAq+ZlEP5hXvKqVLSw9iCS/qSYRc",
+	"qgmbcaFGAtv6Mk1gK+OuZYSSXytWrrDvHXscCpCTFFt0m2Yk0i/T9RECq3tPmnhhjE1ZVJqRudZLKP+g",
+	"9VJhJbFzy4ULPYNOdvVvJB6mf/rNSr0hXMpjnn80K4LbKhA5lnDjCKrhANWzvxrAkWzrmo0EDBcLmzUW",
+	"oN+Qo3cXo4We71FNpGqwvUc56vsX8/yB0VJPGN2rXGwUd2wXhYsqEp2Zu8+NIQHilhbjDjr2Lpdwf8x4",
+	"QhYMMuxyl0ZkZYLvBNZkZS3nxZYe9HfTvjaPe+fBmq+2rjfb77Zt8A9/SCIZ/SkUqLTZUNNKmQ19XaOT",
+	"Md4n2B0zysDqjq6QhYhpbe7d8S75xz29KA20d2RXgkej/f2kY5s0YM52LTbu6f1iZvX2gCuqM4XB0pg0",
+	"X39VMnYEig/oXAGqKCFqLu8gCOeIEpqWR0TbjqnaSNLQexP6ybDw/WZSU6+sprCJXbKaFPs1YsiKrMTt",
+	"iGoezebNGa9lSUKUtKld7oFGoQhA8o0EbutMzgT/h7tld4o2tfcl+3Vbng0tZSXgYdgFH5J45o1bq2Sg",
+	"lrRk4Nwr5cxcVC5oDnM2+PAx3Lb7Erq0RTH4aQ8Z0wt63Ftq+WjHmsR6S5VCNcU7nx0xrVHUbJGrxCYI",
+	"uy8jQspTRP5TIo1+EXvPwmUl3rqX1meiPVrX/vpY6+j67pnobnPuHd08Fzm7f+eq1e7CFbHSbJ+iKx3o",
+	"tmSgMir2aVBXy4Kp8ZTpbB5zir02UqWUd4rYR8hkRRQHJxig5wh8eY86JPbLJYtdGjCxhAkkI/n/2fv3",
+	"5raNbF0c/ioo1a5KsjfNyI6dPbFr6j2MRMeayJJGl+TkPcwGmkSTQgR2c9CALjOV7/6rXmv1BWADBGh7",
+	"ZvaM/0ks4tbX1ev6PAUvq0LQt/f8XAUoR91lEhl9FXxreqHpRwRXCrafkiMKWgnMJK9zmINjZCZ0+0Qb",
+	"juAIceYDh6ReJCb5EZuRqSjnyzKS4G9BfyNl9i+kJXuYVxkBARAkxJzPRFoAfFEvLEPKhMQFaYfJNNQs",
+	"rPp0bS2b4N7wlLOhsps0QUI6EIg1hcrHnJWL2xBqXMpbvBglw8KUMEh6f+WVOvM243m6kxJlgbUm9PXQ",
+	"+HiuotbhAd/OllX4hKzn+KrxQehgdhrLb0qK8SV7eE+c2P2VlT/J+cQdjEPSsSm/aBBGkXcGB1JaPQD8",
+	"xmjMG4jpXpw4E/bcGJZe2J0Pt/N0DfjBsZQv4MS4vHg3OZsej6LL6el0cjU91hb15XRydXXyA/xOuQgB",
+	"GNoa5lcgl6CFVxbslGIoBUEtlWgY/Lo7Xf2MokY2q79mgrvFLsY9kon8hPR+1P1u6e/a6J0p4n+S8++r",
+	"/O6TlDPQu72KhkXZRp6tr9jq0E7dVN95pm/Uj6GPP8b2tNGT4UXHxEcnU/4UbaRSGSXt9xp23R9ghupG",
+	"6/70hBupFLzn1t6Dm6M1AnnWgIbQQ7pmqHZZXw2ayoAWz5TDptxDJVpmebk7POehVuIDQ2HFjfvQYYqH",
+	"wJkhQlTld17/ylsuZiKVXBk39CiaV4DcsmACiIEAdrFd21qiUbpjnOGu0ADfsrxESGEXwZC6zYTXZ5l5",
+	"94rg6rfHbeloBo7SNSZT0bvJ6fX0+HWUmCWURF8CAIduP+AZmXUjogRCzjGby3uefDWeAYbCGhKrymiR",
+	"c1ZQkis04A0NJV03Y95St+a9ugWbpjaENvCtv0y4Vo3WlrcZhWwxFpgpEz+HtfOF8vr8BiLxCTY4MTq5",
+	"IQcEy7k+v6Z0i5VYOuuXRNIH9prAnsCHeSbu+pw4p3AfOKRajLHGurXLj+rUxn3xO9o1AyTV6CeZfORK",
+	"ssgNQIUsKLDg1XF5YaXeUCO9PKr61PgYiJHoCjCVYMYXayaDDgU3Rj6ipHfGbB+bZgV0KAgOUsFS1sLq",
+	"BqbBogqXAtOz+yTB7qlh7M7F8ZM3QfqPHPKWV6xYsoxy7LE89uNk6uilWU/TSWj2ErQdg+k6M2HzdXrI",
+	"LYDnQIaS/dJ2ep25CIP6Fu+tbdkmcGNP8Ar6bMcS3EOt1sf1IJ0adOFPlaSPrdmZo0/NuCj4fcYf9ifr",
+	"+xSUMSOEAoN4O4GoSkUwIMwQBtnyb6pwdPw4rw4/JgKk3kOZ2H0YuEY3KCJMcNluHb2TMKoOyS8JXUhq",
+	"WkYtfdSegz3OCro7ztrZojtwIEFlMtKiR+WaOxa2v+uNnbNbWtbiEcu5SNk+EDGAf2YwNX6Tc4wfAZTo",
+	"hheZDCRnLUHdCSWh/Ek/70ADSymjtZZ1+JFSQlpRb0PO69ifZNCcsyB5Q993lcsgEJgFJN817SZDk7qG",
+	"iFQ+bwl0lSOlD9zolBjVy6WKfRu50fZbt2Md6OEaSijXTiXgpxYZOOQ6mUDAX2rpo3rqt1qd/isZzH3B",
+	"+dEH5DXde82OEYIFMNT/0986t771NroEPaZ3/MmJeT2o6pYVJoALtq3aMbj/oLnK5YLlMfQ92IAHlufP",
+	"ANgNrSSDdwJ/6NkxqCpJmS3uVDIOYzvtVtqvs8XdmUSdfcMqtWPfwmgAsgoU/7DSNcvFxEsSitFDluda",
+	"tF/9eHJx0Vawv8vyLiq0WbZf0r+01yQk5rL0yY5QEEFRlODRE++Htb8PgH7/vQmmS78NWltGbbvVbaML",
+	"AEdpKRG6heQ8hd4XZpga0oqTS9/UJ8NsoEpECZ56D94yLCxDN/hMJEtZzLOUkgAJe1O/0ExilIB1lkRf",
+	"Uo7wV5iB3PAYaNVA3vMiZxv9Vko9pddqvY1ea/xPqPCMowSQZpPX+BaDNQmcW/aYgf7U0Z+w1cZ0PCAS",
+	"CShuQnL6FvPvuCZOhgjEYqViXDIfLbcZYlJXcG/05YvDF4fPnr8wVXLJf+BLEgJbsiw7BVuWX+HE2sDG",
+	"TLBiVa0Bbh0B29FsQ4ABQCtEEHwixS/4EhAcCPQrlQt8mFKf51WWl3EmuuVLHXBGVZTJOn/CHPKwCFlo",
+	"1S+uNnGerbNW+KZ1ppZZwWMECUqixDxG62kbEIeULsAF0ObqYbTmTKiZeG74L+u1GANA6Af6zuV6zURq",
+	"QwcBowfvaKBu08pXe9AV7Tx/r/RRi4AHee7rZh4KV1bW6wAgp8qb4lsoQNQSRC5nggBNe2Yj+w3cWNG2",
+	"S3vdEod7RibMM/Mwmoe7PDzc4yG5dzFU2ryqZSaAem/JslxFc45o5MynBKjPAlSmYo64mgko1SoluWiJ",
+	"sGf+ZIkWREroh220oPjaeG/mrY9CjxrkRC0VOLm4oBJnLmaCRDp0kZpOENFZSd0HUA89HO1dBvfpsFBW",
+	"HUS1lpcdcCCNDjiJsh0rerrOymu5yRYKo2BAuByuR+vFBqdfqe+7LrLVMP/6bxmQyYTSoIFCUi9YcFEY",
+	"Y49FBROpXEcpzxm486oNJt1Bzo0eHQtUrFB566yH++bbwz5SOGdznvcKBOCN+4UOHuNcKtXNK4HB9rVj",
+	"gSZXSC4BwccWKZKWg7BXWvE/Pb+6Bu/pIRXPUaYyYs+bUHhiNvn2WbWzYpjOylXBFrwdvpqVPGKo61PT",
+	"qdVbh61piWt0RG2eiUTdZZtYvwxg82OYc6o6bHaiffa/PXz5h17zX29aj1l9jw+4A6M1+w8ADdKKB1Nk",
+	"rh3ypx4wcvIYYQPmR5tt0j9tBlqgzaFQCyx8LehD5AP8o/eIVdgfqZHGcCJGwJG2DxAUu9AKP57ZBtwI",
+	"adPwBGl0pXnoC2nfia9CXWsmcr4sRwRQ4Aic00whkbwsyPQcAo4KT8Qd4bY+hi+rSrlmZbbAHlJNBxya",
+	"2gBxyRbYvOC5gdcGspLCIxbVuQV5Am4D0LzmwOOVnKlSRciz7JnxRLZsUKuCMdju5hWZLLLyqQX6H5HU",
+	"o9tspYfR3Ayuv1uGUFhVSUZbu4R69vwwuJHRJgvuM7hkY8uV8DkzE/pXEqKC2eohvKnbsNjWRBNngYYt",
+	"iweWgbwGLcPYFZGQMwFfChgXu6QawtDGYR6G8Mb3HqGGguv1xWGQugaoI6BmDZR1swtGFq4QZrF/4AM9",
+	"JOeUkVer/3hxGCCYIB9JvMfxDeCwfdoD91miRqhSCBs/Tg23M4kAtAWpzXUxCgEZE55p4bgicdijmVfm",
+	"Vv3Yhi/88qjWkhZbdkoK8RalrYkPjYNRHVfVGthweA0ivh6vebPKDSu6gWLHLfiIXjz+OGe7IYzeMYLX",
+	"+rbfRwfVJh1s+ZlnWiw/d3m45ddnHqE0CVwxOF/ggSH0yek1W433YPAAfZ4S0F0yRW1pOdPCHpeeS4e+",
+	"0HBUmI1nJHXQZm8kbXgzsiNfwznd9sq8+DfyvP2vcY999nJ9Qi/Xv4tb6e/sZmnD4yUXEqZiU/etDaEH",
+	"1mdxL6oW5st9XTb/wr6Yz66VfwfXykA5/tkO/eexQwezao8DRNhBTNbP9t+W/fevaJeFK2NDFsavw2ou",
+	"m4bDHrm2v8l57GmBQzLnvCyBT5V722xdnyxc16wLrfDvHI91Jvxfn3+2rD5bVp8tq8+W1T9xAPuzNfTZ",
+	"GvpsDX22hj5bQ5+tof+N1tCH2DhXjhligJnTM+WrXZ90ShpxSLsIpEnoN5kiwRz7zrAm1KfjxUAc09Yg",
+	"6A9VKhzR7IiA1b6902j6yTXyc/jps5H02Uj6nGT9b2ezfTbLPptl/05m2Wf76p/HvvpsB/XICvz3yOdr",
+	"lv/X89dqaWZ7p6v1tQf2CC1RU/eMKRk7ZBdOov1KS0/s0T6w9bDCYzNfWwQa/JEtykhfHiFXxabgy+zR",
+	"EhhpZSj5z2QPHbo0jfWfe/ldO+nn//y/ybP/P3v218Nn343jZ7/+124CZK9v5nu7Rq8Fm+ZHtrxjEbxC",
+	"OdpOkg4ckbb1UNjUoU01zzN1a/gSsH6ECy1VtMYwEwh7olVIfM0XCkbZ8HOOoxMBldULZljC4TaHDIXA",
+	"UKiVqeg3OZ8JH2gjuiQa8ShbUvOJRXQhxTJbVRZcCuhaqWdamUHSp4KzVA1LC3dLsJYV/s2L7aip0SqH",
+	"427JoN4vgY6HPAqLTO8Uv6AiQ2IO7BniCQXdF/sCfX40nF6DiRvA69KXPDoSYN1H3bPRcdioldA31MFu",
+	"H5iaCQMU2xtDTp8Z8T7YCXeZSPtaFz/qe7ux9Uq5VyuGUZB8EEzvAfW5Tcbojh7zPLvnPfx6AVBILLkA",
+	"A4SEhj3qt8FO2hF8u0/u4ZgoKXZpKIprUbSg7RL1YiswiGe64w7wnJKubA2HGfn659r6FA2M11bfKH8s",
+	"49IyG/frjQMyGbZomoAhu9CQYQ3tkze/kEXBc+bNay/+8ZSn1YYbrbmfu5MeDvAJGYzxO/5E+OIcUNlG",
+	"yDuqFzIua0AbhONwwQTWMmXl2Pos4j7qpe2DXIAymHZTVdOH6V7PABPyYQgT9ZNh8dmHsN3rXdcC+JEk",
+	"qwW7xMWv10+KuggwHuVpPGeLuxrmphH/BxbGHPXlZVaskViG/oALstjcMry74MDtgf/03oIQLrHFUbY/",
+	"4TeqxQLIHvQIAvkCAeGksaxKo7rHrgOef4++taSilVyuYrlc6uGtwYDR4I8OHp/xx5ILgMz2QfhhyPbQ",
+	"61G7G6LVo0qzS5On93ZN8IXWHhesFzJNo2LQPWmUBVzZwEvqqbGW3U+bW9kyczHN+llinc/gqzcqlUCa",
+	"zBA5vBXsYVgo/HgByqly7QuqYx/jJMDeI9Q3KsS9TgGrv3dLjXkh74A7eXEn5EPO0xVP653qJzesMdR9",
+	"XHTbMPqTGKDeH5ZzKL5N81RpdfYPw9zwT52GTZorSUghkRSL2oEiZJRLseKFO1rGHRpLFvLyNlf4EPun",
+	"puAFckXTagObk7dX+mbCAv0q4hJ2OxorTuor2yBI80dAXcQSfK3oa1PPruKIrVgm2qIUeOz0VPfqJ/DW",
+	"5cZp+2mOTftEnGbLJRHzdpVO25FP6mNomIxlDakGR5ZebVFZZ4A2Z+UMYNW0DKhFFu+WHoiY6c3mFwo9",
+	"CL4ck4WnwBoBbIMMgMmeGarenqNdP136rGr/QMKidZIyfR6+AqBd8G/Cv+JdsH8wxsarEpamvbRru65H",
+	"dVdQzaXoL9jdkvXvp0eQJP9UKefUqj6Z5v4kDjdbUefAFWNoU41Xwj+cWQBvVy6Xipc9bXcg0S0Dtj7w",
+	"EAZ81EPOXP/1I9OurvEy8dLhA2ZjDswAW2Hg5SCYjKJHtAUb0vh9Cr7g2T1XkbaFTYbIOErgQx6UY7SQ",
+	"Qhn28ywdodt3Jmp079nahPSM9WF214GT47/uPDf+jo7mtS2P+PBsndNsnZHaSq5XfUhTt5Xjl8JcDgkC",
+	"DDimb5FLPFpl91wgXPkoYjMByT9qwXIGmJbDDcK3sljwfTwCQNIXztceApcfahOY3m8tUr/3kpcUOmpx",
+	"8P/PH3/9rz+O//M/DsJ4nac2WLgvCT8hvX/zAvOpCEme6Lvl0rKgvHj1KlrcsoItSq0C6OkcH7R01mCM",
+	"7dmmC1bewrdBkwa+H4NM3/LFely7Gxe2lH6+FSs44LKmFdf7yUG3w9Is2IIb6PMIgvvJTHhAr5YLvzBZ",
+	"sMxHhoXgvFbJk9fozyEMWW6Qswiaz88QY3lu6CD05VEk89SC0owoTSSpZ6IldfGj2wkMDfT1A5e51ob7",
+	"esEqtdee6b0xRge7kJ+0lY0wTqpeX16nqs3KSJXsySI3IxQUoGvNhA8DFQ1GgWrZvBc+Fe0Ax4NhmC34",
+	"RhYUDnPUwSHGyUqUpLq3bZ1tJust9uqtLpDTIAwYhuT8vV7dMjx/Nmkcgwg5bYYHTHvwNN/bCEdH31M4",
+	"LAZZDzAP0IRGUIwigvoNQUOZXj08ItaKtLcLNRwHKlPQJgBL5wJ8gWY5bXihpD5mTd+ysg1a3LCatxiG",
+	"iJitMrHKve9qRfR1iAULDT9YzAo+TeJpJp6PDm3mamdsRWViwTtkAjbCdBiy4yDkFQhlAluunbh+dl/f",
+	"8Bks8VAArTe40Zvo0M+Dw+j3ANyj7mGkJJ2PMrX6JPSml2UYU2MzYRjj8QzqPcfUuP40KpZPAw7iB/0T",
+	"Ea6Ne7MPG7KtHdnvMLF7WLD7GZyUjzPI8kXpusuDTu/tY7t6a3lrHpLzi+mZAZuvZ/mNo+Td9PRYayhG",
+	"4jQkqcEeVu5xANb03lFTU/S3DkYH+q1tasklyMZPqpe0HGqXvKj2huMa4LX7dGVVasMXZewlfnVh/Hi5",
+	"udlKSDpdiLAgWtzyxZ3qAfPTOpjl4Pj+O/lgyMntcip4WWQ8faOlvk/m/2QW2ziaUKJipiJm6RryTNzp",
+	"40MiWyO9VgoOqUgGnNY8ufSUNKe7obVAxSaGEhoYuNCxfMvzTSj4A0EjlsfAhH3PcspTHJZR+DwkVzHp",
+	"vAWdtyCqsPkT2d9aCqvonhVPlHqeP9XPSaP0uazVoGB3eqafoB1ohSxZvkWl5/OecsNx8dzlXOIMq3FH",
+	"9uzzMFXX4ycY4XWVl9kmz1pHGbKj3BiDjwNOzEyZuIs1JjcFv89kpaItFOTtkW9p2g5F/LIaXLxFwfFu",
+	"p7zeQnO+YGsesXuW5Wyec9AJFjnL1g6n11GmkyjR+0KrE7IA40zrZtGcLe6GuOYDlNEDQFnbuJ8HSun9",
+	"+OfNQ0NSqGrpcAFubBI8uBLegMUSUjpdPUYYBNXOYyu+tzeFpiNOgdXaarYeAOatZ32Z5XnfQbA5FK3J",
+	"b80si2HlWHuHd/VJuJHZ7iohb/U0y/GGF885Y2cHtdDBp618Q8TdXjQXBp2XKivnwAudghypFAc10cao",
+	"/QxcLSx8dF8tOIgZ402AGeOqWtz61BikFrSFIfWdmagwPg+TGaecpXkmeDyQ0635Hkoe2v81KqyTH52f",
+	"vT25fH9y9oMnYL3MR191E5E+TMrXMLyQnQRudv64ySC5eV4R0D1pNwsmIlVmeR5RjhPlwMBQkr+grrSf",
+	"nZ9ND0Zeo4Kq+6fKgsj/Eg/OgHExH6ta7I7om4yd3SfMFG41z8TKFam3xHv6JhU8Zlp7T3k4L1rrsFXB",
+	"VRzG+7+umfTm5pElLtfyAtXcW5kDoWqGLABukALf5GKhDflS3vGWWna45MadltmGKUreQPVZPSl9hAel",
+	"1TITfpZRv4XRc0yzlK83svTl7PY9oK+7Wt0AS2oFSheFI9EJTYtsZHLIiPxZwABH9pCyixGF3EyYc1H/",
+	"MK/yO5+dXwtNrUTqgSNKXI72tWIrNvJSWfRvsLhGM0E2Evzm7QUIIUJ2hSFWxxtsgrTnUPOLAggef6vp",
+	"dhQyFVXiTthC7M4BHe42rePADaojMngRexLlQEFBbOsPeoTbQeDGKGzVoPU7mJUnl6t4/lRy1bdpchXD",
+	"qwNKPrkkc+mRrAd0erpO/oiUlWzOFB+HOUH1freiKWyuuaLiQOKCV5YauuriMTsGzIZu/HLTj4xBQyk8",
+	"i01lKn3jUhu/PcM19gWZ1PpuOmhe/Ycfiqzk+z294ewuLpQa+nSVl4N8XWXxFFPPgzOLd8hl3Lt6YHRQ",
+	"SFl25k+hr90jT4XTbhxdazOG/O6gQCGrOuGMoA7E0CnUj02VrRiZqcFVBtd7dgruVSXfhMfJFNOm8VIW",
+	"rfbbF4QcEL2VBgFCm4iyKqnUHU8pYOJlJfkwMpN9REfWOJrgofKESSgFNyRJljcVkgUi5kbSKJEF33BW",
+	"qiHmPhTQDyXSjbxc0RzTdUT+9AbjFiboAcez4mB6zAR/3OQMHeUt59Y++vy+hLqufrnHvisByaBFrS5d",
+	"ktWuSmMHX7EPeciwIBgMTFQWTChSNz4S10dDP9gqhPZIQCgiZEaouYsaThFXO20Po+2DwmoW27plC0WI",
+	"8e40Nfj6oVk7IYNmoq8C1GVgQ852sZI0fWs7eEqstTO00Cpt4wYH8+ALFelbQEPVGrPipWXJfR0l1yfv",
+	"p8fx+c11Anckp+dX1wl46aWM1kw8kVifCRR5PhQJxA4Bg+TLSphsIoBZsbYJrkx4BcEQfdUiELrSKGDI",
+	"ww6Rt3pM0HUTCB5ENnYQRk0o2eJu12Y+QvfHNX8sfaSB7iROmBXXKb8LHdPvpOZQT/MncePOc7m40yZp",
+	"r/xpF6/0tmZ0x/sd76aY+GPUP1nzguXZfUvKYdMACYB4IVVfqBB63K+SeYCaZTM1Pt1J6PlOAjnAbumB",
+	"qsEfw1kuu7LMIDzDRaqMoqfkmgM2yEJb0azIs8bwdfYTwmpGC9vd159ZVmJQe2tDWvFtBLx7tRsafxlu",
+	"y+/2jetSTwemXoOCt4SnlVHx/lLpI33DCrbm8LtZehkWb5hsrl346o2gQNfo3dycHIcdi70KXuuPxZhI",
+	"3f9pOkBNYvkwyLdSDinz8j0dDb0KXOOAk0fjvV3iPjAPHF2W5nxuQinteNg66oYNi31syLis2D2Pq02L",
+	"oIR56mmz00aAx8BajteZSRPBcOurF6++3R0ats6EXiuoYaP2WemetdjrdqfLDpoO99yQ+QARNfQQt3K+",
+	"mx7TALgMebtny3S/HJW+foPaHmX/O+QF7Sno9nBg+b62gQBu/1rJSzvdKrWEiExFacX3Q0VoX1l78rgY",
+	"rtwBu/GTMrdAe/okI3q8ucPTw9ClBZS+28nje8WRhujDgxXcXfqe3+L24WrJ3ARdzZiyDKEJUrlQX/8m",
+	"52q8TiO8fc4VqWpLHi2eFjnsBBPcvZieHZ+c/XAwOphcXZ38cDY9PhgdXN6cneGP55cX7yb449XN0dF0",
+	"egz/RjDPg9GBtdQPRgdHk7OjKf5MXrrWHE8y73z0Dsjt8HA14J9FJTre4WnW22mt2vLOxIrgHI0DE1dO",
+	"lKhclslrL/s/rfg4SrR6KpdLvILpcy6DeyYA/ZBs+XGU3PGn5LW18eETlIyvtszNKEErDdtj8g9ngmy3",
+	"KMFjKtFCxQ/VEz4z4CQnZVWI5LXNv69fj+YVMl5jciIkakHMD8n5E3BuJqMo4SJNMF2AvgOeXYnhRq1w",
+	"4qqMANMyoSwB2NL1xzIVqSyHlIwEp69+HVCHFGZhRqqUm7GF2JyJRkaxfgxrM2qpBzSJesfksjzApCK5",
+	"XB6MDtDhhsN3YE/50YEeI4PrAm/ysF2YcRiaxYYq3QAYlSsP0nKA6KoVPOExQnvVnD+wYck7uqqylG+L",
+	"t1SV8YptdtS6QQJ/nj9b5HJxh5Wq6ApJJSx0gEgwhWoAVusVv77GdW7qcwBbYhRRZJ8LCxGwYhtTHAdb",
+	"JZUct5EWQs26WPclAuEJbmndOzq/Qz3MnLujfJAGokgsuDJggeD6D3cd7o7Kh2zB38xEAtEhv+RXFlEy",
+	"l+VtEmq7gnUny9twQa9I2/LpqKxBmOJDBpsLIZ73yKeDFd33W/un7enf/ypFuD75ZHI2weCRvgUsU08d",
+	"urk+6oXP2we4ymw0Q3YOAadQbn+nydqsYkfkA3xXy3nrlaxvR6JI/Xg0oChmpehj8GB0MP1peqZPwveT",
+	"s5vJqT5Ip9eXvxyMDr6fHP349uRU/3Q1+WFyMDo4Pv1z28l2HawOh9MeQrdw3PvFkhYlA6GJpxB+8bnx",
+	"mYhYriRk5FUiWjNRQZFlbbXTgjBV7HhTsI0AZnAhVbYHNJPuxoYeJb0FQREygSAJ/yT4B3Ql6GE+EVEC",
+	"YXttd5OCAXd/oaIM6oHVrXyARHzo0hf6eJW5GlG8Nc1UmYlVpVU/NRM+7ChAhSmV3fP8KbplqYu46r3m",
+	"Z+xQBo55Jx0dC6b4TEAUzqAykSj4ZvzcAp1ifpCi9Ey9rD1CEkwFwiMjS7Gex8xRuc288GL0caEjTo1r",
+	"Z6Bj65Qz5WqcBq5IzGvA9XjLWVHOOXO4kvpQ28adSH+rAOpta3kAmsGFhNoEZUJPqpobKBf+aCrRIVal",
+	"mN6mf6U02KISC0MsY027FgnqrLgt/LmQ6ay1mJEfBwNGFK2YWRVZLxAPxYuWlH532HreP/1J3u0y79sa",
+	"OY4Qwn1TyHnO18nI1NlnWo3kawR+Isg8LFCjIIniRtsvuOAP7SnD9Or+cBknJV9f0EPbeBkg80C3RgUG",
+	"WmkhlKilUPGeyLsEtrKdKttsajJ0aCYSkxCVgPLictQTzM6jjD8isWlz2nhfhIF/TZGy1GUZA1ycwdO1",
+	"1p6pmCIIXrCqbEA2Skx+AxIwOC4Ey26RuAyIZBydmxRv8utAaxGRWb+SFmA4QtsWBXSC0o74QoqSZVR0",
+	"VAktqg38H4tubk6Oh2MrybuwDOPL8kiutT5uXSsNXd4hPLYGMeWGi1pus8ll8t5M2fBGoOuTfm6L5vSU",
+	"FVzJ/J6nM5EhlLYstL1ZT89pd3jwTZyJlD+25CTp6y0lDk08e/eqIO9xwNw6lauJtmnSS5t1NjSShUhm",
+	"i9tK3KFwz+Xqn1yUA/Ku4n9p0QC1hBcLm+ltrAlmhQsQd6DItH1vhoaDulCzqNq0I7jA5aqfQ7wJAbHJ",
+	"OCmwLVPhKqG2GtwdnYGOtjFfYa0IxZA9lclO2Di6UVzL0UrcxXOm+LcvE5BAkG5DGOMVENvMxKbgihf3",
+	"PEW8JqNI+wrLty+ev3wZciss9BmjRxhE/MHjM8k22TMtcldc6F1QsGclw7jBPcuzFBQal4VE2Xx/PNIt",
+	"/R4aOuKPi7xK6aJ/BSbV79PO8YHuNoy4b15+9+rFH0I5v7vypbtnDJUHW1nQK+SF+6J9aYQRJ8qCs3WL",
+	"kK3KTaV3i77Fs2VVmRIRSM2c3amG1gr/egWc/E3nnvbTxvyBaow6Dkloi57J5gnknGqCB+26M4oKD8rx",
+	"oWSWVnAHp8HAcg7rkZlYsMKFIZpSg4SdOa0Ff0C9LmfFihdEGgduCcC10PoLUm/1zInJmdKyjovuolh4",
+	"MRRUkDLmaq76+1f09KmuEQMVNeXGoiMVS8siHzanTRe3uTD9WtMOUUPhpX767/k9L+4z/nAkKxFCjHOs",
+	"Yda1iJXBT9aZ7SgB7RCMTVD8k7SkEib6gux1UVoALB1B7AjIT2SLQioFCF0lF0zoJbVnonAnIaj+2hdq",
+	"ywz3DX67AskqJ5yCMPRPM2/W21+WKhT3bn3h1LrW2BhmLmhxmKUcFj7pPhAruZSbFu6ZOVvcrQpZ6V2v",
+	"73IGitpIAfACuGR6IhVDC6XcBFUwmQ7IdACpuQusBV85oh62Dplu0MAhgxlCr9EOnF0pN1QOJtebnANO",
+	"cgRDCsYd4AWtpchKqdcQwF9qfWfFxADpRv6XgHjK1lkLY5dpXKYQfDMF5Cfg50OsJ9NgNN1gEaB1SJgL",
+	"450qQKucu8+obKf9ADPSGPccS59shRR8HhuuW9sfqqg5a97w0BialoWWyrnwj/a3mFS+IyxkCYx969Eh",
+	"PvMNRAERmLOC4E4pNwlmTaIPcsUipmaCkFRMVYl7HQF86HdZpyNELVcyliJxd4I+LRWUjzzwPH+DEC3w",
+	"hVI3Ez7KFIG2EDylFPVCX70A4NyvdQhOkRW757oTM0FkzlqlM5Uhuqt0tOqjZ5nLhy+UxSIlZ1H9GXMf",
+	"FKbjwIyjiWkw6iSud+DKBitbG4wrqV/ywApCH49Y/sCeoOZu04CQ1T8djA5guIL62fnQubbzakcSDB+E",
+	"XjEVO54PClA7SmVKgmeCFRxja7AkXB/rs/lgXFkp4OskqlLabE8i+oe/gko92VBzyDejaM2KO0TQFJyD",
+	"ENdar0CHE6I82kAxNWrkSQNZROou2yiiEYVXysKrVFoxf2Le2F+/wELZPBM8uuN6wVLlO4wNbG/ACQI2",
+	"sY+6erwxrM++uwC5vzBw4VVAGs7QkgxWBQld9RYBtNeqWCF4g74PK+heg+PM0rveQYDReB6b88MWpRrB",
+	"VhZe9TmEHIh+WPCHCPJPFfpwM0E7mJV8JYunkfk4ILQWKSEezgRbcQrnQjH7AEI2qw7qFwc957d8cTcY",
+	"wqEiLPPemqhXX9z3uVO8GzhfRVW2zR2c6N8eRnRTHTwWeffgFqTdM2EiLCMAcCbaTTOBb/BVTsEzLN4H",
+	"/VjIwpfA1tsIwa495uQ9fK/VB2YskICyzB91/+65Caw7Jb2eH92fuMK06SqXZadK2LAm9M8OVRg0ahJB",
+	"9zyac+PAxaCbUggNxUR0K6ticOPCmubogABQemus5n3n9FzglYqzvAsjiuDZSX/wkj2p/kqvOHzHQPqX",
+	"IKyYi4/yxwUHvRX0JZNsmrCcF2VCzcmKCGvvBg+w5W3cTlBmyyXGiXu9h27fKsBywsZKkZGRzCNrJLjl",
+	"bwfFTXJQIaxJuY9VqgeimqJBBUVlxq3ysIsq3DtFYGOABgDdHoz6pm3ATScvOd4BsKa+sAIl0n14RCY1",
+	"ZuI56FGDEPg0E9BUPK+sogz+iacNj75M9MAkX5kliFeA1unLRGv5yVd4+CUwOgmc/pgoUAfJwwVLrWxg",
+	"q74IjUBbuChL/fhivX+GWc7UR8MYjUDXW2ZixYtNkbXQT30iCFdM4Nt65RXAfNsBhdaijWcqkRBLyqXg",
+	"bDX4rsELB4dXrPXL2CqXxpcRq7ICbjgYkFjwB/vvgoOWQ/xr4BuKb1le1n5gBuiWbTaFvGc5OUdiS/MG",
+	"f5FFh7zkZDnFNmORnL65hEyzBz6/lfIuTjPF5vgO85N+KcYRIJdikW2YKONbnqf25fSHkLHNjFQPnCNB",
+	"fVCdzLNQ2OSClbewfLHwixaWQ6qBHzIVTS5OcF8XvKwKoez6Uy1cZqztUNeWPwW37HajODxupFv5oA0q",
+	"Cmi2IV4bQz+gNXhlVEYnH+GWHTX0hpFBtzXwxzQDQANiRx5qs2TKWyLTWor3VjtKvjHZS32fudD39sDT",
+	"Jn0Qe65odiy2EC3gIWmIfNOWi843zQF2EXYgIuNhhPXWKtBJ5P29tSoyQcXjotTLZrcbFHOGQUDQWPtl",
+	"lrg4zXHmSz4zyLRbaG47T2JzJA46iemZtgMx6Nn6+0Bsb4/Jzt4P5U7AhzDpiuLreorQGiTsv+2caKfr",
+	"x0gOMcgscxoFyP6PFmU4Isw1tpbkFgPodKOboD0tIZC04KLMnww9kdVXxl7T3FH0z9ZA+ncsNxjD/TiN",
+	"O/b1Nqc1GmsUzCqT14JWaaYWrICaoN/t4awCp/MnHz9iejFNqLeH1Id/TCM8reSjNeDScgYYfO0C/DSA",
+	"/G40Y7AFX7wEk1eNUPCgKx2SlPBwx+KEmUD4O+R81BqaSWCzWtQnaLtnq1fcFcJoQeTkJSMHixtMQyf8",
+	"CVqEyUT4/uAwulZUAgp9DA7Jx2nJqaFbo6isjNiizO65X5hUsjsvQBvjDR+vCVfgcvI2vyxN2Z/9ZkOn",
+	"Hyr4fQvgU7RbgKfCNM/C4AJ4fdOZCr0iLVM53f+jNetnerW3vsxHLPBOVDBSF5iosynVGmeskKHDTYF+",
+	"tHOGPfx7h67xNpcPe6QGohZsUCz03vrm8DCiVFXIxUWtCYbKiQEQsKMmsxex34CmQjoVGf8295Ucr0gs",
+	"ZtFSnyK1YSLEIeCUwU7tD7ZEAIBIktN2BGaTB5m0xu1kK2i7X+8OjO1S3NpLMQO4EhTTXFY5cg10v37D",
+	"ixjFahg4sZOLgIZ2u3GYnmWtBRjxkW4hxpcoWxpERzJybIXWco1Yoc/NtAWxv71NLTqzaWitv13q86mN",
+	"Ewxc1BCpNhZXR/JQg5p1AN7pPqn+UOG5M0csBVSwkhdrhCTN8rwrY0zUYZI9W/KBb8odmRA4KgSNC2sB",
+	"PfRa4cW8Mo9utGd1fzPb42B0YFL0cABqg9c1/e/tjhgw/W8BSl3ZmhUTzDG/y2XERM2w8uyqEZKi8mhJ",
+	"dyOlslXVDIS0d4SRQWkB2dDnEyU/TK+jr1XJykyV2UJ9rYBhPMFXQIxmJkAyjaN3vOAjii2hD4mJhtZV",
+	"PkgT2EIfkJZdv1WKdAHAwZ9D6EopvbvRu7nkD0aSoxiGQPDSGyEU+qXWku3rC26HJ1uCr3bLaH5+CGIe",
+	"2x8Q2mEaWqrTd/UfRpPsnzJYlkF6721DiUQXKo2Zok+5sUNcfi4iVixuQciZcN9SFiYESO/KM+7zl5FV",
+	"QWNQc1gPpC5DxavtbDlf2jC94/+u92dECSROPcTlQCUOBIpglZmZDXKmI610rYFsFdIkPqD95EEL+LA7",
+	"Wj6Y6K0hWWCFdQmPf1wO78fMPw1nTYUSFrvG4tzFRQcMBwm5AKTEhhcgaAAIAWMRec4LkEImOQwnW8tX",
+	"zKEqON0L/3aF8gjUkDX40dwXIBNTFmGf/XA3cWNAyfdputo1iBf0ra1KDk+gSboX4DyX2nTnWr5QWaVf",
+	"KG0ySL36J0WQrhTwNHaGjYd25cBAuH7Y9HbhrTXDBNtoa9uwBdUQFpHGNNRQbOlNXXNxRb73QSU3qlqt",
+	"kIkA8iZUyTeBuhuEFeyWArTcb8157VZrWCLYcFFrfRtePnFSciFFWbBFOLbj7Y7gC911R0fhQlY08Gp3",
+	"mMC1e1TfkWaUuubo2hSUD5LAvCjb8nuQbJ28QJjY8IWyKQ+2oxh7xvyIet6LyzBDe6TAaCRCwAr+EIPT",
+	"N7jPtjJNIJbUrV2beNOGC5OrGTSoOquDN3y4P6etlL+lHp0GnT7WOaUu+2NIPIOgWsEzlpVP4+gCwhl2",
+	"xkKnh2Ha2D4stCo6EzWuo0YmuNMSh/mMwIPSxwtvp3Hv+pCWT/3JFIVgjo/W5VzMt+ZnCPiZP6RKpKU9",
+	"nhMP42Soy40BO4mnCfp2sC1JVPAl5vpifBWtg7DT6qKGtjZAQtyCuxMDygFjmD+W8aIqVAjCzgLlL6HZ",
+	"4LrKllFiXukVnGvpsbGO+yXnKWKNpFlJGV+jmXjApBKM6mIy8wY/0RII3xCCdluBdoItTwyQz3hn5aB+",
+	"Y6yyv/Kag+x5GN+jZHk8JENpzUryBhEG7pvIBMPI9iEU4QSqP5H4I5mJOoXCPnYFtrUjoGupnQEAweta",
+	"Mo4cCZtWjMUKMsw34IGmiiro7CjCKNpMGGPeIvmuM0hpcHRt2rq/AxM/l2I1ipS0wkubxWB7o3WM1n8Q",
+	"TWFL8zRTN3KL+tfgVrGJFoNVHq3DpZHSe3xBViKWJWiRu638zMGcKPJQfmexZnn2V1uFcGtcRCBJOLBP",
+	"yAcIiSg0sx3dhkkD38girM/sT0m4B5GaeWb+1MnNtg9h0y3403b3w83oO3qii7jf591yvtw67X1JyBr0",
+	"2lrusjS362O0RTTtTe2fiXiZZ6vbsi//up831MLCrhcnKHr4ZkprngmW5+DZVeCmo/pTpCjG/G7j2QKH",
+	"Homq8kEaH1gENP2yMEz9y2xZci7sZXSaOd+x1u/TrFWGtZTP3sqqGLACyC9pHy84WPXqg8cT/f3K+fWp",
+	"xAXqTQE7BSoU6HvpyPi1IF9+5MaPD0lp9zp2XpVsxS+YCuaRI2mxt3Z6QFS11q7hsc8EK552FC5rww9v",
+	"tOiDtFPoLMMAYHhT9dfaoeuDxwrUSVbyeMOLOBgoMHxkjUmfc33OmZkMb6cNL2ih2zT9GSFzlvmT1m+j",
+	"8raQ1eq2SVnUwd7VTVXUaKUxbcEriZ52l7LmCSxap4Lfaxub52kbSRFfFLz88I2il5VLbMaXulKGuaxg",
+	"r8jIpdkbxtZa7WCzAHevTXMFnw8WIuzIbvS7pwe14Kk33IPQFcshS3d/Lqc681KgW7aiqsbduPeuHMba",
+	"hJ+L1izlmAOAbelF3tSt3VIy1kc8ML3QEVB8LKF8cTwTFIXSl/9/llLjj3/TK/73hOjCtDnZ+4QziWSt",
+	"kZi9+5AGrGyuJfRMLIl8rSyeULM0fbQuZqv2gKOIXkKgipD7BS9DAn6ezgTYflAOWljuNrrxFqwXtrjF",
+	"pTZ8aKzf9uONjXmlVvgUj1KeZ/ccC1Pr870HkxiFFKzq77RYe445mG6T/evp0F0cW2bH7TBrjAo0zLoZ",
+	"MJpGLwRmWUUHonOxwLZH0T4TIGu0DlfDvAC1M+Rsmj9ZDpFw23uJwnrPbrzsEWrs/Il4wlS1uNVLNrkt",
+	"y0386vAbxL0j4Zt45pUbanhFz5a0BSOP3JhhhQNknJqggLb4lLb+ZEGOIl6ULNO7DEj0N5s8a7g9O5BL",
+	"Xx0G4RHesXxpod+wOdosx3JCxLxhqGKMo1Om1YqMbAETts9ENK8Wd/p8h500E9VG60VwxuOtG23Eojbw",
+	"IMfRJM+14F9wUWY591OwXVkRZQdgm3qLi813r/oflZvvvut7czP3BubezuvILtgde/KdM2Xb1rWHB/Xy",
+	"8Ltvg5Q+tfnDV+qxpSNW7ywMk5V844BvtjTvkdHOa7X8bCZQVNWK0hAeFqB/DQX1mj2ZkGRdQCiO31LE",
+	"46lGkZJgFz0hyBnR8+ulbDTDcXQto0pxUF71LzbPCFaRwcartR7YaWci+Y+/mZecTd5PfwfETpBI8gG4",
+	"pTPA/IDx0ENIgJARf9wUHEIvuAARi9LYpWv26M/Lq8Puid2Hv6XdLzQRejvIvCp5pCUSlPyW5UZFN5en",
+	"ngsIqqfG0cTOOURqAEjoC+T0VibnmeAF6yc72gX41hr/KrqfRs4fBVBAAN86ExtW3gKR+IOHDJjBWyCz",
+	"Uel1yHL/QwrdnoQ5KsVKm8S6//qhmXjIhNoGuTt8+YedeGgf5Bvaspbrs/Ae62S6XCilgbBvnmnRjQCP",
+	"J2T7mPKSLSGG4HJ+Oc7uCtUPsYI/EblO3UZpuNnwmoen0lc8UVYRgPLQFyK5nAna2bDUTH4Z2pjFPST5",
+	"Gccono+tOURm2L/5tse4N+S/3bo75P0eIFX7MebUajb7g0v5XvBdGFO1D+xk4tlegHtSWjRUz1uep5h1",
+	"jCGiTSHnfjgvIwUVnTbbznjyZ8FRGdaH5EMklyXH4j8yP3DVZgoNV/CxkL/roc17pBv6xgK8vI6eu/Tv",
+	"4Qvy8LA1f7oqeAwuk5akhe1WGSiuwtPtomWBlI8YrTLavAH2ocN4RKf4/rpq9JzggcAPNZ6JYzM+h+NX",
+	"bS4yJyF9J8D48HnAe7bORGw18wAUDT4ekulQV5qJVD6Qy9rwYuqTc44+Cw/B88XhrnlEeb5ToNNaHbBV",
+	"L+kJbR5Dg4MLuZ6nTj2zbmvstqfGe137xi3Vzg72XKe/9xEP4NEeDPerrUqqebA9Y7U1b3zz25IAgjOD",
+	"Es33DCXxPO2KJJFvXN+VlR87kKTtbp624uKBgbcs5DpKaDgSvdoTIz/1D32Jfwe4rc2kNN3VQQR2bEoM",
+	"SIE7Eu8xdoXZpGYivM8i2KDWG2qAHPYRQPYXnKco8sJtJpw1nwFHCt4UXZ2UcG5w21y0eV47eRRwdUBi",
+	"tR9RGEQpzFtwPTx/WO2LFuXNjM42VGNPY9lsNLtG6kPgL1Lb1B0qxaWTmUOpOFgJUUyUFfUuoxXYpjks",
+	"md5Y4UHEa4A3a4t94EurQj4oglEH9ZeCRcaGI7ABn0zyxe5jMHymeLVLwOXUEu86EVmZsXwrgOU14fnh",
+	"eFcLGtAB4+ehcqUeU7iP4VwE+Qp79CtB42lMkzz2xin5CD3+VBbWjpGk6NbgxF3Pz2Icf1tSb82eokrx",
+	"cXRSEg4hImTf88JqgdtbpR32mbO0W4Y34n1GphuqImhzI6yJNiLdRXyEg8QxS019c0eJApbzEGp6S3QS",
+	"AWRqbUXKJZ4iA4u2Xj2lmkebgt9nsjJjqwCfKBPgCtNaaOJbXWN8ZbxmjzFbAcKjj99skL3X7A6hbEmq",
+	"IWxkgQeWbh5cND6zFo4a5AIbHGO9wsf0mXP71K4M0NgsZJWnVDQELQsErOHn3SVxGG+hVv/aZ8Nc2R5u",
+	"zTqVJFErIdorC5MOA+4vttlwVqiW0LXA6lSTGb3McuSFq/IymAe9FfjdLg45v5ieJa+9g0qbI+MoeTc9",
+	"PU5eY9olmaT1e0aIIwROW22qmpDrTLTkOCWX09Pp5Ork7IfkdeCABAtYK9vsnjcQZnUbD0YHuklATkev",
+	"2dXlm8vTJiHXYYN6L0QPYfLWWJ4PzYdf9HGvXJV8M1kY98pcpk/9E4At7fZW7m9tfacc8WulgJiqliXK",
+	"y5ICw5kq7rRQazg82yIIOwIG55DwT++h2CdKH685pTEOvMhQMAq25uWtTMOlslROsoP3pzusH/SPn7hG",
+	"ke+Q1UMDDFza6KMGbwYlyxuXs94UM+EL19dff302eT/9+mJy/S4xePgN5wkeMqtMQR5I0FQL0BId1Do8",
+	"MqvPDh320c1sUHj5OZqDT3pKusDwPyDpain1AMIXkCIADwXWwDi6pGVIYcmFvIciAvEEmDhaZCooeJxn",
+	"gkf8L5XWuDB1NMpEKcGgAjBYSmlN5DLxkQo70Qi6zBP7eR9rEb7sF5maYxmpLG0xBPZ5JkpWrOypN5BQ",
+	"pr38VuYpDt+b7TAm7GPBDa0cDgIe/pwVeUbgaRQ0mQkAIh5HyX/+538mUcE3OVtwZTl0dA+xsENZGyLZ",
+	"sKdcslS91mdl0uJCWHNQUoPtx+2P841zOY4sxsPrKDFg1hZnwqJbG/GA+2smNrdM8TdRAvDKcLu2saHg",
+	"SaJvnnxqbK6b7j0L4YA3WPZQFVwlmEsHifJYlUG6l6rByhPMuKJEFixgonLwN1BQEUO+uWn6THj8b85Y",
+	"gxLuhyzPtSbiYXrjOPhZNK+B6rqsVALXgJLO/MiTkeGqdmSJ4FT50qMczBq81QbJU/CHuKhEMiLA+hr3",
+	"OuUhwZ6deyUj2DyTueI3LoGlg8igib4BcxqoMjt5o9ciLCoYGiwmTRMHra9/5QXYwgA0UvDSDSKcDQ8u",
+	"ARRyXElfgiZTcg2s/1pj3TZ2CZM8hUiZXtt4q0shtEXtsHxb1rZchtf1XYac0nV5YCBTcZHsKzz8ktN6",
+	"xakrODWiP5crLfi10RcbAlwLxImT9xQukJNtENUPbQIn20ve9DjLSIDsPJ46UrSwOMg39BQdPklaPMHi",
+	"p8pnOlHsFNBu8g6tEfHQSsy7dkOihuSI1s7VQH7ohUfVOcgzjc9FqVxUa931Ly/fHkXfvXz131+1VsfG",
+	"uM46xs+wBGjBoE2OPFuUr70l6qX4baQCusMoE6rkLB1R1QrTxzQKmKTx3cSzamEHNAayu3xzdPD4bCWf",
+	"6d+eqbts80xucLSebZDgkMYKAJ3T3ZYlDuARYZLTIdFfAz/mLD2F7UiFkgFdvD6sZkBRG/dE/uuaCkmJ",
+	"v6BWlyzLW8gyHiCJrpBiZTO0LdxViOcdcKADmSB5Hq0zVYJJv4RUGLt/7Nv6LXUc0LcZz4OQ7Nl6I4u9",
+	"BvgEniQWzfZRRm3w+PTP8cn7i/PL6/jk7Oj8/cXp9HpKu97RJANY0horm6AcRpUsmKhtDXK7dNvHeM2V",
+	"MoHogV3s1a2Ly/Oj6dVV/HZycjo9NpKMlo23ngi1ERpKTH7BfPFK1dBaX333naehvgxHhMuszFuGac2Z",
+	"IOIlS8NLlJV++rUFxsZsMrnAHrREZ8ogmfwkyjNxZ/yJ/HGTM1HL6oeP28oFk7iBnPCmMQXPGaAClpg8",
+	"BiZdfZptqSS+Yryp5nm2iKsiT4jtCXNUm7VGVZE9g7Jajom3vWj9cWjt1Nj97y1PEm212Q2el55wCwye",
+	"KpmW3AiNb8KaAOXH1kD+DkogQ6SkrLBKtRrr80Z9bYIK43WKg58JNRPEZpRyyufOFLp3V4V8iL5MfI7c",
+	"5KvXWqF4kpXBZdVqPFHCU8rsSgJ3itFUKxWx3AbCjHJ0Of1zfH1+Hp9OLn+YHowOrn65im/OJj9NTk4n",
+	"359OwUv05/jm7HI6OfZ+uJxcT+PTk/cn19Nj+km/5er0/Gfz58/n8en07Ifrd1feDe8nZ7/E76aT4+ml",
+	"+fnk7KfJ6clxfHP99g+Nn8BDgz8d31ycnhzpr/44/cV74fF0ekF/nt2cxkfvJpeTo+vpJf12dfRu+n7S",
+	"eO3F5HLyfupuujn78ez857Ot30/exu8n10fv4svpn29OLm1Pf5xOL670p85+ODn7wb7k6uZCS83pcfx+",
+	"enwyia9/uZgGLk7Pjs6P3XNn59fx2/ObM/Py99Prd+fH8PPk9PT8Z/jq5Ob6XXx0eX51FV+dXJu3nhxP",
+	"31+cX0/Pjn6JJ2dXP08v4bEfpxfXzSG/ur6cTt5f0QSfnF1PL88mp4H3/Dj9Jb6c3lzZzjYvnpzFN1dT",
+	"0yZvZOBvGmLz59vzy+9Pjo/B6Qg/XE/PJmfX8fuTKxhZ87N+sT8Q8OPV9Orq5Pys/cLl9C01FH6+uDz/",
+	"6eR4etlYv/YD7varyQ+T2mvhh8mpXuS/xNP/e3J1fWV+/f7m6uRMHxr6FZOj65OfpubS1bVej0fnZ29P",
+	"T46uza8XJz+dX8cXkyvvW8fTtydnJ9e60bWtBBePzs+up2fXgSuTy6N3Jz/Vm7z9W3x1c/QuvrqGjQC/",
+	"vZtc6d8vp1c3p7ZdP00vYdS22jv55fR8cuxNHfx8c3Z1fX5Za+fk9PT7ydGP2yNnr5xOrrdvn04uT3/x",
+	"uzC9nFz5L/7+5jTwUvg1PMRwqdFe+C3Qx6Pp5fXJWy06mmupfmXrS/XLdkj1Lt666try8/nlj29Pz3+u",
+	"fcn+2LYO3A0nMDK1hwKdstcCH7765ex68n/9X6bvL65/8X/wxML04qr2fStmaT3ZK0e/HJ2eHPm/GLF5",
+	"PL2Ynh1rARFoWXxzeVp76PK0IdtcM//vxSXu7Fp3pkeX0+u2Z96fXF2dnP0Qaz11enYFs1Frtfd7PHl7",
+	"Pb3E/dn4wvnZ8fbv52egKN5cThtP0ra5vD45OrnQ4mxr7foXG+vUv7Q9GFu3BLsffNH15EeQs1sX4ZiO",
+	"L6eTo3fhp0MLbPr9u/Pz+q40vx1PT09+ml7+ErzoLUj6JTDjdKXju80222+7/aEVer8FYLfYr+u/goKV",
+	"LpgP6j8D7dA/X2uV6DqmYJn+RR8B35+eH/1oG0D31PuHLYt/nLz9cUJ/1i0P+hEm4ufJCRw2+ocfLs9v",
+	"LrY6dX1+cXK09evl9Pjy5Kdp6++Nzpif7eEGDZievo0nF/rgBGUgaPrR7/VD9U/n3/vCzG+EvnR5s/3b",
+	"9KdpY6voX92M6b+2TgL949nk/dSubv1DYL4a7anNuL4WXAr6wpbYp7uPbi4vQedBFYYu4Pmvu3dlW3xy",
+	"qkeL/nw7PTuaxqfnV9fu/afTeHpxDsoOdOf8Wv96iZozfG5ydjQ9jX8+sW/VMmh6Gf9wfjat/7I10HDE",
+	"N9uv79I/nVy+R0VT/3h6/sP2ffEp6OK11je/4X49ubq6sa2+ml5fa9Fbn0F/mWz5S0cHvg1z8BpAh5xX",
+	"qh489r0hQ5175JAxnpi5TJ+iLxNycyVfAegzI7dEQRRHG1awNS95oe80/9b3QoGSV3X1ZYL/SL4aR9NH",
+	"tiiRWstW99wW3HjDFSbAe+BIYe61lqqZboBCRiHibbO/h6dPD33d4xICmcRB2I2T2DKSH9Iy+/e29a3N",
+	"wugCr6Pb9tvvDp9/hdFNM9/jaLrelE82aABrAJJZH25lzvdv2hbIN/gTzEC2OBMA479fJl3AfWYIV02o",
+	"KeCgxshbEFCkO2YK+NfQw4+RPHHBlOK2GBBgR6hpY0sUuCM5ogcAR6P07/lhqPYPQb7jdnDz7nHBnOZS",
+	"3u0GIry5OTluuC+bcHIiKxFECnK9ikosABu4lMTYsrhlBVsgrU5oYS5yzoRecGZ3YG1uC2q+lxK5A0Of",
+	"qOeytF8fG2vfPT2yK7A+co1pCO2OS87STHClBuYIYcviVnSLn/CCEVEpKxl45PA5G1SkVAWQ2LJ4wkSy",
+	"cTCB3rl8jfdM3gWDgg+sEJlYBeNE6PizqR4m8m6chsvsMWJ5eSur1a0jn18wgU5Y41dVtiJ+Jlh0IVW5",
+	"KvjVn08jxUtiYmfoPEQsN937KJdK7YoYrdnjCV70d1W43sz6WW1/W+b3k9Q04nv3yk7+u+UAX3IKHu/T",
+	"TIt8swewMD77a1eTKBw0kKJuX8S6tSx4b4I6ly6B+br0dxhk2F7G+okBWOr+k9TClhErDLXRx05hpHe7",
+	"LMaWEoafb6XDlvRxW4IxH3jJ8FKknVHu61Ac22FpmYh274gn9f4nXsxDAU/D2ha7SQuBn+Jt7ciG3vW4",
+	"HzuoVxtmHvbHfFTj/NW7E5BJ3Ki3ZXjNZSUWoTKfMy+HDkjR6ohAC/2dOVvc7YG6hCnHPWfiCG+2j8Ub",
+	"ZmgHt8d9f/RKSQBsC3/C/DZjwWPfRlt+/X1gMVMpeLd62M67NOhDvGTbEz9VZbYGVZALQmp1EemClXwc",
+	"udScBaekWkgiv2UKC87kHFSDFKB5Ta2zgXXKVHR5c3Z2cvYD5uBIyI/I862Ia3fbHzeAvNG1cmsrFsAk",
+	"eOrXqGF76iC5w5ezw+kZ+iBg+e6Uh8ayMQ/ElWgvPzGQuxaxO7Vx70xFKVuzldb5gYjkIVOWxRTCu2ZE",
+	"AI0ylVzNhJDlbSZWo2helVEGiI2QSgj5io18Zm8jLiWVSWxfWgGjW9sOvmV5Ge8qC/VW0rvJ6fX0+LWX",
+	"Ajqy/8YSd/0DSjn7N+RxmwWURF8CblclUjzqvVUjokQ3SMVsLu95grbSppALoD7FCgmCAf9qPBNaf1ln",
+	"xHtpGqntpMIAm+l+vaHR0zdmpUVUb6vi1d/vWuSsKuWaldkiglt3M5x5PQqfOw5/LS+VT7cDeKQGQB+r",
+	"EZaZSFVg3BD76fqWz4StAPOSML4AqGqaAGSAT4gxlRK/U55zyI0lVG+DgarfKLZ2uIGVMsQDXhWCye7Z",
+	"B/06q2/rqgK7cpuPHtHsgA206C4Js0sXH1EhNHsvnRaKDVULuQ1TZQw5YOFphEuOTrDE3BcPz0xxEea+",
+	"dm8edJwg5i7Ly56n5Dt9K/g1lmUfMY57tM6/CceN25FQ8TJ4mulo6N8GJaMlK8bR20ywHI/BxMg1i12/",
+	"V0MeY3LZqD0OlDV7mvNYcVH2PhUBduOWAfYeVG3ozaeNdOlYIBwZrSVcNlk8mN08sgDtQrocXVOFRN5O",
+	"8BpQVj4qBVSsR+ViCC65XRbfr+tQXTqs6x7YCJWmItQko169jhJaGAkwZUHKmCiTmQAB5QY72avFUO3Q",
+	"c6ecw701TGIoU+7pnHTnaaCQdQMKao9RG1nUTm1s4FhEzaEYhZfVTCACAha1M7cYqoJSy3DMYc3BerNL",
+	"DTg2fOyFxX4rRA9pWuU8jZcoMXuC8PJ8p56ZZKlKolV2z0XdiceIr2EPURBeym/1QQlVK8nraPsYxMI8",
+	"GkqET4VaY+AKuGUlrHM/kX6/kXQs07s2GjaIcv1uWWqggyGEhRfv+BOIgXkuF3d7KeBkPcQtuMwWswSu",
+	"U2akkEaPsUaLO0Vq3s5ts2U8E7XiBFzUBsHOQNh7aA1IpzzAuCEev0Gnby+0aJInFilalXIT9/YJXZVy",
+	"A14RWGC7HnKZ0Nd4v36yYELp/gyweiiFNM7SjiqHQIGIp/xhWjVuU49QRS8CPbWUYq3l0NNMAD7xSkib",
+	"AmwdRzsVwaa7qI6r/SmwsW1t3PzJ990Pw8Z+3gWivGzTL72aOErozXMcaCihAtvexoVJJsHgWw4pkk5o",
+	"kFlOR7UtQOC4yFS0supBIMABR3U7UAT6JOoZ5ei22Aap6e/VxkCTqc414MzNY7ruYDJnvzGT3TZ0fiZj",
+	"+DWNi5AL0rhonSLrWdnkTvJgZ434ds4/UsHp0KnpkZ6GUFOy+mBNb7tvO3zZk0U7Kx8VH5fg+8yf9D8g",
+	"MR0XyQjrk+rUelQfT1DUpobCJZnDGaoHB41O6KeS+b1NxK84ZOtrIzQYUKu7J4dH0H1bug6Qbnwxa5ZB",
+	"7YUzPfRo+kcO4uUibWfN7zagXvrMA7WD3WBYdHvAju6EqdP2jO976eNvyJZdMIMo1OsO6YU0vuiZ+NnE",
+	"Tgm/ZxQdjhDvhd7NhOmiR8LTFz4wFK7WWy5uJX5/Jx8Au1avWQsQb80Q6doOHnx6jYc+dNg9D3/49mVL",
+	"QL0VhRqWQcdGJN/18BVNdNq6o7ZE2jFFJiTjEtzDr+0gOLUL9TNP50ICM0LzURWUIpIBoeczSHe9rzMW",
+	"llRv29EC9Gg9Fr/5oTTK2AArpztm6B3L98nZMWhENX+hURTu+KZ0UsVXemnkQwk+/ZWaNo/uOTpQB3hv",
+	"0eK0vsPdKD8WP451Lvt9MqEaqXagX+oOgM1HLWU51pWZJgXGcc+wbB4oI70Ca1WRcmj02gmZoQ4FXDxF",
+	"WtJAR7F1iGPu0N0zBSAAipdtPv5gLDTs+VRyzWGQLP+5r53zAiHeKbBZW4DWFToT5Attac2+QcV64K/1",
+	"bDS3ldG76+sLm/MCkHFaO/VE9h+6Rfa3L3edmlTWHoawAVJMI4u0qYIoTqg2hh3F7aGya6y0xKkX2w4f",
+	"KOl8ZOtNToifLEqLJ8j3i06WjRyJkYHK6BE92Mvv0C9e5szOt3i/H45q5G0i2Dehl5bFUwKj+Tp6MB57",
+	"SRAhx9PJsRt1FT3wGrSRN9hBK1WPc5aCmvccMuyQtNNTtXolJ9isPj8jajsnqn9AQhqXXlcYwt+OuAdH",
+	"EStnIql51BJk89NaN8kF4kx4yBQf4SqtfYQ/ZoCNZwM2M9Eo1PWJgtq2fdNjvguN31O9SPEY98Fj7oOx",
+	"b/y5/RJW657dX0MHNrxRN5pamolVDZcSSK2TcYtfuAnsTNqWhbgMERBcO8UZ8F3S/C9jmnp9/PKE9jgN",
+	"D96gp6B2U6tOvQOG2ykJfYcQ7t8evEs6kGyptwEKcaGZkEO43TKxHgtY/zUcX71yh1C6fZi/bSgGgfG8",
+	"bUPKtYk+ec+LIkuJWoHcNnLpG9zAxaPtenD0KITjSe7Y8o6R0nNblhtYBk2XX89GMEqoBy+dSad/8VXd",
+	"A3CPif0AYzWeiVO3sy3J5oIJAookLHnQ1XGdU3aEf5QCxww6qAfgweimnjtsOyubX+zMViXNr0srLXvg",
+	"yNTVyXaEEUyeIOPXsZZrG4t8Ql0QGHHPYPhGqqzdlWOuekRfft5gD8zwIX5uPXzW1z3cGdskszA9q42J",
+	"8/p5H9gxpXtQfNilOCSNEZZPwC+9H19I0/UJDdlJ6rE1FVvr4vvzm7Oj6fFrf3liUhb6eVzKQv4EeUi1",
+	"5EPj0ft5cnKNpWWmMO8Ya9VsgePVjycXF/Av+mKXY+/vyMJC63/w7O5kX7Ev7jtJ50WwxMuoGq8j/Idz",
+	"SSJBcSagwCrPeT6OEq2G3PGnxLl4bEEDZKfe8Sc8Msz8asvQuR7ARhzheVP3dTrgY2RZURFb3An5kPN0",
+	"xdM3eONMMBNYHpF0aTpSqTmsNE2x4q+GQ4J9PYDKFt2hrtVyfs+LnG2GVgUKNIgrscxEpm4hWc+k4LHS",
+	"JQlp+7lGrWYsh2hSf+KWYc5eNOerSox84vxMRVbj0WKfAQup1dZHTsm5lUArYXOT3qDSh/ab/ZzU39AS",
+	"HGCmHD/nR3FutJKatvjj5rK8NU1TZtz2CHoZPbbnWbdDhfy5mWoKI6ZCDMtatzQvG6BOtkXiXRooOHco",
+	"0RXKefQzFDkwQ2hWid1+sMEwML6qBFKUW+TndSv89/AIdFhg1Y9VG10zi8L1u0OUge44tJSk7gz6EB/O",
+	"v5hB1scM28+6+b1jCrW45w+DScBY6bEN46JnyyVflNu+V0o60eI9IGx+5E/gswFDHGojN9lC1VFgET2T",
+	"CTgai0hukG8FjywLREnhDCtijYTaxw02f4pXhaw2/e1BDOl8/4RVNVu2IF6O5k/RMhMrXmyKTJQjG9h/",
+	"cRjl2gxUZQTfVWNqhSs+7P9xeBDGcehzizag0OsQ9idFDLNS8XzpI4BGLQCgI7TtIRGRFARpcNVx9WBJ",
+	"psRgFMLRjqMJ5SW/OvyYCKJeQurQrEJURALDdLOlZKialtGqZLzxk6+jkguC7h3Q4YaWFOLUBydzoNUb",
+	"SOXhNvgLQ+Npc72dpz4wYyBTpyvJ6LpH8tAH5Ak1MXNtEodZ8t6m8ba/vwftAI7qIs1bEB1nJdQt8A+r",
+	"W/2HnBAtBuXF9Oz45OyH181Q5kLmOV+UWHihXJhDFnXtGGL0DDxdpr4kKzEYrTuw4amLojJtlH6ZeHUr",
+	"yVcgWqhSxoRPIwNecwxXEWBleozpZstMsLxufVAfDkYHE7JsfVgcykQ8GB1cTAhBDlt6MDqwH9L/ps90",
+	"2S4wyvuE+yl+qKJK6KPPMOnVA0C1gRoH4/UdbJTv4B21aq0dPJQg/LHw3/PuYY6MIdGBhH1WQrpZqc83",
+	"l+FuH/3gxBAT0u7dKejK2uWnYKs7swuGRik6thJUvAZJpWtDO7k4qaFCw0basPJ2HCXo/0r0QSpSVJMu",
+	"JtdH73wvzUYbGphtVYFNg7VQNq/N+dFaluwAArDOlEW7WivRTf66P47JR4H7yKUqu0uKiCHA8SIVXKs1",
+	"Np8ScuOyNUeebTmqEfRR0g6CNuTA3K1UthJrCw8UKDwajkPSlv/RBUPyag8Qkn8K8JCNLEoDsDNwkb6T",
+	"D9GSuXkFI9xkkOtT5D2BOKFeGt1yVpRzzspIQqLVHQd6C54VRM2ytZxbEWEmEV3yaDZs7jplCSkzXT1A",
+	"Y8Jpuh8HJeb31nF3EBKh3a+vkVgtHbq1JQdJkI44iYoq5023JXAGjaPEDnkyE0hLbI0OmLGFFGUmKq7e",
+	"RBmYChAyx+smARB3IECV1w59StUt+LJSmHEry5hCVwdWSUXeH2xEi5TcV5/T6yc2RC2diQNmpTlaF30e",
+	"gDerDRQjLAICqeSUADAygTwtnvvioDxv0oA9D6ajGZ6V+c6UoVM253nbkiu5MP7NgbsckkKhZB8Zc4DG",
+	"Dy0Kl3eB3mliX0nB0b7O8jwzTMvRIXhyxUzo7a93IhbbmnW5TXCPcvaZYdTWH7qn0oeoMN2h/TATlDJI",
+	"Cd2GHB/CsHlO7TZc0bK4W+byIZx6rG2TLk7h2qfxvcQkRU926z/fPP/2xYuX2yrQs+ftBfuD24KTlQnI",
+	"nkM36QN7GkdX7hbBiXIIn4coBxYXmjncyeM+oCedS3Kf3Q8urFjr1YHjATtAYXegPvJGpZkRMYoKvmJF",
+	"mhNGHJEtYdNmAum3R/plAt3UQBUfVQIShuGgqxQE7jPD6K8GEHR2jsxeKENm/roiErhWzJ3R/KlG4fEm",
+	"OkSMR5NBtxsnpS81jn1ngAjHsj8hr2PT+0Xl+R+V/8bLXwwkbA1BXaLdJ82gjqMTr7cjm6dHWixUnS6Y",
+	"NtBngpUmzc4UIDvSapJVACsAikubqmvvHDwJ7huuYJ0/biAtCbo1ipQsSlwnWrcYMANTfA8Inp3uJDMb",
+	"I7eGO5GlyuJpkuf7iI/Peav9qvr/cTmK/4ZRqd87FvleJ0GrAeVMDEuRE7SAvKjWkExREw1rZxWCHYXU",
+	"QibhcewFtQdklVBmRryzZsws1WCqDqFkfGBdTL0t3bC2MLFHOVMqnP/GrIPPuNUggWJZKZbXOMr1F323",
+	"lVYzZFVCDWSpRTtYY+yeZTnDVYuKNuGxjA4yfa5maWwKklvstLJ42kfSapkWG6rc7VWIJJeSslX1zSNz",
+	"yiB0dMofx9GxySSu82I6f6MUnJZntznVjXD4ax1O+zclxfiSPbynaewPv5zpgYo3Nq7/oaTKmGO65sUK",
+	"0KJNpul/f/Pdt195Vc1884WydKmJsUnnT74EBGmnT/UvlJeRCrgkngG/NVdHUiyzwkCvemhSLtPJ8pdC",
+	"uhO+CGka0UeTAbEuvAayu0ZR4o1TUqvtMUyAZqYt1gZ6vunlLZrQv6b5XjxdAPnr4BwDDlkx0a18iOSy",
+	"5MLk0zrOcyNFonMyzQ3+ur5Ysjv9jFZNYO0YbVGvH2jQCEHYzB3Wjg+Z15nIyozlMWyXe5a3Wrbgf/I0",
+	"GzzhHRx2l5IBlaY9VIzfsrIVn93GaeZPtDYwB+2eaeWMiVSuMUb0AWEXrWaYTdOCBSJLlnvqFkyZAbcx",
+	"6G2g9I33LHneORG5FJBPQRNSPnihpx3K3reHL//QryFVXmZ6S7dNBoAGuKmAhEtoEH9ccG5Y/r2Uy10z",
+	"09ImX3Mri6e4TYqYgJnDcbVbCKq6mYg44OfnmRYuIC5ZMQTa1SoHIZupLh4+1qF1KUNZDRhoeB0tcpat",
+	"VfSbnGvbRIFIQb+wIi8++axHFpcrlRFhMkY8V3yMslQWr2dCcY5qut5l91n5hKiNQhomcDW2ACGvMb1P",
+	"lreR4kiPveHFOlPACYif003CYw1b9pucq3HE0nUm8HH9Le+pui8b+2gojEEpMh/XP+q3hJWiShx5B9pg",
+	"og3Le60li42NkU9+Ox7SZN5uAZalF4SvYoQIrXs1DDIPngyJieOqqGGVwJ2jaM2Zqgp9mOuTwcMyJapj",
+	"piLA8+xXS1FUol+qa1Mnx+e8cfG6ElTMKzHVmvE+gVtQ3GFajc5+zR9LqtghhZ00HJPIimOWFWbhv46Y",
+	"eMJNo5fGTLjCICoD+pJFZzenLn41im5ZvkRcDlUVhVyxUquJWaFV6dKXUvpFN9dvn/3hq5mY84VccxXd",
+	"/Nfbt2+PKagJrbW3l1Ki8x/+MCG0cZSw9LdKASBpA8xoJiD25FGa++B9tYKlMJfLAOqHw0PsHnknW7Ww",
+	"UPB1L7KJP4yef/fCfXP3V+AQCYPfGi8io7x6Y+uBosvzjVc9CVWA0ckywiWH442pABhCx5OnPdN5cTes",
+	"n9++Gr365tshHQ3T5HZ948WrV/0/ECKNadm6p3pr74M4ASkGHRQxtOK3e+nz6SgD5qWqOanS3paCPeDi",
+	"0toEsXuqPxH57yN3ELRiJYaOihZHp5eXAdAGqpQbu8b0vHmVKwaKasFbSsr/fY8X2/7A4Les1T0TL3qS",
+	"Gv092YL+13H3/B6ekUuTLT1wSuxzUaUwTNI2KZvKADDFYNy19KPLbMyk3vlpDOJzj7zrTMYPRVbyvV+w",
+	"4ewuLpTa8wXtY1/l+2XKgSObIHn/N4nvTj0+zf8SD6xn3l/6EqX6Lrv0pORrImEiRN6cPbV1AE3oYdBL",
+	"JQYD+nbY3dowrWzRmp5NPTOgXrNMKMB91tpTakP5LLq5OTmuHRStVXR96sb+JOeXlfCAS03tyfbaBYQe",
+	"wpylPDnFN6zQGvxC26zoqMwUtBkD5AUvq0IEkXu296oH0bnzFAwTVP3atV3V3vtVWR4Yix3iQ+Bv7eCB",
+	"+gGcjIRNC96BoMKAUQetKixCrB4d6oLrfT+HjpVvuwuh8c2hYb9iKzZwwJM1L1nKSpaY2i942zi6khAP",
+	"xc8lrwGCwmwRmJWq3FSlzZlSJd8oE5kZzYTlU4H0mlumvPynUG3tXuRIhhLJrBSDawW7cBydZko3cJ2V",
+	"FmvxCRQikz6PjTNJOynfcJEC2mZWKgwu5HI1JJ9ET4Cr/N1iXGpNvIEaV4hpCJd0oxs3IlITCnhATh25",
+	"LwMoZvTkIJmKOdK8JQhMXE1kvsNY23ASNk9FXB+NpNV4sL3Bj5XxipU8lsuWz7GizBbZhgmAU0LEXHBX",
+	"2KWUWZT9cZQI/ljCecDKhIJXAmPHEIrwuTOALRPoOM0vqxoBUCbAGavg8TcmwISYq9hVxTlyreQsE20k",
+	"VDZjbifzC/SGdraKXDSB0aCPo0SvMC4USK8Yl2wymon67xTPBbQ+WSy4ufF1fftxhE7XWjaHGkAVrdnT",
+	"TCCmwDhKKiEfhP5AlAgZU/owYRhmYuW/bw118kJaM8Ovzp+JTEVpxY3DFgCPdQswUJSVo4jh2WXhyiuB",
+	"n6PAnnErYTVTqQy8AuWEU4PGUaK3qOsuAQNUaoOJfHBamo1e8s14JhKT4RsDwEK8ye4ljBypXP6vr01B",
+	"u+4LQAREdtyJe2kmoGRE3x7dMkSCN5HIkSfwoolNs8SkVuCKKLQGWZ/yljUFoaUYvekduOGGLdjtIfBs",
+	"m6GdHUAh2OwATa3tDQWDT+MNCd0tG0w/ykWK+4hh6KdlI7V5neaVAlZSAKPo46AYJNP2506D9gWgKEvn",
+	"QIBB45Cy/FafqHrcvR1FIB1hCR3auMN6ZtOPW8HB/TZukSXIqlzIIShf5HXuRdTFxaJ4glo1esoDrUq5",
+	"ueYkhQLQEnJTQuR/BfqXgVA3b3kA4bHewCp+yMrbNwHSr6tqcWufyPDYL9vdngtZFDzHicjS8BLcg++O",
+	"NJCWhJYTkfJHX2OyJsacQxTskS+qEm1HT9aMo+lfKparKAGXALxcJVD6NxOQvQ7Kl9aIUosqvyMf12un",
+	"pW3cZu/jLI0xLypoRl0jTLmAwgkDFQAeJ3+h+7k4EGNjAhgtx9HPllCPJNFMJOaYQ+mrF4k1cfADbxzl",
+	"jlZQ3ZfECpP1LKuXmgkc15oLfKcNl/IlpCHIsO14xtYcJOh9nQLZ5D2ATpToMf0/dEcy3vGZgSx47kmP",
+	"CA/OngyQFUOceNN7XmDYSO8tXHT1zI3Ga1GV6t5EtZYG1g8XaQybfWcWsEiP4D79kKEB26VoQxTOPhF3",
+	"ke1jWknZzmLq3zCc2jXnyzL2l3woZw+SGaWIt5S6quCvo5WMpSAdq/amtt2D1E2A+FRmeQ77cAT5Dhvi",
+	"pjDMENYo4huwqaFMRtXt6pkAGeLD+bjMYmGFSi8j6JQvyyOvCyFTKM+WfPG0yHmfiT61N4MrGe3VAawr",
+	"rfJNcJ6q2Krs3bWpO/X14BbxFKiW85pZ9Qu+UIvv9zt0hCzD/aP8vQFDVTgn6wfmJG4Rq247AnC1o0ac",
+	"8kXOClNq4qTpF/pMQF8DsF362Yq73BCUt4hew41NjtuZWEN5dADlsWK9AbT0vSbQuX11w1oVjU9GkaQ3",
+	"T8DN2OeRSuEzfBPnMsS1bwQFafujNtoi0KLomGTGaSBSFER4q4pKORPGu4NkJ2zFhvhdSr45lUFnOqyI",
+	"HSUvmGhO4DF/RPVqPOTbP0E2e+Djxhjtoa5DQNLc33/z69/TeKgdsY/tYZ5Zq17e4tGBp63WuOOfh0kr",
+	"2IK37ZBPTz6FJmMN1V8S12PJmxRU7ngE4wVgCncCYIWZqUjMtevg9g6vPztwMWpOepJgzU8FXtzUfH2R",
+	"1lChrDRx0HbuRG9YQfV1sH3o+iRL7URMfeiXPO/rB6F/vHUlV6MogaRI3fgEDZSvoSNf/03/7/ev9dWk",
+	"ni1oYUCcCWdRQp75ut3ByHI32Y8cOBvf/K11P/NvEhA+6gh/LLlIn9lKd6IIeGZeY3/Q7wEMQpuuga8p",
+	"6wV0bunp8fy+yu+G1pf2wsk0L/dYQID5K7QHHPf/ILV8v6ACLd78yYYXeh8Fuj8APhMK6u7tk/oA2v3u",
+	"8l7s8kJbDEhOSoPRMyVmD5L+HkT3XtO2aO4tJVoPovtAe+nrcaZirKzdVbxbrypxSE1Bzh6fMr4Xu4fe",
+	"AR6vxycmxJ9X+Z03gCW4rw2I4368+JXoMZPIMh2YwluWlwgE4YoVpG50rkfgaSYsm9Zelaq92Pdda3z+",
+	"/VY6fbs2G2T6NcJ8PYIfgSe/i9W+PojKI1k39fLN5loO+8insJ+JDg57bDGxILijLERj7ypQTI79P5jE",
+	"Pu2EW85StYvhOABhlYk71SOz4xTu68fEjmPlsca1V5nuUQDddOWAroo0duHylyFk2z2Ikz1JnmYI54WH",
+	"zfCjppe1q09fa+1+QF5LmAfVnl3Bg8TnKyXkI8dN2qLfNtUTs8baVFtPWxpELYo2t6/qYpiwvDVb0skT",
+	"j2kUt3JdtTXq6hAVN6Cy+ipol+L5MYjsagx2AHz6ERjstpXX3YARptQpU3R4j2wc1vpMbIbNg8Hh8lQe",
+	"SO5KZdt5PBhigqA7fICJhFZxgt6aINDETFikiR4HEQAMLT2s9U9ClFZXpXbxlhmXixpHx9UmzxasxGuQ",
+	"U2SlMdDzfxifGfTO/L1tE+wU4YjH5BAsxtGNgRXSct2EZ3YWM9ZrLD8WGEVP/h+7m4cTAA0LjYcqhN5i",
+	"Hg/KYhKFBAc4zyHtM+U+67LdikHROBNeRlCL9raLtMg5+4ipI6I22sQVh0gVMM5eW4w+4zIl2grMQWj4",
+	"2z3S03BrKSGgr8A7p9s7yZEuDDFSM4HTkb85iHLALeqrBgxxxxuVoV8gw3OVBwnsCBGhkWFYzyM2Iy4w",
+	"fYkXkK83Dvr5uvKR296zq9bE+fo8eiczwa2ksf72/ORkTjVZ8A9mczJt2aPT2pge3ulP1mFsTu8On7s9",
+	"30gGPj4/m/qJfgH5Y6AwLP9DykterDPBAUGC0oQxgjkTCRFV+S9tNQZQITJ6EmRd+wWhRgklLixDgdWl",
+	"QO7DnDL4UH4TJaLK8yQq+FreU3Frh5m162DWL0MHECiOH/mgbnava6H0ZS1pbA6E8ud7sGkYMfmZUKMD",
+	"knCHb5frNkOKqmeAE3VMc8dFQj6MW5ylTO/p3Qa+d5LbTCLiUnNVUa5NmUiz+yytgGuAUslngkAP59yi",
+	"robQSHr6U2qs/dRPCx1poIH6KRz0zWEe4zn3XcXGogp7iru5Qp4fGjW0ManeoDfXo6kBWhoWLHK0DCti",
+	"AF8Kti0U1nbOnx2+FOcV2R5Kb5EFnCY1whArF0ZOutjB65JgV3Z8BxYhcbOt6zIDRxdiAmASkCWwTcaE",
+	"4AkfUf8soQoisLRJjOWcpUhnFDaErhtGD1UGI2Bcfwso4BzqsIA+ormxl+7fOzlmVxy+VdM2HWpbhKb4",
+	"TO2Lq21kmrxD+YolaaWMuEh9A0QYnjubP9Jg9Hx12MzcaHf8br571f9maGGXWE7NGHgnQsFZugepIW75",
+	"DpZAU/xDxE51YO95tbjjfgOiCfADELiuAT3Gi9q8tmih+KQK+94Ci8PRGIE5hmNvx7VtsUxN6usQor8+",
+	"+bW1dFkjH1r2rRqQLtiVc1sDN2nBHYkh62e3tgdZ/df8sTR5SKpk682A1KVwWl4IN8R1ih7ze+J/vHMS",
+	"f7CsdvvkTfQ8Mkq+MQ7oX0ddmasl34A51V1l0H12QJI1nBwhtwcxUWghVPcom2oPUwiGbG1Q37FuOT4s",
+	"UmsPBQ00ze7kOsQ8RgmgTGvR0SaLERGXAmC7IZUbRXO+wgwwwRF/m5KV+sO2jw5ytqtl+o62htWb4ID4",
+	"+ycG2oBlv9XkQpdbaymBpiURvNHkxeXZVuPHvXKq3bng9zvAOdDbKagXWuzpB/06jB77rc6eW+RS07ZR",
+	"VCm0V7S+tMDcIIrkYTGuUTlUG4YtKz370/ZZnzRYKdZbL7cKSyjNNez99kqd1ciTB2Ay1Op0tosMMBUA",
+	"kyLhBVQ8ghDwWF9m3wgFuxlUYXkvhXWM7/G4oV1rZsIvUGgRCQPVs2aqYz2YCxA8hMC8nYxoJYrbwVtr",
+	"bFekFo6APdyKvY1uo6sbEtNeGwVvHuS19M6ywJrrsIq31DHyjTR2D3YG9DFonV5PStqdYg1qjDm2RT4/",
+	"ig+VRqdmlPq2ag/f6vRxkzPRD+oxdPS3ZSgaaG6Tq4h+0odbCaNTsjuO8dUBnAs501383wZV8FHRA0Jf",
+	"MISjWCW2/QW/ztG6BgJV1K4entIQslLVy7osBEWtIBLKT/waxi+Ti/Or6+jrNP/L14Z34eu/Odif378G",
+	"5TT5agRVswVXMr+HALyLA2rZbEvt/RL2uSlKBwKlntWR/6oFwe1MYdc+M1ijqG5zy9SAaup/gZpPsAPa",
+	"sKCRYwtvGRkT3OJPDzt2QmJJaBMw+GmA93CwqNFDBgATmw23lRzGUxcoA3wcVgkjH8TunBQrZc/hbjin",
+	"rHzq/fCF9wwiahEGRKeFrkURT5FGcLDzLBNokv+zFaL1HjNtGGP11XrNihZR/nArc0iLMkd2J9MJInAs",
+	"ZQCAPPGm1Q9zYvE6nRFwCoHH1T+kzKa85TnZfLBXLYFrlOB8GywSVw1vOBdb3unjfsyEBf6ox1Ep0Kr1",
+	"Y7jVK0fBBa53xkNs/l1WhfCT+DwEbH9h2zX6a/90ha1iIjfcbhbNyrQiaHSwqxjorU0eG+j9B5ZMTD1T",
+	"nmvc2Lxk7YKzsgZ+GdLr7lscYD7wUg/WBx9aCAYi1kJ8iPJUf7qU/Z9torX0aq7/ULwp+DJ77P3sNjrH",
+	"Ho8N/igl5w4bV/PUkPHcQpjwWEO+aZCGfKO3l9YF9dr8n/F//Z//9/zZd7/+v8Nn3/36t8PRH37/j2Ch",
+	"DZTmDOsIPjOkG4i7YFyGXh9evHq1k/ikCcnQa4pqsAG91Yk6foCXoLmtYPjoAttiAWsnaor/FyoyzyA8",
+	"MqXwQkQNSh+0YgJSGpBEUUCBj3QmbNrt32YHBV9lUswOXs8OeDU7+J2KCr1RfXn43be1YX0x6gVpEPS9",
+	"l8OG0B7ebvheHIa8UOZoH/TmSvV5dcjBdWnwGJKazyfRp2lS22ZJg52nzxr1a5J7rU9Tsjps55mnhuy9",
+	"mkLSz+FJrQyGlweaziGX3KCx/b3lxN4r4z8DIza0AggpqTPjv3m4fdhg/tz0CgAD+ShS2hpliLAJ6bAY",
+	"Px1H54KKFRreUQKqNJ2CqjxwuzKsXdKmMgFc7HlaNtB7/Pnrw1y1lwDvi96iZeW5XRl9Kn/tJwBiRyzz",
+	"bEGmIoCFHLw+QGqNg/CMySiV2uRmIjQRPiIJYhlCNBkXjp6J1zOR4PuT6MuXh999BcsPkXhj/pgpgKeK",
+	"vnxxeGgydhgGp79qVthQIxvPbqvTo4PHZ5Jtsmf6AF5x8Yw/lgV7VjJE6wDOPhDzB/wRgC3S+AG51v74",
+	"PbX8R474svvgxNQxVfrSP3roKr+GsX/L4ol4wxChl28Qp0FWZeRY5bIikg9iFyEZeo22CMlo23hGcZ/K",
+	"jhq+S4CK62nD/eKSBikhRiG/fenh2TcX1hfKI8/1duO3L3fuxRaQk2uLiAMKiF3BCA+FrvlM4SqvFEIO",
+	"9cY8ge3cWt3ysUin6qAjgWHP1jwC2E4vM8rI3hqGXm06vDGnL4xgsYgAQ10vhvPRbngTodBeHbDmdpQN",
+	"gOOLrW0u1ypTCMVrGeyRbozOwRFONyCaw2OwDp5kFS1upVR8Jsi5sI6+tOwySSbyTPDkK48DkeUKXWqJ",
+	"3RRJVAlgSNevW5Hv/w1uQNKT5YPYOqSN05G+8hrr9AAn6nYcvdXK7ChSZcHZGoi7ZuKBz2+lvFPRMhMp",
+	"HqsYRTIc5cE9tFMj6S9NjSZhpekVbL7fW7BaAlZEGDewsULJl0o3j6Mj6zlfyPU8E+T5ngma3O21Cojv",
+	"dq2+eP7yv1/+4ZtvX/5351Ld81Sxg9Cm2J36lluT52whWaF4tMiZUtkyW9Tg2mn1YMWNd1KSb8UHVYV5",
+	"tPBiBJ1S41eplwjsEaLdL9boJcn1Nox2IsGbPLMekcl+dRA7vVmex6q5t1pB6bbUykCi2IeSYIMdyYus",
+	"By9Ls0etwUStpc6ZMidM2TheDEO/I33v60pb3PGdDnzszPdwL42efXagee29qW5kvzoMWNlNH9j2uMz5",
+	"KhMiEyuzP1GzwbYNwBWuuc0C6WYGX5rSpIa+f8fJ6WFmE8p3DU2m23GNq8bOZWPUan1zk/Zr57r93i6L",
+	"gVkD93w3s7mXYUVZemW0jTLXrx4bK/9zn1B96BucUvZB70AY7L3fQHO0c/AAX9nPuQmsxH6fNGnQfbat",
+	"Sxv/3Zxig+aZEPBV9HZycjo9HkVHk7Oj6enp9Fgbptcn76fH8fnN9R69GObacuiE+05Uf6dYY5fSZoRN",
+	"WJ/tUX3nbC+n0CJtTMP2TtjubOuWN+7XUIUGX2SKm/riZMNFCp6DTEVX15PL6+nxmygpKpDABGoBIJ22",
+	"CwliNFzenJ2dnP3wBqF76EqmoqPz9xenU3xNDTrbXJyeXU2u3ZM0CMlMfOmQxr0LXxFDBKAlNXC/V1rY",
+	"VJuvsJl2dPS7bD7FhikFUBjBl4M9j0v4jUEkyk1PzIquO1BoxA6A/Engv+oj1NARA+ojfd4pkN5s+/Pc",
+	"qljqGc5UmS3UXsFHKlmQwvM6WUOAQOAzoUrdJmWMqEhVa0A8oRHARQh8If5yB7aL+no3P9UWPC0uf9En",
+	"iCBFactg20EK6T0nsCtKdMVnRpEdMwQ6MaMW5P/pPMquPLi6AhjcBAKWEd04LJxRLZ+dMrwGCht2v4qN",
+	"mDY8fG1JebxgK9IOdxTmNEhYeoIv/auctFvBzq0d0zzfhp5IiKEeF61S1ZL1y2XkIDZ8lcis3sqcmNGX",
+	"3uiNzJJGSiFYxV91z3GjUGAw9z/kHmOlRhsyufDAdWxOOWxOUzbfH0G8HjXceypqomefw/4jqAs14dj9",
+	"hn8MJG8TZbcHMG+zV82R/ntpNG0rZWu9dqk+eDDu4Xv5+1vru83hW1kVhjAws75I/2tQYhTGKv0gCxm+",
+	"XG1cTfDH+/TeTq6a2jMoBYAe2+XzMqa396VeDrCrDo5NQ68po43M83E0BdA8qLdesw1cgEJvuM33QJJC",
+	"fjA6IG37YHRg9Wv6t1GnD0YHeLDo343mGtYfF7c8rXJO4Bv9IuIBamdyvqFUerU7QhFe4xCeVrnEVEZZ",
+	"UKwFPO2416BctqwKwVOPlJ6AJXrmkFKXe8BrmtHZ9oaaC8ElQBevKXxnoboLEK8QcrpnuZ7be148xSJe",
+	"Z6LCUiG9z/KnmJX028HoIGUZ/KKFNed3KXtS7i+80jWzxSln6V55iTk8aD3j5n0hGEMKUgyqr8izEOLs",
+	"yTLCBjkcUYeRLSQ1yoD3AGxKUQmMxZLLOG2hQ9sXE5tvJPqzB2oHexLPp5b/amf2tGgrrtZHdzp/GiAZ",
+	"zeye6VeGSv4e+GZXhSmuF1QKjUoQsaiQleh9HjRFcI5hF5wDr2NdGw87MWzBT7Bi2FYueOsf8PLwu9tr",
+	"P1NxbjfY9qKrzecWSYBH+6wXMpQy6/OAoOvQyutFBd2+EjgXQ7leBvLDNKZMYGG763ntna5FI2/sgrPJ",
+	"WbG4fZcNVty6q8l8Gu5M2aqyQElLuJasawfASwFKzBTs0nbQfR4QtuGrLFif57UfEG6g0khArTCmH+PP",
+	"ffvSxrKXaRs0EytebIpMwEFsAv+ml8G6hbsMEczMgad1xIPRwW9yDmi1NYq/+l8xFERCIhLU7JNhArdR",
+	"DN6zVeidzrQBo2WTLYIHYZ6Ju0BMJoxIvERlY3JxgjsTlQ3V3W8PLMp0HZa9N4YHjbz2rTw6L/+TUtB+",
+	"7ap/Cfi+y7wraWP+RIr7hstNzqM7Aak52KvXXr7OKPpNzr1SrVEEQzuiJVDMxK1UYTD5hiCA5TDCocDm",
+	"+cDVMC3t+/7ScYP13/q32ZCApZUvgeOO6tJ6v+z8nhdagaYUsZ2mBbTUfSY8Dlth2VqG4fNbzzp4vj4Y",
+	"HbzS/4Gfn7ekIXCl+tQLB8wWfBJzf+aFfFCmKDVTEWpd/x97b7/cxo3lgb4KSrVVsXNbtCzbmYlcU7do",
+	"SU4UK5JHkpPdWuayQTZIIWoCTKMpmeNy1T7NPtg+yS2cc4BGk91kN0XLTsb/zMRif6CBg4Pz+fsRusCC",
+	"Mk6STJi6sCb+6NscUylcT1HpkVuk3N2cZXUNXx/Nj1X+M+Oopa+lT/V26mC0AxOxjrCLng188VTwiwU7",
+	"zY+UhgbljZjXcq9anXgjiL8siHgEX07T64OV2Jz9069XHXYhbvUNNkwK+5iegs8JntCwJRhiP3aKKyet",
+	"OxzOMgIvg2Joxhl6UphOKM+lwrgGepkyp4DmrE2T7fpaOZACorbnw6HOkH4Ea9pkIlQu87k1+W5lIrKe",
+	"ehTzWX7d+f0uhxhdf5hyOYkfO1owO6eJNNOUz+Hsh269CXekYkCYAdAmWMDVUzMl/5gJ7zElYigNteAO",
+	"OEKPM1nHDpLp9Y7yhcZmFzND3VUd98Afl3WGQ4Pjs0QCaIPOElO563OhuMqrbekSRtAwEzCtPHUTxtOU",
+	"4e2mgTldRdHgPq7QBwsEC8FWXhDSauUOcviQNWH4xjbnIx4WayvD3IPXx8ZEDnnPtp6ZwfuWTxd/GDaC",
+	"jltLIAwojLXEqUTaF+KfV4qpiwDUnhfIAgkdwTg4il4gQ0eNqW76wccu/+5jb41mwsctGl1dm5qYKZlv",
+	"jUHR3VOFhvGLBGo0qiLXwQav3N4rnt2e1w3a8BrN1KIfjAkWvD/yslpay2IpiiWkeY2CKlmSzLIIr9hh",
+	"hOfbdp85WkrgTq3bc5Tua2dC0T2fYm2LZ7df2xVczXd9v/B1R430kSJazoa5dp0mn+7hdSRk953me1Ac",
+	"FZlF2hKBCK0V4kYnZPlTyd6HIjV8lKkT4zanYbiz1p2J7ukrPq9tsU43TZt9TjuPyASjaTMRVU5z00YE",
+	"HnwKy/UYjsXW+Ky1UuY/adXsNytSr3KE/bhJXy4vRrsaczoiVshD1dmzFre/CrXGQcw7znKf2ymU/YS/",
+	"L5XlUypvoVR/YVoXlwK/p3L65WRmfdekiyggGzXfcsV+vLp6S6Aj7FGM2dI4Cvna9/f2HkeMsxj+CXTu",
+	"ETmkv+sBoQHG2UwhwndsfRDqOcoNy2boI1aVjw10Mt8GaT0UuOvEVdXQ50BlGUFj2++A0/h3PQBuLKxA",
+	"Iitw5S518/warv4Y7VxDpH2llK3vnliQjhd7FUuMiCymJruLvjZXbvE8vkEADpVbvwqgUGLAkokPCoqy",
+	"oHeceujofcAJD93OHWZ1Jf0ZeEZ9YT+AJgwEuxY8ywf2Ldi0BoGCnsJ7EGXyjsucwgQw5BgH3IER9Seu",
+	"B6qZznSrUYAklai71jF3OSFt/p6ZqkBAKhL0338f6Nb9veriJuvoVLZCerjwQmrRLQq6yvYKRgrHyQlN",
+	"tSMPE/cSGzrs5T0V0wUx4+kdnxtys0A67Ks2a47cqzw16pXSa7e1FkCX3OAOSuSW9OVSwdd1WDzUSgns",
+	"uky1cfhMAWuuNe4iJ5E9VVzPBpngN6bDYqmg663vgPH9Qwgnn/DqrP7rsDiRPO1TRfQBMMN71j+h8nKt",
+	"Mn0EpB5K4wRXo/xW62oUj66OJbtJqyX4OTo/O8bRD+2Jf8eNJ8RgF8ev310eHx24hhig6MEfIVBFn5mJ",
+	"PJNQ4Hh2ftXvvn17erL6pjud5deMK4Qa5HkuJtO8w067V8cXB8sKBIDbCNwKMkH4LR327uzN2fmvZ8Hw",
+	"y/TM7kOquILo23ainWDQO9EODGIn2qFnr57VC4+91uJ8BHSBMkKXU4MuGArfgkG43KN2YUy3QO5aDuOP",
+	"UOmt0AWuVMdrBDrGppm4lXpmimmGpKVgPAN07gWd4ZSwK8CGa4KHg1r2la/gI2kN4XAQAUe/Qztha2qD",
+	"8IdaIFwHmBIVsM/p3CEzuIPesBh5VJI4YrHSeZ9kjGrjZ+pG6TsV+3gpywR3wksgA3qWu/qte9omVSNk",
+	"caKVQLZOVbBoVYwGzQDTwE5BMadk3xJ7FP55pR15gdq1LWsUmXDLbNiC16Q/nBqHRhLHpUpGlcNfmkMg",
+	"byHhXjz8dz2ofrY171xg3FqeUplc8IRmGmxdej2xRsX2A2KYe7u3s/FsIuo894nIr3V1LfwsS6vxrVfM",
+	"t7MsgmT35bvDw+PjI1Byvu7Qt335GkT480oiNXzJBojGvkJ4BYm01Xw1iciCphYuguUlk9sh763qWoAg",
+	"bG24V6DTApQpFGhxPEsQ1rOaccKlqiR4vMZjDrJlq+FkqZJi/ReGwMAoddQ61WncVLjeKkRQyoK/CGBS",
+	"Qvp9K7cAK7VB44xXxY2hXRsBlU05ptjbmPRSq2OVZ/OqcEihAbfhKYbuYFFdhzCzGyKj6jqSMeKO9Z9I",
+	"hy0RLofcirVC65uPKrIGmBgDK6FGXG/EHOJ35HSZmEDC6J9Ydw7mX5pCvr0EJlPDyFKXvyIYUNQPC5up",
+	"CrQ/3AUkNUtfteLM8iKzKWFLU5oWD7Xa1GukmAyCn6/EwAFUz2LBgXYBHPCJTFNJvWybtMShwb6ux2UV",
+	"dYynG1POmifccWDIsyb6ytq1Fnv+jb1lDS9RUwqyRWdqq8ZcAROXiym7EWJqClDusrVeMuCaoD9XhDay",
+	"wiRreCdeH+AuViIQLpKENRGp6pI0FO8Ge/SNrOJkja2qiA/A6EWjEBi2AQY9pmpH+NnaEAD3MFMdtOnt",
+	"RaU7h3BGwhE/EO4ZREwIF8KaQdiy1O7s/F+rngC82c7QIiK0SHpqpnKZEknZ+7xwiQntuV993yLy80LY",
+	"jiDe74oQXQgfzT1etB22j7WRN5e8LBwLu1l76rL7Q7d/2D09fdU9fNO3bjI4p3i19++KIRMKPY3aBerI",
+	"jS2F8jph37m2iwJyD0EcKG2sw++i9u++72eyn9VT1LRWLEHR78Ri12beF++HsCo0QN9+bm9wv5UjB1ag",
+	"SpWyTlZKLJX2Sz3kdb/0r+LPNDmlXnM4tha/aKegIfAjrgb+E+9zoSB96JHSin1yHxDNIuaLCJrLeF31",
+	"SJqB/VAXz24Xmy1Ovzax2YqqRrJRqMILPQo9wsp+u5vDSDUZOy7XW0rK2Et7aqSxLoQN5ix+UghpDFt0",
+	"keojaJp34UmIvFBd3qt5T1GCJGLQfYQBITMbWgFA8EPGMS0BW3xk3+CG841hMR5LfZy+OGJy1FMUktGq",
+	"wEILVyIMMBeqdhEKtSVcLokzz+uRCFkyy4C1FmxHhA6Cz+WstJHlAiBP25Fsiojqy9fX3PIrbQvcalsB",
+	"O7wHAp0bzRmfiKiMyxb+tCHW571BCNuv30ZAepX4hysx9XxIracWFN1nRtM7KgSxBlIv51n+aoOEeZcN",
+	"oE1Fj7BJL9dFS9NCynzWpjLRPsOq5CVlvdccJfS/f7OX/bd/1m+NcUIXo5SzKlII+7DfZ8mYeggSu5Nm",
+	"yvG5mRz/jUiOOIYNztG3mQZxJPMeW2aYyWWaMn1HbSuQN66KmJGjtSx3Kz0v6utq0BRZd7sR/VzfCNUU",
+	"l7TVtpwpVyIPjqpvLeBygmfjSKihPRSmOHf8RpiemmZiKBKhhqIuY7AWxcF3+a3/pAoCQdcp59alPFEL",
+	"s/5b3R6FPdF2i9opq9+YfyZBoQ22yRr4vXm/BYD4+GYr4Jh0BogxBA+rqPNaNOLruk6NNeo36j82ojL2",
+	"40DiPFCivTJiE8EN0KYRLIUbPPaD8DStAf5bXvBMTFM+X9e3aefqmieMp5ngybw0XYjKS4Q69t3VtdSF",
+	"mDThds/aFjI3isT+pAdhjcY9qiu95Lo4ZlEI5xezWl7F9JOEIA+tL9s4+Ihe18UsxXJEno3NlpKsPxJy",
+	"PkjDRHCAEeWGxfYdUO4V4wfFSEZ9LYY3cNCvASXAOAr4F8gXSmIehsd95HFU5Lvh/1gizU2np66Ci6Rh",
+	"d5nMcwFHF5TMxEKNpRKdYlD9iYnBpMwiXzLp4yg9VXphMEQcsVBJxDC0Y/+fMKxczC+fZXAClPzInjqh",
+	"R+kEhpjacUnlYNAI3hu5eCEbCvF56qSKCCsGqjJczgfxuYkhWwnKZBafeMCseRVHRakFxM1OgszCWAso",
+	"V77jWYIY6phypRXgYy5VEV2ClY9PEjGZ6lyo4Xz3jZhjOt06uC+pzrrwqU3pmQF5pVQss+6yEei4Q8IX",
+	"EQSlYomeDfIO67KpvNUww0h6TLb+tVAOafx3PQjHq5GOYyjQF8finUKMJqHMsDOd9xQ1iYDv/7seYKoS",
+	"XhsWUth5rMsVlqJCa7nwg2sX7u0jfdtBCxIGu0OnQiWmX0nVzSdUtA3zCgeiq9fzLPJ+cnBTdRhAgcOp",
+	"ADUlOeNg+EVMKpQ3a2xDJ34iMgcbjxhmOBhrDgofaGKcJXI0EsC36eMZTTNLNSn+Wk30ux4sKKLWzmvI",
+	"cbIFpdn1pwGTCo8iYCuE6iEflQLxo0ZyK4BUZNRhJ9ix6gCyIiatzE6ngmce0vZWijvC8ndMAagm6I/i",
+	"1g439hFo/HcYFaNql+oIQTdgGwCiffmHtR5UCf7+gChvTcQSOYYaCpWwuBOzuB+z+CBm8a4dV95ToI/t",
+	"SqCVAfEkDJIRay70Y45rOygBtizYNqR81zaUq3Dzvaab8HmNHxHeFobttiUsyDJ2CdeyR/t7+3u7T/cf",
+	"B5xlGDPEd+NmBgCADuuWC4ATLajOweNa5AShYfdJTVEkaFkZqGCUC1CHVeXHQxEcWtKwRCtRzgEoq4fL",
+	"mYCC1gQBIayDSadcT8EnwVFVyjMcQLVH7Fpu42LNENV07oCsMikS5jM0856iQOyBKzqe8Pd9cklMXAwV",
+	"ktLMJ6Uj2oX2eQZI4aSaCRBfUIFajaEClZCn7FEFtWY8ZWZmpkUnNlDJHIKPgeV0fiYQ6Jcq1Hz20Gpd",
+	"9iiGBM7bk1/Or/pvu5eXx0fxYxwSJSPKaRA49TIujfW8/Tf4gx6Wj8nciHQEpoqpzdPQCW4CU6qnnDSg",
+	"VsmphKZk3ZQfSFMAfetl4iUyx3pQuwPjqjtVNzkM17HNUPyPJYHnZQfiPJvtUMWs5hgq9my4oYno2s4X",
+	"pidHeLU1b7zxhqcb0KgUJvc05UOBlR105JXyYNd5PsU8WGWBmDWlqik9VEJgJY76LP6PDxR87gCeJevN",
+	"9vaeCbb3MQZJw/66wKp3SoHSbQeQ1QCVgMkqMtmULumHyJcCgjS5rWdq+BTXICdRe1xoddW5bl3vi7m5",
+	"O/7P48N3V8chFOBxdZldLqZ0MrSAjq4MC20CeVpfuhHTNgaWz9i3xdCr0OrwLJZWVPov9p7FleUcY34r",
+	"+rPpKgB7NALd04nI29UV5dqanWHuzdWUW6OwfWELAAKsRk/DdMHywCpgnFeGH2B++gHfWDXod0F4Uf3e",
+	"9jgJQwT+8qJRrELx/Uvjq5PvTRBbVwN/Qe+X8oBfMAkR4WNRY1hKVFI10F90Z6to0MOS8J9gILGnhmB9",
+	"E+tayYBBa9zqYtB4qR4j/AD6SXXnm+d8a8zY9osUdw1q7+xja2VAt8WKOFdegAFB1P5zGJ6d4D7sbKW2",
+	"rnmpmkNHbtUyj0dsI6ERapjNp9ZYprvY0PN3JcL9NhBDPjMC7CUqObDXDLUayTGEcHWG9qJ7yp31W/lk",
+	"6ltEXlaI3KU9cN0d1itHSKvaUuVyCfEnr/xF2uhVJXojqXi6PLmvrXwhSWepmag4FHTGoH8I/7AKYm9t",
+	"nDk8+KpV9kKAz1ojVQfi873vsZTGtaxVno6UPuhvQsWJHtgGtwYn0ieLu88aqaZTPS6IoIGuQ6pEvC9t",
+	"5Urxg2vr4VBao55UAg3RNJVGFr46cuoqTFbRxztpXoDcDEa2Qtf+VY5cmCp7rrU6r+xh0+S4wievmMY6",
+	"9O8f9R1MBqkR8jgDTHBpGEF72009zAElSKYipFDheYw8z8v9ndCFc3m52IODHTiu7aZAD6/zDL6sxsMv",
+	"pesOA05WFG55CrHhEQRrroua2G8MZBUWtPKHHtjFvZ0D1tv5v//5395OxHquZDz4K1Lwf5YevopvW/qq",
+	"jnXisQEeB4hEQJ78GHI+FHAJYgYL1YIuQJfpsUOFXN8c+NZd/embCr34o0ZroQgbATl6SIEOc5SAYKGP",
+	"ynXSzX09V9hZ33zGFRM8S6XIXE12mDxPxFAmIgnd7IgB2y4vGnV7ivB6fFNtGd6xGHdtbKxdH1R5+dY0",
+	"QxUpxbBvuPLDrFnkBxt32koGJOvP6PBfRQBWwQm7hvjLlXjX6eSNGb6KG5lWD+EO9ZvyDrpykjIdRxhW",
+	"qovbQEH1QUg1F7DCgdL2jHXNsIUqTb3BvI+w0DqrPsr1CBL2irnLXOQwCtrzdEZkTkGIMejthW/pqYGQ",
+	"aswmPFlbfbaaNWsls2QpzkVpho1IOUmkG7/LEbTdOfjDDDv3atyqDUc0y0Rdw5pQWFQxArfHesc6wUwz",
+	"rU0Y8mpsLy5HUBeKUZeTww2Ckgsj+sRRScoYNVrLoImuXMbhWxugFbX9GEhvNpane7PKenbsBtSmdlMy",
+	"nkO1G8WTqIFqg/da7+F++rHsrFZ3PXxj2FQblw5xOWues73IpcGVuBMmxzCwb+SyJkGn2UfUuMBV3hK5",
+	"rCVf1vuvjlQ8CBmvOUaLiLKT3bKqDpTBqnN8c1awBgdUxeZ1c7shb3A7Gtwyl1fTrEHzPXGfL8Lo/+oa",
+	"z0zgKyY68/ykWTGrJMNTkUmdoEIqjWgbwetVJGGbkva14gRvAXy4yOi3ih+8YsO5FYnWBOMhnt8eL5HQ",
+	"soniLDA7CWaWDo32u8z31YGNj1YtaGuj2YhnEcMmF+COx9ipYUbkcGgSHDslaZvRmgJJa5PS3rBuxxf4",
+	"bpgE2ICuoH2IvIYoVao+1FGsTlb5ma9Ax2I8za/1bHzNlC4QzCDhkE0Mk/nLnqpJKHCfjw/LMLmh/WKd",
+	"WD+l0MmoIFTfUxBJ8kYl7iuI79R5p1JNZ3nfldA1jGVTOhNdnjarE9bzrK76UEvnyUu252a9nBssckTr",
+	"z+9alUWRmpYT0SqoT17umuSnmGI7PV4d7ld7DAzm1PNKFR/sERbYPo7CQmNq/ISiWyikCrdxRRarNut5",
+	"j/L/8jfuMQoVROxpwSm9H0rxM+8qPS9RS0fsRbnk5Ds3OZ2w6Oe79aYbz0UjkOxyuKNVkqRFSsObhti3",
+	"EAyvdECVtkxJJ1YfVTrjDbDPF4gEqGC1P5jnVf7QpfyXT70hcr+7YwMbKLc7tbk9cmUvfwfpy3X5iYXP",
+	"8K+qmqjgsS3nSvCkn8+madVEXeg7shJ/6R6+e/ezA7BimZjoW5GwudjEdboWfFqsTcubQd7ud3eL5Tqx",
+	"19cslzs4FE/n/xIturLgrlmuN7/zlg9ns0nLG1vfJG9FIBotZ3qiEzmSIukDulDlLDV7UO0Zl2v7VWv2",
+	"eMqzsSCg7IggoQHWD8tyjJjyjOcinW+y9YFau4GSsQIfsavz7uUVqBoqkQdRDGHU8mshM2AObj2a6uLD",
+	"cISlfVeevfKuKq98VFIRtetabK1K9QRcBN1hLm9l3hYrC6UeScpXZmSQ8eAbQ+xDecYlAtUSayOnyKWV",
+	"gWs+tUewT2giyhXaFz3FFTYqLHLxr3W6+0rAaRZA0zUhmjsE1uVFVqR2BXvFrTVjqV+YByQuIlaK5udl",
+	"WXLWnZnu8WvZi67k8KZ1tKiF7tRDnvbh1xpcswxdKNj3dzxNd4epHt5gnzsFRRxJ8zeG/atcVBFSxa73",
+	"Ye23ntnrlvh4oTO6GGrdRG0gHwHl4sJuLX8rRYCkYRkSMmEDCYaE30toGMNKN+z8t/dZexlaHCYRVqSX",
+	"SPuB8JI6UKDB45FD4OqP+TR+3GEx1V1QM6XT0mM+pX6ORAP6NnLhs1zf8SwxLIZ/tkGKByGrsBtyObyp",
+	"Y5QHvnSCSxYsmQkCifXNpDgKJhRETDv3H8tEWOlaHwH2V7oPWM146aWu8jsRLZXyZrCqxL/BYjAtYa0O",
+	"UDIWt4dfXRAQkgG39MgfnlcubkkQAHi84lElIUI5QMQ3l593w5KO8BBODj3E4Niw6BMGIPmeghtzrBpO",
+	"xSjvO/B5x4MPdYdwP7aPTnQmykOBK5w859dClYuF/IwV2Wf6l68pwP9cGEVjgLArORGpVG2dC5LR5sqe",
+	"XlMLwqrE+7w/nGWmKo9LdQxaFQwRUz6uVpu16gkgvKRKEOQLx1+0wEHbSAbxMXSDeBmr1C0IQb8tAZBW",
+	"lQSsPM/cDK7bauG8bQoDsFAxS0zpYhoxakZhOmNFN8pLqhjJZiqCKE6eyfFYZO7v9sOpqxJ+7ymjZ9lQ",
+	"1HRWrrTs7DTMQxyNpmXXawtwMwYhVsgiV0oK5CVbxYxqiLOxHVa5wEkJIND+V1H+SX+ni+tptrFN7bfK",
+	"PmKoSGsay2tCeyoCTmmUijKzNOAP6KkcVpspyGS0Bs06KPCxj4Pv66xtQWqDANKuarnu8HJpEJ0xqNDF",
+	"fEhnrYkO9hahlpbiZVWbGpBtKgY6tTOU2aH8f/+9t/s93x11d1//9uHvH3fDfz5v88+n+x//o2oKfiny",
+	"XW3g+GcydXH0ii05mdTwTI519Wz/oFkmAP1kma04uxUZuHjw0nVcd6tXp4BaGevKFfkV6c49Yn5bsjGX",
+	"NOMsE6QLXZus+8OSQRKPocJTGjalHCPZBZnoKWSuQeGroLYak1m3An+n+rVY1YOdxhn+yQBjcSkx1FOu",
+	"oLs2G1Odi6pRkKgKvabLRJLJW7tHxpmeTVsy6JfL98sz8LPnVy4wZpFPDSWgXPR7h4SxNBw2ASojV/Ta",
+	"JkBwD1iggny/Ui7F4Frrtu7sw9Ku0z2DaqKO4uf2tJ/riIATafggbdvo526qY+B0sPp3OPfQ1Ef31JgR",
+	"8Fs1whfEmvr272uXg9b62N5xBTdQyZxUYwzJrTCjsMzLAQYVsO8YH5sNh8Dfj45MCzNr3CCP/gPPxa9c",
+	"gryO5a1Qa0rnhloZMZzldsslIpW3orDEqaxuKrIJt29J5y9dG4qrObG6SQBuw0JZQKUF0bSvK02gzwpT",
+	"f5WqxReCKGjBNAeoPgBFCu52iUP3UfNKqn1fOiPBA1WijZ5xVcwNBpeXzK/FeYYKd9f1U5hldmahyLWn",
+	"MMfvqOGeRnt7e/DzNBNTnkHpI0H4vGSjWYYMKogAAw+nQBfEa3sKArYbFc0aMcxExXJciHyWqRCbyVfN",
+	"+QoGh+xsl0BqVbl78fl1IRv8kSGWhs6ADR8yvVSZB9uucaCGdvglflKFE0xdLH1nj5uVK+2+0xBPMEEA",
+	"FexaB97DklhHW8azBaAS7rFclC5ANeaCIiaEnDaRxkwFgAS2BFraiGK8ku5oBcDoibKfb2cCzEgCzKao",
+	"04lnaD6+4uPOZqihxaQ1XOQQYtlUp9vtZ5YPufJ5sfTm4qwp5LZ0AJdO8NLcF5O3wsw4hqc3A7gtWxyu",
+	"8HHpdMoEItYh3MZLx/oKypMw+Nw5Szw3nSD6Zf8EIPt3lTZi3Ql+IYY6SxAOzishTBotIHe9qGBP/bhi",
+	"goqzeVlf2D8XsCZQMBe2PujM6s6RfB9eVYLy+xYRT6wynkcMOg5AEAiLqbzxgo9w4Pcr4cfKUPmLu5S+",
+	"b5OlXzDSyuPaW20vVfdCLRhfdH0gOwCbV+mW3NvcWi3HAzGWKhhIrPRdjMy0LIYfoZ/FQfbDaDzCGcA9",
+	"9xSlpyupP62gRzv+QQ8o9F7pNpiydxenn0gt2jGs0E8PmMwk+Wse4Hae2rqwr3/w2jwmPbEZAfr29uT2",
+	"N9VfTWLrVurSm6ptfPVNSofXNbFyZX0SMl/hYDVo1y9Zsk1dwUUIodXFfcG0L+dylPXodDrLBbvOc+BM",
+	"sv9v2LuL0wCSEAKA3xgmIBrDslkqDANY1Q67EInMgJKRU8dV2JVWokd//ve1Z2PlQi+N+1ROHMWKO5xy",
+	"HYBeUgOEg2fyJvzCmV78QHZ3/bneCFZ0zbkOkPWtgc6nmR4i/irPHaarKTFtLmSacPL7mHEqK821HsLm",
+	"0So9mXCVmEocaJrxgG5hyJX7FlgId3unlT+TiJwPr9vGnDIuVas7fP/zhncZ8UejaGS0k/KBqOJb/REp",
+	"cwsYeUz3QQuhNV2tDv0HVN/F7WbQwdEUn6RngzT4HsoowaWmfdm+oyhZokFoUYCoKL24HIFZCCjVz+s0",
+	"k2oop1WQRVdAt00/E+vRMBOJULkEcmZPWVOIb2Xw4o+ZmImW220F827x4laT3qAzFEo3MoJscL0BEJus",
+	"RlOoXzKT3FSO3SQ3/fp8UEO0f1SXjdD+WxCNtCv2C1lGFirvabkDMQ/7MGFfLS7igiYJWQcWlXblQQ6D",
+	"QfSATYhvEAPCCpyHicbXVTALeblcjTkBV1WbYTDYzYdp561AcOXu3KDDsILjo/b8wTpA/HWJ9ic4hxwr",
+	"e0wXE5+eXmweMgjzT2eazJfOMrxjskVbYq+qJt6dFHVEfosvrEBZLJlU8ECYBLDIIeLoCrodirOBj6Ud",
+	"0lkmrXu2XyEK4TmwmCFcbNsaauWy/mDdINSTyKEdG4Cdf9cD05+KrI8rCDnbgXaUDrPpVGQsteahr+yi",
+	"CME6wrCnTZB/6+DTE2mmKZ/D1EGUUwnEfmEDQXDqG+DUq9rCmsWCEbDOrzXGv9eufN3BuTr6Xxxwy+PB",
+	"3xyfjSscoE2WiaGQtwIYB0wYsaH/Ktss9wumreSdpPNqefiXR2/QGyMynOKYXxxN8zh4BdHW5dGbBs+s",
+	"6jGoPw8axWGWfAo+BvHB76xQpxuHavCBzSM16BOtDdTQY9fHaeDCi+D42OD0mfKMT0QOfKQL5wVgyFf4",
+	"XMa68P16IqgSzz8965oX5H6Q+4OHiMSRzzWwawt7wsHU174doXfs+wSwqtTaemtflefVbzkZlQj1ACBf",
+	"6YDKGK0OoMVR44jQxE/PL68aDqHNQYLUiQurB3U1Ok0amrfZrO2SIk04FGsyOSp/PZ6qAblggy+mk8/0",
+	"2xS1bGZfb8lKduZxtWRWiNHCNEdLe6lkYS9NSL0SuKwuLOweXp38cnxQPpQ67Oiie3J2cvbDAbN2nrkW",
+	"BtwiLHMHngi6XGmoYdJKmA4I74HdyJij97j3IYG3Qh7ylMsJ7IC4PAXE+x+/LDiotKL6J4DTxwEjTVME",
+	"7WzIwJOncyvobpQddnR81T388fjoAP7mwkYALOj8EHxKOc+Bz9+JdtwU7EQ79rvsX+iJlbkPF6L7PPVQ",
+	"laU30vgTF0EMnPfVvMimPcFwyAT70NDlPwur7wwxy0OptWMZCZ/HMbur1uJMr6nxWpsttDvDx165mvvl",
+	"sCPgw6GY5qIGbwYh9ZvRCcPXFu+aGTeXc9fThPaxEuvLmmvDTtB2D11A6+qpAQMGkspbwJrwAFCm3vIv",
+	"ETtBays5oFggnqDpumldSFUOo7SvIFZUbK7IceL5ihV/EQkMgKT7ur3NajlbgPtQpCbgdCzLVql0o1jl",
+	"0tzXV2/UnTgLuqClVrwvSVzpAZuQ5CCGffEQNr2uRWrYgDKnPgu6X5MFfT/NhDEuhbHEuBYwl2J5eq7D",
+	"IA1FcoOnsLFmAzHXFBXIBBDWDWEz9ZQDfCUZ8U3sd3qWJtCBhOSC1mYX7xdKBYYirTwi6xs+3Fb5BqMt",
+	"janV2DKzWk9ti1qtGdJsDclaJeQsOfiY5CzoNEhJG5EzmXeWCdqaDmRbL2+JHr2G3y0Xk6nVOD7KWgDv",
+	"8gDmFHnDugyXhsX/8eH//ud/P0I8C1h9h17Cewoo4yAY59HAQX6tA3lgb4Xv65x1fz7uTHl+/RF4o3iZ",
+	"Sy7qqYDgqbgMgOHwr6DKIZzptg2wzhX/DCr5YTg9NZcitY7eLE07LP6P//gQW8m0vp/7/OE1z/gQ3On4",
+	"Pz54PGt84wOS69EbTZlTDwEdUVvQFVXMepmwr3Tg68/39+kzMtEQg+DCX7gh81l7QD7wmVfFw9adE9A2",
+	"i1hQQTfQMqXclk6J6mO8BmEv2nm/O9a79MffjVadC373M3GWBL/umhs53dVTPIl3gTVXZL7n1h3dPlWx",
+	"FNr1hwrsjv/q/nwKRwCTyshEgMTZCdBKNBDfSq+h2S32zSDzqz48+KKHrNAKa6QbB/7Ae2wS+sNHNwr+",
+	"2UuvxPvKlVyee3ucc2a9q1TgyiZ6OJsAj49TdGp4rTM8kHkquUEwgFp3+BeeyoRvYALe1/Ns6MisNtM+",
+	"h/cBNKVBo5rdmL8tu4iLbYRwVxRqiWo7PpjXVUIDu6vdivkStjmfpKtVhxU0rznICazPatSBlcJ7lj8C",
+	"OydmmczncPJRTHoq+zdiXln01X17AnRWEJr66dcrbMUbphIKqDCYgGxY1kyKu7P8WmfyX9wTLkv7oGuo",
+	"SnFrcLDzn7vdtye7b8S82B98Ku2/P0Y7A8GzqtbkitHYF4Csw/rjff6JwHYJX2yqAwVdNsj0nYEQNNos",
+	"j2L05S7x3/HjDrtA3Fj3rdilaPREIJ04T43GFN4009Y9yB1Xy7jAnSC/w2BdsZgcsPhSDHdfi3x4vXsp",
+	"c3EA5NW7OpNjqWJnW8Xn+G96KLRD+KeFMIul9hlp2PO9Zx12DnSgUrEfr67eMitYLNV6OuDDm57iSWLt",
+	"tIicOX0j4UZi4YzNDU8J7p94zC6t2AiXZcXZkobJscK66BGan4SyCxkLQi+HVivk+PTFMtSmCbKBby9k",
+	"o9//UZt8F4awLB4fATNuVNGZfGlvwDAsBHsOIOa+S5UWLM+4MlQ0wfgw0wZnUg4R8ovsFsRaz8UUGWpV",
+	"TxEEKzLMlyr/WTelTnOIw80yPkgBK+itNvk4E5f/PO30VE99++2hVrdo05nOt9+i6TnBiBwEvKRiRvEb",
+	"0UdiQcThoR8uXh+yZ8+efc/QbrJ/end1SPT3E2m/BAPD2PrjPHV//0SmqaRL2KP4//7nf/sTYyX7BJU5",
+	"XniXyTwXgdXeU6MMPz1CQgHD4qedvdiHEhcNfHiMCxsW2wasYOqQct/cUzrzf/tjJrJ5mElD8mY0ojvs",
+	"WM0mVF0Av7x7+/b4on/YvTwuInkgBwNhB0093bB/CFMC5yXVdyKD+QUoW4cHzYbXWhtMt0zYI8/aE8ED",
+	"7BH1mNbwbffq8Ee7enYLDHQyRzcN/gykUW5Zs7H1D6w38Miu3d+eff/dY7cR3KK7fFNPIba6lbAUu7pj",
+	"gPcdwt+ewNN24Wn/jzXgkJ6KwqN2Te5EmsLahHfBlTRswCEGqTvG7gZA17BPUeWbppkepGJCr/HWDXzD",
+	"989f/O2xI2Y3AHvZUzHwyL60lxp3t+lMEusEWsVjqF4zEQV1/VCr3IoVASo5zTidDVJIpWCl4tKsoOdJ",
+	"r/CO7YTPWQYNhZEnYpIZ8U88it/vujustB/ikdVT5hoCNSM7OKsMXb8h0YS59lAfILZSCjs/EZHHvkIc",
+	"ZBcCsiMBnUpf6zb9ZMpzOZCpzOd2AS58558VSKpBth8xFhik9iohh5A4tmm6s9b6oj2FCndJjkqj7bBT",
+	"mDQ9chtnwrMbq9dDLKEYX53ZrzM9ZQWJBn4p/yWMk3QXAQSJN/JfoOtiXLfOhL/v2x8QqDCO2FP2s3zF",
+	"BnNfSsPO3UoaF35SdhwT/n7X3rmLd5JMF1wQRA+h5gwuoJG9BhUIYzsZFewwhZwYcSsynpKuNBGLu/Dg",
+	"2O/zgcjvBC7xpMPOdHFmSQ9m7ZeZsmb+IWjHHGDxFpxpvpszIrs/9XIaYc8zaIW7a54D+T2CptkVhb4y",
+	"u4a4w54+3YuYEXjYPN3vvOg8dZrnwg0wCfZxAfjNM2gUjf9zly7cPUnisIES3/eNYTKJ/ElNg0AECwY2",
+	"sjuxXfDw6f7fg5AMfmCQWXLZTSfuwen+7bduv1ERwbLpVkSSPUGqNGYmsgjEsWxJHrBXYNyx//uf/0UC",
+	"Tm9BHsDfOuzYHtyFOMxUIjIWP+FT+eT2aVzk1HtqKjJIlFkLJnclagaU6Pvd4ken2ZzBbDVboYwynYqQ",
+	"MQWiqL+GJ6JMwurgZRPtaeRPUCJccKMC8+1EsUTcilRPrRruqYlOBDWohUYWCJy/1XTYISBiFadz7IJZ",
+	"B5ngScyMEITN+T5n8bfffhsDp79njg8YaoMGCbAsCvwovx8Fz2cZKoufHNYbzSjjHsU5CirseLJL4Weo",
+	"BAtbla2ZBklJ3lOJmKZ6DicQnXJoe/oVxsEhmP0IhwH2QaHq6K9xxCjXrhWg0smM5XxspYiQyQqpkbkR",
+	"6Yg9ihWAvEwEh1Psjs8N47dcpvbki8q7OefjnjJ8bh5HlP+3JxJ7sfcs6JZ1I5TGfSnNIMJpwgR2/cIi",
+	"wL9xJxNiaDplVAiVB6sJ5ExCNLWn4PyA+yK7WfA1VjGwR5y9e3dy9Dj8+4UYW4lnj9zWf7Yf7PzHUU8V",
+	"1/7Mf9cZUYEVf5TK/vHRnh3zdy9ePHvxmBmRAqKgEgu+ihGkSE1PBWyG5S/5xrjvfvR875lThQSABPPl",
+	"/HEToZBGrsPHRCVZhaG6chDcrdaIybQas/j4io/jqKfQ+keFKf3Jbu3nP2baHkCkdgtZCfzB0NeZsGut",
+	"9Mx+W3wy2v3ZflrMHj1/uk/kCq5mFs8PehHJDu7vH46v3EOYfcaZVsI/6NneczsZQOgPg0cz9FqkpR1K",
+	"jim86w60lE4TY9//KO7t/G3XXr8L8GD9KQSOezvx44gZ7T1YzwHAUxhRInLo3fL4GfQiafDlgA8GtTjJ",
+	"SxZ8unWZeCas0e/40umjQ+Mg2LdytAsCceA0SRK7HJtIZF7wZ5PLMphbna6ndmc63VOa+v2/e20o88eu",
+	"8ZdMGLqjL0d9eGtMPdyBokk0E+/BPMkh+O+G6iLFcad43wH71uuNoqqh444/01NEsFVgGwV4qjJDYAwU",
+	"K/s5txrN8wh2tlQ8DaxLl3lxLmUJWsKuGR7maFE9ZTevQEMO6U6Xohj/S05RaZTCOtzcQKwHUUHIBNo9",
+	"VkOdSDW2Jy7MiXc1i5d7P8FusZ6iPRaODow7u/Op7hkLW2APRBiqGMzMnLwDKmcxgVMJ9w4E1VLNVPBJ",
+	"j54/feG0xUkiJlOdCzWcF4bT2/PLK9q8EOsxQTTHGidWxtE0QJsUowBx8CxrdsQd1nU872aopyIpa+uI",
+	"XBbXLuQOwEzPcoduUXSVE7wwn4gwTgEpZLAb4LO/MQ6k1T7sRkwJC8Yt8P5zdm11RqenLgBlFOJT/lCB",
+	"VXHs9MgbUEDAwHOLYzq0VFDawxmw58U05XORYFM/GpvXNFr4CnSmOuy1zpxyDlVy5NC7rJHsGhQjcMdG",
+	"Mk1RZQ9m6U143tuxgxfizFpX/k+YaU5JYGklAFzaT+VYRQo9GwSnZtgjChG5OaPcVTDbjxE2EzQyCocA",
+	"xnpcOP+hbqasOCRyBJUCuZ/zR1awdBKxKc+vgV9FJ/PHBWswPAKlyPohC4nDl0RQHZKwelfF2myEeWZn",
+	"00HJlsMnFCV6vvc9nteQKNzt2m+N7Xaiq+ixdpGseekqGck5h4iBcQ6m1VSzKeN22O4cSkQym4r+jZg7",
+	"6mPEULjT2U0gFHecyHiLFQGkG7hWGhDpTk8FhwKyadpN4thx2aP4FvMm1rCLp5m4leLOHl32UXICJLUA",
+	"nVQ2AHoKGa0Gc1fKDvTKdhPYD2HFjoEz3J3r9NZCSXNFLxHWG1CipyQYLCNJdaDu+IVwoW+4AHpu56nh",
+	"ZRygjm6E6gSBgVzTPW68RLvLgyUGTyWjHejz8kQjbdUeeP9W4cVTPhYxexTSFD59jKJgf+pbfz5mGQQ9",
+	"Cyl7uge4UZm+M4FF21MxshcQ6jaLA/Df2Io46F8IqQBICv6wIOwjmToFwIfXYAjNwdqHyEDi62IRUlyB",
+	"UWFXxlgtT0TJdmAvWWk0pBMUjZUApijiECOhg/gH3BGDbwWNQENuBMXA0SBl8alUNzGYGBDBgtY3jJU7",
+	"58h+dU9BfP9RnIn0Hz1AQbb2E0a1UzkUykCGjULa3an91t39zh7hB2Fywhw8eXJ3d9fh8HNHZ+MndK95",
+	"cnpyeHx2eQz3QP49T4ULcgcVawc7e52neImeCsWncudg51lnr/MMgUmvIcFDXvATnkykeiIybhyf61Sb",
+	"KtC0AsiN2aupGt0ZXmW+QrBnAJQ3Yqm8xeAr4VAe+FKKyOo3oISPqMjEIGytVz4kaj6cgoFK66aaiE1E",
+	"zj1RB1i14A5ayVkw9Bf9Vw9BDoMdCCzE175AARUmfKUPqHZ6SC1nKBRPI031uPCr3WS4d5YoLtxRe83N",
+	"tdUlEupa7Xk0za3hxIdQk10kSFw8L6CBjbG1MiY/isx4aWisLyEAm2UixeosmcRo87vLnbtdmp3ybFiF",
+	"NLdHmtV5RqS3EGiDqEcqR2I4H6aiM0n80Z6InMsUnX9EcjPMni3xZfeHbv/s/Kp/fNG97L46PY7Jn0Hh",
+	"8VpUYq2vywrDSK39k4uJIYNIpilDbpEDIjB0YmYKWlrAQxUiMcyzaURlhGuH39NTTqNYMyG9hV67DK7E",
+	"NJubkoq3dNi58vaA+xbykHvqxd6eM23sf4azbP+NHWxyxOKJzhAw1tpKEemz0NSgU9q5hAuWJioVbwed",
+	"JDsHOzCWQ5RA2OgueQJVJeXNfA4OBRAngARhneLAyXwRhbL/toeEzH3eFnIzRWouyeaEj13UYi0n36tL",
+	"EooxPnkjpnnwkZDX+w0T2cLkr3Qyx0JX/DxIUJdzG/ZvxQhWFUAco67Dkp2P5XQ5lfV4lWOftb+3t+13",
+	"O6b9j0uNtL86bmDSPjqjPEZME2393vJqdbAxJqHOuQqTvG5UdNeT4hZ/Bw0NAvZ1t/tZeuJLKT9GO2Y2",
+	"mfBsvnOwcyRSkYvKYyICi7ygU7qW1qKD1D8fG4DhtufSDtQrFbHMnQNkzTnAX+FHiqzbQT7f+97euqR5",
+	"dn6Dzykfeb727okV39pz72KmAnPV3wSmzSLGDapRpMmV1labA38FnXwGNUhP4RGDRYPBA5Fd12obRAVa",
+	"0DVoOCNs/0jcMZe+JeXzsqeaKZZcuwE5ty7vsMvi7IbCBa9CHUar/4qkww6DNmt3UJtr7kAAdXZTpZ+y",
+	"mSqqGJvrp+JMzkuayg0ncub7KNV3fx0l5afKq6lPqZb82+oV09XCOoisWIPVWsoLzpeqp7rBdvD0ZLQH",
+	"meNvbqOXlpWNKTgyx1UYuK8h3UUt8EWpyDcGoibIi417P01pjNYxHEPjVMQMOp/erQJCPWuQQFqesG3Z",
+	"hb7DTWVcT5fPxgQgXSaXE2vnvmRmyCl2AHfZyZBqaN3bvDQukAVq6zEix6TMREw00IFYR51CS8iNiTE7",
+	"zK9Z/WInCBuuNbjFReJi4YOrtMpY5I5/9BPuD/eKun0h/0UJ/JmxPiAmL01n5/6yeXmt71AHyn+J4BXW",
+	"XIbZDGkK7yOmU7l7I+amVkIvUcRAQAkyOdeEl91h3RXLxoxAvDcIdlPep6eCyi9KQGrjfB+Z0c1VS55K",
+	"k3ffnryxo11zjsQQivTuD/oQMIyIxVCVGUM8/cYeeSrxmx76c4tytIXTBB+z9jCpONLsmwvmKfzCmpeU",
+	"mAIbCSlwkTQ5xt5iqXej6y7lvxpde4h8Tw2uPMHAy5XOeUrH5yfatSgkUMhesXELHAu7KtvYq/ZNPqkT",
+	"7kXA7K/YjPiD241RjQV6FQbfS1EoiBJDetrFuaW1xPSdKrDUS9R8qOUpx2DwIheTCGlOfKA/1SaPaIv4",
+	"VwIuOeRJfMoSSz7sllyI7UErLcRDMHHrDh74sUiFSEXBkgyQRFGrQf5pwfM19rBDE0QrQYBCWKjgi0qr",
+	"lAaOFyViWWtsYPetF/SjbH4xU+ejcyU+mZmIH/RZXFmayyoftmQJHni5KRvw1CEbBTWjFPo+o7D+Hffp",
+	"MOqX2t97urXxH+L76z/jyu0wX8f7aSzYaOeUEro1+IKQJxq5aezsLK5yxUHkewG2YB4fuq3udFtr1bbk",
+	"p+/vA3bEu6sf+2+O/6t/cfz63eXx0aKbTibJkw83Yt6XycfANlkyAjfe2XN7aP72WfYJCdg3xoeyt3EK",
+	"/SDyra7V3vPSWp2dX/Vfn787W7taT/DUWBFZ8YUMRR0D5eOVTlzCsjjprJ6Qir1wkQ/rR9zqG8xoO/0C",
+	"fFs8zQRP5t60A9YcQafKQhqvUwTVpa9TSyoDGPC0+wla9Cc+axCw8UHiEav3jFtWUoZfZEzhAk2mz7ER",
+	"rR1V68ZhFfjdtWaJTCD4v8CAg0WzVGwCO6IM7R7WomhXN4wdUI8gS4Q17J1J8hgDAdZdK8zWkNDFOpCu",
+	"UKOU5sIQcU9BcTHsQZ2Zb5jr1NF0BXsU30iVxFh9zsc8fuzsYF/zhf4ulrn6knZWBLOgUK5cVQI2qh01",
+	"fHQib2Uy4ymY0+mcwlxmBt1zcaen4if2Sbv42bEvwF2AE691ZAmydUmfVPmExDDXcA/Bk9/YW+rc0WBC",
+	"wSbHj3IWvMTi8JFUY5FZUz0v0YdWDZCe0HiMABuKw6txtHW2rYfdimywybMqeGmLVfTE6K6JxcPZHJ6e",
+	"OODYDusuSi4WzvQU7i6sh8UyCKw1GcxZbAcc10ch/Ci2NUF0ZrQJOaycJiiB84yxOAMdduTxO9EjjGtl",
+	"yd7eXNqt1ruEW9ZJO0eCNCruchTgNaMAGplwEM0oFlYOYCBGGtzgNe/O9UZv/hr9CfTf+uiPk8xtBYDc",
+	"geUeHB78cDTDuU/F/3Y1i/YHs7NkEiTpH3B67Swd8U9uRSZH89qT/kLYkQPdA0T65dge8nqE7axYYOcK",
+	"VaAmxf1kBE99f4Q79SktAme9VEtHvd1RnrMPVVoxs6U05vBaDG8M4wizLBI25Vn+sqccsRgdsHbf9Y34",
+	"I4Ye8lxTZRn8ZaZymYZ/sCY/YdphLzJPaZP1VPAkzIoaaCEFXG87FOJUoSQpFrtBmVHViY1TDrpmXej5",
+	"yj8NhpNrfF2gAJ/6swKuQIUU34hpvU5031KtF5oA2lerakKjs+LgRIHTuK95zuZ6hrXFIjUCGlgiT3zG",
+	"FXPoV7G1qWMqAIW7yZLguXsDFGljQQ/UiLkCm+va1nWAx4z1zQHDeH39gWhHWJoYIgfeOdh5ur/3/OD7",
+	"0d+/S/b+/vTvf38+/Fvy3Yvv+f5IcL43fPGCJ3tPX/Bng9Hz0dPB/mBv8Pf9/WHy9EXy3fDpi8HeaG+P",
+	"7/19gdb76e73v/333u73v33Yi57+7eMBcXX/9uG751VE3dUTj7VhOVT+y9EcY2WxsyV9Ud2jAIn8sZOa",
+	"mPZXTMZqT1mrAZXDimmCV5bniYDI8LU70c4yj8Dqr6g66V+G5jK88x9uvJ/JCFiG+bUyaiq35t5e3YhA",
+	"bdXuv2VQ+DXb8ZOegHY6frGCRffXO9QOYix3anEbxyG8er5YCVl9HlYkKZeOPd8K8OSD+891YcFXdF3r",
+	"eI27cUV0cPWUuAe81jOVbCus57shinJSV/AfTOvvelAVXbB/xkmtCS38dP6q/+rd6Zva0ELNAjwZcjUU",
+	"aX2k70yzibV4sYsgC2L/UN/ra0+pDSpHdEKRwLWH3bPD49Pjow6DUiypesp9s2cjrcz4wKC2IgB/5qjd",
+	"T3rQLHD3sOJ8CKsTSHRD+V0ZG6sS4MhVBdofL6+6V8f9w/Oz16cnh1cNpdtqx8mKOPYhCaFrcktTZlKd",
+	"GxaP7GTFzGg24tmBderhWVT26D89CjqOoU+XeswCw6k6Hm3H9VXAv0wBv4DVYZxd8zSnHphPKeclUU7S",
+	"P55Q2d26gp7BnAr0QCrlREQMAY9dPBgdmdTD8PjsPS9AOqHHw1qhtWFOqgE8Ejw59b5uO4E9Ov3nJbQQ",
+	"vobRNJK/039e6akctrrjdRHwbHUfoOpczaei/V2HKTdmg9soqt7qzkOtrGRmP2R6Nm115xsxb3v9K27E",
+	"d89b3YVsha1ueYsNRe2mAU2Q15metLvjSje8/pSbHJorW7zD39P4LXD1oZ6p/Gep2t/D3ze+B5hepVat",
+	"pvkHoUgXNB/eJWSEWr3mko95qxvsqTFTLTeO76xqp4Ey3vJrIKze6o4usv+0e80F9lu3u0frFlrxFynu",
+	"dv4aMenVNkBxrtGnbCWU7Ovrw569wIBI0j8q7IfKkHFgETz5MEG437U1NUuHdvsz29/azMw8GZ1pJQA1",
+	"494r4cmJnlmrad19Zzr/WSdyJEWyvSKcqgVsvn411t/R6T+bGH6lZbYDznW2wou5KtBbBmKoJ8Kwt8dn",
+	"RydnP7DBLHeQn5nIM2kd81muJzzHJqdOlWti3/aAgvNJ/JPqlXeXyJK0Ybpp5+OWZPb+3gc0XtxHBle6",
+	"IAtC6L1s+/ca/9rKpng/1Vl9dcox/GzIn3C4INhkgP4IUIxqRRB6iGHMkLVTCSpeca3JBbLoiMWBQFk/",
+	"MaaGJUASZFKxAViqEZumMxNAGVEHzgxrx6hNEZHkEPED4ZQAIVCq8DVxUcgKiCnmxuWdoFXGjhd6keMP",
+	"vR2hkt7OAfXsAZED5IaCnxBCmiGuAAEs2L8T6wNGbnF2oX10OMuZudaZ9chgUuB9UJziYRgOIPTt8m5c",
+	"McC2z2aAI4rPilyfI0CrGJ0R4lhPwUc4Pgp8eiWqA1TpSYTEBACMPBeTacD3jy+qLrnD3746jV+dxq9O",
+	"41en8avT+NdwGtelZR1sRq7pcAgyszxNt5WZbcAoU2UkexAjQrV6HyA/+YqOEg6SS6z6c7/uC/D60ieU",
+	"qM6e/30d9UO7dPL7XZUsB9uXWkgqW17zTPAJ1Az5CSAY2C2Yr2gHtnd7l/tardE5toeWaRAIzx1rUWnB",
+	"4P0RYqBmYiiUC41XRroLY+UHfO2aOiEEGeODVByEODhjeStUAdU9J8ap2qoOx5xbLGMjIp2F0Xr3I+RF",
+	"X6bYaaTD7fPAjtqpKYfEZSEcDLfnqSoIII0A62k+rd0ucEUfBrdBwerXMskqCVhfL4nLtrVyyRD9eex2",
+	"zIYBLrz/yYegZH1lgGvh21s7F4HRf+9oFVrWWy0WWZrarYSefrg4f/e2HICCwrjh9bJqPUfqDw9ldiPE",
+	"1KEpW9XWYV12cXx5fvrL8REO0QefLo5/uDi+vDw+QnBhajTuKYelmAFUaJXTiGyrW13bJoFLClp+GUnx",
+	"ha9/i2Nr3CC8mdA+3//7+pvfZsKjSF+4sdxf4t/BojcVegcnTV0PMIbKzXCXyVy02g0+EnZx/M/+m+Pj",
+	"t5f9wx+7Zz+cnP0APz7dd7f+cnxxeXJ+tipcVqXQniTSDHmWrChIIQxj7hB1iboU78NojovtunO36PkJ",
+	"3lUgtQTotgGzAGB6AnYyjNbh98ZVu5Le/tDb8mHQmuBbjvALP0szPnllbxH6tmlTvne0iDwHe/M5AD+X",
+	"2vCpYS/pYBP+/vpdSgPqEi3RFnY4Te8yhiUUqzc/39pv6Wbb0rOyNt2UZOk32omIgk6tETobijhiyCwn",
+	"2NFx9wgQawpWDA+w1GbXwjt6aqZSYQyCWlt9iujPEeO+Ubq6GC3P5n/hzU3y/EBobH/5zQzBxM+wlSOH",
+	"PWF/PTn7pXt6UrXBEc67fjOfTDBPZR32IG4lFeaSoJMImfl0KTMDCOqIveP54K/FvKfQnLXmMJkuHrCe",
+	"ScekCP9l2CgTAXnOGz664WyqjSwISGSO0CnAOz/K9KTAzLF/cuWn0MnL+JhL5TmrPa4PgSzQcDoMvxgI",
+	"4z1XPIJLiiSdu4+SOWAOuctFADRM2Z7KBPJLxr1hnzsA1IGwA3XXL+SkAW74RCGlEs67Y2bP9TTAfY8g",
+	"e70IawSw4M/393sqBkH4+e35xVX/5Ozw/Oe3p8dXx3G0lMxCfD6pWIwPjotJRcnwbKBieBPwmlD2UOlc",
+	"DskQC+ekYP5ZUqn4nnLyq5l+axzXezgDJUi/wmetBposN6TgRGwj4oDv3jSuWANjUylBO799tJdjmJSm",
+	"d0HJUHnGZpB7AWySy++7+Ct7HVTrDvVkIJXDhuyeHVF7HkUW9YhoBLhDikzRu1688/wiKhPe6BH2+4ks",
+	"jnrKMYoRB1TKByL1DD3V42DxjZjHEfxfH7Pv9l/0TORnKB7rAB0WaNEWmMzqyo+/ZpC/ZpC/ZpC/ZpC/",
+	"ZpD/LcqOj07/eZ4lX0uUH6BEecPK5Gh9FWpAnw44pos2POI9nFgDhu4omew9VaKgQo6vyFNG2Qcg0Zrz",
+	"pOAK+1Pxfk8cBE/e39tDSCp8MBjCIok7rKvYEhVcBc9VxDxlih0Xu7GOXywTMTnozfb2ng3tH+x/iPgl",
+	"4wFzGA0I6Wv9ExfeiONdYAsDN6lboj8ZQlhAAVXpwI4llbcCmXaX7y84rqwn+u7iFCoWJfpdEfwRvUgq",
+	"D3Ykt+iV4k+AAIv04kSlWg7Sw1UR0L87JjootUR8NjA6BSKVhQztXCFTTeAyExmDNB7mdsiVHRV9o3Xe",
+	"gCyVuAscy7CHIAwYB1l8xzMl1djEzPC5YXfXlaQr05m5vkeV8wNFsBZqXz+f71fn73l+UsRthK24RBhw",
+	"fMXH69D84JqP0eeAZqVISWt01m1i2jae6VpM2zaT/Onn5p4n1NuZuS5TQFUdUWXa+Z2Dp9/97W9/23/6",
+	"XZuQ43JQMYJ/XXUvfji+gghk9/T0/NfjqmijCwQ8GbgsevXhiHXcBcMuV0mKGIViKlQC3GwHLCZOtYCx",
+	"TisfUoFSeapowkil1bwJBjBjN5I4AoAo6O8txZUpyBaQMxPuHTK8YYwPzoCe+uny/AwL3u+udSpYiVOf",
+	"DhpEIB95tkJ/kChX20/EsYAiqUfsaU/lOiTXWq+VzVbwvj+5an7VMke/5ddjQM6sj8iJQgq/WPRV2Piz",
+	"KSNRWWekbqABavfwYnNdAiRYy5u5mxrN8EeM8xeNEcB5SD0THY/oRLBZ5lrfEe9fQLh9B1Tn17qn8JEJ",
+	"8E6pBOyWaoRjFrL1yZEj1pOG3XEJhjB197vQfMQoNUgZSDTCK1v+cRDbbP8qT17ALEYTAOqq9ivq6evg",
+	"U+7LC+XqWBCH4pOXC30yXQCS08qGwFs6n7v6h+SBf4YeNzzngXLu1+7J1eVOtFnlT1SdAyDHHx1HCnZH",
+	"1kmKvIeESUU+vGH2JBbgjy4kBUJn1hHguksoZO/+2ed5XEO09On2M7Ae5poRKe8Bi502jKEPLpVK8LGI",
+	"wYX2XjlVbAd04GhuGtFT0JaHTXQZvytSEUlifNKgyDqg/2/NGDgBIlAa0GGI1CXI7ouZhqLKYiHpQesR",
+	"gx3E0zvrNtIHJfWF23RFdem2Q+ajFwXHbbST8budaMfNE3AMwyRVoPbdu577L9WW/Wmbse9RC3tVJsr0",
+	"cS0M1hBvwUu7T4xQSU8VESK6KwIm9hhqceImpbEP0M//hZbFfqqKWC/dX0AxLLQn6xyIntaL/fZqYhtW",
+	"w0YLzeJrjsiGpTuVhvgTPrxZUZrH0xSPkyElKU2Hvb04P8T6c4gTZhNDEWgs3nt0cXx0cfLL8ZmvTLEj",
+	"Pbn4+fjo8cueet09OYVbkW3RMM5GXNq3wOYs6ndqIBd0hmV9UJ3T6akLQeU3wbjyOzkUq7lNKlQAH94o",
+	"fZeKZPyF6oEvF2kuBHu4aRtJ/VMpEBQ3tK5muRVNVykC0q9aH6Eb6YwFO3sbBfU12sEZUU0qcQiNItdU",
+	"k7OuDbBbWGj32WMP0wNGg63rArsKcTGwNG97nWCoXuGZKG0PCZpTLRhrWy1+1rdQ001qHOl7SYfnGnR4",
+	"UEqY+WIGdnRyedi9OAJY2yIOAxzedSGMNvGXxWaLrwq+3T5Y7OX4Kyh110DBP4v23k6UpNGudY5wnTZH",
+	"7gcuVQlswLOa+0MOLCo+QaBea8QpcVegEqHjjsXU0vSUViKqOSHYqTUZAf1moVgTYgUuSBA5Ln+2v7e3",
+	"NgZzSl/5ZzhW3FjXHSm0cls9UrgaAhgWWsj25UIlnLi5voRDBjTZTLQ7ZMA7yLU/bDjU6vNbLMLHpFlu",
+	"/2JySv/lWSVQG7z760GxedoMJvAvdVDQN5U3B7WWGJC8B4utf7pDAmyx23aAiK5Vvdqk+7l79q572mFd",
+	"tN/cfJER11NoxbmYAPaGiKk9V+zaCGU4hAe5QrZBOH0ctHwN/rv9gn+jvfsZ8Rg/736EhV7Yj678w3My",
+	"/QUc8TU9tFcVJaAIDwH9bDwbixwxDpWxplxyYC0pJkeQDafuxSDs9pLt7+2HPpfO2O96UFzqkugyTVm2",
+	"HBNJOTzkxZ5rJKPgXB/Df2EXmatwM77IJo5oYIlMsOYF3spk3mHHiQRCJ5cNCKpVsYMYqwPK5VXYBqoz",
+	"OZaKp+WsAQYcYbw95ZxsIygI6Z6H5aKK/Xh19dZNZyaGQt6WE5CukHWgkzmmLVxtj89JAvXaf+4epX/s",
+	"/ozfu3uSxBGjvxX1+cXfKPZQ/MEBR0KDEf7pnL5uF/prYvtZFbW31IiHsVAvH8FkCpjfCPunb8ScPaLn",
+	"29sf++AsUtl9Y9xnOfjO3PVIgQD6ulyZMX2nKPdoF1dphNSciETybM6STE8NUuXlIptmAs+BCa5OQYBm",
+	"pQTHg10pcaengHAvSf/oTBIPcAo9Wygt1g8xeiKwutmdPdAQaceYuRjD/n5QMatHPcVZIo19TsLuxOBa",
+	"65vi4r3vWfzr8asfz8/f9I9OLruvrFBDzbWL1cwJ/9QV++qsp6Y8y4NuVN9aClWdTCqsDo6s6I+4TNEu",
+	"p8HC4SiSjo9xZB6AotR/3lO++xnLzbjjOXSSCA/NcakNNIFacQ9ov19RZXOhOr6BntlCvczUjdJ3KmIx",
+	"yVLM4BE8ZxfHVxf/hX2o61rhv1rUbS3qPJs/SJ/9wjtXt6SSOqw4RVxtAYjwnTcSP3/18seiv/9h56tb",
+	"fZouT5nJ+dz4zUTEnjmRc7v7gQFSKF9F8fkn9fMag1brlk1Bpe8+VWHzasNw8XBYzOniP98c/1f/1en5",
+	"4ZvjhbLoH49PjzazJ6N2JdfRzos9f3nZSMMfnxVf2X/Tff2m28JkpUrNzZJHYFF4my0wUcq9R4EJiU00",
+	"6zudPez2nyJC6EbbKPOE5pubre1moNBeePDQ4FSncjhfGbJ2HMyOCJbhPUxn4EnEUl0Lu4kTx3QsiFhO",
+	"CRQ+pBrObu0cgm9RtD/VRpvhTW9xcK27m7ZYNYZD8FBzn6l2LKDhpdlvA0tbWxrWtRsIrOiJyMbQOjO8",
+	"tkoir1/2DnutM0YUxxHSCPBZrvtgfnrKgI8xu9ZpYkoQQdZttOa6KUAk6KkR4S586O3Y2/o8TR0xwce4",
+	"QH6wruUcn7GqzOx+wvOlVo7B93yq+rEFOf9CqsjWy3zj6rG6qPCmmIl1ZWHRjvUglrbar9CWm8obweK3",
+	"7wgCDTfDkw/w/x9JF8edir6i/C8t1J+qpukLEmow5Id/WqlesBocdt9GEEJ1JuSFe+gXjVxOo6xALN/f",
+	"pML93wXum6ZtPcy3E62tGddZIVb3RYno+jLcaaaHwhhhynUcGGqEyK/MXdebMLlIDsiISaHDHPHcEgN0",
+	"Sz2FP8ETsMM1RjysuMNOw8cjWh/jo1xkdwCpC62vEHDP9Wx4LRJXrNVTMZV39CH6HrtqD8OCt9EDB2Kk",
+	"M1GqMwYmdNNhsXg/hZbZGBjQKwDtlgk0XGgen3TN09yErwASA+9VjpjMe2okVWKQrD2/5iqMqH5jgkG8",
+	"ZDHVmFHzC3aCxa7vxb6M+nrn+NSFh9JgpSrhenTYSY588PTDgA9vxpk9OKA4xrpmGc9FT/Fhpo0Bsm2l",
+	"E2EiCh6hZepTZPaDhfJikhQLibQDhM4HISaCxXSvngiukA8Z0wFk+i7HyyNMBdzI6RRCVBCp99tnkrj1",
+	"Gc9kIjB2XdGPyapxVzss9tEZrPibjUZyKIGFQmfY5NpT9qLOYJbe9IEFJfbb4VFZMryws3jC3/d9v/fj",
+	"DvvZro+vbuIKkGDtw0RCDyiq1vkQ+61iqh9ZEAIH1hb7ozHusK79pJ7KZsoH9bH9O/jAksR+YwjxMhEZ",
+	"1Ex5J3Yp4xP1lEFv6UbMKaooFXTDcMNSrcYuZeV2A+LBwGogmOodlzl1gtWnGN3d0jAH9HcUscPu2eHx",
+	"6fGRndYfu6f2bwBn4m+zzwZhFO+nEiBGCFBmH5jndH7NhtxUZ/kRkJPUdmuDk+77lctGiLpvMzFqBpv0",
+	"QO3xi7C7XzG1twrDe2lPF8aZ1RxOuO9TRnAvGAynMp98oP9a4KetmvuH3LWonOLjKz6O2VDfQiQF9qrO",
+	"zDcsEUNHczjQHnMW3txTg1kO+U17gE0zPc6EMQAgG5+Mds+0ErvgGMY+9/ps7zlqxwD7yn1FT/nPsIN3",
+	"H1ITw7un6miWg/x0eubeMUQHN/eZQ4cF7jvo/lAQthJcpn60hs2oVpKVuANjinEKP1LAMS2buoWRnTAl",
+	"3ucRdBM6u6vDYpPraV+ruKfAnAH/mgpVAPjlJYs/fLSSPcE61jRFkGbv3q9gcXkQ4f3CojLu3NlqhHFx",
+	"F3zOGMwhHHyo1Kz8ha1lnyQKs2qTlIrc3O/3K3ZrGbwpnXdP+HSa6VV1qT/PTM4Ggg1916rRE6GVwAKi",
+	"Jb9NZHhw4YMhyXiL2ztwDBzGCyKcezevsoEUB/il7cw/dcHpl7Q7u7i+q7dk463nE+uXx6ev+923by/O",
+	"f+me4rZrtC23UWxavdOGXA1FWr/RSiGfvBRJcWT4fHgtkhDJAeMJy5kDfNfXPfMX3TOHsLxb2jIPfFo1",
+	"3C0+KL8qz0ChMwQUlIqqvMK9UwRsA1NzTSYC4/r32zRfYOrCftY20xdt0xIPkGawn7Q+1ZCXYn5bpBH2",
+	"RT3LJENtNupGrlejTTXlMyPWn0BSsVEqx9fojo2kkgZSDBhVQLsPcxCQLkDk3IXUtX3T1/PnL3r+vIVK",
+	"9gc8fj7dOZMJM5usactbCB+wTEy4VHabCIizhs3Zrg1kwhOxmNp52VM+euEiF2FHRiluYf/cYd0R9H5A",
+	"givCdgX7lkcxdS7Ej6GHALJ2+BDOhlzxbB6AAU05RFMGQQeCCySyu2vNcA4gLcUw+iySnpJ5TRfgbPJ1",
+	"Z+POps+5QBn6029r/A7GGWjvhOkM5A5QpP78diZWXTWg5bfWVocdur2W8xuBST2iQ5gEmUv7h0zYszCi",
+	"OPxeZ58ZyJXynprINJVaddhhKoVynG2uZwhMUgSazoVi5hpyN0bkDLd3fzbt57oBy9QVftoGVFOLvFEV",
+	"YVuM2fDcWdfa6UM3P+VKT9eaJRVUAqOHajUf6qP+kE+nIvE0B/aRpKkADWM4s9Mx6rBXc1cwFdF0ENQl",
+	"AGfWG8nBzJVMZSRIBATM/Nn+DpjAcjKb7Bw83dvb24t2JlLRv71BLFUuxgBM++cziReko4FZDEL0SYj2",
+	"cyefGxLtlwsmm1Hsw1dvvCUedG1qe8Cg4HmLteR2M0qTy2HQcVBao634J1fnb08OV3onlQWwtZqZ+j9R",
+	"rWAwzPcijCCzhV2TdQ0JtyIzRLmy50pKeoqeQMUyVlVhAoqSU1KZXPCkJskJy7ZhUW4hYtG/aUtDsXi8",
+	"hdittSsq5G6zFggnGs6+d8j0xB20QKvruAo4sdbDRd+AUFb2TrB1rRNWol1hlLXuxzxLoFbLxy6M5yql",
+	"F9QmNB9OUL+2T3wx7RON9tf2spxL+y56uP6Ki8CLJt4Xt+dczQHNBprxtKHvZH4tlaedjkLmGbuLfY1s",
+	"BJgB1hMSqqgItKbtSxYXmzgOMBys9Nrjxkrv3KoUnqY+39lhWEh0MsIKnAPW29nr7VBNUXEmWScgJKsJ",
+	"Dz8l2Lwah3E6y79u+H/H1pK/3I5vUce37BW06Elhb0U2FCrfFWqoE8BpzPgQfFkzG14DNMqT2AXypjy/",
+	"7rBuT+F2xJpuIBwUf8w4QItgUQSQkRkxngiVM4gQPArJrmI0gO1/jTM9mxqAnHEBSvtnAm60/0ntYRHU",
+	"SSATvOOEfwzEhAPfXmDVWk/FPxxTo5l75f8L7/vH//3P/8Yh/utzFlesZkxQMqm8FUizhRiSBS+P0gyG",
+	"DUqvMMYRJkYSR+MBE5IKRGiOpAH6+alIU5FAUbjVZT1FRjyi32AUElobEMG8Acf2+ajG2Vt2qXzrO/lW",
+	"FEOw61WEENwOqiePm/D3p0KN8+udg/0XLyB24P79dIkOoyG3b3vS7/YEul9pah+GprY6CfiQLrbzrcE8",
+	"2eXpisITZPw2QcmoDoyObwqWAN/kYb8mTcOmbsbZNBMj+T5ictRTqOAIvwj5f74loKs7bjc7ds/IHK5A",
+	"88uB0T7dY8ZDT0PBNcQKe8oDVqFtB/x9DnbJt7jwTDANX8bTqJTycB/n9AzQl/lGLQC8hlps+8gRZEYw",
+	"3Gn1hFeahO9Wau1QCaleR3BoBx0F+Fr7e/sFrEbIU0mPiHwc1MEvFlX+YAX2VIDi6C3JrnKQUWQeZus0",
+	"ey18VDdN70Ng2MZw/PO3iOB8PQhklHvZaqyosFAMpdFnbl4CXMddqXEkQjo/3yyS6E9DrBjt4OIJNRS7",
+	"GHBZ+5ziDnfD1mGl2s1psSc/0Rw1Z7WlIbWjtd3iImwHSSpNPc/AfU7ITaKBwREpbu2YN/QZ0OTCCpih",
+	"ngykx03qnh1V83P8pAfH+Mol3VqVxILh9WEto4ZiDcYgGpvlb4mtiMTMiFQMczCtIdkGvgv0vl7zWwHr",
+	"Ar2r2AAIKgTr02bTiMUQoYwxlIH1P/UZON+/sZbnsjp/l2Uihdnry2STz698Kn5V365odVow4bnYzeUE",
+	"ktzLBvyqh9ZlGtc88itEAKyc2xoXYJetz1OiAG8tTzmdDVKob6MHB9rndz0wFerH/nkNYoBV3fC4gPk8",
+	"bK2j1sFH+3v7j10DYYedWC/Y7khQLLQPzbXOcmsCFu3/EWJs6QzJkRMxkipAQJU5yzM5HoOReDLyQQkc",
+	"EB0mhk9ET1mp9PCu9k8sTkQym4r+jZgTnrCLfYhMaqxOGMxZjBqKLr7Ws8zEkQM7hc4sP68HS+2S1oj2",
+	"9jABDcPzIhYnM5QjgShQcZGww9MpaMYuTt64IMfsI0uhcbdPBFdBTX34NmzD56zgNfR4wyphc/tN0Dgr",
+	"x0oDuLM1/O+006DmGog3kRx1JN9TWjHTyWwosurwLEyJE/it8IR/GeFX90mfpXG6rEDqDDpccqRd4Ybx",
+	"1O7geSGm1ZZyvnAnGMwDu87uvqgoPB9yI9wegJf4i5aQRL9QyNU2Uxnu8S+YmR1GyLjCUTfU7suk67jp",
+	"n3xAvVfuFF8qD6jf4RXRRvfElWb9qkV79+7kaOfjA57RK+Wis7UG5oWTmfjlSwcc2JiNj+sab+Gn81f9",
+	"41+Oz65qvYWR9YWalA7eiHmHvYarUWGAba10Trb1tRjeCAwvxdlM9X22sJ/wuYnZI24PWOscPe4pe7w4",
+	"xvOaIDi+qvVB8qXVqsFnrLf8cBm2ZvmN3OQ5AbrT2Y2dwZUm35JYPPkA/28tpo8oG3bJlqXktc7GhMBf",
+	"+JQ3QgEugzdQlHhPf7ce50B4mZHGI1tH7FrfiVuR9ZROE4Tw6bB3EOeUVHuKX0c1TQ4Rm9OTB3M2kSbn",
+	"NyJCVCk24TcA6T/LBOW/lWaCZ6kUGcN5QVYIaf33DPx3h55ThoUiicX3F1jlPcVToyn4WrRu8VkCu5nL",
+	"tKbaXKCQt5ZxuKuhieSyshcQRN4wkwAv9Jnh+5digw4c0bc3FNGVURGr514fnx0ugTbUQgCTmNpBQKUv",
+	"iiXqNbOs0kD6rAqsKpm77yp+/jX5YZMVWXfwVCzISg3zBCa8PpnzWmfMzE0uJq7Y3DqUYM+wXIM/GOsb",
+	"qJCEmE7EOCxzRqtbtbBWI+DKEp5bgcyFD54QRkAmfodGfl9845UcQo8hF739vdtT4VudxslmnmQGcYip",
+	"JO4RgU4Dr4odGPGAgGc5U5HXnwj4dQfkibeCQliPQz4SFpen/eTy8t3xURyyghQDfUkJncqvZNywO5FW",
+	"Ki4Y5FZEfvvOGrzg0A7ws7hrxevrY+9QUEkdAsJXEXhJKo7QzlbwQaxA8bKaa77D7c910FRVorawxX/X",
+	"g90hT4VKeFZrYbr045SbnJlU58YHUGTm+KGoAWw2HeoJHOb2OnBPh9eZVjrVYznkKbZLHzCe9xQkXF9E",
+	"e3t77mo9CllBg9iSw/bDTa2VMI877EpOnKXL2TDVwxuHawgAhRjJCopTcOV0LlhMAIb9MZ/GL73XDNoq",
+	"vxaqw37SA/rKiSarRLG/uZGyclgqeI9ULB7BvlF57Ou42dvy1AEKuZr3FFokmDeeyDx3Aavf9cBTZSG+",
+	"Jxb+ZaBdHCgjlLFIF7cDa99qz55aYbijg3jo1nxN1cq5Suc0bp5DPc4I6RHtPpAT0amJwlOku96lbBqm",
+	"rh2Ox/akkRR8st/tM+vP0FBjO5S4bpwQPL/nKD+x6+uXqkZf4XS4imwQyK22k/vn8zS1cgnCz+lNreLV",
+	"C3on2N0NnFuISEOUGRbbGYcyMwFXuNFZTvCcoGegeKOohej01BE5CKFqATxbnXtq4nU5thp3+Cc9OAo+",
+	"ac3O6irsJQNbAjayK2JhI52m+g4/O/62Vnbh/7aUoWqV7PtJD67s9bVPEwrU09oM3MpUIbWBBgtVygSy",
+	"tYlAuP9+YxjMZJrvSlU9ipkRGUqxSOBMqh8MPKgP3tEmScnJhKukv+mCL0Y0UvtTBNZzLhRUmdpH/wOw",
+	"QGrFDe5qIyOlAsHq9s6RFGkCTZ06y9lg3mFEOXDAYpff5HntkOxdpREJNZtYXVTc6y7+rcHpYkeUyEwA",
+	"TgIACIM+CQdlb4jZo1D7PMaAWjBcVEDcDGPkwYXZBVDgIYSzXN0stjnbI81bJwtgMhLTBdKYmTvNq+YB",
+	"7qqcCG6GO3ho1MzA500DL6CcghulGU8S1wxVYGXHuc55GtsfDf2jD3VpcUBJR4Dc00wYofKewoTKlI/t",
+	"9MeZGAqV962xRM8J+E3hiFvIaH5jWGoNN3tHp6diJd7D7bjI7gH2QMLivcWEKKRfMapWv3h06lQj67h1",
+	"hO/diXbgyOi7fwUfZJ9XjK5isUPUnafLqDuf2IgpDsb1gdZA127NkAF7unQ4byfNvrjYdbl2yrJT6CJs",
+	"BpITIEzNRTp/2VOBi+WsEsBFB5h1O6YKiPUaFO3SrP+1sr3Fd32ulG8ws2uhsiPHv1Kqk3DJXFdqAWwA",
+	"1F98fMXHvnpYWj1GIHxYQGDXHFKvTx/uk8rC/vnpPtuULpbH3bx6cQsZYKxuZ3xBAVXqn0UGy+dPv3/+",
+	"bO95u1j79y7wc9b9+bh/1X1zfBY0OdkfqjFaFxyyJx+Kf6zMK5Wqhm7ElFSczA223QwEHq6jTIiw++d7",
+	"JkeARpfNlMeYhPLhCLgYwJ0jWmTsSHxJwWRP4kaJIY4MH8pDgwfxYYydkRy42kG4g5sbkTg4kWUGZlYi",
+	"YF7SsDgb99OwpbsvxKht32Nl2MV+RUuXB2Oe9lN9pzmp7cCwWpU5q7Fr8Jk7NY1LL/b2NmpVWjpg2iZl",
+	"StP+RbRSYkiimY7YIOl2dPz65Ozk6uT8rLJn0l7SPbw6+eW4f/Hu7HId3JG9vAruKFpVjrLtXbLgs6+3",
+	"68unQGjWE/ZZaNkTkIK36mVeMuTZK6AwwThzoY2UuHNYH5BT5974IzckvxYTyPFAaujZ3vN7ugRbNP4f",
+	"Agqket99Nn6CjfbaunRq9VZbAQRybB1GLHTHpF8JmA8j/1KNoeI25BigXAHdZAJQ5p6CKE6HXWkC8wOU",
+	"EWQ0ysp8gM4oYsfuPf4kz6n+1zWVQXXuHZ9D1tFxhpSdH0eGUA8H8nnPyy/NddkuKsiXd6wRJMjDmb5t",
+	"TrzAOt7owKuzqGuAQs4X9usYsYhkVqDMifdDMc1ZTLFzH9WyWxtReWhju80KxQbF1g93Izcucuj26pzw",
+	"7XBb+7dZwUxmqUhc6pPnPaW0M62tXT5MuZwUVIKYm3A58OCl3uqek83PLt+cvH17fESVE1By4V/IEi3Q",
+	"5oesJeHJpzqHGhFIO7krrwv2qAijpRgfGWV6Ygd7x7RCEL/qGi7QSl9Vz32iJn821ePASf69dE9Db/7J",
+	"gA9vRjJNN2xArMx9vvLPfIi99e/SnOZmdX3M3K/pVlP//qnYH/vQNnNt1N2Nq1HMHcsBU+zfGhLahCua",
+	"iYpCJOAI5cNc3oqYQUkRVhoQwESq70TGppnUmcznSDxUPj4JGILG1lMB9VCpRsOfbL7s2k6sPebon+B6",
+	"+rZrOAte9lSJFJdVcOLKjOByKZRcyYBrR0Inciawyn89AW75y2qpSntqmauUNaQq9UvquUpr0hpuTzzM",
+	"If4wqA7umz5LNsO9vCX1pzcYCygHXKAy7ydlLHa23CrmpaAmVVGhIf5cOQv3AQ+esfAsqcU++7RhyHvZ",
+	"Mkq8z3chBFZnyxzqyXSWh4TKTv+GxAkQbYGELKhpKCZ1bAo99QjSr+4+05kkjyNfGwxIYnlFQIQ8OXsB",
+	"1iLRSWRPV2l6Skym+Zz6ZewJUMQS3ZvqKs3OxPv8Jz24mKkt2Vu1UOalEKSXrP29AMD8RRP48pZVpUXF",
+	"jdJ3a2pMt1OtuXqrXMnhjdlWJ4c3r6DbKpnhgV/YWJ/YsGq6tdbQ9ZzpZbQAPsv1hOdyyNN0TkjFvpbB",
+	"p5C4caGBhcijNZkQ76ZI4dmNMbSmFvR+DeDcYROuZvYVlW3udthftLv/RZdWALnOOnSpP1s8wDEGbeTA",
+	"1LB/N3b5P4OHv45W6LwcRWOlIBoDIha7J/kyuAfG7Kg015+P1D9Rz9jzdT9uuh+xKfSvtiE918+fZUe2",
+	"2HtkjNZHL+wJ1ixwcZJTreDU2uRSMX0rspRPsQvR4VQCeK+xrnp/qNVwlmVWjIsmywPCFQl+7BOsr7U+",
+	"BzKJKMftewvvrmUqesph90BXo4fM4RN050tVOx12RE1JcHQvF+8Xp3hPLR7j7AI3j1l4y1I4gSwNyIdC",
+	"5yVYzxhJ6CleNJ0WYYSeQu8VsDyjyokuMpquGMnjGEIVEZdYmSfeT638R4R07IeJLEN2fQZQGsCNMCvr",
+	"Mi9mD6ME8VWfHuxy/R1XGR+KKc+sSmx6uSG60LVXv+LjccOI8ENp7dn9VfbFTIWhA6r2bHIbFh1uQ09f",
+	"IdAJKeps1iyDsr/3/d+evtj/NMrbXnJ4fnb47uLi+Ozwv/qvzy9enWwhkkC1O5slRaKwbbWzvjvsF/ey",
+	"+2uBByvcpzHX5SKuCq4jU1V4uyW/OXzFA2ckFiTpj5mYieaMfnb0GOrGG/GoWuhLwJpZe6ZBHsIXsBqR",
+	"3YrIHsgJ5eGJJUSwa5EmKzoS/4mjXNOMiHW5mF2n4UGOAUBXeF7b5rvMCb1GnGA4xAP9NdG3NDPrE324",
+	"OlvbTrTYeuQUvLlPRy8+7ckH+P96TowuvpZsNGu/GY1VK0ZPBOYOZoaydNgeC1kkaZiXcSqjJGiNnnru",
+	"6imr6k9hbjfRtXDjmZX1jYse4RHbBYHB2fska/bkWqdJvfvyK+mjsQDAFMgcOgKNmXLA+tAcbrRimUgF",
+	"d/T38IIO+5Xgl33xEhjSMqPWR8CQMILNpsg1hCeJzNhgloxFbjrsAqKOBKBotZ/VsU5R+gAi6kqMO+aZ",
+	"tG7JcKgzDPZremZI1oST6suSlMD2AIQnxj4F01M11Ed21rYkZ19DG/faYJ8zqvGjTpN7bM+VLT3biFks",
+	"bHXanfW7vdTbc83RJ57ljI+JgNxtXGK1gR1snXn7XAwg4lwEscOegi3riMpXRg5heF+31b/7tkJ5El/y",
+	"zlqZgd46hslKdJIidQb1wuQoZWIqeA7xxhHcjdefX3R6qpuNZxO7EhFhX0UYX5xqSbinJufDG5ZnUFOZ",
+	"CQ+UEoAXxLdS3P1jNEvTeIU3Up2xXiJVpKEewMFLviR2SdA3TficAZtcfQ/NsmviO2jWB2/IQwnbZvYr",
+	"22Y+ydAJXnajwVPEpv3YrQ0kIeaJPmhV62zVYEvu9z2hSa58z2aB8+hB9rT/I4COutYsjD7XDA4fttMS",
+	"y7imIOIPOob+tPgrn4bwYslTRRAjEqDg+ezkKPJFLncyTYY8S0ypKAYbeY1TmMDbH44vXsW8H17Yx1Fs",
+	"Cx7J8DFvMz2FIFWnfyjNIQ2TCSpsnqbEQ2i9FVPbVKs1tvltNJhKZCKq89reE0WW6aw/1AsNjEHz71Mq",
+	"GVrNWrgdJDpfo7s5+0pjDLr1Y9iQrOXPQipTWaYlFeCob3eg/qkbjrRiTYuKVpNz0EA8Z9b0zHGFJ/ZI",
+	"n0g1A7pCkj7XtxSeT7eipwDF1lFNBc+x/6nVmBlJaV/f93SBOx+0QSa83zUR3MwykfSUK2C0Lted8oVj",
+	"9Sox5bnoD+b9iVxqw6fSvf0X37Wv3lvASCum7XX35PT4yE7E1cnPx0f983dXkYexCUHtOKi5OdNZT8Gn",
+	"og5MNIHVwwzlmnFmFe9LD7jmXtkE/m3Mb0V/Nt0ADKEpKBmRaXtJ5C6/DIeZdee4VKandFm4IKIEVstL",
+	"n5gvnXHU5bZwh1aC3sh7ygEFwuFO1xfwYXD08pw+BGCxYOpXGMuNgNQCVaqtURV8+U60aElsF3DNirIH",
+	"XIO9BvhqiA+9PIEet8KbErlA7s71GGw99aWBsP2F6HC3mGBfnyuBppxtIoi1jbWvwGVumGS0b3wymKU3",
+	"W+zV+0kPXs3Sm4ZkgO1SfPbBX9N7FQJrJ6ZBG98svSlyXNsT3oXnMq02yx3VNeUhU6fxqI3+6IJIB7Wf",
+	"QdjJnvOQ90PzqqbdrWOVOldDkRKLc5D09qQ23kqz7pO5MRWQT2QlOJynl1AqB8TGrhFQiTtqBBzpzFkw",
+	"9onehMGvkfZwsoJtoLCOADg6DdryqCnPjghmwyW/0PEtEpphwx4Wl2HHHpQL0olOj5KGjWH82eq+vZf2",
+	"RmmPTZWYnoJ0HXyNPU4zqPortQnKHIABBCHoVLcC+oVBsM2ewkc4BhkaoVqA7wx6MO0SQX2BmVhDzuRi",
+	"SpMBbYU9tdhXyO7RVjhLb3qqmOR13YW0U1snGx6oUZCG97lQD+27W7YJFsJf0TDIoeOqsmHQQRzub3v8",
+	"tR2DJRX55+0bLH3G5+setMNARUHBP52hV7u99M0aYypaUwnoTasnH+z/NmDV20gzwH492rx+xN6/3fKR",
+	"BUkHv0fmhk0zPc6EMVsqo3v17vRNM9u2WIAnKDL1KelDyhu7+o8JT4SHnnzJlGajWeZq1ilDhtgxy7Yw",
+	"vuu+6/o1W7xtKT2EdVkS1G01Ii/KZamy+PKqe3W8LtO7KLTr2q0OHYs/YUmkKUpnPLIzFltbZsSzAzaY",
+	"QwJ24hqS/adHwT911lNIqWdCm3Bl79VXAf+iBNx3P1nLWSRfrpx/wExTfSXntltrrD91Mto900rsQjVO",
+	"7MnTnu09xzhd0S8VPjHyeNnuGPO1fJ4UClwJa5vF9aWiG7bmXMwU7ZXyBP2o79hkZl1gTV8SBjexXILF",
+	"A27kMAan0p5ZK8oxsKwxqMeIwOOBOtpE1wcnwWSvik3Cq3eiHTuUzaKTn6zJaBuQoxezLwRrtK53pr1d",
+	"dfGuQcjQ7dwnPM/FZJo3a2vBqKGVVcdvV1/H03UP3ny3fOKQG41wVcMKN0aOFew2H4GaAfctxZG2Cqfl",
+	"1qLoXflcUrHOzO7iNLganDDaJo0HWg+5K9ij/b29xxjGoRIe+MqLd2dnJ2c/2Of1lDRl3HV70/5jF6Uq",
+	"3qSnU5E4/jYca39stV3fQIWhiSMqlrD6EZ5b0GJS9Rt12bqx+mwd4rxDQveaT6dCmfAzIBEJUULAfsem",
+	"WPSfK4NGzoW497HxZzaxXts53Ua/I3p3SRD5aXnXtjyPdntzbUvjwua8hyVGO3eXr2LhdU6y2wag291G",
+	"zHWwf+0OLUVp7rhxYV+RdBgWNALYLBRzgetCBtn+3h7lrzOKVFWaVXx4o/RdKpKxwOltvU/C0+IT8dF+",
+	"loDqsbVbreKoI6JFDYbrI7ZC6tgtFgOr80oRuupTaSMC2o1kPwoYa0/PLxtsBj2ZOlqSzbbC5bvDw+Pj",
+	"I4AiIoxmcQvmAJThuBgSBqXLaOh5xpX5/9l7++Y2biR//K2gVFeV5G5ES7azu5Hrqo6RmESJLPlEKU5+",
+	"YY4DzYAkVkOAGQxF85vye/8VuhsYDDlDUhJlKbH2j43FecJTN7ob3Z8PTxBB3QsKu6ucuL7cZSd5WAk5",
+	"pJY9WSHxTuBW+Jipt+tl4VbAwQ8pJpG766TT77w7O/yBfrHv6160zy86LhqOmr///hiIPuC7ne7lycUt",
+	"9h+tBjIf71KhnT+VaLAjKecL8ERCs0wqlurpVcG+jMM39eGINWa2Ocfnb49Pv/8KBNGfT8LpIE8zqYBN",
+	"SIkZyjZUiLTYmWKv976JgpNg5E0HY9N9HlLNpEl4nuIb0YysF0ro7WHY2eftC79sLS8cHr6KNMyOuKvK",
+	"NNsRUPio4/0mIYWAE2DE5VOlpBp+mh3sFpsV7it38sNLeIn9vb29FgPakBHHAmk+LUY6j9zpupjoZIRe",
+	"DDoxq8txOtiqJ+vEQ/tWufD5VH1haNPeqrdOdsCj++riwyTjUjWeTdL1ezuhD5+x17EtVY3a4r2DwyZx",
+	"dtnTAw0gqyM98/U+hMotbkQ+Z6lIpB1+Ogy80tOCyYIyCO65Gjo4uGw2mge6JsVCKUfQ/1grY8BldnfT",
+	"tyZbG8M3mJsNR/U5FYHxlGWiKEQOsZaKNcwewhi2PXt6hrBdIp+HEWx/fWrO4LYs2EwPm3dhSFPTQ4z7",
+	"2SWLeLWoBArxwRqsbTh9PYA/X8CVGBLSsfTkv+3P8VdwLqOVYD92z057KtUJHOqwichZMpqqa/ZlHC6I",
+	"D7sq/TeEHINX0U+eQNZOKWa/c9NTAAqU78IxG21WX8bQKPhr1xS54OPKC40RMQVpY5nGnvIaHoDcO/ul",
+	"iTbSRQSshQHtpZQ7XrD4hJtiFzbm3eOjuLTuKGIrizLYau3/OMLX+rPB8gHEC1k+HoQsUavcMS/MXoCC",
+	"GoRFpNpy01PxhM8zzVPUrHGLneghHYsD39FY3wjPJW7nFVQXwYLwMsMwFw0ngudTdaKHd9VD9XVGMJx0",
+	"3iCNOxUIzgWtwnRnBU0lZXS9vvZJquLVy507oXJT44j0grL3FpJNpSnngMXUksa6VVgUfSP+2LCtexu3",
+	"Faw0lbqTm0wPMecQyB2xI46+A4yCsooLPHbYwHTBM7SWfZGWlVp4usUOucKKpIU6+9h3Kn6zJA/6RuS5",
+	"TO36lCt43wsusz6GDlYPjKvW+terf/3rH3v/us+0hgWLWomIStPJkyAtkEbMTK0PYVi833q5B1U2pLRe",
+	"7jE9CLOT/eo9xAGC5E4YorJ/sZVASHG/4sn1jOeQX5zr6RCJVYatnmocadIhzeOIfWrmmd20/G9BLFF7",
+	"lkNhilRPi2YgNHt3c73rBuWu9Xy+tvN3qWGDVVRm1aPmdYVRfoUy2swahZdWY13mgN1p7I2wR9k7jGhI",
+	"IIAXY4Jr+Wb88IoK4b0NC8hA2mVasukkmbTrOBeJkDcibbGzsrtOWSG+RinFvv+LzazI9m0W2e3cKbf9",
+	"V23Cpf7vLG3vGz3gHcgVub9RvSXU2lIWhNuAb+dOV7b3WzlOjZUqpMiIbgkxO7/+B/tJfktUwHY5IBQ6",
+	"oaPvgf4DO8lru9LF4T2FbwxcnDeMs1QOBiK3CxEvV5GNaWPNSz50KpGwizmTym4eYz5nPM/ljSirjRdM",
+	"/brztslEqPR+dssD+U8nevgo7tOJHrZxVCDQ27TacZ5khbPovudt8NnQAP30h2xLLtTJ2febe0s+KXxF",
+	"jN9oli+E4oNsmlYdJ6fOi3dluvlTWqSuWY8VUz8BTLba8BjyDQVnG2aEvFvkT7W2Q52pc1TXPpFykzX7",
+	"ZA7D1i3oXGDS14oFrVi72z3+/hSjY2fn735o239b1YvUtsSKC3Bai8lDEO+incMa1daCEnlP0ZSh60m5",
+	"Ss79VEyrFmuHyVIu7ci4lKUywZVqNRKA/rebRMiNo6COyiXdAsMQbVqYwWXe+Bwo/wXOXL5Ti7Xx2MCl",
+	"xZWAmLAjIgl5po2pzzfHB5/zobafD3VvscapedK5TWsBKWtD2qGsBuFtJ7Zl3Ao5Lrzk9lRFdB0w1RSR",
+	"KxG9zYqaB559K7gqwBZ0RcYehNuMpgWmSaV6plz4C3rTz7QpYgjayUGwQVYIJdBJwwtkenpJO6Do2RTx",
+	"ZAyLdT4ZcdW3zrQeDHxOJEbNVArPukpmzKEc8w+2HUYY60jfLj5PPF4aVQHH+2HkeQjW1lNgUlNdlu10",
+	"Cd1GsMDEJhKQi8tiBfLn0zsAICTKJ3sGgNl70Ma0tVXkzb9UWhjUma7QIlT6z13xf1lojvw4RYXWPpPq",
+	"ugwiV/KiwQnrqS9jODLr6wFBs8URiwOktvgrYuQ1pQPoqzwc7ichFVhtAkE5QrC2Aq9nig1wgkgbwfug",
+	"RFkAedfVdOH1cQWrJ/ZKsKfsC0kCERS0xE3wBMX2DSmfOz22rr4HFZQbzA35c9it6XNgWj+BbfF0WHM+",
+	"WYlc/jfhq4GefFK2mtuYPxtS1FSVGVjtdzWJCu1MoubcOF/cgbmt5FlUQlzMTBP742Ca3ek4H17/9LZz",
+	"ACt4lM28i8U065O/3eztbA+a4Qlv5UqnYvXZPNyBG3AKkVHDh9wc0GHUAjUOz+SNiNDBDi7h5mSXraSt",
+	"C6KuKScvoITTw6MFlfBc+RR5iAMjpU+caT2xdjcx7FuDfJjrqUp7Ci65DdW2mpqlzAw9hxLriB2SxZ8L",
+	"Jj7wpGDTiZXc/QiS/Wy3x2Ks83lP4fE1lnsqjaMRnMVyxaAsWJoCKsW/MCzJRSpUIXmGXHlqzgqhuCoa",
+	"uaVhDh5w7dsPrErow05tK5NPUXfcWtc3IodiWFjsA8EL++DBjtKK9Hy4/nF1Yal1uFD9W5rW6jkpSK0E",
+	"hPMx74NPjYiQQRXyJMQ4sIXgKGKaD61VBcuZ8jzhcQNISzN/xAWBoLHgygAROWI3SaxawLs0wGmKD2vW",
+	"15ueIofTnaJDnpdxkiAYwPkuP2yXZtcOD2FNcpkFEIpg2CV22VOLydITE2ZGIJvQr8C3BPsRvmUqdmgx",
+	"n4iFwgs9kQkNDkhWLga5MCMw6XFxf2GYmyJ/ygN145gxOADNgW5z1FMjPQMyIUgNwNNDKFSs0EuysjIK",
+	"eWtYosdSDVsshvJsBACFOcAP9tT+nvsI05k1hyOsuLIuMnjfwO1pXx7RqL7yT0Q++W6ae91TzDSE5+zT",
+	"xoOCSXwHUG8AkpkLT7hSSOcL5C7kx2KfjRhTxWOQ4+cgaEHBGhan2R946xtYWjBULnAAozbHLEjBU99q",
+	"UFQ95aOHI241scRSdcwdjAlDLUYV17ngQ5bYWTNh6o/4kIhJiRNnR9fKgUxGAVmU9XtpEhBnCNdD2pDU",
+	"c+ak99YoXxuUpG9FR/oWNqXJKgBp48qDgnyBiUQKfVYOMhQuzAYUq8XD0Zng18y+pZizgmPu7QIiQ6ty",
+	"Cj6xX83tw//3/kVv57f/6+38/l+9nf+oQV3++Dg1+N2RnqFOXDlo99wjlri1JjwvZCInfFXS/7vgJgwk",
+	"VlkDa3fo8KF1ZBptRVobadSsOnMA/SEgc/yfjRkg8J970wKEBIPhyDwEzWAwPs9QpCsGZz0caThTW7PI",
+	"JtXl64Su8vPvd5GyF4nICzmgcbkrkas7B8BDatNiJ/JaeMS6iFU/YoXWbp6ZsK+MrdOeC9Io/ZTPrXfg",
+	"cjfm1vOIyh3NOyQxolvHiNPZZJgfVnv3AOC9lS8EolOXLFcdBTTYjGAjbQpToTaRivHq7V8YFtv7GlWO",
+	"vVhPfhPkXL1ayyERMuDs721AgYPRTkC3j3yIw+f+jNCIJNeQFk6lY2wGc3oj8lQmmE4dH3bOL46/O+4c",
+	"YR72t+ed9uEPnW5c0jTRm+Lj08Ozt+9OOhedGOxuBMWQAFEL+F6HS2MOCyePvVcJjigG05gRdn0UIpuv",
+	"JghYGOq69MJn1bksHuuVZ1VEtqY+lyVvY4VaWjKes2xJz1rfYZDp2TrE50tDloO55lkatoFaOGe7u6hD",
+	"dwtdHkC4U4Rp5mrrJnIiwMcFVWpGeqZKp9g3B50ELHmAiq9UmPLcBj/0BfJ/gvs2K7NleipsnTRuCOv9",
+	"A3xVZa6fKhpwpZGYuHOLaOb+w7SjMaCJiUVBet1fCVa3InWfHFX3eAxjt7CPuiGd5DqdJiJlIjMCgkFb",
+	"1AINByB4jkGb22EboHfrTzRWWGgv/qz8vRJpcDFEsDQpX5AP8WYZAJAgYJmsATQbinvKeuXpOwP9Vt6y",
+	"XbjfBRNlEe2XuVNmXE3b3kAazg2qK6ep5PV2a2ctqtlFJRRPeOQLywigIgydDrhgXBN28JZXzl857W0b",
+	"MKsPIgQe0ytZmKxtLfOVQKyN69yfklXvWJkxd0txIIFed0TxY/fslH1ZrTCFSlcIfrPC9lrxrLHwtacW",
+	"K191zn68VLJYLHEdZ5Vi1H9PlYT7MZzr7EDTU6k0dpMGEgfrG5G9iDYgLVdACADvudECjdkkl2AMymKE",
+	"J32YHLO7i02IgXXNVWCwuDoXP7S7/dOz/nnn3dn5RezydMCgrKoMaZhz3Y4aQs41ptpW9MWjVH5RwRcV",
+	"gME0PnTl1yfz62hurNgtrN0HrbSqM+y2WXpFpiI4XA+lCO+03zfowYrsrVeD8+ZN/9xt86BJbkRS0Anj",
+	"Kr0BDPfGWk+X5yeRQ7ooz/cPegq4ckSCZJAqZXZShDKQWQiUNlhXTge8SswgVYHJ1ERleTtm01DmXk+h",
+	"pLD4l90uH/LdysI8YPt0UoYFBsANyVPBMnktKJqoB/jpAyBPTFNr3wko6rd6UoC9FyMboAlOni9OuswI",
+	"SGDGvhg5VDDzOFDhgMetnqqcWugABQRCZMC54DxsiGSV1WuQ5NhihyORXDv4eiFSxgGECxJUSHGF0+Io",
+	"JD1RZLCiDZ8bZnSLHQepFgMuMwMJlJhxTKfEWABRY/P5OMKVGEoooXAHssUoF+7kEbJFdMGzVk/1lOcr",
+	"YtujK1rcWIitiKU6WdjwW+PU0UsNpzKthS+g1RzM1l8ikHGLEMbLTxvCWNr1iSGIIOqGUkHqvdFaYfo+",
+	"rDsr3Qmf8EQW8+egx23z1ZaFFYOGlUX9wKb8HYMdf1p75yMOs0MpXTiJKvNnIEnaWtyyoCIzSO7mmLdS",
+	"Fn+h8i80uOyX5yekHCkDhJJ5MA1iJLK0xQ7hAbczkM61yloW1WchnzuCVHIkIU8ZTxKdpwj/qymvQ0y+",
+	"MGyiM5nM2Zfh1tCfqmulZ8pa9CWuC37KsFwMpSlEbt9qN9c6hYXDdB99FTx7ao3NjWgGKJ+jnqwd3FqY",
+	"mCBlLyCYzYUdohINi09TWbAi5zJr5HCHdzZjCezdhYVh2cd/+APkTTngKnu5S1BDBjiMzNUywGES+esm",
+	"NVWJ6NMBLDzz+uW/1qucdzlEdiSa/KTV7q+zjgRBx26qnxqzDRvs6G77+3b/Xfv84vjw+F379GLBlN5/",
+	"WXvTz53zrlVaYVwhamQ626oA3ikaGrxlu7HQe0zLKu9m1awAFMW0Nv4yyXgikM3cmd9vHLMoG4vxlcgN",
+	"G6IHJ3MXnjEt1gHfAayLqaHkfyVmPeWteIpfcopgukqe4wEmcR2w3s5eb4eKehaEKVDVcNwtBz2lrB2P",
+	"foo0lP7crjzoUhHtrkM2LmxANXp+Mi0eUck/gWBp0IPblh/cXnAeUx+e01Kqil6ESZqw/MGOcct2W6ry",
+	"m1qhvDw/6V+0f+qc7kTLF0+O3x5f9DE742gn2jnv/G//p07nXbd/+EP79Pvj0+9vp2B9rc/Svc5yjOpb",
+	"aFVH++Tk7H2n9pZu5/C8c1G5a60J+mKks7Q5QtKFEw+rhQLj8gArKyilBXAEIFYx1ILuQJO1WjY9nTCu",
+	"esrD5FRVBKiGq7ldDCK3ZtVQYB1DwhWnYAgFILz+cLXDPUXPUH0r1A6TcSsVG2RyOILSDut5Tc0UvPQl",
+	"zWMH4umqnr/36c5T000/6Cx9PEsNddR9tcxayV8LqXAiXAEwoS0b8kkRnk8qNuM3wldY8YLFOUD0T8Bj",
+	"tBPDvryaO+MkwjCWvcXjA5Ny/4oqsQYcdgQEcObJyL0FDAhQLzORZc6HBMNDmp6i9mGgT2ss1sBAhcwd",
+	"6AqXWa1JA5oE/U6GRe0I8gDU4KoaA6aCSoUeyQp8gmdFci/LZxFM4W9i8DjEhL+PXrGN2sXKrMbD5O9z",
+	"PZ0YrzyoIAzjUBjhd3UW1gBwEbcI4kkRQ+BwPBaBarNEpyLqKX9CkfF8KEzBhvYzrjoutg8TkqN9ILZ2",
+	"BLuywm8M4jYjTmkGRU14O6IqxPCZPj7lCt+kgdMH6EOLtfNkBGF97JM7g5CYbprCGUDbAQjuRXt7e2Hv",
+	"R/xGBFjGdMNUDaSSZoTnIgT2YLskUtBrYyiawteMrbBHZWVgLhKhimzOEkrw9W+YGvpKLE0/4ZOJSKEO",
+	"zXoRb+hYoawABB2c6ZnI2ZWVmMZ88y4f8g7O+ka55m5S+0sVI0F06+XXX28AhbrkKAteABV/iZHs8G38",
+	"SRqhSOhBOMo0l5cLv/SUHQk3lejleoqa+cKCxSMnf8CPEwMbhBLNqdXYnPos9pWV4XzIu/hsJYH9ZW3+",
+	"em3BjhCp6Yd1TbcBj4XsflyBbqHxAuqG6BDPLiw5bizVoYf6g1yP63GNU16IXfuKnU2ReavNCTGMN2lJ",
+	"obfbjqCG/FYjA488wLgE7dl0aLApdxyY52oAL6igHtdXAoCK314FAL7Ob1ULaDqwswUWB9yzeUEVbvar",
+	"qYpcztQCS06WYYMgX4IrpvOUsMGYgqJhMq1brA3Fwu4ibNemp8AZiJX4UPQTmPAYMi4wSoBKHhHKoaKR",
+	"mMAj+A1qoUsKEqz+zvgk6il3cMYVPW03SJ4bp/WFYkozwfNMihyx37mimwAuwW7KrWq7kMk2m/G5YZNc",
+	"4MEZtIMKHAJU+oEQKW4h0rAbnkkCNrevJtME4yRDgWiOV4KJ8aRwO1I84qZvP+739PIw0LaWrHQ7KGMJ",
+	"JgHL5FhaTYkgwz2lByGpIWdGZCIp5I2zjaCEG7Y1dLew5WMMGutpwWLqd+RK13uKcimovz5vIux1k2Fx",
+	"R8opeOzC6qOmnc+uvr5MN653u7w8PmreR7doz9TC/wOf8S1a21hbC3sBTbDnbrVmNtJLJIXOG7kZ7MXt",
+	"tuBWe+I2d0P6/qZ74FbMgh/0DPN3Co3hUIR4zOHI26oV1Dg+/wnliM1FgdgSVmgnVshf7hnM7nK0LiCT",
+	"ZqTzgqBc7eubzU17tWmNvnq5wRLd4m4Nguq27IfcgtvTVBYrCeLKPdgrpa0SusNhf80WGOy/cM+d9t8X",
+	"JcJ/fR3zMv8Phdxw561sQC5OP+QTc4DkPxLQPGGeIhbDG2LMksZla1cJYeKnvODW02blkLdYWzHazOyL",
+	"7S24p/L0hquEjiXx/S3Ml8MOsereQRsoC4OIjvqdzACdL5GsyEFPIU4iqJvFbYi4Q3I97sPX/huqeu1G",
+	"m+jxmNLH4bOe9gUtjP2vrQRi1UdYcgi4qkXZBzAcZAHIr4aleqZcq+GkVE9zaJhDYu4pz0rB7Yu0ZibT",
+	"s2z+BjJIlBJJwYJwh0EeFm7YVa5nRuT2G4xPCz3mhUx45sp6F4HWbOOeN9jnDfZvssFiEqAXDCJG5Tdc",
+	"ZpB5KVAVNbIHkQZZNTyoIO5bBF/Z9O7PU+M0H2jfspX35Kl5uff6X3eprbgl60zNNkwUBXrqWKbwPdvB",
+	"NQSFXNmLMfQ7ZyNgQ7ndbryc/ulD6hdnZ/237dNf+92L8077bbcmUL4WduSKIrhSKxCfyAFAQFQ7cmVG",
+	"sdG5oymC7Txmhs8xgX4mjWj11HcU2IaE+8qyb58elYnyNzybCqq1z30o1bl+cP/ZOYSfr3Qx6qkYQ5f0",
+	"bSLkLmGJrf/IhxyxQ9FptM/VBswR7MtuqA6LInL8aXQz7stvcLYSL8XYOBwtCGisClKvBUECe41XmyeV",
+	"KQQHLz2znrBWoplrjx69Aw9XXNnk4hLZDuLS3+k8jOFIBTgIcFBhIDdLGmunxHjhgA4vOBtxM0IcQZ9i",
+	"u6hVhvxG+Ixds8JxePio/QErj2qJcI7WpI87PHYc/cGaLu7ecvFoDc/kQCTzJLtj40/84wsQPOs7gOA7",
+	"FKAySwdqBmFzQTPZ1U9c0PGAZ0ZAYRPBqDf3jUPg65aS3GY3Ije++KA8vgxwjmL7gf+h++IF9x40+P+8",
+	"arRDSrz5RYN1BeLRqyhE32v91//8tr/7ze+/7e1+8/ufe9G/Pv7Hzsa2cqLzXGS8rgEb2qt1b4UuwRnM",
+	"1Xxb77yPVV/LHjk1Uglj+tdifn87ve3A9Ujy3NvZtQgoRmYySxOeOw8TDp6xmEuVAIA9FYdtW0WAGdzW",
+	"x+9vvyfBCmHHR7fvS3WFxaWdU9N6CE14ZtKZyLLmzlffu8XuQ1m8vvq3SBZjdX/2dnIxlFr1dg56O2La",
+	"2/kIm7VHuh3yLwwbi4JDTMQaSj1lDWBf9lLXEXd/k/S/3vvmHxXxf7mxdG/tRBg5hBwZhjSUx9loN+Ht",
+	"Ykv+b7AbWOPSJazRsA95ITx5a5BmU+ccUmbJghW6Orpq+oOtefLP5+sr2gF+8nSS3n5s6KEHGJtKmzYd",
+	"INec5wSE7SYgrG4IGIpW41WSzoxUSdAuO2qAnbiKXh1BPOHJhxq1VY3ddCwXm7qVUUWglVSEDusXBn1x",
+	"V/0Ipfez0dzfwIppTruDR0MAozmPegrhLDErMILHZGGq94HPOp0Al/gEEVVxrHCYNIUCSKH3VA0t+4YK",
+	"vUz/26bLe+GccTdohZhU7QIoocoFT0aYGklJkrzAWABXQfIaJgKWUYDqG6VhVwIB0gGEAl5XYlAAKxWx",
+	"WfXtUxh/+OoNofrQh90X6M1Y7FE3J/BcT1HsJ5D44JMRQ1QsSvu0Sy1leloEH+CFq5wtaLFAZXH4xYDO",
+	"Yil4krO44ikFpJjwenubsevCncmWvtoqLv8NF439xLaXy0CKDATG2srsah5kOMZug+VEH1iU94MN5IG8",
+	"IVjWU3I8yaQwTjzBBC9Daph8kwZmOpmklAmzqJV4T0HEwNc+w6ffuLi6k1BqHcLiekTjMv21xX4Sc4JJ",
+	"9v5AISCESUWJ1fGnl1V7X3WFkLFg0aUgyhfANF8xiTqvBzUqv7cT7YTd24kWncQFb/n3Dec6lblIHIQB",
+	"xnfD6bYPxOxLxOTFaPBXOPjIewCE9fYWkMRrMYe8IcoooMxnSAXGxCZ/ZAJnwVKVgjfjVp+Y6aphgqdq",
+	"x4mbZAfj+w0dX3NQ8jPQGjznEVYjZuvSFyhg/A758GExeAezJpcZ5OpGitl/D6ZZFm8t6WExuWGT5MKo",
+	"sewQswBwSyFC0aD22Glu9uXCPhAFqQJ2YVs7AqWmpyj+9hVsrkDBXImpo/ZbIjHUaBzSHl0CuxzAOyAn",
+	"QjEN5/2IGonwGwKTzzH7EEgMMFcA4IdWkyf2lGdPrBoHK5kTKSOB+BINe7m3X6VNfIP5G1c6nbslQYUP",
+	"/UwPDaGOx4inFztCWv9xr/Y8whGdJoz5nCUjjfrdjiYmAsRur4HDIKt/lPxjKlz1OaJuEdlUBTSKzjwB",
+	"g8R4vKtjYKOBvdurL3w+vOsCfqFNgKtltCUykFz3g7dQzEm6EJVfRc2UWLgt2A/fOp/iKTBIXuQ8ERNu",
+	"zcCNbzd0+LD27m/5cLihlv4UtWV2kh6Hzc+ujgbMqIViFDLdiCXZUbaGYWL2JaJVxlr1E60GmUyKA2Ij",
+	"6AMgmFRDa8iDI1ZBW4kCT6yEWLkSlK1rLXRvB1h14WocQ9QVEIE7QlRtjixl29hi7StUgpVOtHailTCL",
+	"KC1CJWK3bWdsPQxW+YR7AOZqmwjoq1bAwp4SEmsGkEILWfwLOs2xUVj1DggdtJEEUEp/HVgxmPxboYlt",
+	"cda3RKJpcEPYzA5qIpEtYSraJ+ed9tGv/c4vx92LrsN9+Paye3za6Xb7P3V+7bcPL45/7uxEO+/Pzn/6",
+	"7uTsff/ouNv+9qRztAw28evJWftoEWji8rR7cXZunwhfUlaPBj+WT/qfur+eXrR/CX/pvH138Wv4Q5Ad",
+	"03nXrbT08t3J8WH7ogOXwiuHvx6eHB+Gv1ye/nR69v60f9R51zk96pwe/lrTsv7l+UnloSXgjLKZv7w7",
+	"73S7x2enle4sw2gEV98ed7vHp9/3D8/evuucdgHxrdLq4Pd++7uLznn/3fHPZxcLXzg7PVr+/ey0/137",
+	"+OTyvFN5siaT6MXVNLu+E4vREmmRfRPzhg0m5xBmVk9twFq0Kv3m22l2/SB0RPbFzwRedVuNHZn1PuPC",
+	"pG/NCVxcTFotJ71jGdbmGIybOIyox5FTlSrGC00QErDHKhbL1FCwLLwC1pCr240xXkYOBFhUeJLiOCZL",
+	"7Gzi573wVeQ+MyUImUmFxBMUPEsAACfxrJXYUqIrdbYAxuaIsZKXeftuUO2YcmakGmaCgrTQ2iDElovB",
+	"lNwxVz6fC2au5WRSodgnBEOHU9hisfgwEUkBReKUmx46xJBRBoVjZYUh9tr5n2UrRzwLE4IFgYRgLweE",
+	"O0wvk4YNwZeCqj8VjvAXJmjUGyK+Ai40KL7zZ3CFyCMmi56qfBeAmBOgdmx6Z4vFGJr2aAEuaB1TGR++",
+	"060C12RVcdsXew+hgCVoaLCxzZhnWU+FJYmRfTnwbPCCyio4riRXwG5HLSSrdSWFAwTQSnJuRq2eAjBg",
+	"K4M1GMBWmcN8xwjkhgZW1e/lLM3ntvEt9OPJPoEnzHQwkAm4/AOdEwbyy729ngLJglbbC/QG8wYnSKYY",
+	"n3RQC55mNsCzoNhLBTK5p+6PmbygjkiizWpf3irQpwqG7Nr3aK6s/fi7XDTyzy4gfHpS6upEkPeZ6hXg",
+	"ni+33u4mJ2yhbYE79pdynardeCRIZo7NoF1ne7v/SqopcohOfmpAXi4t5hd/QnTS/vPWjFJ+aB2bFFJh",
+	"r6WVqif9uLOm8SrgrnRS7gXbRU9dECI388ucUluyBFchIMFSWIRZBXysetonMYNpZJyMSIdnXc0pm+Q6",
+	"EQAeBMz5S5OKKT1bmde/HGip3xqwUVtCLF1aqY+J3nWIAg1GH6UTNq76+6/x9TBfi4s8qgSN4OoiYVQV",
+	"5WsJ2SsKHt0A9qtWo67lWTskCD0X5gaaEite12JSvGFKs8E0B2KOslTIpSc0MK19IpH7eyNwbntX8NRq",
+	"DyYiTZHTe4nIhqvc17s0Wg+4ess9w2g24Hm0VIVPdwCtDAQl/IappwVQPRAHY09RyhbR4a+JumFhzT0l",
+	"ojb7A5u1caTOvfKMnvv4QHG4TxFXs4O6GZxExViE/IxtYkvg4qrZgR7FuNpIYnJhpuMVWLOHWAQsyGL0",
+	"aBksHliNFJMAHbCrOVD+jd0Zme97FPwJ+YgQZ3OsJhC1qQdstQ173kOe4B5yDlMDNa0ZJAf+paytGsH4",
+	"k3Jjmh3PVXlB7C5pQQTyGeYF7VXzgmqrs/FMeSkN1qVXur8xA5OqyWWOmbaZdlRxwCqUizGXqsRlWOEQ",
+	"30n6NpO8OyTcLJSf5lOAj4kZT9Mg4xp6qweEMl3CzX9JQ35+eXp6fPq9pzKFECScEfQU5JbxkujvSggI",
+	"HQNMDSZjA9DbG5ejVv02YBn4mbqa9xRYAKuLuin3qb581yVyUhvsTfZtNdmc66t31wz0iR5umu55PDjV",
+	"SpDD+/sjJeu4zIQ7BgS3lqTwCmmPVuvTU1281SmwLG4twgP6xlunfu3fLuNzlY7dLGLTdaD0xPkwG2lW",
+	"8GthWGIVV5BHEjlIw5HOC6Z0IVrsbIFB51qICeRFyhyL4N8AGCRgLOJSt/pL3xCnxKnGInIoIkQDDIaF",
+	"UqxFKjFBckGjYtI8NCGoWsUsSvhxBJSAQSE5OAAz5dwFu4r8oQfV29TEHBHMEgpKKTfMs/rEmIdJeBAi",
+	"/FbhWkFkc1CFUnusX4a4HlBTP8HQ1m3DWg+fOUjlhrjMXb11RS7vrKs+PnKg7RL6Vq5KPO5uzKmSg90x",
+	"aopybu4cMbgbXv5GwTJv+73gybXSs0ykw1X+UAZAtPFCfbY7+oQan6BQy2kgZ5gtx8qCrz6wAKNUPkzO",
+	"slcOy9Jev9bcLVKYF+0EGVzv4ttgp9rKzMA6dAeUqx/CDyKnuXj0CHa7XAHLElXxnB5SdijKvOAt0a9H",
+	"ne+OT48hde7y9LzTPqKURLh4eHZ60Tm9qLnSPj/84fjnztE9BXNt7Dqg8XbEAq7m0m6bGpFZYbcHU97V",
+	"X74Jk6/t7yq1tntPHbZPDzsnJ50jKNeybkDpQEjDuPXmROpILRy29uu9b5xfhiVtfZq9mDJrRKkTSgrX",
+	"K0E1mPXoy2Us/Vk1fHaqwUfrn6RWgCzY/rt2t1vy3j2ypvCaoFlbvNf5tUEGfpQt5E8OeYGt1a98yPIL",
+	"w1KRSAOE/l6ISVcQqUnUU446C1IQgnQ1qLhymX1CpeQOxO71ca3U+8efJf/zlHy/AJ6lf1PpX0OBQdn3",
+	"UrFklGulMz2UCc/wzC9C1qsS1ZN2crj431DnDRy+WAk55lL1VAlp6zPvZe7zhb3Jz97xoVQ+ie1q7grA",
+	"tapHhPZMTnfDhA6Ef9lDxQPOqznCkwSl7Nz28JNXllfxq//ugPa4QB8Wzn5JWdwBPbcp+LdK9j5MMi5V",
+	"o/B18LopU0+dnDhMMIirq5SQdGYjoSK8GQGBDRLaIhe9u4ZGNcEvIN0dm4mccrUxsO/oZSBXTBsjQWDh",
+	"sga/oODXgshTENClpyrAsxETrvEjPYPcdZXWG+t047327AcnQLJtRHXUFMYS5S3bWKw09zibvG7iHyhY",
+	"vXK9FkKlu6ngaSbVCnOxXU0+dMkekxE3ImJCQtgZHUrg0gkQfYD6tCsKuqunYqt09bToj00cMSD48+Vg",
+	"egZbUAwUqnH94rJNPnIt/gxtQt/3z9YqLJMd3cqtV/rPUaMXA50nYtfBYzQL+AUcUonBQCQFk+OxSCXB",
+	"nudiyPMUynD0wO1FphpCovyXBZCSQvcUrwkcyaEqK/ar0g3NdSBqn6Nwf1cZgM9VwmEU3CZZ6JLD9BbS",
+	"vT5t5u8i3QMus9tL9kElnRkTNnJRhcXDpxB6Hf09X85JpiucAJUIkEsagK1SAOwiCAb3lClklrEryO/J",
+	"pf2+zpexFjElrll72BX12WqOZ41BGgMDks/qoqIucgFFjM264i3oCq6qnCPIMwKILVFNjk3kaU25IZS+",
+	"FjsuTE95aAY2EbnUqeNP0zcirx4YxX6EXVerGF/SQCMaUmRtpx467+PuwnzvTJH7hok/SfaZyyCkmSKA",
+	"n0evUX3sfJFzXJ1LMvV30UyhyN5fO9FAr+VuRnzXVCQZzx2hnfC4i18YFutpMZkS/GwAughJ+HDJejNk",
+	"x4DtczWH9LOqWoIwRAPSIFEjD3woDMmj5z2FSXgzPvfWEOA9GsYzowMKOIj1VXLxVmQfn+PoPGRm2yfK",
+	"Y22r+Y/ds9MmZYLDda8EsUfKQi3KyYZwRFIBA3+Q6F410/+Hdrd/etY/73QvTzaRtlUlL6Vp7mtfAucB",
+	"Nvgy+iINw7hcKYwZ4ElTBmdPmamxJjxUwjgClWshJn33DkTxEMXqKpjP0bDHQpPP1rL3dTa4hNLbb6Cf",
+	"Q5wPRWQ39JSbZftcaDhL4h5+KsjZwLzN2CEKVXxvSCYjYP2IqmjAopdk7udzNtGZTOZo4zfK8mHYzue8",
+	"js9UpgF4C9OEq7Qbg+d0j80Fv8jnzaJ+PGg8ZrZOPJ4mF4UYTwpiAqO/7N0Af6D0zDOywsd6ikS84s0f",
+	"LyByO74Uhzw+0PmM5yn6hcyjZ7ks8UJMegqJRATPM4l05BGb5PpGWp2PhbIaj3pc/MFAZmsQsnxDP7uD",
+	"CY/TxQs20RIQ0xfDnC6BFasbpZpMiz6U98QB/8dQFIbxnkrlAOqeCjZBRPvIlcBTjd0QypHK2xbQwVqs",
+	"KwRBoQVcX6Y1Tuu1ZZHPP1/Dxy7tz1dH2t2U4/J71ogVjViFDT4963cvD39AiN7V2tIO5i4UBq4LM1hN",
+	"IxQYNCIvVSQkgaGXAxMjVSo+RKgKEYMTyvrw9lZ9UlshJidYm/hgvjyW0Z5ToewtC15rmL+WCoqRNcIX",
+	"XRYjYQBNsSl5boH31Nf0epKv6RRuWVHI+xJJZF1Z7x2qej9dqS5OcWMuXJYtjuY9S3gfKepRYn6EveEP",
+	"F+9YK9y3FWynXcP4IeDgUDITkMClSLdXL8oPKcdPsgzdru01C/vvs6gff0G/+NP+B6s6VufwnEPlhqlk",
+	"6Nlna8/RI8YNS8GenhZGpoJ1r3mWttgJIB1j3421VV0s3cHW2ktfGAqjrywNc4jIZpokQBUZudLxnsLH",
+	"7c1T01DzRR3uInvdQ8kYvP6vbCYfhuP0OVeK2EFwBvOYqynPsvkDnbNFdZbnXzR0WNEyq3OJMD8gyBsi",
+	"Q9f4aGGgduq0Tq266KlV+sKqiMBbr8374TJ71hLP6UEr0oO4zP6SquHpBRwr6sJcy0mzuuhey8myOeIR",
+	"Qcp6AVkAKdhCxk9YQkDKpKcqgWIXZDT+Q2ScrNU5CyZKTwU6xzs0UJsA9a0unlinfezHn7XPs/ZZgT5/",
+	"LSekfZ7tkfUKBs95m9XKqQZUdIy3A3eMAIrMSq4Oks1BpvCy/BOzIQIBSji6dCQzR1NBvMWpDrDy3/hk",
+	"B6qh401uCzX/uWL98xR1nP3nYiSQ7GQk0mkm8hcZBHZWY1IXXKVXc+MPG4ETn+kBUzotyeFzcSN4xkba",
+	"FHjrROeFiVAPjPRMEaW77qkkF6lQheSZwVy7LCO+XNNiZ9Z/gQgHMU+PBHg09v8Esg1ho6OyHrenZiOh",
+	"GpL0TrCLDxl5c8NJn2pIoMNm+2F049raYpYbfcIF+Vy7wgiZ/215wf9bXznGtBWLBc9qUj1bkcjSplxL",
+	"u0LYlUi0XTHUOKJy5syAoAME7UxHDooWyErhObjJbihiopNRq+fUASbC201YmsJhoJRranFJRbYB3DGb",
+	"+d4gtbb1ccPVV0d2VbuZFGJypGfKL67b7ScPgui8fg94r/NrkX+KpPTbSIQZWSts4KKbE+tV2OW1EJ/e",
+	"YuL5PaXtLZXkl4vpC7+6wT8B4biFzDVZlLCV/Hj2rbUfTzrto855gyI3LyZEr7UShmxaCINQ0Ny3nQ1A",
+	"pJzvZwoN+KVczYFia/l8hb7kpnjngQA06fVEG3Zb6rLV03ohk2uzLbxxamH9uAarwM70SqXbwFNl57+B",
+	"oUrwHMFuazfv74DvMBdGT/PEQeS7kiA4J5ZpZE3uocgnuVRFVKENj1ii81xk6NEfH0WsyLnda4+PAI2G",
+	"j8UBZsdHAS+stcZZJgpg7Sshvoe5nk5MxHKR5vIGrAbQRSbqqZm4Gml9Tb8NMj2jN6bC+gOEj2FfpScy",
+	"MRHVsVhjzoPYXIzEHEyNgUZwu55CyH/Xd6C5rLKiQ9u/Wuwm/Y40XVNlvnKd7akvm9sXUeO+QqPlSgwB",
+	"TcQBaxXiQ/GGcTvYPGPxf8bg3FTLLWEyIbzCjdg1QhlZ2I6KD8D8CZlhqWmxNhE6FkIFHdQDIALpqWsJ",
+	"A1OCsUcV4KAWO6d5qo4tTUdJtOjXZRz1lL1jaWbdXLI4zf7AW99AHbq4QXsNvDuB8IbWY7O3YB2SgRQw",
+	"qVisEVq5FlKC1vdGRMB/rGSuW6VpTviVyHY+PuzZLPSESkWa6ytoLhEaUsBqnqp0q4g8C+qAo2RbeaBl",
+	"HmgsfSNy2FQWiBGUVmI14W5FScEN5k6002+YexwHBUAyMdfcLnG7qAiZPm2xQ1ht2LGeinmSCOOoQsGf",
+	"gC3bvQ9tZJmT7QdxThySVbakI8zVg9VeC77aGjFNCFpuWG5rOn42rNQ4QOthq9yMbk1MTDk1ZZDArqWa",
+	"3Zur+ZU1exoppg+BIRZS+vG1sKRK5VhxXaxLy9rvjp08cvbj+wvyc4XL5k+0vpbigMX9/g/aFLvmmmdp",
+	"HLEfimJyprJ5xLoimeYiYl0+Fl1ZiP/uFrlMiHYaH/eU0Tx0x8sNq+ykTxnB9rZY2/cEQCb3X7KRntot",
+	"AS14OVS7UsGeARfod1kYlnFTsKkRJGgx8sXTRBMjCHmHX5N3aILH2++Oe8qODPhmN/q63DrzGzC9tbVk",
+	"FaEeQZvLrik37ND/CMUUUqJHPeW6CNeqpYZ09hG8ScJEiGxQTiolGyuWihuR6clYqKKnxjoVK1iD8dHl",
+	"wMT+tmWosTyY5rGRu3ZzGll61e34Y6Odrih2D2HQG2JP+Fo4OIKp+dT8tCi+jLOrXM8MRA3crG2sGxr8",
+	"uvblxQ/9bqcLgbrzzneX3c6ygY8i+IKO6dbm0L3ee+0WLDllkIgP9QK032NgplzOrbqY2SF+r3GJ7n3i",
+	"JbrNGJlb9S5ZlgbqfjP6emlGG3PJ3Jz+Sf9yzE6oDWvsIzmk6mq3BvW0IIsDQ7AMScsCFRZwrX9NjPeo",
+	"TlusnWU9lZCpZC1z4Z00PVN+83vDFgyokP290PQUmUKwpmqLpCsqvsGSt3qkNOTLUbmzRX95eXyEecd1",
+	"VjY3wSZMkx+AJHiYZaq+QwjLIucya8qhxndW8qjH/MMJFNruHHy9t3cX7NHlYN+nl8BFYvZQfBCj0joq",
+	"wMqOp3ErmNlfr9TwJSXZNkT9SLiUs6Cx1jJZFKNPJ/RFIdUG1Q3AYEg3l8DcMmdX1hM0HmCUxtsgPCjC",
+	"QQGaIzwJnNTzniJUyNlIZ4KlYpLpubVMInCcAAMKHZgmeAPX6tv6KJvkPK8hBaRP+yDdI0IH/Ftf+Tm5",
+	"/UlKIyVVm+gl0bTn7hNvmJpmmfXT0eK38yShph8602IdNG/tSnGLwPrCSEOeQrGeddCtKNq9AYIurvlE",
+	"QDEQs3JD2OxUpacWT+rqDFtozz2WzdPicKJ+bJmefHFlPxHWpLuu8oazi30fu15RJWYvdzsXF8en3zeG",
+	"uLFFL0bS7ibzO0WRmmMw8HIiF19eros5th/keDp2UqsHpQ7WFGwNEMv39/aazIVMjmVRsRZ8sZVUxauX",
+	"O1BcZb+1c7C/t4fVVfSntySkKsQQTtYe1jYIRqgpFANRBRyKrcVggqG9vwoO11PBC2kKmZgXqeDpLsWz",
+	"G5fVIWYawonDl3bXdEcOX/lQ+NUcY/8OdqGYmlqf6kjw9ASe6fpGPKRnVf2eaZw56GFrK6n+U1VUjwlq",
+	"xiaYvjT7o2bi3GFC07xhjc+aCavwXSNDOp3deA7Dq7kjS48oiAznng73SSthILyE/KiAgoM6hhCpoE/0",
+	"MiBfyOdBhiyCZ7vTNq0S+AoVyPNC9BQvWMxNXw/iFvsZXxMcw3pOXTogAebHGCNHad+qOWDVZf6nQsfW",
+	"aIBIH3mCdjoKTe+i+9Ct4QUh/7WAThKPzmYyFQq9u4E1QTCsJxW7vDiMAqgBwhC1ixRg58HEpGcBAMys",
+	"oo2oLP4NDnbcvPXpcKLWx3r59degJd3f+7UeV039bHVseAFRV6LLkAZpKBrUeDgX9drc7q279hU7d2vO",
+	"lRhY133jlhT6Tu14PnDwQIrl4tzg3MHfuz3lifN/NffaKtzsSsH5fePDt0BtilyKZr15JG8khJIcJKi0",
+	"3uPVNLkWSN0h/pjyjNDDkIoC1CreES2qBquESzTiivaRBUGRydyXH6xTxHQGMtIz01MjPQN2OvsOu7/o",
+	"69urX1ZqX3sBm4p9cTgm0GRg1Yq/71ww3Hfi8ogE7/7CsDjQxlYLc7NeU1ttaMp8NwQZZN/ScC/tAj3l",
+	"jzkdA7CbJrOkt92koeaGb3uCQU7JA1/v7VHofuw/21PAeQy6z/qC7vzGOpceGxGOTVz0DA50XrGUz1ch",
+	"JHZx5a0xrwP95yKzTgha7FuPFBlVt3brkPqsDAKQgblvpjLf4oZS93oc/Z1oYwvbDg7OAH3sPntV6YC8",
+	"fO0XAu0j4QJsHp5H2NbKRis9W9+yu2xzD75x4BpvsLFpIiJ0T9EpteKKjuq2tw8N6Teykspx381jJYJD",
+	"dwQpUQO3J5TION7otkpoUFvtbrW5HhRCEUQ1njOnmHPkAecJHxYTiSEbaYqKpnI8bRyz0pyKUFwdGp19",
+	"9ZT4wMeTjPAP4PB4IIfTXNhW3VBUzdfOBlgJC/azU78RZp77hCf/KGTvjHkq3MkwaO9lVNmeculcL6O9",
+	"vT1W5p693IMfykJeSOniqUP0slrZfkPnImKxgW6lmFdW5FNxELQSDnglwnXBtr6/t0f7+YRDkj6k9WPU",
+	"pOo1AWM9bEBT46B1i2DUOAgyHQPRdjbJBBoIcPDEk2Sa82QesWSk7Y1ErS/ynqJBtIoMSCdxn120WWJc",
+	"WXYvd8in04YApN1xCjG5r4/RfOy0PZ/DbXLegwz3OLsMb5xPSLBoV1IF+EaAibx+j6OXrIk2rQovbWkv",
+	"QmfyeSd6cAiY9S5MoPXAKCZMAADT2UKhlVXoeJoa4LSUG0EumLH/0DloZzso992mxGTXqvsrnlybF38W",
+	"+lqoj82J8FYzhQh/B6jpoBJxBFAq0rDL8xM7NPEvu3Z33z2k18elBoTPkD8jydcB4zhIrWDHEDe64ZnE",
+	"7U8rEUCWOQAbOxYITC3yQg5o7in4hHSfuZjovMDITSoScNWCDYdU4hs638kAKsZ+DOARq/jXhX+ry8PK",
+	"xUQQFbDtnYu9KjzKxV2q0gKeY+Kvlx/BOBQHeh46KOt0J8DYiq/3XrnUTIDQ221bfREfMCMAqJGYCVj9",
+	"pwqtoVv4rtd731CJqD+v76kvY7cKWjqfjLgSafxVtfpnxmVRHjVHIY8y/IxDmzJ+Zd0vBMgGoJ4KhCY9",
+	"DAl6dtf0cBs+2QbQJNnmYJK2v/Wl6jUZErDyNt+l/rFul3qo47NCTM6hZ7c4O9vyl8uCn+U8EFhjfo3C",
+	"dNrp45nVMPMweeFuGlEk01wW852D336vwkfS4vYGLSkCq4Ux8xssQCtOImW9HRDm3k49ylWpbICMH5f/",
+	"ymrVw/bJybftw5+a0er9HSfti85dC1QXoCAvT7sXZ+fuytd7r5a/1mmfn/y6cPxHZ83NvK2g7iiDu6hQ",
+	"4PEEqidGwLdaRu6Pj0CvYimp0iwXQ2kKqpnErx2AMseYeCoNOAbuaBHDVikveIvRUYO9DY1TTLjat3Y7",
+	"+hZjMdY5LSU8RjB0Nn/XUkbcWBMO/bOXew56txiJMenzX3Yv4P7d4/q6CtuQCxrZu6Sf3zbK+5AmD/Zj",
+	"fbTWZS1srZbCj999qiXw8Lyy4uVYOMrX2iV/AqsI7dggPwhsrbIQK7zkXEjc3Svnc7gf423oa5uIXeli",
+	"tFxjFTVTk2M8Iygv6qmaMqLlr9+ybqinMjGAWDG8CquIWKWIiHUUdAKDnUozWmMHbCCKZFSpgAF9QaKe",
+	"iwEYLw0+5YWblI28yaCe7D5ZjK4uKfrryaQbrtUSOUJAD3vn1hyP8KWO7CWs7qutx7xjZdPM5XXVB8Wg",
+	"KGEXIFCQAP2AxfCPmIovGJTqfRnb18cRi/Opsv9B6YAfsMDO/hPqJ+OvMCoW2/0nZpy9ty0QqXX5BJVC",
+	"FLng46X6wxLmyZrQLrjjJAHfCuUgaBYZn89hPZhkJJJrA4covmrfbqlMqkLkRD2Dr8aM4ivRU3b0RNpi",
+	"l7gn7u0FlWd2+7qyxji0HtWSizbhOkXD3nolUJXQrFTeOGVSlpbC67DetKxm9JoGQGf0eGxHw6oUmB9e",
+	"sExwU5D7tP91mR0X1JdAuUtRDjLkYcqCmdG0MFDzHWEMBPfkkZ7maFXa+2AWMmm/ZtuBDo11hLP5m/Ci",
+	"GUE6LU1GopUSSW0CE66+227fbsWABbmBuqD77fjf4vYy9eRWH6EJrMG6/q4sUvZh2SB/x013oXFRNR2U",
+	"w231eNcTu0vm9pn/+21v9xu+O/j9z1cvP/7Haujr/SC328Fdr9eshfhQvABVsItLqapauZqfDWAyF7+8",
+	"Wu2G2mDn4++1ypdIo/TUoFKitbwV/YtS4RlrYKJKoUeQ2jlplm1UmS56OeRVHJ38b//ytP1z+/iEfJQf",
+	"z76t/FL1MVz5+UaphctnN3XG9Xv3yufizoaligO03mx3k7M1u31WTo1bgP6n1SHHpgrP76Z2wdIeX8Ke",
+	"FZrF0zyLIyg8EGm5GcdGJLmwZoByFUjYcLfb2Ks9Zf1TsIgRPQmjY43VhDSiTwOJZptr5LbIH9v89qY1",
+	"MbSCKHwDG/iVcKcMkU/n4DS3lSqZnqJIU09hocz+p+jFRdDqkjkYW/fo3LDRLQpPqROPVxg684K3sT5p",
+	"SJnHcNn7zrc/nJ395PPhI//L5fkJ0rqenJy9X6oVdV998Sf9a7musK407656w0nn0W0pl59L8h5M/Wyp",
+	"JM+9ThqGawTvf8w6FV/QF3YVq6IyeePyy+4rgBgld+JWjY/vV4SzDl8xctbjUvhoCzJ2pyI6ep4cgq3U",
+	"w91J363i3agZ7Y/NNXNnGOhjYzG+Erlh1wIOTYTMMfO8xU4kYbMJhfmKbjIiFuNP6QGz+0NMMLQGUnjo",
+	"FNMtL1PoyaQe+W8KJVOfXG0+HYNsu+Vwi2v0CVTDbXNPX6VSGpFiN9E30YPYCy8CfXqXSrvS1o2vdDqP",
+	"V7rHR6Huvo8Y1RkAvtho02IpaMu8i48910UsD816Z71cPFuFLCtfS7lEn2AHuoWgvPiT/j13FvcaO8AN",
+	"6MNuHu4rK6yHrS6PJi/TDU5raxaIe2PpuBI+wwMth1KjHnVOjn/unP+6pbXyIhf05zpmn0AM5iydipDy",
+	"38PWKajq93LiE4cd3jRgWMbUsF2JZyEToaDcxr+dZ0Z7yOaFT9UnL9Gjj7a6o08W5HoEEarz98q5AoAI",
+	"H3ByCbjeh671/VycaQMIf9ewEMT/3uy51PpAkB/Qzlotu94I8zcdd9vfnmxqK0lj/Ylm2T2CG6CYrRoi",
+	"lGWaGb1kOetyGUoJ73xqnsfTDSCfQwzIx4//8u4JLqe/iH+ygfygO76KNhP8c9bonh+4QxcQKp1AlkPK",
+	"ZiOZCVdN5OXLHcz0FDdsJrLMEctbRwby/WPm0/7MtbQfwNSEhS1SQuIzJG7GqTQJz1PEL+4oJ+2Kog9p",
+	"JcYOblHwteU86yWZx9c8i/wtQxQwE+LvI/nYn7+N4G9g9nozwdXwhdJXV3YUAxFMXM1GjHy9MyTlQsFZ",
+	"aRudQ4JRFSwTVEc81rnALK18KlYavd9B4x5WMp/yDkvD8CiHtP7rzbjqK6xn6YHWnfnsJ1Wk6w3nT9WD",
+	"i2qLIa+Vdp90Kp4sRUpp5kO16JII3zWQc2dtdicLP9dW++/iuXizsrpohMVBl9w+HRxnBmxYWiVUK+tK",
+	"JCOni0xPJTzP55A+AjlRIY4v5Gjjm2sLYbHlbg/D9j+bD5+bx3AOq4BgW+0a+PRy93BWRCFMsS5uFtRb",
+	"skIzH3pQlP2oB6yYTwSLpW4Bjn7L5ZNMpBrGbyrhFsBHmZmwdKtO9Gy7PonF/hzVejJRrS5SS9qpp5UF",
+	"6LpPaYMbaT6WjYd6bQ/wgyxRMBFYtxzSU/gqHVmYkCNiOVo1G+n2+Pgh8Q2R7uUY2lY0Hj94lg1JN5YF",
+	"3MT7UoWB32olSv3Hg3G7FcVIOJvI1nTHM9oSZMuxPlGptWBDrUTDoS19cg2M07mv2jhgXM1dmt5Q3ghF",
+	"6IBQIzKGPP1GhAXIIK/P1F/p/0Mj/d5bJuq/XkrTfz7grQ7aBrnYuAK2l4rtV5TXjvTLOkDteqYdKJS1",
+	"ogyVStbVn+TaChUzBc+LA9pJOMBk8pygxNw9wCxr7XVsBB2q9ZT9SaYt9h2V/1rLHZ+kGw3UBY0Ez4sr",
+	"wQsTsSTjcmyIEA8+ZbA8l6u0p1yJFXEuEKhRC9EC3BiPU1ckNpzKtCEGgZXLOH0PRMOIL7+Fe7+/5U+f",
+	"Qy+x242JzDgRoMRxTES6gsnmQfOCz109Oadmbb687eU6Lf/iT/zH2vQC971b2pw4xXdOMoTHt0WmSTmG",
+	"txy5Vef5P559239/dv5T57z51H55nF+ADDe7F++5tYCw4D+ecVn0x4RThehYgNkyRUWhCB2cgFimKthv",
+	"PbDiAtSw9VjmROXjsAqUiBy5T8liPOIAY+Aosem6l4ieSnMuld3rvzRCsBg21hhILd27sLoRkTCAfRdq",
+	"JG3/XWZBDH/1ZRpT7SZoMcJDQ7RMH/+wNnmmTXFgjfiw4wB0Cb1vLmWxn4Faw3su4u0rwkPbtEcJc8KX",
+	"XQlmg5GLt8DobgVNECbfYQncUoPdSg6jndf7ewuXvz877WwioXo8cZUNDUKq82vDMnktWPzi3/pq1/bm",
+	"xZ/5VFVegHLrURPgmE7kuYYa7BcDLjMn2dqIngKZAGGEWuwXCVeJyHZ5ch3cVkp4jNcBnSBGFCYTg9hq",
+	"5WCZ6GDC6gsqcQBoBWt0xbZdcQReJSEoijEpkFQDPAKY0gT5rYqcJ3gskouespfRi/uxe3aK9WUTDXXb",
+	"BvnVaaYIXjDjAJpClCP2U7ViSgP3RCWVWvftLfOUtxNBnCqM5ZsVNK8ExIU1+NOtkJvVowpNXfH93lph",
+	"HvMPu9bN3L2aF3ZY9v/xz3/+8+X+P7Yl6GvFORUFx5T/emE+LgztHnY/VCzV06siTE7Dun8Nji4w5Djn",
+	"dqoyMPALKx8DmY8N4R4fF6anSsMdwc/IdoeNi73e33tT8RJgO7f7pME78bg/9YZnubnFU4VdilkubkRu",
+	"BELL1bOk2Rvvbb89Uui9fr26W6S3EdsJGvGPb2UewXjfxUTPZSG2vfCtgbb6cInMuYFU0oyEQYNrSszd",
+	"AIinoCCdSCuOAc4iL7Fx4RMYDQIKWSU+FKXHWrsi7RPPC/KTLUiYoDu6jNtdjuIDITQ0rshDxKI1LPYW",
+	"VEQuAiHdQ8wD6tutjZPwLCNvACMfsQt6xGCc9VS80sArQTeVU8/keJlMW2MKRGHlm7BtiI6GjQMAG7Ci",
+	"vFNGppf3ZMCCOr88PT0+/R7pVxrMN4g1BRQGDhjL0Q/wcKjoYIM2GFm8AaZkt2m79NBcDKZGpCzVmCDG",
+	"OFD84QaPXOOOz9j2DS27EiA7F66sPMToJJ/Ouq4Ru5oW1e5aBxDAcIhwGUaIh+GwngJEZ/uLw6nRY1mU",
+	"DjAxTMNnfMsBc1MOWNBL6yNSD1vseIDgqWFDrAMZEQJQ6TwCqqiHUYCfSs/0oOw+AnsBBHcVzZGsXDvy",
+	"DpAhzintIYB2xQ7U+q4EhkqD4mYL92+RApC1ulZ6pgindH8PD/rBS/YCQBl/b3AqZ9J2uuipIXF807Ii",
+	"XG7EbDrqXLQPf+gcQSOVxsawrhzLjOfZHDx/jiMEraJP9ZTRY4GnZeJDIkRqGGe5fSPQkEXwvXDhuKGy",
+	"60MWfnehzi9nKJK6eJq+QIda9yiOu/v4Std9wR3wWsTTLflwEaxnUF7bIUkllwHAbEvcQCLqIl8CDAVr",
+	"VDyW23CP+IC3b1ZlGSpBB/qZ4Ahij0ef+RSwna33raQaxmwGXv1AqMSK0iTXeuChnQnBDPlZ5z2FronH",
+	"EAYfj3Xs9FqP2j424irNANAgFRM7A6qwMgxOPqoKicqzdN7f9FQMjazffuyby72nxdoKfvrC2LYOc+u7",
+	"ILazSK4hAuCR2txW49KmDY0F7EJKzKyOPgNXqHLsMZ6agjQlqTPkIugp8rK8fxuBw1QT/KQvRxUPqjk6",
+	"iB/+wU/rk9M2vmmPom7KgWlSNX7ww2nkcwcKth0URsyE8MJHc2udE2dLfEEr7K+oVEA13jniSHaxJ0oB",
+	"xbDSqrTi01PbDAqWaqWnIChYI2nQzqe5o3dt0z6r0B70+C8VynORr42CGq7U9OSsexF5XJdqhMIuXdxq",
+	"xpDWJwvWPrw4/rmDm8UbDMrb7RYPyQr/1tJsHoKHjbUC1FZsZX+Y80T0CfEzRrBR8iGqgURIvi448T4U",
+	"APDNVSHHYJfNvWsyhsJaHzEkVHJyReyG6w6pqVXXQkwMdRuTDZY8DCu0vi/etSKEnzqUEvUcU/y0IZxL",
+	"GvEnElWcqjVxxXa5nlwiS8HngS/75eu9b756g5l+tJbB5qsaaoxT3kxP4WsaVuNzPPETL8a7RhRvvxZ9",
+	"CirQuV+0LzqNidyOqbExcfE8CLpkHPJpHV+z21YVH1cYHYAJix0rgPyucEHi+SfixDfxILz3TVqT2NhW",
+	"xPKA3wfyl0kuBvIDG+gs0zNsTfyfcRMm3RLf5Ibo79V2xAheZUQmksKUhaauHxGLBzwzIi5LX+FUoDHV",
+	"kt6wUwOYeKV1JrjaKFvyZylmO3+PrMr1kmpHmjqytVRItwpDQcXflkXVX1uTE9ktNJCMsFQMpILyEgJi",
+	"RgsrkC0wP1CUBt5vAPD6P6Y8czXWA2JRlKawHj89H+FV9zZpFoKsL/f2WuyUu9gswtNT/FWC4B7EPYUh",
+	"AUhHQrasgOQC70KWi3XJkMSbfLtN5p71S78/XPql7Y4LKESVd835OLv9uy7EhxWVhuEyse5hZP/xa/vt",
+	"Cao8/Dcr7OKRyshUUGZJDKDmtkUxprnGYUs/7NKVXLDCVe8aFi/2huhqtoErR731ueCUmrrZU4juuh28",
+	"k0o+6AKn94KMy8HuGIEPdzRMC892Vsh+w15NtVVn5z99d3L2fiV2nLsnAI9zP3V/Pb1o/xL+0nn77uLX",
+	"8IeLs7P+2/bpr/3uReddN7xydPnu5PjQWgL2Unjl8NfDk+PD8JfL059Oz96f9o867zqnR53Tw8o3qGX9",
+	"y/OTykML2HZhM395d97p2i5XutM5PO9cND3z9rjbPT79vn949vZd57Tbvlh4Ovy93/7uonPef3f889nF",
+	"whfOTo+Wfz877X/XPj65PO9UnmywjF4YOZ5ay6fZcge6XSondcWijkkQDxeNUGnErPsPetT+A13rkZ6V",
+	"tVVwE6Zv9lRIU1eyj3HDzEQkciDDmmh3UmhVNFZfIXA5tlwClq+1iIgVMZ9mjgyAZ6jUIziMmhSO8Mxu",
+	"PtaxZkoTEec5VeQH1a9g0RHVT23UikYu2AMeJALlu/koYd7y843ZoHqaG+FPkIJ8sKIyS1sJTtGYhxSf",
+	"RLZslxDt93M9pXU0v5uB01QP52Ss6o38jZXbHdRYk6KBGPCCoqkKlLvjgQXq8Ywcn24L5/tI3wtMJZAQ",
+	"HFSetHY+KfsAdeJnHP8Voh7Ya+4wEuEEuGJS4eFh2N3FPAuf/9tTX75++fIrFFckKrQ6GdKgDRXX3lNV",
+	"UG8qqiJov4vg2h0FNpliS6ri2dR5qqbOn9bf/NgYC3rHi1FwWgxrxZEASOPPtSJmpskI3Ika7RZHeOgl",
+	"bkTeU5D5PskF+R/2+6bFLjRSDC7uYfheCvg4iCCi2wSjyVG0N9AG3tkZdQ9al3kz8I1TrQQ5sL9vxV16",
+	"hewAq5861cVbnYJ1uKXar/q43ya+05bMh5VLdT3kY8dFRoho3p2sswoWpFtljWCQZppQrpZ1pTcAinPg",
+	"kJ9uxT3DvdQLzhNBiLyrvKyM/zfY22sDDquFah0OZImr2Cw5LgweCs56SFWCV3wWms9ZaEpwxb+QzDjL",
+	"404IIK2VJ2E/u1c/tDg8nxjd48TILYAnZR65Rr34k/61Fq8gWHD3X2/L/rGzIdV0fCVyAuOAraRg+/6c",
+	"dsKLUXkeeuOb00woh6GCnYMdqYpXL3cAaUaOp+Odg5f7r//5+l+v/vH6n9HOWCr8cd+jz1gHZCjyjU5U",
+	"/z5WPX9UY34keFaM/t+qpfgD3LLzsNm59gsNcZwQhCaTN/fJxBXJNJfFfOfgt98rJf0jkVyz2UhARltR",
+	"881gNsai4MjD9WIsilwmZtXgvaVbNuM9nmSUlrQChmVxiOgLLlr3LoeaFjE1eBApPky0kXTwYAVz+8Nn",
+	"V/G4sRWkDhYHsGGlnnf+d3mR6olQfCJbblU1DfYhRT3ucMC9XptsZaX/2D07Pbv6t0iK5gMK7MMdmEbf",
+	"C36NbKMfS3VWExfVyRQo3hEexWVKpvf+4tYXlV1JZxOh2u+OfavrJdGtEBcQX7dC2ubX9tuTT7lObheq",
+	"X79OICrvpxICfKGYxBC+t518Xkj1C8nla9QvKPCc/9/aVLyv916VRZfE1boEHWSHBt53QMVLDksIzxxS",
+	"XvArbkRP+dxl7CGUTHIA4oQyQ3ClTOSKW5VOBQx9pk1R1ia12Ht7H0PMRIA5KoQhSHjAe8cqrq8ZZXU3",
+	"BGjPBU+lEsbsPChMuftI0zL3owgj+PB7P8xXKgDLCT7u0wjqF4qziFconZ8Do/mBxtF9omEUqZEPs/UX",
+	"gS/BVcqupjJLPXSoHcyakau+88+dK8FzkdvXW+OfT2T/Wszdn0aQufvb71br4ppAhT3Ns52DnRegjekb",
+	"S94+H4Y5fqbFnBePcCnj8RQwOalSkScjTBeRhk2kUiKF4IAKRtG7Q6VlvuxidTGXA5EMITfPZR3Q3yzT",
+	"QxO8DKLiNS86g/UEqqBAr1YxqVJ5I9OpyxkJXkN31bzoLbceluIqEazg5tr4w6Fc2CXoJtAUOudDEb4T",
+	"gHfr3Ug7GzJx2YvY0YRnWcR4mubCmDATGXAcw3SaJTDH8qPhbXXjO73yfxo7RTBpSHrjACMJUHjxI3SE",
+	"nQgg0Qjn0yEQ13c1FTzdzURRiJz9MRVT16E0+yP4xNSIfKkzafYHOGcDAQk7gGvjX1b3vR/1VbhocXH6",
+	"SmS358gcVhGu3LDr/9ZXZqFNPRXAZVKz7G0L7XKVeQ1jMMl1oROdsStRzIRQ0CZXBOTp9EBCV8N2wiTg",
+	"tZ7i02JEh+kV4UII1Fs0z4P/YSFlCoDmKTOiKKSqipu783YfCPjVrY7DoyzXbyx9xvh7aRZd2WEq+HgC",
+	"aWN26kLRsu+r+ZY1Va7FvHz3El5yReYBH7nmLcNhLoa8EGwgh5goBpXXZbPtMmS0DFtVjGFpCuu6Lr/1",
+	"2JipE3glrGWhiEta2wbygrQJLtoZn4N8DqRK4QdMgLNGjp7miQg/q2+sNqHQZ/WjGCSgklmyGrBkm7Ag",
+	"fL41jlhwCh58APafj+B9emG3O6+dhc4N7cNNRUGHmZ6mcBfbb+1ZA9sU+TSxCydlY52KCFLy8PxcKtYt",
+	"uEp5njKCrjf2sRZrB6j5Yz5nPM/ljYAKcTumCjB6I8YzGLkFTI+AorLCXgmJjKgmeiogEwk+ADWAA1cE",
+	"v6QhxQcIPxhIhCy0HU85mNsP9JTPNKzPLwdN2i7HcE25COKSD+QCeadjHaqyoWBhoeslMpm74CS6D0v6",
+	"e1emKyOUizGVpbX2fiQokcIRJACavlAAEO4MZwa0Smz/m3/u7e7t7+7ts8uLw7VtK+RYGKsNVjZxYj+c",
+	"2/f83297u9/8/l//sROtb/eZEtY7gJVUJodGzAg7H1QTZCbcCh2BLhgW3+xHcaVOx3oj/3jdYu2ip6xP",
+	"gYkdUOC2CE3e1Ev/9VtNxMbHcomVRNzw/stZyuIDH0/wrNS6VPCTvaPvvsKHvOWghuwCkXbxvv7n/r5t",
+	"vpj1EVe9hHC09+gs9b8T3sVOBK/qw+N7+9/wq5fJ3u7X/JXY/Wfyan/3m/RrsftysH/1T/46+Vf6zZ59",
+	"AKmzD3YOz96+O+lcQNpRuRIOdl7uvfzH7v7+7sv9i/2XB3t7B3t7rf2Xr15//Y//byfydmbfqUkrwmDM",
+	"84LTEDkI90UfotpPVLnWZAZKjxcI9G9e7NH/dmv+j/4Hj09E4j2enf0W9G2KgYqNB8P2e22X3ZmA4x5Z",
+	"mL2PFWHJrUIqiJj9ig+HHDG6FtZX5BfG8r6OzBQ8qM65mrP4+84Fcyc6tgW7uOZi9mVcqrv4K0/t3lNx",
+	"AqdnBPYFOYKtVBRcZiZusWNFTBhI6xGXnC1U3VHtCk8Kndd2BK7Qcqi7jGrLXlt10BLtXE0N7KTobtW8",
+	"KdE5Qp9qBSu+5hbo5NrUbD7kHbjRPgFy6SZj00BYVJHn1c+Vs3Nh7/6IUrCZXq1og/W98gdIga64xVOk",
+	"8JoG16ua1a+8vIQa4B0z4Y3z5JTQZo2bGnxGTJrfZ6+pVHyorLO9unUG9zYu10ATBueHKS8EbJd1U1QA",
+	"MEFDy0qx2nTcFjRsjY3gftF+NS4p3z93hLIj8NuyFv69pgvYumVVJFNXjwDrPWBHmyr5xxQ8JyCaKfQQ",
+	"w1YE3ge6HUpsl+eK9P5SxezCPlA1BIpKa/Ce+teH+0I5DHaDqOu53zJWdx90PmtfQUGNdKqztgG4p9xq",
+	"8Ux47s7eaq97UV6+TLO9MJR+r1oeROI9mk+wOrqBUgtcYo7xWtwOlldhaUz9Vhl1WE5+nulJGpflpUo7",
+	"4e9Lq3qDep1ffmk4DnAcVZRn5kqffE79lU7ndhXLoYLCqIVo5GJJ+ZygirFaJgJuklTmIilgDJWmK7D6",
+	"pWL7e84wX+DMguAxOhY9lfECXoZgJ+eiyOe7bftH7AL39FYCHIL8/sqhfVtREMDTpGF9WYSFX4WGt1ye",
+	"n6wnlPv48ePH/z8AAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

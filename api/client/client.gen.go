@@ -1243,18 +1243,20 @@ const (
 
 // APIKey defines model for APIKey.
 type APIKey struct {
-	// Active Whether the key is accepted now: neither revoked nor expired.
+	// Active Whether the key is currently accepted, that is, neither revoked nor expired.
 	Active    bool `json:"active"`
 	AnyTenant bool `json:"any_tenant"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	CreatedBy string          `json:"created_by"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName         `json:"created_by_name,omitempty"`
 	ExpiresAt     *time.Time         `json:"expires_at,omitempty"`
 	ID            openapi_types.UUID `json:"id"`
@@ -1266,19 +1268,21 @@ type APIKey struct {
 	// Prefix The public part of the key, between its underscores.
 	Prefix string `json:"prefix"`
 
-	// Queues The queues that its workers may serve; absent: all queues of the tenant.
+	// Queues The queues that the key's workers may serve. If absent, they may serve all queues
+	// of the tenant.
 	Queues    []string   `json:"queues,omitempty"`
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy *string    `json:"revoked_by,omitempty"`
 
-	// RevokedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// RevokedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	RevokedByName *ActorName `json:"revoked_by_name,omitempty"`
 
-	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-	// everything.
+	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+	// sees all activity, but no contents. operator: has both sets of permissions, and runs
+	// sagas and jobs. admin: has all permissions.
 	Role Role `json:"role"`
 
 	// TenantID Absent with `any_tenant`.
@@ -1290,18 +1294,19 @@ type APIKey struct {
 
 // APIKeyInput defines model for APIKeyInput.
 type APIKeyInput struct {
-	// AnyTenant The key can select its tenant with every request. For the role admin only,
-	// granted only by a credential for all tenants; cannot be combined with
-	// `tenant_id`.
+	// AnyTenant Whether the key can select the tenant of each request. Available for the role
+	// admin only, and granted only by a credential for all tenants. Cannot be combined
+	// with `tenant_id`.
 	AnyTenant *bool `json:"any_tenant,omitempty"`
 
 	// ExpiresAt When the key expires; default: never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
-	// Name Letters, digits and `.` `_` `@` `-`. Several keys may have the same name.
+	// Name May contain letters, digits and `.` `_` `@` `-`. Several keys may have the same
+	// name.
 	Name string `json:"name"`
 
-	// Queues For the role worker only: the queues that its workers may serve. Every call
+	// Queues Applies to the role worker only: the queues that its workers may serve. Every call
 	// for a worker that has registered for another queue returns 403. Default: all
 	// queues of the tenant.
 	Queues []string `json:"queues,omitempty"`
@@ -1309,9 +1314,9 @@ type APIKeyInput struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-	// everything.
+	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+	// sees all activity, but no contents. operator: has both sets of permissions, and runs
+	// sagas and jobs. admin: has all permissions.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty"`
 
@@ -1321,7 +1326,7 @@ type APIKeyInput struct {
 	// TenantMinor Requires `tenant_id`.
 	TenantMinor *int32 `json:"tenant_minor,omitempty"`
 
-	// TenantRegion Requires `tenant_id`, whose default is the tenant of the request.
+	// TenantRegion Requires `tenant_id`, which defaults to the tenant of the request.
 	TenantRegion *string `json:"tenant_region,omitempty"`
 }
 
@@ -1331,68 +1336,72 @@ type APIKeyList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// Action A recorded action.
+// Action An action recorded in the audit trail.
 type Action struct {
-	// Actor Absent if it was Skald itself.
+	// Actor Who took the action. Absent if it was Skald itself.
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// Address The address from which the node received the request. Absent if there was no
 	// network request.
 	Address *string `json:"address,omitempty"`
 
-	// AfterHash SHA-256 of the subject after the action. Absent if it no longer exists, or
+	// AfterHash SHA-256 of the subject after the action. Absent if the subject no longer exists or
 	// is not hashed.
 	AfterHash *string   `json:"after_hash,omitempty"`
 	At        time.Time `json:"at"`
 
-	// BeforeHash SHA-256 of the subject before the action: of its JSON without secrets and
-	// contents (docs/events.md). Absent if it did not exist, or is not hashed.
+	// BeforeHash SHA-256 of the subject before the action, computed over its JSON without secrets
+	// and contents (docs/events.md). Absent if the subject did not exist or is not
+	// hashed.
 	BeforeHash *string `json:"before_hash,omitempty"`
 
-	// CredentialID The API key. Absent for other credentials, and without one.
+	// CredentialID The API key that was used. Absent for other credentials, and for requests without
+	// one.
 	CredentialID *openapi_types.UUID `json:"credential_id,omitempty"`
 
-	// Detail What changed, without contents; for a deletion, what was deleted.
+	// Detail What changed, without contents. For a deletion, what was deleted.
 	Detail JSONObject `json:"detail,omitempty"`
 
-	// ID For an action on a saga, the number of its event as a UUID.
+	// ID For an action on a saga, the number of its event in the form of a UUID.
 	ID openapi_types.UUID `json:"id"`
 
 	// Kind The kind of resource that the action affected.
 	Kind ActionKind `json:"kind"`
 
-	// Operation The operationId in this contract, or the CLI command. Absent if no one
-	// requested it.
+	// Operation The operationId in this contract, or the CLI command. Absent if the action was not
+	// requested by anyone.
 	Operation *string `json:"operation,omitempty"`
 	Reason    *string `json:"reason,omitempty"`
 	RequestID *string `json:"request_id,omitempty"`
 
-	// Result The outcome: `done`, or `asked` if the work follows in many transactions.
+	// Result The outcome: `done`, or `asked` if the work follows in multiple transactions.
 	Result *ActionResult `json:"result,omitempty"`
 
-	// Subject The id, fingerprint or topic of the subject; `*` stands for a tenant's
-	// default policy.
+	// Subject The id, fingerprint or topic of the subject. `*` stands for a tenant's default
+	// policy.
 	Subject string `json:"subject"`
 
-	// SubjectName The name of the subject, where it is not the subject itself: the workflow of
-	// a saga, the definition of a run. Absent if it no longer exists.
+	// SubjectName The name of the subject, if it differs from the subject itself: the workflow of a
+	// saga or the definition of a run. Absent if it no longer exists.
 	SubjectName *string `json:"subject_name,omitempty"`
 
-	// Verb What was done, such as `discard`; for a saga a `SagaAction`, or `restore`, `erase` or `note`.
+	// Verb The action taken, such as `discard`. For a saga, a `SagaAction`, or `restore`,
+	// `erase` or `note`.
 	Verb string `json:"verb"`
 }
 
-// ActionResult The outcome: `done`, or `asked` if the work follows in many transactions.
+// ActionResult The outcome: `done`, or `asked` if the work follows in multiple transactions.
 type ActionResult string
 
 // ActionInput defines model for ActionInput.
 type ActionInput struct {
-	// Reason Recorded in the saga's error.
+	// Reason The reason for the action, which is recorded in the saga's error.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
@@ -1406,56 +1415,56 @@ type ActionList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-// Absent if it was no person signed in there, or the token had no name. It decides
-// nothing: filters and permissions go by the subject beside it.
+// ActorName The person's name at that time, according to the identity provider
+// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+// or if the token had no name. The name is informational only: filters and permissions
+// use the subject next to it.
 type ActorName = string
 
-// AnswerRules What the answers of a participant mean. The first rule that is true decides, in
-// the order done, refused, not_applied, later, unknown; if none is, the status
-// decides.
-// Rules are expressions that have `status`, `headers` (names in lower case) and
-// `body`.
+// AnswerRules How to interpret a participant's answers. The first rule that is true decides, in the
+// order done, refused, not_applied, later, unknown; if none is true, the status decides.
+// Rules are expressions over `status`, `headers` (names in lower case) and `body`.
 type AnswerRules struct {
 	// Done The call was applied.
 	Done *string `json:"done,omitempty"`
 
-	// Later The participant has taken the work and will report its outcome to
-	// `/step-callbacks/{token}`, whose URL the call has in `X-Saga-Callback`.
-	// Refused if participants cannot reach this server: set `server.public_url`.
+	// Later The participant has accepted the work and will report its outcome to
+	// `/step-callbacks/{token}`, whose URL the call has in `X-Saga-Callback`. The rule
+	// is refused if participants cannot reach this server: set `server.public_url`.
 	Later *string `json:"later,omitempty"`
 
-	// LaterMS Only with `later`: how long a report may take, counted from the answer or
-	// the last heartbeat. After that the attempt may have been applied
-	// (`later_expired`), and is retried. Default: 24 hours.
+	// LaterMS Only with `later`: how long a report may take, counted from the answer or the last
+	// heartbeat. After that, the attempt may have been applied (`later_expired`) and is
+	// retried. Default: 24 hours.
 	LaterMS *int64 `json:"later_ms,omitempty"`
 
-	// NotApplied It was not applied; it is retried.
+	// NotApplied The call was not applied and is retried.
 	NotApplied *string `json:"not_applied,omitempty"`
 
-	// Output What is kept of the answer as the step's output: any value with expressions
-	// in its strings. By default the whole body.
+	// Output The part of the answer to keep as the step's output: any value with expressions in
+	// its strings. By default, the whole body is kept.
 	Output interface{} `json:"output,omitempty"`
 
-	// Refused It was not applied, and never will be.
+	// Refused The call was not applied and never will be.
 	Refused *string `json:"refused,omitempty"`
 
-	// Unknown It may have been applied.
+	// Unknown The call may have been applied.
 	Unknown *string `json:"unknown,omitempty"`
 }
 
 // AnyJSON Any JSON value. Callers without `payloads:read` get the text `***`.
 type AnyJSON = json.RawMessage
 
-// AuditEvent Something that happened to a saga, or to the gate of a participant (`participant.*`).
-// Immutable.
+// AuditEvent An event that concerns a saga or the gate of a participant (`participant.*`). Events
+// are immutable.
 type AuditEvent struct {
-	// Actor Who requested it. Absent if the engine acted on its own.
+	// Actor Who requested the action. Absent if the engine acted on its own.
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// Attempt The attempt number of the step's call.
@@ -1474,11 +1483,11 @@ type AuditEvent struct {
 	// EventType The type of an event; docs/events.md explains each one.
 	EventType AuditEventType `json:"event_type"`
 
-	// ID A number that increases within a saga.
+	// ID A number that increases with each event of a saga.
 	ID string `json:"id"`
 
-	// NewState Present together with `old_state` exactly if the saga's state changed; alone
-	// when the saga starts.
+	// NewState Present together with `old_state` if the saga's state changed, and without it when
+	// the saga starts. Absent otherwise.
 	NewState *SagaState `json:"new_state,omitempty"`
 
 	// OldState The precise state. `pending` is STARTED; `running` and `step_completed` are
@@ -1487,18 +1496,19 @@ type AuditEvent struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	OldState *SagaState `json:"old_state,omitempty"`
 
-	// RequestID The id of the API request behind it.
+	// RequestID The id of the API request that caused the event.
 	RequestID *string `json:"request_id,omitempty"`
 
-	// SagaID Of an event of a participant 00000000-0000-0000-0000-000000000000: it concerns no
-	// single saga. `event_data.participant` is the name.
+	// SagaID For an event of a participant, 00000000-0000-0000-0000-000000000000, because it
+	// does not concern a single saga. `event_data.participant` is the name of the
+	// participant.
 	SagaID UUID    `json:"saga_id"`
 	SpanID *string `json:"span_id,omitempty"`
 
 	// Status The status that corresponds to `new_state`.
 	Status *SagaStatus `json:"status,omitempty"`
 
-	// StepID `saga_id:step_index`, on events of a step.
+	// StepID `saga_id:step_index`. Present on events that concern a step.
 	StepID       *string   `json:"step_id,omitempty"`
 	StepIndex    *int      `json:"step_index,omitempty"`
 	StepName     *string   `json:"step_name,omitempty"`
@@ -1516,9 +1526,9 @@ type AuditEventList struct {
 // AuditEventType The type of an event; docs/events.md explains each one.
 type AuditEventType string
 
-// AuditScope `tenant`: the tenant's own resources. `deployment`: what concerns all tenants,
-// that is settings, the scheduler's leader, keys for all tenants, and the schema;
-// requires a credential for all tenants.
+// AuditScope `tenant`: the tenant's own resources. `deployment`: resources that concern all
+// tenants, namely settings, the scheduler's leader, keys for all tenants, and the
+// schema. Requires a credential for all tenants.
 type AuditScope string
 
 // AuditVerification defines model for AuditVerification.
@@ -1530,27 +1540,26 @@ type AuditVerification struct {
 	CheckedSeals  int                         `json:"checked_seals"`
 	FirstBad      *AuditVerification_FirstBad `json:"first_bad,omitempty"`
 
-	// Head The last seal that was checked. Stored elsewhere and compared later, it
+	// Head The last seal that was checked. If it is stored elsewhere and compared later, it
 	// proves that the chain was not replaced as a whole.
 	Head *AuditVerification_Head `json:"head,omitempty"`
 
-	// NextSeq Where to continue. Absent once everything was checked.
+	// NextSeq Where to continue the verification. Absent once everything has been checked.
 	NextSeq *int64 `json:"next_seq,omitempty"`
 
-	// Ok Nothing that was checked has been tampered with.
+	// Ok Whether everything that was checked is free of tampering.
 	Ok bool `json:"ok"`
 
-	// PurgedEvents How many events of `purged_seals` were deleted.
+	// PurgedEvents Number of deleted events covered by `purged_seals`.
 	PurgedEvents *int `json:"purged_events,omitempty"`
 
-	// PurgedSeals Number of checked seals of which events were deleted when their retention
-	// ended: only the link to the previous seal and the remaining events were
-	// checked. Absent if there are none.
+	// PurgedSeals Number of checked seals that cover events deleted at the end of their retention
+	// period. For these seals, only the link to the previous seal and the remaining
+	// events were checked. Absent if there are none.
 	PurgedSeals *int `json:"purged_seals,omitempty"`
 
-	// UnsealedEvents Number of events after the last seal, of which only the digests were
-	// checked, at most 10,000. Present at the end of the chain; sealing takes
-	// about a second.
+	// UnsealedEvents Number of events after the last seal, at most 10,000. Only their digests were
+	// checked. Present at the end of the chain; sealing takes about a second.
 	UnsealedEvents *int `json:"unsealed_events,omitempty"`
 }
 
@@ -1567,11 +1576,11 @@ type AuditVerification_FirstBad struct {
 	Kind    AuditVerificationFirstBadKind `json:"kind"`
 	SagaID  *UUID                         `json:"saga_id,omitempty"`
 
-	// Seq The seal. Absent for an event that is not sealed yet.
+	// Seq The number of the seal. Absent for an event that has not been sealed yet.
 	Seq *int64 `json:"seq,omitempty"`
 }
 
-// AuditVerification_Head The last seal that was checked. Stored elsewhere and compared later, it
+// AuditVerification_Head The last seal that was checked. If it is stored elsewhere and compared later, it
 // proves that the chain was not replaced as a whole.
 type AuditVerification_Head struct {
 	Hash     string    `json:"hash"`
@@ -1579,64 +1588,67 @@ type AuditVerification_Head struct {
 	Seq      int64     `json:"seq"`
 }
 
-// AwaitedReport The report of the current step that the saga waits for.
+// AwaitedReport The report on the current step that the saga is waiting for.
 type AwaitedReport struct {
-	// Attempt As in `X-Saga-Attempt`.
+	// Attempt The attempt number, as in `X-Saga-Attempt`.
 	Attempt int `json:"attempt"`
 
-	// HeartbeatAt When the last heartbeat came. Absent if there was none.
+	// HeartbeatAt When the last heartbeat arrived. Absent if there was none.
 	HeartbeatAt *time.Time `json:"heartbeat_at,omitempty"`
 
-	// Progress How far the work is. What a heartbeat leaves out stays as it was.
+	// Progress How far the work has progressed. Members that a heartbeat omits keep their value.
 	Progress *ReportProgress `json:"progress,omitempty"`
 
 	// Since When the participant was called.
 	Since time.Time `json:"since"`
 
-	// Until When the wait ends unless a heartbeat comes. Absent if it is over.
+	// Until When the wait ends unless a heartbeat arrives. Absent if the wait is over.
 	Until *time.Time `json:"until,omitempty"`
 }
 
 // Backfill defines model for Backfill.
 type Backfill struct {
-	// Active Number of its runs that have not ended. Absent in lists.
+	// Active Number of the backfill's runs that have not ended. Absent in lists.
 	Active *int64  `json:"active,omitempty"`
 	Actor  *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// Created Number of runs created, with those that the policy on overlap has skipped since:
-	// `GET /job-runs?backfill_id=…&state=SKIPPED` lists them.
+	// Created Number of runs created, including those that the overlap policy has since skipped.
+	// `GET /job-runs?backfill_id=…&state=SKIPPED` lists the latter.
 	Created      int64              `json:"created"`
 	CreatedAt    time.Time          `json:"created_at"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 
-	// DefinitionUnreadable True when the stored definition of its job is damaged, otherwise absent. Then it
-	// makes no more runs until the definition is mended; it can be canceled.
+	// DefinitionUnreadable True if the stored job definition is damaged, otherwise absent. The backfill then
+	// creates no more runs until the definition is repaired, but it can be canceled.
 	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
 	EndedAt              *time.Time `json:"ended_at,omitempty"`
 
-	// Expected Number of its slots when it was requested.
+	// Expected The number of slots when the backfill was requested.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// Found How many slots it found when it halted, including those it has dealt with.
+	// Found Number of slots found when the backfill halted, including those already processed.
 	Found *int64    `json:"found,omitempty"`
 	From  time.Time `json:"from"`
 
-	// HaltReason Why it is HALTED: `expected` (it found more slots than `halts_above`). Resuming
-	// clears it; one that is canceled keeps it.
+	// HaltReason Why the backfill is HALTED: `expected` (it found more slots than `halts_above`).
+	// Resuming it clears the reason; canceling it does not.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
-	// HaltsAbove It halts before it touches more slots than this: the request's `expected`.
+	// HaltsAbove The backfill halts before it processes more slots than this. The value is the
+	// request's `expected`.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 
@@ -1645,30 +1657,30 @@ type Backfill struct {
 	MaxActive int           `json:"max_active"`
 	Order     BackfillOrder `json:"order"`
 
-	// Overlap What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// Overlap What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 
-	// Reached The last slot examined.
+	// Reached The last slot that was checked.
 	Reached *time.Time `json:"reached,omitempty"`
 	Reason  *string    `json:"reason,omitempty"`
 
-	// Reprocess Which slots run again that already have a run. `none`: none. `failed`: those
-	// whose runs did not succeed in the end. `completed`: also those that succeeded.
-	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
-	// never do.
+	// Reprocess Which slots that already have a run are run again. `none`: no slots. `failed`: slots
+	// whose runs ultimately did not succeed. `completed`: also slots whose runs succeeded.
+	// Slots that never ran or were SKIPPED always run; slots whose run has not ended never
+	// do.
 	Reprocess BackfillReprocess `json:"reprocess"`
 
-	// ScheduleUnreadable True when its stored schedule is damaged, otherwise absent. Then it makes no
-	// more runs, and can be canceled.
+	// ScheduleUnreadable True if the stored schedule is damaged, otherwise absent. The backfill then
+	// creates no more runs, but it can be canceled.
 	ScheduleUnreadable *bool `json:"schedule_unreadable,omitempty"`
 
-	// Skipped Number of slots that were left as they were, because of `reprocess`.
+	// Skipped Number of slots that were left unchanged because of `reprocess`.
 	Skipped int64 `json:"skipped"`
 
-	// State HALTED: it found more than it may touch (`halts_above`), and waits until it
-	// is resumed or canceled. COMPLETED and CANCELED are final.
+	// State HALTED: the operation found more items than it may change (`halts_above`), and waits
+	// until it is resumed or canceled. COMPLETED and CANCELED are final.
 	State   BulkState `json:"state"`
 	To      time.Time `json:"to"`
 	Version int64     `json:"version"`
@@ -1679,38 +1691,39 @@ type BackfillOrder string
 
 // BackfillInput defines model for BackfillInput.
 type BackfillInput struct {
-	// DryRun Store nothing; return what it would run.
+	// DryRun If true, nothing is stored, and the response contains the slots that would run.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many slots are meant, for example `slots_total` of a dry run: the backfill halts
-	// before the first of them if there are more.
+	// Expected The expected number of slots, for example `slots_total` of a dry run. If there are
+	// more, the backfill halts before it runs any of them.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// From Slots at or after this time.
+	// From Only slots at or after this time.
 	From time.Time `json:"from"`
 
-	// MaxActive Maximum number of its runs that have not ended; default: 5.
+	// MaxActive Maximum number of the backfill's runs that have not ended; default: 5.
 	MaxActive *int `json:"max_active,omitempty"`
 
-	// Order Which slots run first; default: the oldest.
+	// Order Which slots run first; by default, the oldest.
 	Order *BackfillInputOrder `json:"order,omitempty"`
 
-	// Overlap Concurrency policy of its runs, in place of the definition's. By default
-	// they wait for each other, unless the definition's policy is `allow`.
+	// Overlap The concurrency policy of the backfill's runs, which overrides that of the
+	// definition. By default, the runs wait for each other unless the definition's
+	// policy is `allow`.
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 	Reason  *string               `json:"reason,omitempty"`
 
-	// Reprocess Which slots run again that already have a run. `none`: none. `failed`: those
-	// whose runs did not succeed in the end. `completed`: also those that succeeded.
-	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
-	// never do.
+	// Reprocess Which slots that already have a run are run again. `none`: no slots. `failed`: slots
+	// whose runs ultimately did not succeed. `completed`: also slots whose runs succeeded.
+	// Slots that never ran or were SKIPPED always run; slots whose run has not ended never
+	// do.
 	Reprocess *BackfillReprocess `json:"reprocess,omitempty"`
 
-	// To Slots before this time, which must not be in the future.
+	// To Only slots before this time. Must not be in the future.
 	To time.Time `json:"to"`
 }
 
-// BackfillInputOrder Which slots run first; default: the oldest.
+// BackfillInputOrder Which slots run first; by default, the oldest.
 type BackfillInputOrder string
 
 // BackfillList defines model for BackfillList.
@@ -1721,31 +1734,31 @@ type BackfillList struct {
 
 // BackfillPreview defines model for BackfillPreview.
 type BackfillPreview struct {
-	// Changes What the listed slots would change, from what to what.
+	// Changes The changes that the listed slots would make, with old and new values.
 	Changes []PlannedChange `json:"changes"`
 
-	// Slots In the order of the backfill, at most 1000.
+	// Slots The slots in the order of the backfill, at most 1000.
 	Slots      []BackfillSlot `json:"slots"`
 	SlotsTotal int            `json:"slots_total"`
 	Truncated  bool           `json:"truncated"`
 }
 
-// BackfillReprocess Which slots run again that already have a run. `none`: none. `failed`: those
-// whose runs did not succeed in the end. `completed`: also those that succeeded.
-// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
-// never do.
+// BackfillReprocess Which slots that already have a run are run again. `none`: no slots. `failed`: slots
+// whose runs ultimately did not succeed. `completed`: also slots whose runs succeeded.
+// Slots that never ran or were SKIPPED always run; slots whose run has not ended never
+// do.
 type BackfillReprocess string
 
 // BackfillSlot defines model for BackfillSlot.
 type BackfillSlot struct {
 	At time.Time `json:"at"`
 
-	// Runs False for slots excluded by `reprocess`.
+	// Runs False if the slot is excluded by `reprocess`.
 	Runs bool `json:"runs"`
 }
 
-// BulkState HALTED: it found more than it may touch (`halts_above`), and waits until it
-// is resumed or canceled. COMPLETED and CANCELED are final.
+// BulkState HALTED: the operation found more items than it may change (`halts_above`), and waits
+// until it is resumed or canceled. COMPLETED and CANCELED are final.
 type BulkState string
 
 // BulkVerb defines model for BulkVerb.
@@ -1753,13 +1766,12 @@ type BulkVerb string
 
 // Call How to call a participant: either `http` or `job`.
 type Call struct {
-	// Answer Only for a compensation by HTTP: what its answers mean. The rules for an
+	// Answer Only for a compensation over HTTP: how to interpret its answers. The rules for an
 	// action's answers are those of the step.
 	Answer *AnswerRules `json:"answer,omitempty"`
 
-	// Args A template for the run's arguments, in the same form as the workflow's
-	// `output`. By default the run gets what an HTTP participant would get as its
-	// body.
+	// Args A template for the run's arguments, in the same form as the workflow's `output`.
+	// By default, the run gets what an HTTP participant would get as its body.
 	Args JSONObject `json:"args,omitempty"`
 
 	// HTTP A request to a participant. Redirects are never followed.
@@ -1771,7 +1783,7 @@ type Call struct {
 
 // CallerIdentity defines model for CallerIdentity.
 type CallerIdentity struct {
-	// AnyTenant Whether the caller can select the tenant.
+	// AnyTenant Whether the caller can select the tenant of a request.
 	AnyTenant bool `json:"any_tenant"`
 
 	// Development Whether this server requires no credentials.
@@ -1780,17 +1792,19 @@ type CallerIdentity struct {
 	// KeyID The API key that was used.
 	KeyID *openapi_types.UUID `json:"key_id,omitempty"`
 
-	// Name What the identity provider calls this person (`auth.jwt_name_claim`). For people to
-	// read: it may change, others may have it too, and it decides nothing.
+	// Name The name of this person according to the identity provider
+	// (`auth.jwt_name_claim`). It is for display only: it may change, it need not be
+	// unique, and no decision is based on it.
 	Name        *string  `json:"name,omitempty"`
 	Permissions []string `json:"permissions"`
 
-	// Queues The queues that its workers may serve; absent: all queues of the tenant.
+	// Queues The queues that the key's workers may serve. If absent, they may serve all queues
+	// of the tenant.
 	Queues []string `json:"queues,omitempty"`
 
-	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-	// everything.
+	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+	// sees all activity, but no contents. operator: has both sets of permissions, and runs
+	// sagas and jobs. admin: has all permissions.
 	Role *Role `json:"role,omitempty"`
 
 	// SessionID The session that was used.
@@ -1808,35 +1822,38 @@ type CallerIdentity struct {
 type Certification struct {
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []CertificationVerb `json:"allowed_actions"`
 
-	// Attempt Starts at 1; higher if a node died while examining the participant. Absent if it was examined elsewhere.
+	// Attempt Starts at 1. Higher if a node died while checking the participant. Absent if the
+	// participant was checked elsewhere.
 	Attempt *int `json:"attempt,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes         *PlannedChanges `json:"changes,omitempty"`
 	CompensationURL *string         `json:"compensation_url,omitempty"`
 	CreatedAt       time.Time       `json:"created_at"`
 	EffectsURL      *string         `json:"effects_url,omitempty"`
 	EndedAt         *time.Time      `json:"ended_at,omitempty"`
 
-	// ErrorMessage Why the participant could not be examined.
+	// ErrorMessage Why the participant could not be checked.
 	ErrorMessage *string `json:"error_message,omitempty"`
 
 	// Findings Number of rules that are broken.
 	Findings int `json:"findings"`
 
-	// Host Host of `url`, with the port unless it is the scheme's default.
+	// Host Host of `url`, with the port unless it is the default port of the scheme.
 	Host string             `json:"host"`
 	ID   openapi_types.UUID `json:"id"`
 
-	// Later True if only answers that come later are examined, otherwise absent.
+	// Later True if only late answers are checked, otherwise absent.
 	Later   *bool `json:"later,omitempty"`
 	LaterMS *int  `json:"later_ms,omitempty"`
 
@@ -1849,38 +1866,39 @@ type Certification struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Planned Number of vectors to play; 0 until it is known.
+	// Planned Number of vectors to run; 0 until it is known.
 	Planned int `json:"planned"`
 
-	// Played Number of vectors played so far.
+	// Played Number of vectors run so far.
 	Played      int     `json:"played"`
 	RaceSeconds *int    `json:"race_seconds,omitempty"`
 	Reason      *string `json:"reason,omitempty"`
 
-	// Report Absent from lists, and unless it is COMPLETED.
+	// Report Absent in lists, and unless the certification is COMPLETED.
 	Report *CertificationReport `json:"report,omitempty"`
 
-	// ReportUnreadable True when the stored report cannot be read, otherwise absent.
+	// ReportUnreadable True if the stored report cannot be read, otherwise absent.
 	ReportUnreadable *bool `json:"report_unreadable,omitempty"`
 
-	// SkaldVersion Version of the Skald that examined the participant.
+	// SkaldVersion The version of Skald that checked the participant.
 	SkaldVersion *string    `json:"skald_version,omitempty"`
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 
-	// State `PENDING`: it waits for a node, or for another examination of the host. `FAILED`: the
-	// participant could not be examined, `error_message` says why.
+	// State `PENDING`: the certification waits for a node, or for another certification of the
+	// same host to finish. `FAILED`: the participant could not be checked; `error_message`
+	// states why.
 	State     CertificationState `json:"state"`
 	Step      *string            `json:"step,omitempty"`
 	TimeoutMS *int               `json:"timeout_ms,omitempty"`
 	URL       string             `json:"url"`
 
-	// Verdict Absent unless it is COMPLETED.
+	// Verdict Absent unless the certification is COMPLETED.
 	Verdict  *CertificationOutcome `json:"verdict,omitempty"`
 	Version  int64                 `json:"version"`
 	Warnings int                   `json:"warnings"`
 }
 
-// CertificationFinding A broken rule. `curl` is a list of texts, the lines that show it.
+// CertificationFinding A broken rule. `curl` is a list of lines that reproduce it.
 type CertificationFinding struct {
 	Code string `json:"code"`
 
@@ -1888,51 +1906,53 @@ type CertificationFinding struct {
 	Curl AnyJSON `json:"curl"`
 	Rule string  `json:"rule"`
 
-	// Seen What was observed, and what is right.
+	// Seen What was observed, and what would have been correct.
 	Seen  ContentText `json:"seen"`
 	Title string      `json:"title"`
 
-	// Vector The vector of `seen` and `curl`.
+	// Vector The vector to which `seen` and `curl` belong.
 	Vector string `json:"vector"`
 
-	// Vectors All vectors that show it.
+	// Vectors All vectors in which the rule was broken.
 	Vectors []string `json:"vectors"`
 
-	// Why Why it matters.
+	// Why Why the rule matters.
 	Why string `json:"why"`
 }
 
 // CertificationInput defines model for CertificationInput.
 type CertificationInput struct {
-	// CompensationURL URL of the compensation; that of the action if omitted.
+	// CompensationURL URL of the compensation; by default, the URL of the action.
 	CompensationURL *ParticipantURL `json:"compensation_url,omitempty"`
 
-	// EffectsURL Answers `GET ?key=KEY` with `{"effects": n}`: how many effects a key has.
+	// EffectsURL A URL that answers `GET ?key=KEY` with `{"effects": n}`, the number of effects of
+	// a key.
 	EffectsURL *ParticipantURL `json:"effects_url,omitempty"`
 
-	// Later The step answers later: that is examined, and only that. The participant reports to
-	// the callback URLs of this server, as it does for sagas.
+	// Later The step answers later, and only this behavior is checked. The participant reports
+	// to the callback URLs of this server, as it does for sagas.
 	Later *bool `json:"later,omitempty"`
 
-	// LaterMS Only with `later`, how long a report may take; 30,000 if omitted.
+	// LaterMS Applies only with `later`: how long the participant may take to report; default:
+	// 30,000.
 	LaterMS *int `json:"later_ms,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// RaceSeconds How long races are repeated under load, with eight clients; 0 if omitted.
+	// RaceSeconds How long race tests are repeated under load, with eight clients; default: 0.
 	RaceSeconds *int `json:"race_seconds,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Step Name of the step in the calls; `charge` if omitted.
+	// Step Name of the step in the calls; default: `charge`.
 	Step *string `json:"step,omitempty"`
 
-	// TimeoutMS How long one call may take; 10,000 if omitted.
+	// TimeoutMS Timeout for a single call; default: 10,000.
 	TimeoutMS *int `json:"timeout_ms,omitempty"`
 
-	// URL URL of the action; `{step}` in it stands for the step's name.
+	// URL URL of the action. `{step}` is replaced by the step's name.
 	URL ParticipantURL `json:"url"`
 }
 
@@ -1942,28 +1962,29 @@ type CertificationList struct {
 	Pagination     Pagination      `json:"pagination"`
 }
 
-// CertificationOutcome `CERTIFIED`: everything was tried, effects were counted, and no rule is broken.
-// `BREACHES`: rules are broken. `INCOMPLETE`: none is by what was tried.
+// CertificationOutcome `CERTIFIED`: everything was tried, effects were counted, and no rule was broken.
+// `BREACHES`: rules were broken. `INCOMPLETE`: the checks that were tried found no
+// broken rule.
 type CertificationOutcome string
 
-// CertificationReport What was found, as in `skald participant certify --format json`.
+// CertificationReport The results, as in `skald participant certify --format json`.
 type CertificationReport struct {
 	Certified      bool                   `json:"certified"`
 	EffectsCounted bool                   `json:"effects_counted"`
 	Findings       []CertificationFinding `json:"findings"`
 
-	// Later True if only answers that come later were examined, otherwise absent.
+	// Later True if only late answers were checked, otherwise absent.
 	Later    *bool                  `json:"later,omitempty"`
 	NotTried []CertificationUntried `json:"not_tried"`
 
-	// Played Vectors that were played to their end.
+	// Played Vectors that were run to completion.
 	Played []string `json:"played"`
 
-	// Repeated How often races were repeated under load.
+	// Repeated How often race tests were repeated under load.
 	Repeated *int           `json:"repeated,omitempty"`
 	URL      ParticipantURL `json:"url"`
 
-	// Version Of the Skald that examined the participant.
+	// Version The version of Skald that checked the participant.
 	Version  string                 `json:"version"`
 	Warnings []CertificationWarning `json:"warnings"`
 }
@@ -1973,17 +1994,19 @@ type CertificationReportInput struct {
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Report What was found, as in `skald participant certify --format json`.
+	// Report The results, as in `skald participant certify --format json`.
 	Report CertificationReport `json:"report"`
 }
 
-// CertificationState `PENDING`: it waits for a node, or for another examination of the host. `FAILED`: the
-// participant could not be examined, `error_message` says why.
+// CertificationState `PENDING`: the certification waits for a node, or for another certification of the
+// same host to finish. `FAILED`: the participant could not be checked; `error_message`
+// states why.
 type CertificationState string
 
 // CertificationUntried defines model for CertificationUntried.
 type CertificationUntried struct {
-	// Inapplicable It is about steps that the participant does not have, so it says nothing against it.
+	// Inapplicable True if the vector concerns steps that the participant does not have, and
+	// therefore does not count against it.
 	Inapplicable bool   `json:"inapplicable"`
 	Reason       string `json:"reason"`
 	Vector       string `json:"vector"`
@@ -1992,7 +2015,7 @@ type CertificationUntried struct {
 // CertificationVerb defines model for CertificationVerb.
 type CertificationVerb string
 
-// CertificationWarning What is allowed, but will surprise.
+// CertificationWarning Behavior that is allowed but likely to surprise.
 type CertificationWarning struct {
 	Code string `json:"code"`
 	Text string `json:"text"`
@@ -2000,29 +2023,29 @@ type CertificationWarning struct {
 
 // ClaimInput A request for runs.
 type ClaimInput struct {
-	// ClaimID An id for this claim, so that it can be repeated.
+	// ClaimID An id for this claim that allows it to be repeated safely.
 	ClaimID *string `json:"claim_id,omitempty"`
 
-	// Queues Only from these of its registered queues.
+	// Queues Limits the claim to these of the worker's registered queues.
 	Queues []string `json:"queues,omitempty"`
 
-	// Slots Maximum number of runs.
+	// Slots Maximum number of runs to claim.
 	Slots int32 `json:"slots"`
 
-	// Start The runs are RUNNING immediately, without a call of start.
+	// Start If true, the runs become RUNNING immediately, without a separate start call.
 	Start *bool `json:"start,omitempty"`
 
 	// WaitMS How long to wait for the first run; default: 0.
 	WaitMS *int32 `json:"wait_ms,omitempty"`
 }
 
-// ClaimedRun A run for the worker.
+// ClaimedRun A run that was assigned to the worker.
 type ClaimedRun struct {
 	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args    AnyJSON `json:"args,omitempty"`
 	Attempt int32   `json:"attempt"`
 
-	// Baggage W3C Baggage, likewise.
+	// Baggage The W3C Baggage, as sent by the same client.
 	Baggage *string `json:"baggage,omitempty"`
 
 	// Checkpoint The checkpoint of the previous attempt.
@@ -2034,7 +2057,8 @@ type ClaimedRun struct {
 	DefinitionID   *openapi_types.UUID `json:"definition_id,omitempty"`
 	EventID        *openapi_types.UUID `json:"event_id,omitempty"`
 
-	// FencingToken For other systems: increases with every assignment of the concurrency key.
+	// FencingToken A token for use with other systems. It increases with every assignment of the
+	// concurrency key.
 	FencingToken   string              `json:"fencing_token"`
 	IdempotencyKey string              `json:"idempotency_key"`
 	LeaderEpoch    int64               `json:"leader_epoch"`
@@ -2045,33 +2069,34 @@ type ClaimedRun struct {
 	RunID          openapi_types.UUID  `json:"run_id"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// ScheduledFor The slot that the work is for; for a run without one, when it was requested. Retries
-	// and reruns have that of the run that they repeat.
+	// ScheduledFor The slot for which the work is done. For a run without a slot, the time at which
+	// it was requested. Retries and reruns have the same value as the run that they
+	// repeat.
 	ScheduledFor time.Time `json:"scheduled_for"`
 
 	// State The state of a run. docs/jobs.md describes the life cycle.
 	State JobRunState `json:"state"`
 
-	// TimeoutMS 0: none.
+	// TimeoutMS 0 means no timeout.
 	TimeoutMS int64   `json:"timeout_ms"`
 	TraceID   *string `json:"trace_id,omitempty"`
 
-	// Tracestate W3C Trace Context, as the client that started the saga or run sent it.
+	// Tracestate The W3C Trace Context, as sent by the client that started the saga or run.
 	Tracestate *string `json:"tracestate,omitempty"`
 	Trigger    string  `json:"trigger"`
 	Version    int64   `json:"version"`
 }
 
-// ClaimedRuns Runs for the worker.
+// ClaimedRuns The runs that were assigned to the worker.
 type ClaimedRuns struct {
-	// LeaseMS How long the worker has, from the response on: to start the runs, or, with
-	// `start`, until the next heartbeat. For a repeated claim, what remains of the
+	// LeaseMS How long the worker has, counted from the response, to start the runs or, with
+	// `start`, until the next heartbeat. For a repeated claim, the remaining time of the
 	// first lease to expire.
 	LeaseMS int64        `json:"lease_ms"`
 	Runs    []ClaimedRun `json:"runs"`
 
-	// State The worker's state. Only an ACTIVE worker gets runs; DRAINING explains an
-	// empty list. A claim counts as a sign of life, even while it waits: it makes
+	// State The worker's state. Only an ACTIVE worker receives runs, so DRAINING explains an
+	// empty list. A claim counts as a sign of life, even while it is waiting, and makes
 	// a LOST worker ACTIVE again.
 	State WorkerState `json:"state"`
 }
@@ -2081,13 +2106,13 @@ type Compensation struct {
 	union json.RawMessage
 }
 
-// CompensationState The progress of the step's compensation; absent until it is due.
+// CompensationState The progress of the step's compensation. Absent until the compensation is due.
 type CompensationState struct {
 	Attempts    int        `json:"attempts"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 	Error       *SagaError `json:"error,omitempty"`
 
-	// MaxAttempts 0 if the definition is unreadable.
+	// MaxAttempts The maximum number of attempts; 0 if the definition is unreadable.
 	MaxAttempts int        `json:"max_attempts"`
 	StartedAt   *time.Time `json:"started_at,omitempty"`
 
@@ -2099,7 +2124,7 @@ type CompensationState struct {
 // CompensationStateName defines model for CompensationStateName.
 type CompensationStateName string
 
-// CompleteBatch Runs that have ended.
+// CompleteBatch A batch of runs that have ended.
 type CompleteBatch struct {
 	Runs []CompleteItem `json:"runs"`
 }
@@ -2108,7 +2133,7 @@ type CompleteBatch struct {
 type CompleteInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Emit Events and runs, stored in the same transaction.
+	// Emit Events and runs to store in the same transaction.
 	Emit        []EmittedItem `json:"emit,omitempty"`
 	ExitCode    *int32        `json:"exit_code,omitempty"`
 	LeaderEpoch int64         `json:"leader_epoch"`
@@ -2122,19 +2147,19 @@ type CompleteInput struct {
 	WorkerID UUID    `json:"worker_id"`
 }
 
-// CompleteItem A run that has ended: without `error` and `canceled` it succeeded.
+// CompleteItem A run that has ended. Without `error` and `canceled`, it succeeded.
 type CompleteItem struct {
 	Attempt int32 `json:"attempt"`
 
-	// Canceled The worker has stopped the run because a cancel was requested. It then has
-	// neither result nor error.
+	// Canceled True if the worker has stopped the run because a cancel was requested. In that
+	// case there is neither a result nor an error.
 	Canceled *bool         `json:"canceled,omitempty"`
 	Emit     []EmittedItem `json:"emit,omitempty"`
 
-	// Error Why a run failed. Its texts are never refused for what they contain: what cannot
-	// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
-	// becomes U+FFFD, and what is too long is cut. `adjusted` in the response names
-	// the members that were changed.
+	// Error Why a run failed. Texts are never rejected because of their content: anything that
+	// cannot be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
+	// becomes U+FFFD, and texts that are too long are truncated. `adjusted` in the response
+	// names the members that were changed.
 	Error       *RunErrorInput `json:"error,omitempty"`
 	ExitCode    *int32         `json:"exit_code,omitempty"`
 	LeaderEpoch int64          `json:"leader_epoch"`
@@ -2147,7 +2172,7 @@ type CompleteItem struct {
 	Result AnyJSON `json:"result,omitempty"`
 	RunID  UUID    `json:"run_id"`
 
-	// TimedOut With `error`: end as TIMED_OUT instead of FAILED.
+	// TimedOut With `error`: if true, the run ends as TIMED_OUT instead of FAILED.
 	TimedOut *bool `json:"timed_out,omitempty"`
 }
 
@@ -2156,13 +2181,13 @@ type CompleteStepInput struct {
 	// Output Any JSON value. Callers without `payloads:read` get the text `***`.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// ContentText Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-// `***`.
+// ContentText Content of a dead letter or of a participant's response, as text. Callers without
+// `payloads:read` receive `***` instead.
 type ContentText = string
 
 // CountsByName defines model for CountsByName.
@@ -2178,7 +2203,8 @@ type CreatedAPIKey struct {
 
 // DeadLetter defines model for DeadLetter.
 type DeadLetter struct {
-	// Adjusted In responses to a push: JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted Present in responses to a push: JSON Pointers to the submitted texts that were
+	// sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 
 	// AllowedActions The actions that are currently possible.
@@ -2188,19 +2214,20 @@ type DeadLetter struct {
 	ArchivedAt     *time.Time       `json:"archived_at,omitempty"`
 	Assignee       *string          `json:"assignee,omitempty"`
 
-	// Attempts With `include=attempts`.
+	// Attempts Present only with `include=attempts`.
 	Attempts []DeadLetterAttempt `json:"attempts,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes       *PlannedChanges `json:"changes,omitempty"`
 	ConsumerGroup *string         `json:"consumer_group,omitempty"`
 
-	// ContentOmitted Present, and true, in lists with `view=full` if payload, key, headers and
-	// stack trace together exceed 256 kB: get the letter itself.
+	// ContentOmitted True in lists with `view=full` if payload, key, headers and stack trace together
+	// exceed 256 kB, otherwise absent. Read the letter individually to get its content.
 	ContentOmitted *bool `json:"content_omitted,omitempty"`
 
-	// ContentUnreadable True when content cannot be read, because its key is not configured or it
-	// is damaged; otherwise absent. Such content is left out.
+	// ContentUnreadable True if content cannot be read because its key is not configured or the content is
+	// damaged; otherwise absent. Such content is omitted.
 	ContentUnreadable *bool   `json:"content_unreadable,omitempty"`
 	CorrelationID     *string `json:"correlation_id,omitempty"`
 
@@ -2208,7 +2235,7 @@ type DeadLetter struct {
 	CreatedAt time.Time `json:"created_at"`
 	DedupeKey *string   `json:"dedupe_key,omitempty"`
 
-	// Deduplicated In responses to a push: the letter already existed.
+	// Deduplicated Present in responses to a push: whether the letter already existed.
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	DeliveryID   *openapi_types.UUID `json:"delivery_id,omitempty"`
 
@@ -2216,95 +2243,97 @@ type DeadLetter struct {
 	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass DeadLetterErrorClass `json:"error_class"`
 
-	// ErrorMessage Why processing originally failed.
+	// ErrorMessage The error with which processing originally failed.
 	ErrorMessage string `json:"error_message"`
 
-	// ErrorStack Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// ErrorStack Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	ErrorStack *ContentText `json:"error_stack,omitempty"`
 	ErrorType  *string      `json:"error_type,omitempty"`
 
-	// Fingerprint Identifies the kind of error; letters with the same fingerprint form a group.
+	// Fingerprint Identifies the kind of error. Letters with the same fingerprint form a group.
 	Fingerprint string `json:"fingerprint"`
 
-	// Gate The gate of the participant that the URL belongs to, while it is not open: nothing is
-	// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+	// Gate The gate of the participant to which the URL belongs, while the gate is not open.
+	// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
-	// Generation How often its lineage was redriven and came back.
+	// Generation How often letters of the lineage were redriven and came back.
 	Generation int `json:"generation"`
 
-	// Headers In order; names may repeat.
+	// Headers The headers in their original order. Names may repeat.
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
 
-	// HeldBy What keeps a letter that has a `next_retry_at` from being retried automatically:
-	// an unfinished redrive that has collected it (`redrive`), `auto_retry` in its
-	// topic's policy, in the tenant's default policy or in the server's configuration
-	// (`dlq.auto_retry`), or `hold_all` in the default policy.
+	// HeldBy What prevents a letter with a `next_retry_at` from being retried automatically: an
+	// unfinished redrive that has collected it (`redrive`); `auto_retry` in its topic's
+	// policy, in the tenant's default policy or in the server's configuration
+	// (`dlq.auto_retry`); or `hold_all` in the default policy.
 	HeldBy *DeadLetterHold `json:"held_by,omitempty"`
 
-	// HeldByRedrive The redrive that has collected it, while it is `held_by` one: it is not
-	// retried automatically before that redrive has ended.
+	// HeldByRedrive The redrive that has collected the letter, if `held_by` is a redrive. The letter
+	// is not retried automatically until that redrive has ended.
 	HeldByRedrive *openapi_types.UUID `json:"held_by_redrive,omitempty"`
 	ID            openapi_types.UUID  `json:"id"`
 	JobRunID      *openapi_types.UUID `json:"job_run_id,omitempty"`
 
-	// Key Present if it is UTF-8.
+	// Key Present if the key is valid UTF-8.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// KeyBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Labels    []string     `json:"labels"`
 
-	// LastError The error of the latest retry; absent if it succeeded or there was none.
-	// `include=attempts` returns the earlier ones.
+	// LastError The error of the latest retry. Absent if that retry succeeded or there was none.
+	// `include=attempts` returns earlier errors.
 	LastError *string `json:"last_error,omitempty"`
 
-	// LastErrorAt When that retry ended.
+	// LastErrorAt When the latest retry ended.
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 	LastRetryAt *time.Time `json:"last_retry_at,omitempty"`
 
-	// LeaseUntil Present while it is RETRYING; no one else retries it before this time.
+	// LeaseUntil Present while the letter is RETRYING. It is not retried by any other process
+	// before this time.
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
-	// Lineage With `include=lineage`.
+	// Lineage Present only with `include=lineage`.
 	Lineage    []DeadLetterAncestor `json:"lineage,omitempty"`
 	MaxRetries int                  `json:"max_retries"`
 
-	// NextRetryAt Absent if the letter is not retried automatically. While it is `held_by`
-	// something, it is not retried before it is released.
+	// NextRetryAt Absent if the letter is not retried automatically. While `held_by` is present, the
+	// letter is not retried until it is released.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 	Note        *string    `json:"note,omitempty"`
 
-	// Ordered Letters with the same key are retried in the order of their arrival.
+	// Ordered Whether letters with the same key are retried in the order of their arrival.
 	Ordered           bool       `json:"ordered"`
 	OriginalOffset    *int64     `json:"original_offset,omitempty"`
 	OriginalPartition *int32     `json:"original_partition,omitempty"`
 	OriginalTimestamp *time.Time `json:"original_timestamp,omitempty"`
 	OriginalTopic     string     `json:"original_topic"`
 
-	// ParentID The letter whose redrive came back as this one.
+	// ParentID The letter that was redriven and came back as this one.
 	ParentID *openapi_types.UUID `json:"parent_id,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// PayloadBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
-	// PayloadBytes Length of the payload; absent if there is none.
+	// PayloadBytes Length of the payload in bytes. Absent if there is no payload.
 	PayloadBytes *int `json:"payload_bytes,omitempty"`
 
-	// PayloadEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
-	// a string; `binary` is in `payload_base64`.
+	// PayloadEncoding The format of the payload. `json` and `text` payloads are in `payload`, as a JSON
+	// value or a string; `binary` payloads are in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
-	// ReadFrom The position in the dead-letter topic where it was read.
+	// ReadFrom The position in the dead-letter topic from which the letter was read.
 	ReadFrom *KafkaPosition `json:"read_from,omitempty"`
 
-	// RedriveID The redrive that last retried it.
+	// RedriveID The redrive that last retried the letter.
 	RedriveID *openapi_types.UUID `json:"redrive_id,omitempty"`
 
 	// Resolution How the letter ended. RESOLVED: REDRIVEN (its target acknowledged it), CONFIRMED
@@ -2314,45 +2343,44 @@ type DeadLetter struct {
 	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
 	RetryCount int                   `json:"retry_count"`
 
-	// Revision The content that a retry sends; 0 is the original.
+	// Revision The revision of the content that a retry sends. 0 is the original content.
 	Revision int `json:"revision"`
 
-	// RootID The first letter of its lineage.
+	// RootID The first letter of the lineage.
 	RootID openapi_types.UUID  `json:"root_id"`
 	SagaID *openapi_types.UUID `json:"saga_id,omitempty"`
 
 	// Source Where the letter came from.
 	Source DeadLetterSource `json:"source"`
 
-	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-	// cycle.
+	// Status PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+	// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 	Status     DeadLetterStatus `json:"status"`
 	StepAction *StepAction      `json:"step_action,omitempty"`
 	StepIndex  *int             `json:"step_index,omitempty"`
 	StepName   *string          `json:"step_name,omitempty"`
 
-	// Target Where a retry sends a letter.
+	// Target The target to which a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
-	// TerminalAt When it became RESOLVED or DEAD.
+	// TerminalAt When the letter became RESOLVED or DEAD.
 	TerminalAt *time.Time `json:"terminal_at,omitempty"`
 	TraceID    *string    `json:"trace_id,omitempty"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 
-	// Version Increases with every change; the ETag, unless it is held. A letter is held and
-	// released without a new version.
+	// Version Increases with every change. It is the ETag unless the letter is held. Holding and
+	// releasing a letter do not change the version.
 	Version int64 `json:"version"`
 
-	// Warnings In responses to a push: why this server cannot deliver the letter in its current
-	// configuration. The letter waits until the configuration changes.
+	// Warnings Present in responses to a push: why this server cannot deliver the letter with its
+	// current configuration. The letter waits until the configuration changes.
 	Warnings  *DeadLetterWarnings `json:"warnings,omitempty"`
 	WebhookID *openapi_types.UUID `json:"webhook_id,omitempty"`
 }
 
 // DeadLetterAckInput defines model for DeadLetterAckInput.
 type DeadLetterAckInput struct {
-	// Generation The `x-dlq-generation` of the record.
+	// Generation The value of the record's `x-dlq-generation` header.
 	Generation int32                     `json:"generation"`
 	Outcome    DeadLetterAckInputOutcome `json:"outcome"`
 
@@ -2369,8 +2397,8 @@ type DeadLetterActionInput struct {
 	Reason *Reason `json:"reason,omitempty"`
 }
 
-// DeadLetterAlert When the letters of a topic should raise an alert; members that are omitted or 0
-// never do.
+// DeadLetterAlert When the letters of a topic should raise an alert. Limits that are omitted or 0 never
+// raise one.
 type DeadLetterAlert struct {
 	// AgeMS Age of the oldest open letter.
 	AgeMS *int64 `json:"age_ms,omitempty"`
@@ -2378,10 +2406,10 @@ type DeadLetterAlert struct {
 	// Count Number of open letters.
 	Count *int64 `json:"count,omitempty"`
 
-	// NewGroup Alert on an error that was never seen before.
+	// NewGroup Whether to alert on errors that have never been seen before.
 	NewGroup *bool `json:"new_group,omitempty"`
 
-	// Rate Letters per five minutes.
+	// Rate Number of letters per five minutes.
 	Rate *int64 `json:"rate,omitempty"`
 }
 
@@ -2400,36 +2428,36 @@ type DeadLetterAncestor struct {
 	// coming back).
 	Resolution *DeadLetterResolution `json:"resolution,omitempty"`
 
-	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-	// cycle.
+	// Status PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+	// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 	Status DeadLetterStatus `json:"status"`
 }
 
-// DeadLetterArrivals Letters that arrived in the last five minutes, hour and day.
+// DeadLetterArrivals Number of letters that arrived in the last five minutes, hour and day.
 type DeadLetterArrivals struct {
 	Last1H  int64 `json:"last_1h"`
 	Last24H int64 `json:"last_24h"`
 	Last5M  int64 `json:"last_5m"`
 }
 
-// DeadLetterAttempt One retry.
+// DeadLetterAttempt One retry of the letter.
 type DeadLetterAttempt struct {
 	// Actor Absent if the retry was automatic.
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 	EndedAt   time.Time  `json:"ended_at"`
 	Error     *string    `json:"error,omitempty"`
 	Number    int        `json:"number"`
 
-	// Outcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
-	// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
-	// node was lost. WITHDRAWN: it was not handed over, and does not count.
-	// docs/redrives.md has a table.
+	// Outcome ACKNOWLEDGED: the target accepted the letter. FAILED: the letter was certainly not
+	// accepted. UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, but
+	// the node was lost. WITHDRAWN: it was not handed over, and the retry does not
+	// count. docs/redrives.md has a table.
 	Outcome   DeadLetterAttemptOutcome `json:"outcome"`
 	RedriveID *openapi_types.UUID      `json:"redrive_id,omitempty"`
 	Revision  int                      `json:"revision"`
@@ -2438,17 +2466,17 @@ type DeadLetterAttempt struct {
 	// StatusCode The status returned by an HTTP target.
 	StatusCode *int `json:"status_code,omitempty"`
 
-	// Target Where a retry sends a letter.
+	// Target The target to which a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
-	// Written Where the broker stored it.
+	// Written The position at which the broker stored the record.
 	Written *KafkaPosition `json:"written,omitempty"`
 }
 
-// DeadLetterAttemptOutcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
-// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
-// node was lost. WITHDRAWN: it was not handed over, and does not count.
-// docs/redrives.md has a table.
+// DeadLetterAttemptOutcome ACKNOWLEDGED: the target accepted the letter. FAILED: the letter was certainly not
+// accepted. UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, but
+// the node was lost. WITHDRAWN: it was not handed over, and the retry does not
+// count. docs/redrives.md has a table.
 type DeadLetterAttemptOutcome string
 
 // DeadLetterAttemptList defines model for DeadLetterAttemptList.
@@ -2466,7 +2494,7 @@ type DeadLetterBackoff struct {
 	Multiplier    float64 `json:"multiplier"`
 }
 
-// DeadLetterBackoffPatch The time between retries; omitted members keep their value.
+// DeadLetterBackoffPatch The time between retries. Omitted members keep their values.
 type DeadLetterBackoffPatch struct {
 	InitialIntervalMS *int64   `json:"initial_interval_ms,omitempty"`
 	Jitter            *float64 `json:"jitter,omitempty"`
@@ -2479,7 +2507,7 @@ type DeadLetterBatch struct {
 	Messages []DeadLetterInput `json:"messages"`
 }
 
-// DeadLetterCounts Live letters by status.
+// DeadLetterCounts Number of live letters by status.
 type DeadLetterCounts struct {
 	DEAD     int64 `json:"DEAD"`
 	PENDING  int64 `json:"PENDING"`
@@ -2489,31 +2517,31 @@ type DeadLetterCounts struct {
 
 // DeadLetterCurrent The current state of the dead letter.
 type DeadLetterCurrent struct {
-	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-	// cycle.
+	// Status PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+	// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 	Status  DeadLetterStatus `json:"status"`
 	Version int64            `json:"version"`
 }
 
 // DeadLetterDiscardInput defines model for DeadLetterDiscardInput.
 type DeadLetterDiscardInput struct {
-	// Force Discard it even if a saga is waiting for it.
+	// Force Whether to discard the letter even if a saga is waiting for it.
 	Force *bool `json:"force,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason Reason `json:"reason"`
 }
 
-// DeadLetterEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
-// a string; `binary` is in `payload_base64`.
+// DeadLetterEncoding The format of the payload. `json` and `text` payloads are in `payload`, as a JSON
+// value or a string; `binary` payloads are in `payload_base64`.
 type DeadLetterEncoding string
 
 // DeadLetterErrorClass Whether a retry is likely to succeed. PERMANENT letters are not retried
 // automatically unless the policy says so (`retry_permanent`).
 type DeadLetterErrorClass string
 
-// DeadLetterFilter The filters of `GET /dlq/messages`, under the same names; all must match.
+// DeadLetterFilter The filters of `GET /dlq/messages`, under the same names. A letter must match all of
+// them.
 type DeadLetterFilter struct {
 	Assignee      *Label                 `json:"assignee,omitempty"`
 	ConsumerGroup *Label                 `json:"consumer_group,omitempty"`
@@ -2526,18 +2554,18 @@ type DeadLetterFilter struct {
 	Fingerprint   *string                `json:"fingerprint,omitempty"`
 	GenerationMin *int32                 `json:"generation_min,omitempty"`
 
-	// Header As `name=value`.
+	// Header Headers of the letter, each as `name=value`.
 	Header    []string `json:"header,omitempty"`
 	JobRunID  *UUID    `json:"job_run_id,omitempty"`
 	Key       *string  `json:"key,omitempty"`
 	KeyBase64 *string  `json:"key_base64,omitempty"`
 
-	// Label The letter must have all labels.
+	// Label Labels that the letter must have. All of them must match.
 	Label         []string   `json:"label,omitempty"`
 	LastRetryFrom *time.Time `json:"last_retry_from,omitempty"`
 	LastRetryTo   *time.Time `json:"last_retry_to,omitempty"`
 
-	// Payload As `path=value`.
+	// Payload Values in the payload, each as `path=value`.
 	Payload       []string               `json:"payload,omitempty"`
 	RedriveID     *UUID                  `json:"redrive_id,omitempty"`
 	Resolution    []DeadLetterResolution `json:"resolution,omitempty"`
@@ -2547,7 +2575,7 @@ type DeadLetterFilter struct {
 	SagaID        *UUID                  `json:"saga_id,omitempty"`
 	Source        []DeadLetterSource     `json:"source,omitempty"`
 
-	// Status Default: the statuses to which the action applies.
+	// Status Default: all statuses to which the action applies.
 	Status []DeadLetterStatus `json:"status,omitempty"`
 
 	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
@@ -2556,23 +2584,24 @@ type DeadLetterFilter struct {
 	TraceID *Label  `json:"trace_id,omitempty"`
 }
 
-// DeadLetterGroup Letters with the same fingerprint, which stands for one kind of error.
+// DeadLetterGroup Letters with the same fingerprint, which identifies one kind of error.
 type DeadLetterGroup struct {
 	Assignee *string `json:"assignee,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes     *PlannedChanges `json:"changes,omitempty"`
 	ErrorType   *string         `json:"error_type,omitempty"`
 	Fingerprint string          `json:"fingerprint"`
 	FirstSeen   time.Time       `json:"first_seen"`
 	LastSeen    time.Time       `json:"last_seen"`
 
-	// Message The error message with all variable parts replaced by `#`.
+	// Message The error message, with all variable parts replaced by `#`.
 	Message string  `json:"message"`
 	Note    *string `json:"note,omitempty"`
 
-	// Open Letters that are neither RESOLVED nor DISCARDED, counted up to 10,000, in
-	// lists and statistics up to 1,000.
+	// Open Number of letters that are neither RESOLVED nor DISCARDED. Counted up to 10,000,
+	// or up to 1,000 in lists and statistics.
 	Open *int64 `json:"open,omitempty"`
 
 	// OpenIsCapped Whether there may be more than `open`.
@@ -2581,17 +2610,18 @@ type DeadLetterGroup struct {
 	// Received Total number of letters ever received.
 	Received int64 `json:"received"`
 
-	// SampleID The latest letter.
+	// SampleID The id of the latest letter.
 	SampleID openapi_types.UUID `json:"sample_id"`
 
 	// State A RESOLVED group becomes REGRESSED when its next letter arrives.
 	State DeadLetterGroupState `json:"state"`
 
-	// Topic The topic of its first letter.
+	// Topic The topic of the group's first letter.
 	Topic     string    `json:"topic"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Version Increases when it is updated by a request, not when letters arrive; the ETag.
+	// Version Increases when a request updates the group, but not when letters arrive. It is the
+	// ETag.
 	Version int64 `json:"version"`
 }
 
@@ -2619,22 +2649,23 @@ type DeadLetterGroupPatchState string
 // DeadLetterGroupState A RESOLVED group becomes REGRESSED when its next letter arrives.
 type DeadLetterGroupState string
 
-// DeadLetterHeader `value` is present if it is UTF-8, `value_base64` whenever there is a value. A
-// request has one of the two, or neither for a header without a value.
+// DeadLetterHeader `value` is present if the value is valid UTF-8; `value_base64` is present whenever
+// there is a value. A request contains one of the two, or neither for a header without a
+// value.
 type DeadLetterHeader struct {
 	Name string `json:"name"`
 
-	// Value Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// Value Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	Value *ContentText `json:"value,omitempty"`
 
-	// ValueBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// ValueBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	ValueBase64 *ContentText `json:"value_base64,omitempty"`
 }
 
-// DeadLetterHeaderPatch `op` `set` replaces all headers of this name with one; `add` appends one more;
-// `remove` removes them all.
+// DeadLetterHeaderPatch The `op` `set` replaces all headers of this name with a single one, `add` appends a
+// header, and `remove` removes all headers of this name.
 type DeadLetterHeaderPatch struct {
 	Name        string                  `json:"name"`
 	Op          DeadLetterHeaderPatchOp `json:"op"`
@@ -2645,18 +2676,18 @@ type DeadLetterHeaderPatch struct {
 // DeadLetterHeaderPatchOp defines model for DeadLetterHeaderPatch.Op.
 type DeadLetterHeaderPatchOp string
 
-// DeadLetterHold What keeps a letter that has a `next_retry_at` from being retried automatically:
-// an unfinished redrive that has collected it (`redrive`), `auto_retry` in its
-// topic's policy, in the tenant's default policy or in the server's configuration
-// (`dlq.auto_retry`), or `hold_all` in the default policy.
+// DeadLetterHold What prevents a letter with a `next_retry_at` from being retried automatically: an
+// unfinished redrive that has collected it (`redrive`); `auto_retry` in its topic's
+// policy, in the tenant's default policy or in the server's configuration
+// (`dlq.auto_retry`); or `hold_all` in the default policy.
 type DeadLetterHold string
 
 // DeadLetterImportAdjusted defines model for DeadLetterImportAdjusted.
 type DeadLetterImportAdjusted struct {
-	// Line From 1.
+	// Line Line number, starting at 1.
 	Line int `json:"line"`
 
-	// Members JSON Pointers of the texts.
+	// Members JSON Pointers to the texts.
 	Members []string `json:"members"`
 }
 
@@ -2665,13 +2696,13 @@ type DeadLetterImportDuplicate struct {
 	// ID The existing letter.
 	ID openapi_types.UUID `json:"id"`
 
-	// Line From 1.
+	// Line Line number, starting at 1.
 	Line int `json:"line"`
 }
 
 // DeadLetterImportError defines model for DeadLetterImportError.
 type DeadLetterImportError struct {
-	// Line From 1.
+	// Line Line number, starting at 1.
 	Line int `json:"line"`
 
 	// Problem A problem with one item of a batch.
@@ -2680,10 +2711,10 @@ type DeadLetterImportError struct {
 
 // DeadLetterImportResult defines model for DeadLetterImportResult.
 type DeadLetterImportResult struct {
-	// Adjusted The first hundred letters with a text that was cleaned or cut.
+	// Adjusted The first hundred letters with a text that was sanitized or truncated.
 	Adjusted []DeadLetterImportAdjusted `json:"adjusted,omitempty"`
 
-	// Duplicates Lines whose letter already existed.
+	// Duplicates Number of lines whose letter already existed.
 	Duplicates int `json:"duplicates"`
 
 	// Errors The first hundred errors.
@@ -2691,56 +2722,57 @@ type DeadLetterImportResult struct {
 	Failed   int                     `json:"failed"`
 	Imported int                     `json:"imported"`
 
-	// Known The first hundred duplicates that exist under a different id: as the letter
-	// with the same Kafka position or the same `dedupe_key`.
+	// Known The first hundred duplicates that exist under a different id, because a letter
+	// with the same Kafka position or the same `dedupe_key` exists.
 	Known []DeadLetterImportDuplicate `json:"known"`
 }
 
-// DeadLetterInput The payload is either JSON (`payload`), stored in canonical form: without
-// insignificant whitespace, members sorted by length and then by name; or
-// arbitrary bytes (`payload_base64`), stored as they are. Lengths are in bytes of
-// UTF-8. The texts of the error are never refused for what they contain, as those
-// of a record from Kafka: what cannot be stored (a NUL character, half of a
-// surrogate pair, bytes that are not UTF-8) becomes U+FFFD, and what is too long is
-// cut. `adjusted` in the response names the members that were changed.
+// DeadLetterInput The payload is either JSON (`payload`), stored in canonical form (without
+// insignificant whitespace, with members sorted by length and then by name), or
+// arbitrary bytes (`payload_base64`), stored unchanged. Lengths are in bytes of UTF-8.
+// As with records from Kafka, error texts are never rejected because of their content:
+// anything that cannot be stored (a NUL character, half of a surrogate pair, bytes that
+// are not UTF-8) becomes U+FFFD, and texts that are too long are truncated. `adjusted`
+// in the response names the members that were changed.
 type DeadLetterInput struct {
-	// ConsumerGroup At most 255 bytes, like the following members up to `trace_id`.
+	// ConsumerGroup At most 255 bytes. The same limit applies to the following members up to
+	// `trace_id`.
 	ConsumerGroup *string `json:"consumer_group,omitempty"`
 	CorrelationID *string `json:"correlation_id,omitempty"`
 
-	// DedupeKey A second letter with this key is not stored. Must not begin with `idem:` or
-	// `skald:`.
+	// DedupeKey If a letter with this key already exists, no second one is stored. Must not begin
+	// with `idem:` or `skald:`.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
 
 	// ErrorClass Whether a retry is likely to succeed. PERMANENT letters are not retried
 	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass *DeadLetterErrorClass `json:"error_class,omitempty"`
 
-	// ErrorMessage At least 1 byte. Cleaned, and cut to 8,192 bytes.
+	// ErrorMessage At least 1 byte. Sanitized, and truncated to 8,192 bytes.
 	ErrorMessage string `json:"error_message"`
 
-	// ErrorStack Cleaned, and cut to 64 KiB.
+	// ErrorStack Sanitized, and truncated to 64 KiB.
 	ErrorStack *string `json:"error_stack,omitempty"`
 
-	// ErrorType Cleaned, and cut to 255 bytes.
+	// ErrorType Sanitized, and truncated to 255 bytes.
 	ErrorType *string `json:"error_type,omitempty"`
 
-	// Headers At most 200.
+	// Headers At most 200 headers.
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
 
-	// JobRunID For reference only.
+	// JobRunID Stored for reference only.
 	JobRunID *UUID `json:"job_run_id,omitempty"`
 
-	// Key The key, as text. Cannot be combined with `key_base64`.
+	// Key The key as text. Cannot be combined with `key_base64`.
 	Key *string `json:"key,omitempty"`
 
-	// KeyBase64 At most 64 KiB decoded.
+	// KeyBase64 At most 64 KiB when decoded.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
-	// Labels At most 32, each of at most 100 bytes.
+	// Labels At most 32 labels of at most 100 bytes each.
 	Labels []string `json:"labels,omitempty"`
 
-	// MaxRetries Default: the topic's policy.
+	// MaxRetries Maximum number of retries; default: set by the topic's policy.
 	MaxRetries        *int32     `json:"max_retries,omitempty"`
 	OriginalOffset    *int64     `json:"original_offset,omitempty"`
 	OriginalPartition *int32     `json:"original_partition,omitempty"`
@@ -2752,14 +2784,14 @@ type DeadLetterInput struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 At most 10 MiB decoded. Cannot be combined with `payload`.
+	// PayloadBase64 At most 10 MiB when decoded. Cannot be combined with `payload`.
 	PayloadBase64 *string `json:"payload_base64,omitempty"`
 
-	// SagaID For reference only.
+	// SagaID Stored for reference only.
 	SagaID *UUID `json:"saga_id,omitempty"`
 
-	// Target Where a retry sends it; default: its original topic. Kinds `kafka`, `http`
-	// and `job_run`.
+	// Target The target to which a retry sends the letter; default: its original topic. Allowed
+	// kinds are `kafka`, `http` and `job_run`.
 	Target  *DeadLetterTarget `json:"target,omitempty"`
 	TraceID *string           `json:"trace_id,omitempty"`
 }
@@ -2780,10 +2812,10 @@ type DeadLetterPatch struct {
 	Assignee *string  `json:"assignee,omitempty"`
 	Labels   []string `json:"labels,omitempty"`
 
-	// MaxRetries For a PENDING letter, must be greater than `retry_count`.
+	// MaxRetries Must be greater than `retry_count` if the letter is PENDING.
 	MaxRetries *int32 `json:"max_retries,omitempty"`
 
-	// NextRetryAt For a PENDING letter.
+	// NextRetryAt Applies to PENDING letters.
 	NextRetryAt *time.Time `json:"next_retry_at,omitempty"`
 	Note        *string    `json:"note,omitempty"`
 
@@ -2793,67 +2825,68 @@ type DeadLetterPatch struct {
 
 // DeadLetterPolicy defines model for DeadLetterPolicy.
 type DeadLetterPolicy struct {
-	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
-	// never do.
+	// Alert When the letters of a topic should raise an alert. Limits that are omitted or 0 never
+	// raise one.
 	Alert DeadLetterAlert `json:"alert"`
 
-	// AllowedTargets Topics and URLs that a retry may name besides the letter's own; `*` matches
-	// any characters except `/`; `?` and `[a-z]` are supported.
+	// AllowedTargets Topics and URLs that a retry may specify in addition to the letter's own target.
+	// `*` matches any characters except `/`; `?` and `[a-z]` are supported as well.
 	AllowedTargets []string `json:"allowed_targets"`
 
-	// ArchiveDays How long letters stay in the archive after that.
+	// ArchiveDays How long letters then stay in the archive.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Whether letters from Kafka and REST are retried automatically. Switching it
-	// off also holds, within a second, letters that already have a next retry
-	// time.
+	// AutoRetry Whether letters from Kafka and REST are retried automatically. Disabling this also
+	// holds, within a second, letters that already have a next retry time.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// HoldAll In the default policy: no letter of any topic of the tenant is retried
-	// automatically, whatever the topic's own policy says. Absent for topics.
+	// HoldAll Applies to the default policy: whether automatic retries are held for all topics
+	// of the tenant, regardless of the topics' own policies. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
-	// Inherited True if there is no own policy; this is the one that applies instead.
+	// Inherited True if there is no policy of its own, and the policy shown is the one that
+	// applies instead.
 	Inherited bool `json:"inherited"`
 
-	// KeepHeaders Headers that retries send although they describe the failure or count a
-	// framework's own retries, such as `kafka_dlt-exception-message` or
-	// `retry_topic-*`: names in any case, or the beginning of names and `*`.
+	// KeepHeaders Headers that retries send even though they describe the failure or count a
+	// framework's own retries, such as `kafka_dlt-exception-message` or `retry_topic-*`.
+	// Entries are names in any case, or prefixes of names followed by `*`.
 	KeepHeaders []string `json:"keep_headers"`
 
-	// Known Whether this topic has, or ever had, a letter. A policy can be set in
-	// advance; `false` may also mean that the topic is misspelled.
+	// Known Whether this topic has ever had a letter. A policy can be set in advance, but
+	// `false` may also mean that the topic is misspelled.
 	Known *bool `json:"known,omitempty"`
 
-	// MaxGenerations How often a letter may come back before it is POISON.
+	// MaxGenerations How often a letter may come back before it is considered POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
-	// MaxRetries For letters that specify no number of their own.
+	// MaxRetries Applies to letters that do not specify a maximum of their own.
 	MaxRetries int32 `json:"max_retries"`
 
-	// Ordered Letters with the same key are retried one after the other, in the order of
+	// Ordered Whether letters with the same key are retried one after the other, in the order of
 	// their arrival.
 	Ordered bool `json:"ordered"`
 
-	// PolicyUnreadable True when the stored backoff or alert is damaged, otherwise absent. The
-	// default backoff, or no alert, takes its place.
+	// PolicyUnreadable True if the stored backoff or alert is damaged, otherwise absent. In that case,
+	// the default backoff or no alert is used instead.
 	PolicyUnreadable *bool `json:"policy_unreadable,omitempty"`
 
-	// Redact Members of payloads that are never shown to anyone, as dotted paths.
+	// Redact Members of payloads that are never shown to any caller, as dotted paths.
 	Redact []string `json:"redact"`
 
-	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
+	// RetentionDays How long RESOLVED and discarded letters stay live. Other DEAD letters stay live
 	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
 
-	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically
-	// like others. Otherwise they wait for a person or a redrive.
+	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically like
+	// others. If not, they wait for a person or a redrive.
 	RetryPermanent bool `json:"retry_permanent"`
 
 	// Topic Absent for the tenant's default policy.
@@ -2861,84 +2894,84 @@ type DeadLetterPolicy struct {
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 	UpdatedBy *string    `json:"updated_by,omitempty"`
 
-	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// UpdatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	UpdatedByName *ActorName `json:"updated_by_name,omitempty"`
 
-	// Version The ETag; 0 if inherited.
+	// Version The ETag. 0 if the policy is inherited.
 	Version int64 `json:"version"`
 }
 
 // DeadLetterPolicyInput How the letters of a topic are handled.
 type DeadLetterPolicyInput struct {
-	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
-	// never do.
+	// Alert When the letters of a topic should raise an alert. Limits that are omitted or 0 never
+	// raise one.
 	Alert *DeadLetterAlert `json:"alert,omitempty"`
 
-	// AllowedTargets Topics and URLs that a retry may name besides the letter's own; `*` matches
-	// any characters except `/`; `?` and `[a-z]` are supported.
+	// AllowedTargets Topics and URLs that a retry may specify in addition to the letter's own target.
+	// `*` matches any characters except `/`; `?` and `[a-z]` are supported as well.
 	AllowedTargets []string `json:"allowed_targets,omitempty"`
 
-	// ArchiveDays How long letters stay in the archive after that.
+	// ArchiveDays How long letters then stay in the archive.
 	ArchiveDays int32 `json:"archive_days"`
 
-	// AutoRetry Whether letters from Kafka and REST are retried automatically. Switching it
-	// off also holds, within a second, letters that already have a next retry
-	// time.
+	// AutoRetry Whether letters from Kafka and REST are retried automatically. Disabling this also
+	// holds, within a second, letters that already have a next retry time.
 	AutoRetry bool `json:"auto_retry"`
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
 
-	// HoldAll In the default policy: no letter of any topic of the tenant is retried
-	// automatically, whatever the topic's own policy says. Absent for topics.
+	// HoldAll Applies to the default policy: whether automatic retries are held for all topics
+	// of the tenant, regardless of the topics' own policies. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
-	// KeepHeaders Headers that retries send although they describe the failure or count a
-	// framework's own retries, such as `kafka_dlt-exception-message` or
-	// `retry_topic-*`: names in any case, or the beginning of names and `*`.
+	// KeepHeaders Headers that retries send even though they describe the failure or count a
+	// framework's own retries, such as `kafka_dlt-exception-message` or `retry_topic-*`.
+	// Entries are names in any case, or prefixes of names followed by `*`.
 	KeepHeaders []string `json:"keep_headers,omitempty"`
 
-	// MaxGenerations How often a letter may come back before it is POISON.
+	// MaxGenerations How often a letter may come back before it is considered POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
-	// MaxRetries For letters that specify no number of their own.
+	// MaxRetries Applies to letters that do not specify a maximum of their own.
 	MaxRetries int32 `json:"max_retries"`
 
-	// Ordered Letters with the same key are retried one after the other, in the order of
+	// Ordered Whether letters with the same key are retried one after the other, in the order of
 	// their arrival.
 	Ordered bool `json:"ordered"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Redact Members of payloads that are never shown to anyone, as dotted paths.
+	// Redact Members of payloads that are never shown to any caller, as dotted paths.
 	Redact []string `json:"redact,omitempty"`
 
-	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
+	// RetentionDays How long RESOLVED and discarded letters stay live. Other DEAD letters stay live
 	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
 
-	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically
-	// like others. Otherwise they wait for a person or a redrive.
+	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically like
+	// others. If not, they wait for a person or a redrive.
 	RetryPermanent *bool `json:"retry_permanent,omitempty"`
 }
 
-// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy in effect: omitted members keep
-// their value, lists are replaced.
+// DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy in effect. Omitted members keep their
+// values, and lists are replaced.
 type DeadLetterPolicyPatch struct {
-	// Alert When the letters of a topic should raise an alert; members that are omitted or 0
-	// never do.
+	// Alert When the letters of a topic should raise an alert. Limits that are omitted or 0 never
+	// raise one.
 	Alert          *DeadLetterAlert `json:"alert,omitempty"`
 	AllowedTargets []string         `json:"allowed_targets,omitempty"`
 	ArchiveDays    *int32           `json:"archive_days,omitempty"`
 	AutoRetry      *bool            `json:"auto_retry,omitempty"`
 
-	// Backoff The time between retries; omitted members keep their value.
+	// Backoff The time between retries. Omitted members keep their values.
 	Backoff *DeadLetterBackoffPatch `json:"backoff,omitempty"`
 
-	// HoldAll In the default policy only.
+	// HoldAll Allowed in the default policy only.
 	HoldAll        *bool    `json:"hold_all,omitempty"`
 	KeepHeaders    []string `json:"keep_headers,omitempty"`
 	MaxGenerations *int32   `json:"max_generations,omitempty"`
@@ -2969,7 +3002,7 @@ type DeadLetterResolution string
 
 // DeadLetterResult The result for one letter.
 type DeadLetterResult struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted     []string            `json:"adjusted,omitempty"`
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	ID           *openapi_types.UUID `json:"id,omitempty"`
@@ -2977,11 +3010,12 @@ type DeadLetterResult struct {
 	// Problem A problem with one item of a batch.
 	Problem *ItemProblem `json:"problem,omitempty"`
 
-	// Status 201: stored; 200: it already existed; otherwise the status of the problem.
+	// Status 201 if the letter was stored, 200 if it already existed, otherwise the status of
+	// the problem.
 	Status int `json:"status"`
 
-	// Warnings In responses to a push: why this server cannot deliver the letter in its current
-	// configuration. The letter waits until the configuration changes.
+	// Warnings Present in responses to a push: why this server cannot deliver the letter with its
+	// current configuration. The letter waits until the configuration changes.
 	Warnings *DeadLetterWarnings `json:"warnings,omitempty"`
 }
 
@@ -2992,42 +3026,43 @@ type DeadLetterResults struct {
 
 // DeadLetterRetryInput defines model for DeadLetterRetryInput.
 type DeadLetterRetryInput struct {
-	// Force Retry a DEAD letter too; requires a `reason`.
+	// Force Whether to retry the letter even if it is DEAD. Requires a `reason`.
 	Force        *bool                   `json:"force,omitempty"`
 	HeadersPatch []DeadLetterHeaderPatch `json:"headers_patch,omitempty"`
 
-	// KeyBase64 A different key.
+	// KeyBase64 A different key for this retry.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 Arbitrary bytes in place of `payload`.
+	// PayloadBase64 Arbitrary bytes to send instead of `payload`.
 	PayloadBase64 *string `json:"payload_base64,omitempty"`
 
-	// PayloadPatch A JSON Patch (RFC 6902) of the content that would be sent. Cannot be
-	// combined with the other two.
+	// PayloadPatch A JSON Patch (RFC 6902) to apply to the content that would be sent. Cannot be
+	// combined with the other two members.
 	PayloadPatch []JSONObject `json:"payload_patch,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Target A different target for this retry: a topic or a URL. Allowed are the letter's
-	// own target and those that the topic's policy allows.
+	// Target A different target for this retry, either a topic or a URL. Only the letter's own
+	// target and targets that the topic's policy allows are accepted.
 	Target *DeadLetterRetryTarget `json:"target,omitempty"`
 }
 
 // DeadLetterRetryResult defines model for DeadLetterRetryResult.
 type DeadLetterRetryResult struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 	Message DeadLetter      `json:"message"`
 }
 
-// DeadLetterRetryTarget A different target for this retry: a topic or a URL. Allowed are the letter's
-// own target and those that the topic's policy allows.
+// DeadLetterRetryTarget A different target for this retry, either a topic or a URL. Only the letter's own
+// target and targets that the topic's policy allows are accepted.
 type DeadLetterRetryTarget struct {
-	// KeyBase64 The same as `key_base64` beside the target.
+	// KeyBase64 Equivalent to `key_base64` next to the target.
 	KeyBase64 *string                      `json:"key_base64,omitempty"`
 	Method    *DeadLetterRetryTargetMethod `json:"method,omitempty"`
 	Partition *int32                       `json:"partition,omitempty"`
@@ -3038,35 +3073,36 @@ type DeadLetterRetryTarget struct {
 // DeadLetterRetryTargetMethod defines model for DeadLetterRetryTarget.Method.
 type DeadLetterRetryTargetMethod string
 
-// DeadLetterRevision An edited content. Absent members are those of the original.
+// DeadLetterRevision An edited version of the content. Members that are absent are unchanged from the
+// original.
 type DeadLetterRevision struct {
 	Author string `json:"author"`
 
-	// AuthorName What the identity provider called the author at that time.
+	// AuthorName The author's name at that time, according to the identity provider.
 	AuthorName *string   `json:"author_name,omitempty"`
 	CreatedAt  time.Time `json:"created_at"`
 
 	// Headers Empty if the edit removed all headers.
 	Headers []DeadLetterHeader `json:"headers,omitzero"`
 
-	// Key Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// Key Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	Key *ContentText `json:"key,omitempty"`
 
-	// KeyBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// KeyBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	KeyBase64 *ContentText `json:"key_base64,omitempty"`
 	Number    int          `json:"number"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadBase64 Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// PayloadBase64 Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	PayloadBase64 *ContentText `json:"payload_base64,omitempty"`
 
-	// PayloadEncoding The form of the payload. `json` and `text` are in `payload`, as a JSON value or
-	// a string; `binary` is in `payload_base64`.
+	// PayloadEncoding The format of the payload. `json` and `text` payloads are in `payload`, as a JSON
+	// value or a string; `binary` payloads are in `payload_base64`.
 	PayloadEncoding *DeadLetterEncoding `json:"payload_encoding,omitempty"`
 
 	// PayloadPatch Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -3087,44 +3123,42 @@ type DeadLetterStat struct {
 	Count         int64  `json:"count"`
 	OriginalTopic string `json:"original_topic"`
 
-	// Status PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-	// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-	// cycle.
+	// Status PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+	// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 	Status DeadLetterStatus `json:"status"`
 }
 
 // DeadLetterStats defines model for DeadLetterStats.
 type DeadLetterStats struct {
-	// Stats By topic and status; pairs without letters are omitted.
+	// Stats Counts by topic and status. Combinations without letters are omitted.
 	Stats []DeadLetterStat `json:"stats"`
 }
 
-// DeadLetterStatus PENDING: waits for a retry. RETRYING: is being retried. RESOLVED: was processed
-// or handled otherwise. DEAD: needs a person. docs/dlq.md describes the life
-// cycle.
+// DeadLetterStatus PENDING: waiting for a retry. RETRYING: being retried. RESOLVED: processed, or handled
+// in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 type DeadLetterStatus string
 
-// DeadLetterTarget Where a retry sends a letter.
+// DeadLetterTarget The target to which a retry sends a letter.
 type DeadLetterTarget struct {
-	// Job For kind `job_run`: the id or name of the job definition. A retry is a run
-	// of it, with the payload as arguments.
+	// Job Applies to kind `job_run`: the id or name of the job definition. Each retry is a
+	// run of that job, with the payload as its arguments.
 	Job  *string              `json:"job,omitempty"`
 	Kind DeadLetterTargetKind `json:"kind"`
 
-	// Method For kind `http`; default: POST.
+	// Method Applies to kind `http`; default: POST.
 	Method *DeadLetterTargetMethod `json:"method,omitempty"`
 
-	// Partition For kind `kafka`; by default the key determines it.
+	// Partition Applies to kind `kafka`. By default, the key determines the partition.
 	Partition *int32 `json:"partition,omitempty"`
 
-	// Topic For kind `kafka`; default: the original topic.
+	// Topic Applies to kind `kafka`; default: the original topic.
 	Topic *string `json:"topic,omitempty"`
 
-	// URL For kind `http`.
+	// URL Applies to kind `http`.
 	URL *string `json:"url,omitempty"`
 }
 
-// DeadLetterTargetMethod For kind `http`; default: POST.
+// DeadLetterTargetMethod Applies to kind `http`; default: POST.
 type DeadLetterTargetMethod string
 
 // DeadLetterTargetKind defines model for DeadLetterTargetKind.
@@ -3132,30 +3166,30 @@ type DeadLetterTargetKind string
 
 // DeadLetterTopic defines model for DeadLetterTopic.
 type DeadLetterTopic struct {
-	// Alerts Members of the policy's `alert` whose limit is exceeded.
+	// Alerts The limits in the policy's `alert` that are exceeded.
 	Alerts []DeadLetterTopicAlerts `json:"alerts,omitempty"`
 
-	// Arrivals Letters that arrived in the last five minutes, hour and day.
+	// Arrivals Number of letters that arrived in the last five minutes, hour and day.
 	Arrivals DeadLetterArrivals `json:"arrivals"`
 
-	// ArrivalsByHour Letters that arrived in each of the last 24 hours, counted back from now; the
-	// last hour is the last item.
+	// ArrivalsByHour Number of letters that arrived in each of the last 24 hours, counted back from
+	// now. The most recent hour comes last.
 	ArrivalsByHour []int64 `json:"arrivals_by_hour"`
 
-	// Counts Live letters by status.
+	// Counts Number of live letters by status.
 	Counts DeadLetterCounts `json:"counts"`
 
-	// CountsCapped With `count_up_to`: the statuses of which there are more letters than were
-	// counted. Absent if there are none.
+	// CountsCapped Present with `count_up_to`: the statuses that have more letters than were counted.
+	// Absent if there are none.
 	CountsCapped []DeadLetterStatus `json:"counts_capped,omitempty"`
 
 	// OldestOpenAgeMS The age of the oldest open letter.
 	OldestOpenAgeMS *int64 `json:"oldest_open_age_ms,omitempty"`
 
-	// OldestOpenAt Arrival of the oldest open letter; absent if none is open.
+	// OldestOpenAt When the oldest open letter arrived. Absent if no letter is open.
 	OldestOpenAt *time.Time `json:"oldest_open_at,omitempty"`
 
-	// TopGroups The largest groups, up to five.
+	// TopGroups The largest groups, at most five.
 	TopGroups []DeadLetterGroup `json:"top_groups,omitempty"`
 	Topic     string            `json:"topic"`
 }
@@ -3169,30 +3203,33 @@ type DeadLetterTopicList struct {
 	Topics     []DeadLetterTopic `json:"topics"`
 }
 
-// DeadLetterVerb An action of the API, named as in its path; `update` is PATCH, `delete` is
+// DeadLetterVerb An action of the API, named as in its path. `update` stands for PATCH and `delete` for
 // DELETE.
 type DeadLetterVerb string
 
-// DeadLetterWarnings In responses to a push: why this server cannot deliver the letter in its current
-// configuration. The letter waits until the configuration changes.
+// DeadLetterWarnings Present in responses to a push: why this server cannot deliver the letter with its
+// current configuration. The letter waits until the configuration changes.
 type DeadLetterWarnings = []ItemProblem
 
 // DeadlineInput defines model for DeadlineInput.
 type DeadlineInput struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 
-	// TimeoutMS Counted from now. Cannot be combined with `until`.
+	// TimeoutMS The time until the new deadline, counted from now. Cannot be combined with
+	// `until`.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Until Must be in the future. Cannot be combined with `timeout_ms`.
+	// Until The new deadline, which must be in the future. Cannot be combined with
+	// `timeout_ms`.
 	Until *time.Time `json:"until,omitempty"`
 }
 
 // DeletedDeadLetter defines model for DeletedDeadLetter.
 type DeletedDeadLetter struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges    `json:"changes,omitempty"`
 	ID      openapi_types.UUID `json:"id"`
 }
@@ -3202,10 +3239,11 @@ type Delivery struct {
 	// Attempts Number of attempts started.
 	Attempts int `json:"attempts"`
 
-	// Body The CloudEvent as it is sent.
+	// Body The CloudEvent that is sent.
 	Body JSONObject `json:"body,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	EndedAt   *time.Time      `json:"ended_at,omitempty"`
@@ -3213,27 +3251,28 @@ type Delivery struct {
 	// Error Why the latest attempt failed.
 	Error *string `json:"error,omitempty"`
 
-	// EventID The id of the audit event; absent for a test.
+	// EventID The id of the audit event. Absent for a test delivery.
 	EventID   *string `json:"event_id,omitempty"`
 	EventType string  `json:"event_type"`
 
-	// Gate The gate of the participant that the URL belongs to, while it is not open: nothing is
-	// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+	// Gate The gate of the participant to which the URL belongs, while the gate is not open.
+	// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
-	// ID The `webhook-id` of every attempt.
+	// ID Sent as `webhook-id` with every attempt.
 	ID            openapi_types.UUID `json:"id"`
 	LastAttemptAt *time.Time         `json:"last_attempt_at,omitempty"`
 
 	// NextAttemptAt Present while the delivery is pending.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
-	// ResponseStatus The endpoint's latest response.
+	// ResponseStatus The HTTP status of the endpoint's latest response.
 	ResponseStatus *int                `json:"response_status,omitempty"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// Status `pending`: waits for an attempt or is being sent. `failed`: given up.
-	// `discarded`: skipped when the webhook was enabled with `from: now`.
+	// Status `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
+	// made. `discarded`: skipped when the webhook was enabled with `from: now`.
 	Status    DeliveryStatus     `json:"status"`
 	WebhookID openapi_types.UUID `json:"webhook_id"`
 }
@@ -3244,49 +3283,49 @@ type DeliveryList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: given up.
-// `discarded`: skipped when the webhook was enabled with `from: now`.
+// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
+// made. `discarded`: skipped when the webhook was enabled with `from: now`.
 type DeliveryStatus string
 
-// DryRunResult What an action would do. Nothing was changed.
+// DryRunResult The effect that an action would have. Nothing was changed.
 type DryRunResult struct {
 	// AuditEvents The types of the audit events that the action itself would write.
 	AuditEvents []string `json:"audit_events,omitempty"`
 
-	// Calls The calls that would be made if each one succeeds, in order; at most 1,000.
+	// Calls The calls that would be made, in order, if each of them succeeds. At most 1,000.
 	Calls []PlannedCall `json:"calls"`
 
-	// Changes What the action itself would change, from what to what.
+	// Changes The changes that the action itself would make, with old and new values.
 	Changes     []PlannedChange `json:"changes,omitempty"`
 	CurrentStep int             `json:"current_step"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise absent. Which
-	// calls follow is then unknown, and `calls` is empty.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. In that
+	// case the calls that would follow are unknown, and `calls` is empty.
 	DefinitionUnreadable *bool              `json:"definition_unreadable,omitempty"`
 	DryRun               DryRunResultDryRun `json:"dry_run"`
 
-	// EndState The state in which the saga would then end, or rest if it is suspended.
+	// EndState The state in which the saga would then end, or stay while it is suspended.
 	EndState SagaState `json:"end_state"`
 
-	// InFlight Whether a call may be in flight, whose outcome comes first. `calls` lists
-	// the calls that follow if it succeeds.
+	// InFlight Whether a call may be in flight. Its outcome is awaited first; `calls` lists the
+	// calls that follow if it succeeds.
 	InFlight *bool `json:"in_flight,omitempty"`
 
-	// State The state that the action itself would lead to.
+	// State The state to which the action itself would lead.
 	State SagaState `json:"state"`
 
-	// Suspended True if the saga would be suspended afterwards, otherwise absent: no call
-	// follows until it is resumed.
+	// Suspended True if the saga would be suspended afterwards, otherwise absent. No calls follow
+	// until it is resumed.
 	Suspended *bool `json:"suspended,omitempty"`
 }
 
 // DryRunResultDryRun defines model for DryRunResult.DryRun.
 type DryRunResultDryRun bool
 
-// DurationStatistics `attempt_duration` is from the request of one attempt to its response;
-// `step_duration` from the first attempt to the end of the last one, including the
-// waits between them. Absent if nothing has ended. A percentile is a duration that
-// occurred, in milliseconds.
+// DurationStatistics `attempt_duration` is the time from the request of one attempt to its response.
+// `step_duration` is the time from the first attempt to the end of the last one,
+// including the waits in between. Absent if nothing has ended. Each percentile is a
+// duration that actually occurred, in milliseconds.
 type DurationStatistics struct {
 	Count int64   `json:"count"`
 	MaxMS float64 `json:"max_ms"`
@@ -3295,7 +3334,7 @@ type DurationStatistics struct {
 	P99Ms float64 `json:"p99_ms"`
 }
 
-// EmittedEvent An event.
+// EmittedEvent An event that a run emits.
 type EmittedEvent struct {
 	CorrelationID *string    `json:"correlation_id,omitempty"`
 	DedupeKey     *string    `json:"dedupe_key,omitempty"`
@@ -3306,24 +3345,25 @@ type EmittedEvent struct {
 	Payload AnyJSON `json:"payload,omitempty"`
 }
 
-// EmittedItem Exactly one of the two.
+// EmittedItem Exactly one of the two members is required.
 type EmittedItem struct {
-	// Event An event.
+	// Event An event that a run emits.
 	Event *EmittedEvent `json:"event,omitempty"`
 
-	// Run A run of another definition.
+	// Run A run of another definition, requested by a run.
 	Run *EmittedRun `json:"run,omitempty"`
 }
 
-// EmittedRun A run of another definition.
+// EmittedRun A run of another definition, requested by a run.
 type EmittedRun struct {
 	// Args Any JSON value. Callers without `payloads:read` get the text `***`.
 	Args AnyJSON `json:"args,omitempty"`
 
-	// Definition Its id or name.
+	// Definition Id or name of the definition.
 	Definition string `json:"definition"`
 
-	// IdempotencyKey Unique among what the run emits; default: its position in the list.
+	// IdempotencyKey Unique among the items that the run emits; default: the item's position in the
+	// list.
 	IdempotencyKey *string    `json:"idempotency_key,omitempty"`
 	ScheduledFor   *time.Time `json:"scheduled_for,omitempty"`
 }
@@ -3333,15 +3373,15 @@ type EndCause string
 
 // EndedRun The state in which a run ended.
 type EndedRun struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 	Attempt  int32    `json:"attempt"`
 
-	// DlqMessageID The dead letter, if it is not retried.
+	// DlqMessageID The dead letter that was created if the run is not retried.
 	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	FinishedAt   *time.Time          `json:"finished_at,omitempty"`
 
-	// Replayed The call had been carried out before.
+	// Replayed True if the same call had already been carried out.
 	Replayed *bool      `json:"replayed,omitempty"`
 	RetryAt  *time.Time `json:"retry_at,omitempty"`
 
@@ -3356,19 +3396,19 @@ type EndedRun struct {
 
 // ErasureInput defines model for ErasureInput.
 type ErasureInput struct {
-	// BusinessKey All sagas with this business key, of every workflow.
+	// BusinessKey Erases all sagas with this business key, in every workflow.
 	BusinessKey *Label `json:"business_key,omitempty"`
 
-	// CorrelationID All sagas, dead letters and job runs with this correlation id.
+	// CorrelationID Erases all sagas, dead letters and job runs with this correlation id.
 	CorrelationID *Label `json:"correlation_id,omitempty"`
 
-	// DeadLetterID One dead letter, with the job runs that retried it.
+	// DeadLetterID Erases one dead letter and the job runs that retried it.
 	DeadLetterID *UUID `json:"dead_letter_id,omitempty"`
 
-	// JobRunID One job run, with its dead letters.
+	// JobRunID Erases one job run and its dead letters.
 	JobRunID *UUID `json:"job_run_id,omitempty"`
 
-	// Reason Recorded in the audit trail permanently, so it should not name the person
+	// Reason Recorded in the audit trail permanently. It should therefore not name the person
 	// whose data is erased.
 	Reason string `json:"reason"`
 	SagaID *UUID  `json:"saga_id,omitempty"`
@@ -3376,13 +3416,15 @@ type ErasureInput struct {
 
 // ErasureResult defines model for ErasureResult.
 type ErasureResult struct {
-	// AuditEvents Events whose error lost its text. All events remain.
+	// AuditEvents Number of events from which the text of the error was removed. No events are
+	// deleted.
 	AuditEvents int `json:"audit_events"`
 
-	// Changes Only in a dry run: what it would change, from what to what.
+	// Changes Present only in a dry run: the changes that would be made, with old and new
+	// values.
 	Changes []PlannedChange `json:"changes,omitempty"`
 
-	// DeadLetters Dead letters that were deleted, live or archived.
+	// DeadLetters Number of dead letters deleted, live or archived.
 	DeadLetters int  `json:"dead_letters"`
 	DryRun      bool `json:"dry_run"`
 	JobRuns     int  `json:"job_runs"`
@@ -3392,46 +3434,46 @@ type ErasureResult struct {
 	Sagas    int  `json:"sagas"`
 	StepLogs int  `json:"step_logs"`
 
-	// WebhookDeliveries Recorded deliveries whose event lost the text of its error.
+	// WebhookDeliveries Number of recorded deliveries from whose event the text of the error was removed.
 	WebhookDeliveries int `json:"webhook_deliveries"`
 }
 
-// ExchangeInput What a worker reports and requests.
+// ExchangeInput The outcomes that a worker reports and the runs that it requests.
 type ExchangeInput struct {
-	// ClaimID An id for this call, so that it can be repeated.
+	// ClaimID An id for this call that allows it to be repeated safely.
 	ClaimID *string `json:"claim_id,omitempty"`
 
-	// Outcomes How runs of the worker have ended; may be empty.
+	// Outcomes The outcomes of the worker's runs that have ended. May be empty.
 	Outcomes []CompleteItem `json:"outcomes"`
 
-	// Queues Only from these of its registered queues.
+	// Queues Limits the claim to these of the worker's registered queues.
 	Queues []string `json:"queues,omitempty"`
 
-	// Slots Maximum number of runs to start; those that `outcomes` end do not count
-	// against the worker's `max_runs` any more.
+	// Slots Maximum number of runs to start. Runs that `outcomes` ends no longer count towards
+	// the worker's `max_runs`.
 	Slots int32 `json:"slots"`
 
 	// WaitMS How long to wait for the first run; default: 0.
 	WaitMS *int32 `json:"wait_ms,omitempty"`
 }
 
-// ExchangedRuns The results of the outcomes, and runs for the worker.
+// ExchangedRuns The results for the outcomes, and new runs for the worker.
 type ExchangedRuns struct {
-	// LeaseMS How long the leases of `runs` last. For a repeated call, what remains of the
-	// first one to expire.
+	// LeaseMS Duration of the leases of `runs`. For a repeated call, the remaining time of the
+	// first lease to expire.
 	LeaseMS int64 `json:"lease_ms"`
 
-	// Results One for each outcome, in their order.
+	// Results One result for each outcome, in the same order.
 	Results []RunResult `json:"results"`
 
-	// Runs Runs that the worker has to execute now; they are RUNNING.
+	// Runs Runs that the worker must execute now. They are RUNNING.
 	Runs []ClaimedRun `json:"runs"`
 
-	// State The worker's state, as in the answer of a claim.
+	// State The worker's state, as in the response to a claim.
 	State WorkerState `json:"state"`
 
-	// WaitedMS How long the call had waited when the leases of `runs` began. A worker
-	// counts them from this long after it sent the call, by its own clock.
+	// WaitedMS How long the call had waited when the leases of `runs` began. By its own clock,
+	// the worker counts the leases from this long after it sent the call.
 	WaitedMS int64 `json:"waited_ms"`
 }
 
@@ -3439,61 +3481,63 @@ type ExchangedRuns struct {
 type ExpiredSagas struct {
 	Completed int `json:"completed"`
 
-	// Failed Sagas that ended in any other way.
+	// Failed Sagas that ended with any other outcome.
 	Failed       int    `json:"failed"`
 	WorkflowName string `json:"workflow_name"`
 }
 
 // ExplainedAction defines model for ExplainedAction.
 type ExplainedAction struct {
-	// Action An action of the API, named as in its path; for example `skip-step` is
+	// Action An action of the API, named as in its path. For example, `skip-step` is
 	// `/steps/{step}/skip`.
 	Action      SagaAction `json:"action"`
 	Description string     `json:"description"`
 
-	// Permission The permission required for it.
+	// Permission The permission that the action requires.
 	Permission string `json:"permission"`
 }
 
 // ExplainedOwner The node that drives the saga.
 type ExplainedOwner struct {
-	// Alive Whether its lease is valid.
+	// Alive Whether the node's lease is valid.
 	Alive      bool       `json:"alive"`
 	LeaseEpoch int64      `json:"lease_epoch"`
 	LeaseUntil *time.Time `json:"lease_until,omitempty"`
 
-	// Node The node's name; empty if the store no longer knows it.
+	// Node The node's name. Empty if the node is no longer in the store.
 	Node string `json:"node"`
 }
 
-// ExplainedParticipant Whether the participant that a step is called at answers other sagas. Present while
-// the saga's last call to it has failed without a definite answer. Of the newest 100
-// sagas of the workflow, and of the newest 100 of all workflows, the last attempt of
-// each call to the same host counts; refusals say neither the one nor the other.
+// ExplainedParticipant Whether the participant that a step calls is responding to other sagas. Present while
+// the saga's last call to it has failed without a definite answer. The last attempt of
+// each call to the same host counts, among the newest 100 sagas of the workflow and the
+// newest 100 of all workflows. Refusals do not count either way.
 type ExplainedParticipant struct {
-	// Answers `again` if other calls have succeeded since `failed_at` and the newest did not
-	// fail; `no` if the newest failed; `unknown` if there has been no other call since.
+	// Answers `again` if other calls have succeeded since `failed_at` and the newest call did
+	// not fail; `no` if the newest call failed; `unknown` if there have been no other
+	// calls since.
 	Answers ExplainedParticipantAnswers `json:"answers"`
 
-	// AnswersSince With `again`: when the first of those calls succeeded that no failure has followed.
+	// AnswersSince With `again`: the time of the first success since the latest failure.
 	AnswersSince *time.Time `json:"answers_since,omitempty"`
 
-	// FailedAt When the saga's last call to it failed.
+	// FailedAt When the saga's last call to the participant failed.
 	FailedAt time.Time `json:"failed_at"`
 
-	// Host Host and port, as in the URL of the call, or `participant NAME` if the call names
-	// its participant; then the calls that name it count.
+	// Host Host and port, as in the URL of the call. If the call names its participant,
+	// `participant NAME`; in that case the calls that name this participant count.
 	Host string `json:"host"`
 
-	// LastSuccessAt With `again`, when the last one succeeded.
+	// LastSuccessAt With `again`: when the most recent call succeeded.
 	LastSuccessAt *time.Time `json:"last_success_at,omitempty"`
 
-	// Summary The same in words.
+	// Summary The same information as text.
 	Summary string `json:"summary"`
 }
 
-// ExplainedParticipantAnswers `again` if other calls have succeeded since `failed_at` and the newest did not
-// fail; `no` if the newest failed; `unknown` if there has been no other call since.
+// ExplainedParticipantAnswers `again` if other calls have succeeded since `failed_at` and the newest call did
+// not fail; `no` if the newest call failed; `unknown` if there have been no other
+// calls since.
 type ExplainedParticipantAnswers string
 
 // ExplainedStep defines model for ExplainedStep.
@@ -3503,12 +3547,12 @@ type ExplainedStep struct {
 	// Attempts Calls made so far, as counted by the current retry policy.
 	Attempts int `json:"attempts"`
 
-	// InDoubt True when an attempt may have been applied although no answer says
-	// so; otherwise absent. Only an attempt that is done ends a doubt.
+	// InDoubt True if an attempt may have been applied although no response confirms it;
+	// otherwise absent. Only a successful attempt removes the doubt.
 	InDoubt *bool `json:"in_doubt,omitempty"`
 	Index   int   `json:"index"`
 
-	// MaxAttempts 0 if the definition is unreadable.
+	// MaxAttempts The maximum number of attempts; 0 if the definition is unreadable.
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
 }
@@ -3517,10 +3561,10 @@ type ExplainedStep struct {
 type FailInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Error Why a run failed. Its texts are never refused for what they contain: what cannot
-	// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
-	// becomes U+FFFD, and what is too long is cut. `adjusted` in the response names
-	// the members that were changed.
+	// Error Why a run failed. Texts are never rejected because of their content: anything that
+	// cannot be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
+	// becomes U+FFFD, and texts that are too long are truncated. `adjusted` in the response
+	// names the members that were changed.
 	Error       RunErrorInput `json:"error"`
 	ExitCode    *int32        `json:"exit_code,omitempty"`
 	LeaderEpoch int64         `json:"leader_epoch"`
@@ -3529,36 +3573,36 @@ type FailInput struct {
 	// Resources Resources used by a run.
 	Resources *RunResources `json:"resources,omitempty"`
 
-	// TimedOut End as TIMED_OUT instead of FAILED.
+	// TimedOut If true, the run ends as TIMED_OUT instead of FAILED.
 	TimedOut *bool `json:"timed_out,omitempty"`
 	WorkerID UUID  `json:"worker_id"`
 }
 
 // Fence The newest fencing token that was checked for a key.
 type Fence struct {
-	// CheckedAt When it was last checked.
+	// CheckedAt When the token was last checked.
 	CheckedAt time.Time `json:"checked_at"`
 	FenceKey  string    `json:"fence_key"`
 
-	// FencingToken Older tokens are rejected.
+	// FencingToken The newest token. Older tokens are rejected.
 	FencingToken string `json:"fencing_token"`
 }
 
-// FenceCheck Whether a token is the newest.
+// FenceCheck Whether a token is the newest one.
 type FenceCheck struct {
 	FenceKey     string `json:"fence_key"`
 	FencingToken string `json:"fencing_token"`
 
-	// Ok False: reject the write.
+	// Ok If false, the write must be rejected.
 	Ok bool `json:"ok"`
 }
 
-// FenceCheckInput A fencing token.
+// FenceCheckInput A fencing token to check.
 type FenceCheckInput struct {
 	FencingToken string `json:"fencing_token"`
 
-	// RunID The run that was given the token. Needed for a token that no run holds any
-	// more: its run has ended, or is with another worker.
+	// RunID The run that received the token. Required for a token that is no longer held by a
+	// run, because its run has ended or was assigned to another worker.
 	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 }
 
@@ -3578,7 +3622,7 @@ type FenceList struct {
 
 // ForceCompleteInput defines model for ForceCompleteInput.
 type ForceCompleteInput struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 
@@ -3588,117 +3632,120 @@ type ForceCompleteInput struct {
 
 // ForceInput defines model for ForceInput.
 type ForceInput struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// GateWait The gate of the participant that the URL belongs to, while it is not open: nothing is
-// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+// GateWait The gate of the participant to which the URL belongs, while the gate is not open.
+// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+// nothing waits at the gate.
 type GateWait struct {
 	// NextCanaryAt When the next canary is due; absent unless Skald holds the participant.
 	NextCanaryAt *time.Time `json:"next_canary_at,omitempty"`
 	Participant  string     `json:"participant"`
 
-	// Since Since when the gate is in this state.
+	// Since When the gate entered this state.
 	Since time.Time `json:"since"`
 
-	// State `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
-	// it. `RELEASING`: waiting calls are made in waves.
+	// State `OPEN`: calls are made. `HELD`: only canary calls are made, or none while a person
+	// holds the participant. `RELEASING`: waiting calls are made in waves.
 	State ParticipantState `json:"state"`
 
-	// Summary What is waited for and why, as a sentence.
+	// Summary What the wait is for and why, as a sentence.
 	Summary string `json:"summary"`
 }
 
-// GroupDiscardInput Same as in `RedriveInput`.
+// GroupDiscardInput As in `RedriveInput`.
 type GroupDiscardInput struct {
-	// DryRun Only count.
+	// DryRun If true, letters are only counted.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many letters are meant, for example those of a dry run: the redrive halts
-	// before the first letter if there are more.
+	// Expected The expected number of letters, for example from a dry run. If there are more, the
+	// redrive halts before the first letter.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// MaxMessages Maximum number of letters.
+	// MaxMessages Maximum number of letters to process.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason Reason `json:"reason"`
 }
 
-// GroupRedriveInput Same as in `RedriveInput`.
+// GroupRedriveInput As in `RedriveInput`.
 type GroupRedriveInput struct {
-	// Canary The first letters of a redrive. The rest follow only after these have been observed.
+	// Canary The first letters of a redrive. The remaining letters follow only after these have
+	// been observed.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
-	// DryRun Only count.
+	// DryRun If true, letters are only counted.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many letters are meant, for example those of a dry run: the redrive halts
-	// before the first letter if there are more.
+	// Expected The expected number of letters, for example from a dry run. If there are more, the
+	// redrive halts before the first letter.
 	Expected *int64 `json:"expected,omitempty"`
 	Force    *bool  `json:"force,omitempty"`
 
-	// MaxMessages Maximum number of letters.
+	// MaxMessages Maximum number of letters to process.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order `oldest`: oldest first, in parallel. `per_key`: letters with the same key one after
-	// the other, each only once the previous one was acknowledged; a failure skips the
-	// rest of its key.
+	// Order `oldest`: oldest letters first, in parallel. `per_key`: letters with the same key are
+	// retried one after the other, each only after the previous one was acknowledged; after
+	// a failure, the remaining letters with that key are skipped.
 	Order *RedriveOrder `json:"order,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
-	// Body What is sent as JSON: any value with expressions in its strings, including the
-	// participant's secrets. By default Skald sends the saga's payload and the outputs of its
-	// steps.
+	// Body The body to send as JSON: any value with expressions in its strings, including the
+	// participant's secrets. By default, Skald sends the saga's payload and the outputs
+	// of its steps.
 	Body interface{} `json:"body,omitempty"`
 
-	// Form What is sent in place of `body` as a form: strings with expressions,
+	// Form A form to send in place of `body`. Its values are strings with expressions,
 	// numbers, true, false, or lists of these.
 	Form JSONObject `json:"form,omitempty"`
 
-	// Headers Their values may contain expressions, including the participant's secrets
-	// (`Bearer ${secrets.token}`). They replace the participant's headers of the
-	// same name.
+	// Headers Additional headers. Their values may contain expressions, including the
+	// participant's secrets (`Bearer ${secrets.token}`). They replace the participant's
+	// headers of the same name.
 	Headers map[string]string `json:"headers,omitempty"`
 
-	// Method Default: POST.
+	// Method The HTTP method. Default: POST.
 	Method *HTTPCallMethod `json:"method,omitempty"`
 
-	// Participant The name of a registered participant, whose `base_url`, `headers` and
-	// `timeout_ms` apply as they are when the call is made. If it was deleted, nothing
-	// is sent: the call has certainly not been applied (`participant_unknown`), and is
+	// Participant The name of a registered participant, whose `base_url`, `headers` and `timeout_ms`
+	// apply as they are when the call is made. If the participant was deleted, nothing
+	// is sent: the call was certainly not applied (`participant_unknown`), and is
 	// retried.
 	Participant *string `json:"participant,omitempty"`
 
-	// Path Only with `participant`: what follows its `base_url`, beginning with `/`, with a
-	// query if there is one. May have expressions like `url`. Default: `/`.
+	// Path Only with `participant`: the path that is appended to its `base_url`. It begins
+	// with `/`, may include a query, and may contain expressions like `url`. Default:
+	// `/`.
 	Path *string `json:"path,omitempty"`
 
-	// URL An absolute http or https URL. Its path and query may have expressions
-	// (`${payload.order_id}`), whose values are percent-encoded. A request has
-	// either a `url` or a `participant`.
+	// URL An absolute http or https URL. Its path and query may contain expressions
+	// (`${payload.order_id}`), whose values are percent-encoded. A request has either a
+	// `url` or a `participant`.
 	URL *string `json:"url,omitempty"`
 }
 
-// HTTPCallMethod Default: POST.
+// HTTPCallMethod The HTTP method. Default: POST.
 type HTTPCallMethod string
 
 // Health defines model for Health.
@@ -3709,32 +3756,32 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
-// Heartbeat Which runs the worker may continue.
+// Heartbeat The runs that the worker may continue.
 type Heartbeat struct {
 	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
 
-	// LeaseMS Duration of the leases, from when the heartbeat was sent.
+	// LeaseMS Duration of the leases, measured from when the heartbeat was sent.
 	LeaseMS int64        `json:"lease_ms"`
 	Leases  []LeaseState `json:"leases"`
 
-	// Problem Why `load` was refused; the leases are renewed anyway.
+	// Problem Why `load` was refused. The leases are renewed anyway.
 	Problem         *ItemProblem `json:"problem,omitempty"`
 	SettingsVersion int64        `json:"settings_version"`
 
-	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
-	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: its process must register again.
+	// State ACTIVE: receives runs. DRAINING: finishes its runs and receives no new ones. LOST: has
+	// sent neither a heartbeat nor a claim for `heartbeat_ttl_seconds`; the next one makes
+	// it ACTIVE again, independently of its runs. DETACHED: its process must register again.
 	State WorkerState `json:"state"`
 }
 
-// HeartbeatInput A heartbeat.
+// HeartbeatInput A heartbeat of a worker.
 type HeartbeatInput struct {
 	// Load Free-form load information, shown to operators.
 	Load    *float64       `json:"load,omitempty"`
 	Running []HeartbeatRun `json:"running,omitempty"`
 
-	// Seq Increases with each heartbeat of the worker, so that one that arrives late
-	// is recognized.
+	// Seq Increases with each heartbeat of the worker, so that heartbeats that arrive late
+	// are recognized.
 	Seq int64 `json:"seq"`
 }
 
@@ -3742,12 +3789,12 @@ type HeartbeatInput struct {
 type HeartbeatRun struct {
 	Attempt int32 `json:"attempt"`
 
-	// Checkpoint Passed to the next attempt. Omitted: unchanged.
+	// Checkpoint Passed to the next attempt. If omitted, the checkpoint is unchanged.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	LeaderEpoch int64   `json:"leader_epoch"`
 	LeaseToken  UUID    `json:"lease_token"`
 
-	// Progress Omitted: unchanged.
+	// Progress If omitted, the progress is unchanged.
 	Progress *RunProgress `json:"progress,omitempty"`
 	RunID    UUID         `json:"run_id"`
 }
@@ -3764,10 +3811,12 @@ type IndexUsage struct {
 	// TuplesRead Index entries returned by scans.
 	TuplesRead int64 `json:"tuples_read"`
 
-	// Unique Enforces uniqueness, and is therefore needed even if it is never scanned.
+	// Unique Whether the index enforces uniqueness. If so, it is needed even if it is never
+	// scanned.
 	Unique bool `json:"unique"`
 
-	// Valid False if its concurrent build failed: drop it.
+	// Valid False if the index is left over from a failed concurrent build and should be
+	// dropped.
 	Valid bool `json:"valid"`
 }
 
@@ -3791,7 +3840,7 @@ type JobAttempt struct {
 	FencingToken *string    `json:"fencing_token,omitempty"`
 	LeaderEpoch  int64      `json:"leader_epoch"`
 
-	// Outcome ORPHANED, RELEASED, REASSIGNED, or the state in which the run ended.
+	// Outcome ORPHANED, RELEASED or REASSIGNED, or the state in which the run ended.
 	Outcome   *string            `json:"outcome,omitempty"`
 	Reason    *string            `json:"reason,omitempty"`
 	StartedAt *time.Time         `json:"started_at,omitempty"`
@@ -3808,54 +3857,57 @@ type JobBulk struct {
 	Action JobBulkAction `json:"action"`
 	Actor  *string       `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	Done      int64           `json:"done"`
 	EndedAt   *time.Time      `json:"ended_at,omitempty"`
 
-	// Expected Number of runs that matched when it was requested.
+	// Expected Number of runs that matched when the operation was requested.
 	Expected *int64 `json:"expected,omitempty"`
 
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON `json:"filter,omitempty"`
 
-	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
-	// case the bulk operation does nothing, and it can be canceled.
+	// FilterUnreadable True if the stored request is damaged, otherwise absent. The bulk operation then
+	// does nothing, but it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 
-	// Found How many runs it found when it halted, including those it has dealt with.
+	// Found Number of runs found when the operation halted, including those already processed.
 	Found *int64 `json:"found,omitempty"`
 
-	// HaltReason Why it is HALTED: `expected` (it found more runs than `halts_above`). Resuming
-	// clears it; one that is canceled keeps it.
+	// HaltReason Why the operation is HALTED: `expected` (it found more runs than `halts_above`).
+	// Resuming it clears the reason; canceling it does not.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
-	// HaltsAbove It halts before it touches more runs than this: the request's `expected`; for
-	// `cancel` at most the number counted then.
+	// HaltsAbove The operation halts before it changes more runs than this. The value is the
+	// request's `expected`; for `cancel`, it is at most the number of runs counted at
+	// the time of the request.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 
 	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// Matched Number of runs examined.
+	// Matched Number of runs processed so far.
 	Matched int64   `json:"matched"`
 	Reason  *string `json:"reason,omitempty"`
 
-	// Skipped Runs that had already moved on, or whose definition was deleted.
+	// Skipped Number of runs that had already changed state, or whose definition was deleted.
 	Skipped int64 `json:"skipped"`
 
-	// State HALTED: it found more than it may touch (`halts_above`), and waits until it
-	// is resumed or canceled. COMPLETED and CANCELED are final.
+	// State HALTED: the operation found more items than it may change (`halts_above`), and waits
+	// until it is resumed or canceled. COMPLETED and CANCELED are final.
 	State   BulkState `json:"state"`
 	Version int64     `json:"version"`
 }
@@ -3867,14 +3919,14 @@ type JobBulkAction string
 type JobBulkInput struct {
 	Action JobBulkAction `json:"action"`
 
-	// DryRun Store nothing; return the count.
+	// DryRun If true, nothing is stored, and the response contains the count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many runs are meant, for example `matched` of a dry run: the operation halts
-	// before the first of them if there are more.
+	// Expected The expected number of runs, for example `matched` of a dry run. If there are
+	// more, the operation halts before it changes any of them.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// Filter Same as the query parameters of the list of runs.
+	// Filter The same filters as the query parameters of the list of runs.
 	Filter JobRunFilter `json:"filter"`
 	Reason *string      `json:"reason,omitempty"`
 }
@@ -3887,10 +3939,11 @@ type JobBulkList struct {
 
 // JobBulkPreview defines model for JobBulkPreview.
 type JobBulkPreview struct {
-	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	// Changes The changes that the action itself would make, with old and new values, starting
+	// with those that affect the most resources. At most 50.
 	Changes []PlannedChange `json:"changes"`
 
-	// Examined Number of runs, the first ones, whose changes are in `changes`.
+	// Examined Number of runs, starting from the first, whose changes are included in `changes`.
 	Examined int   `json:"examined"`
 	Matched  int64 `json:"matched"`
 
@@ -3898,19 +3951,19 @@ type JobBulkPreview struct {
 	MatchedIsCapped bool `json:"matched_is_capped"`
 }
 
-// JobCalendar The slots of all jobs in a time.
+// JobCalendar The slots of all jobs within a period.
 type JobCalendar struct {
-	// Frequent Jobs with too many slots to be listed.
+	// Frequent Jobs that have too many slots to list.
 	Frequent []JobCalendarJob  `json:"frequent"`
 	Slots    []JobCalendarSlot `json:"slots"`
 
-	// Truncated Whether there are more slots after the last one, or more definitions.
+	// Truncated Whether there are more slots after the last one listed, or more definitions.
 	Truncated bool `json:"truncated"`
 }
 
 // JobCalendarJob defines model for JobCalendarJob.
 type JobCalendarJob struct {
-	// Definition Its name.
+	// Definition The name of the job definition.
 	Definition   string             `json:"definition"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 	Timezone     string             `json:"timezone"`
@@ -3923,26 +3976,26 @@ type JobCalendarSlot struct {
 	// ConcurrencyKey The key that the job shares with others.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// Definition Its name.
+	// Definition The name of the job definition.
 	Definition   string             `json:"definition"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 
-	// LocalTime What the clock of that time zone shows, as in `ticks`.
+	// LocalTime The wall-clock time in that time zone, as in `ticks`.
 	LocalTime string `json:"local_time"`
 
-	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist,
-	// and the job runs at the end of the gap. `skipped_gap`: it does not exist, and
-	// nothing runs. `repeated`: it occurs for the second time. `repetition_left_out`:
-	// it will occur once more, and nothing will run then.
+	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist, and
+	// the job runs at the end of the gap. `skipped_gap`: it does not exist, and the job does
+	// not run. `repeated`: this is the second occurrence of this time.
+	// `repetition_left_out`: this time will occur once more, and the job will not run then.
 	Note *TickNote `json:"note,omitempty"`
 
-	// Paused The job is paused then, and the slot will be SKIPPED.
+	// Paused Whether the job is paused at that time, so that the slot will be SKIPPED.
 	Paused *bool `json:"paused,omitempty"`
 
-	// Reason Why it was SKIPPED.
+	// Reason Why the run was SKIPPED.
 	Reason *string `json:"reason,omitempty"`
 
-	// RunID The run of the slot; absent while there is none yet.
+	// RunID The run of the slot. Absent if there is none yet.
 	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 
 	// State The state of a run. docs/jobs.md describes the life cycle.
@@ -3950,87 +4003,90 @@ type JobCalendarSlot struct {
 	Timezone string       `json:"timezone"`
 }
 
-// JobConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-// `replace`: the old one is canceled first. `queue`: one after the other.
+// JobConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 type JobConcurrencyPolicy string
 
 // JobDefinition defines model for JobDefinition.
 type JobDefinition struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
-	// arguments of every run must match. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
+	// arguments of every run must comply. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// BuiltIn Supplied by Skald.
+	// BuiltIn Whether the definition is supplied by Skald.
 	BuiltIn bool `json:"built_in"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
+	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
+	// 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// CommandName What a worker runs.
+	// CommandName The command that a worker executes.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
-	// own.
+	// ConcurrencyKey Shared by all definitions that name it. By default, each definition has a key of
+	// its own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
-	// events and sagas do.
+	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
+	// only to runs created by events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 
-	// DefinitionUnreadable True when the stored definition is damaged, otherwise absent.
-	// Then its content is replaced by defaults, and it makes no runs.
+	// DefinitionUnreadable True if the stored definition is damaged, otherwise absent. Its content is then
+	// replaced by defaults, and it creates no runs.
 	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
 	DeletedAt            *time.Time `json:"deleted_at,omitempty"`
 	Description          *string    `json:"description,omitempty"`
 
-	// Emit The Kafka topics to which events are published that runs emit. The first entry
-	// that fits an event's type counts. The event itself is stored, and triggers job
-	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	// Emit The Kafka topics to which events emitted by runs are published. The first entry that
+	// matches an event's type is used. In any case, the event is stored and triggers job
+	// definitions. Rejected if Kafka is not configured, and for topics that Skald reads.
 	Emit    *JobEmitTopics `json:"emit,omitempty"`
 	Enabled bool           `json:"enabled"`
 
-	// Event Which events create runs.
+	// Event The events that create runs.
 	Event *JobEventTrigger   `json:"event,omitempty"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// JitterMS A run starts up to this long after its slot, at random.
+	// JitterMS Each run starts after a random delay of up to this length after its slot.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels *JobLabels `json:"labels,omitempty"`
 
 	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
-	// the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST. If 0, the
+	// setting `max_attempts` applies.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
-	// `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies. If 0, the setting
+	// `skip_late_runs_after_seconds` applies.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
 	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
-	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// (default): they are recorded as SKIPPED. `fire_once`: only the newest slot runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 	Name          string            `json:"name"`
@@ -4038,156 +4094,161 @@ type JobDefinition struct {
 	// NextDueAt The first slot that has no run yet. Absent if there is none.
 	NextDueAt *time.Time `json:"next_due_at,omitempty"`
 
-	// NextRunAt With `include=next_run_at`: the next slot of its schedule, whether or not its run
-	// has been created. Absent if it has no schedule or no slots left, and while it is
-	// disabled or paused.
+	// NextRunAt Present with `include=next_run_at`: the next slot of the schedule, whether or not
+	// its run has been created. Absent if the definition has no schedule or no slots
+	// left, and while it is disabled or paused.
 	NextRunAt   *time.Time `json:"next_run_at,omitempty"`
 	PauseReason *string    `json:"pause_reason,omitempty"`
 
-	// Paused No runs are currently created automatically.
+	// Paused Whether the automatic creation of runs is currently paused.
 	Paused   bool       `json:"paused"`
 	PausedAt *time.Time `json:"paused_at,omitempty"`
 
-	// PausedUntil Absent if it is paused until it is resumed.
+	// PausedUntil When the pause ends. Absent if the pause lasts until the job is resumed by a
+	// request.
 	PausedUntil *time.Time `json:"paused_until,omitempty"`
 
-	// Priority Higher first.
+	// Priority Runs with a higher priority are handed out first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue Default: `default`.
+	// Queue The queue of the runs; default: `default`.
 	Queue string `json:"queue"`
 
-	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
+	// QueueLimit With `concurrency_policy` `queue`: the maximum number of waiting runs. 0 means no
+	// limit.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// RecentRuns With `include=recent_runs`: the last 20 runs that have ended, in order of
+	// RecentRuns Present with `include=recent_runs`: the last 20 runs that have ended, in order of
 	// creation, newest first.
 	RecentRuns []JobRunOutcome `json:"recent_runs,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
+	// RequiredLabels At most 32 names, with values of at most 255 characters each.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
-	// failed one, unless the worker reported that another attempt will not help.
+	// Retry How failed runs are retried; if omitted, they are not. A retry is a new run linked to
+	// the failed one. There is no retry if the worker reported that another attempt would
+	// not help.
 	Retry JobRetry `json:"retry"`
 
-	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry prevents the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
 	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule *JobSchedule `json:"schedule,omitempty"`
 
-	// SpecVersion Increases when the definition's content changes.
+	// SpecVersion Increases when the content of the definition changes.
 	SpecVersion int `json:"spec_version"`
 
-	// TimeoutMS For one attempt, from its start; 0: none.
+	// TimeoutMS Timeout for one attempt, measured from its start. 0 means no timeout.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What creates runs of the definition automatically. Every definition can be run
-	// manually.
+	// Type The source of automatically created runs. Every definition can also be run manually.
 	Type      JobType   `json:"type"`
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy *string   `json:"updated_by,omitempty"`
 
-	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// UpdatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	UpdatedByName *ActorName `json:"updated_by_name,omitempty"`
 
-	// Version Increases with every change; the ETag.
+	// Version Increases with every change. It is the ETag.
 	Version int64 `json:"version"`
 }
 
 // JobDefinitionInput defines model for JobDefinitionInput.
 type JobDefinitionInput struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
-	// arguments of every run must match. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
+	// arguments of every run must comply. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
+	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
+	// 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
-	// CommandName What a worker runs.
+	// CommandName The command that a worker executes.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
-	// own.
+	// ConcurrencyKey Shared by all definitions that name it. By default, each definition has a key of
+	// its own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy *JobConcurrencyPolicy `json:"concurrency_policy,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
-	// events and sagas do.
+	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
+	// only to runs created by events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
-	// Emit The Kafka topics to which events are published that runs emit. The first entry
-	// that fits an event's type counts. The event itself is stored, and triggers job
-	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	// Emit The Kafka topics to which events emitted by runs are published. The first entry that
+	// matches an event's type is used. In any case, the event is stored and triggers job
+	// definitions. Rejected if Kafka is not configured, and for topics that Skald reads.
 	Emit *JobEmitTopics `json:"emit,omitempty"`
 
-	// Enabled False creates no runs automatically; default: true.
+	// Enabled If false, no runs are created automatically; default: true.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Event Which events create runs.
+	// Event The events that create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
 
-	// JitterMS A run starts up to this long after its slot, at random.
+	// JitterMS Each run starts after a random delay of up to this length after its slot.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
-	// the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST. If 0, the
+	// setting `max_attempts` applies.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
-	// `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies. If 0, the setting
+	// `skip_late_runs_after_seconds` applies.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
 	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
-	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// (default): they are recorded as SKIPPED. `fire_once`: only the newest slot runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 	Name          string            `json:"name"`
 
-	// Priority Higher first.
+	// Priority Runs with a higher priority are handed out first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue Default: `default`.
+	// Queue The queue of the runs; default: `default`.
 	Queue *string `json:"queue,omitempty"`
 
-	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
+	// QueueLimit With `concurrency_policy` `queue`: the maximum number of waiting runs. 0 means no
+	// limit.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
+	// RequiredLabels At most 32 names, with values of at most 255 characters each.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
-	// failed one, unless the worker reported that another attempt will not help.
+	// Retry How failed runs are retried; if omitted, they are not. A retry is a new run linked to
+	// the failed one. There is no retry if the worker reported that another attempt would
+	// not help.
 	Retry *JobRetry `json:"retry,omitempty"`
 
-	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry prevents the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
 	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule *JobSchedule `json:"schedule,omitempty"`
 
-	// TimeoutMS For one attempt, from its start; 0: none.
+	// TimeoutMS Timeout for one attempt, measured from its start. 0 means no timeout.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What creates runs of the definition automatically. Every definition can be run
-	// manually.
+	// Type The source of automatically created runs. Every definition can also be run manually.
 	Type JobType `json:"type"`
 }
 
@@ -4199,92 +4260,94 @@ type JobDefinitionList struct {
 
 // JobDefinitionPatch defines model for JobDefinitionPatch.
 type JobDefinitionPatch struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
-	// arguments of every run must match. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
+	// arguments of every run must comply. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
+	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
+	// 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
-	// CommandName What a worker runs.
+	// CommandName The command that a worker executes.
 	CommandName *string `json:"command_name,omitempty"`
 
-	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
-	// own.
+	// ConcurrencyKey Shared by all definitions that name it. By default, each definition has a key of
+	// its own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy *JobConcurrencyPolicy `json:"concurrency_policy,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
-	// events and sagas do.
+	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
+	// only to runs created by events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
-	// Emit The Kafka topics to which events are published that runs emit. The first entry
-	// that fits an event's type counts. The event itself is stored, and triggers job
-	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	// Emit The Kafka topics to which events emitted by runs are published. The first entry that
+	// matches an event's type is used. In any case, the event is stored and triggers job
+	// definitions. Rejected if Kafka is not configured, and for topics that Skald reads.
 	Emit    *JobEmitTopics `json:"emit,omitempty"`
 	Enabled *bool          `json:"enabled,omitempty"`
 
-	// Event Which events create runs.
+	// Event The events that create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
 
-	// JitterMS A run starts up to this long after its slot, at random.
+	// JitterMS Each run starts after a random delay of up to this length after its slot.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
-	// the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST. If 0, the
+	// setting `max_attempts` applies.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
-	// `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies. If 0, the setting
+	// `skip_late_runs_after_seconds` applies.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
 	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
-	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// (default): they are recorded as SKIPPED. `fire_once`: only the newest slot runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 	Name          *string           `json:"name,omitempty"`
 
-	// Priority Higher first.
+	// Priority Runs with a higher priority are handed out first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue Default: `default`.
+	// Queue The queue of the runs; default: `default`.
 	Queue *string `json:"queue,omitempty"`
 
-	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
+	// QueueLimit With `concurrency_policy` `queue`: the maximum number of waiting runs. 0 means no
+	// limit.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
+	// RequiredLabels At most 32 names, with values of at most 255 characters each.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
-	// failed one, unless the worker reported that another attempt will not help.
+	// Retry How failed runs are retried; if omitted, they are not. A retry is a new run linked to
+	// the failed one. There is no retry if the worker reported that another attempt would
+	// not help.
 	Retry *JobRetry `json:"retry,omitempty"`
 
-	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry prevents the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
 	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule *JobSchedule `json:"schedule,omitempty"`
 
-	// TimeoutMS For one attempt, from its start; 0: none.
+	// TimeoutMS Timeout for one attempt, measured from its start. 0 means no timeout.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What creates runs of the definition automatically. Every definition can be run
-	// manually.
+	// Type The source of automatically created runs. Every definition can also be run manually.
 	Type *JobType `json:"type,omitempty"`
 }
 
@@ -4292,7 +4355,7 @@ type JobDefinitionPatch struct {
 type JobDefinitionSummary struct {
 	ID openapi_types.UUID `json:"id"`
 
-	// Name Its name when the run was created.
+	// Name The definition's name when the run was created.
 	Name string `json:"name"`
 
 	// SpecVersion The version of the definition that the run uses.
@@ -4301,95 +4364,98 @@ type JobDefinitionSummary struct {
 
 // JobDefinitionVersion defines model for JobDefinitionVersion.
 type JobDefinitionVersion struct {
-	// ArgsSchema JSON Schema (2020-12 unless `$schema` names another draft) that the
-	// arguments of every run must match. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
+	// arguments of every run must comply. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
-	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
+	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
+	// 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
 
-	// CommandName What a worker runs.
+	// CommandName The command that a worker executes.
 	CommandName string `json:"command_name"`
 
-	// ConcurrencyKey Shared by all definitions that name it; by default each definition has its
-	// own.
+	// ConcurrencyKey Shared by all definitions that name it. By default, each definition has a key of
+	// its own.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 
-	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
-	// events and sagas do.
+	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
+	// only to runs created by events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 	Description *string `json:"description,omitempty"`
 
-	// Emit The Kafka topics to which events are published that runs emit. The first entry
-	// that fits an event's type counts. The event itself is stored, and triggers job
-	// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+	// Emit The Kafka topics to which events emitted by runs are published. The first entry that
+	// matches an event's type is used. In any case, the event is stored and triggers job
+	// definitions. Rejected if Kafka is not configured, and for topics that Skald reads.
 	Emit *JobEmitTopics `json:"emit,omitempty"`
 
-	// Event Which events create runs.
+	// Event The events that create runs.
 	Event *JobEventTrigger `json:"event,omitempty"`
 
-	// JitterMS A run starts up to this long after its slot, at random.
+	// JitterMS Each run starts after a random delay of up to this length after its slot.
 	JitterMS *int64 `json:"jitter_ms,omitempty"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels *JobLabels `json:"labels,omitempty"`
 
-	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST; 0:
-	// the setting `max_attempts`.
+	// MaxLosses Number of assignments that may be lost before the run is FAILED as LOST. If 0, the
+	// setting `max_attempts` applies.
 	MaxLosses *int `json:"max_losses,omitempty"`
 
-	// MisfireGraceMS How late a slot may be before `misfire_policy` applies; 0: the setting
-	// `skip_late_runs_after_seconds`.
+	// MisfireGraceMS How late a slot may be before `misfire_policy` applies. If 0, the setting
+	// `skip_late_runs_after_seconds` applies.
 	MisfireGraceMS *int64 `json:"misfire_grace_ms,omitempty"`
 
 	// MisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
-	// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+	// (default): they are recorded as SKIPPED. `fire_once`: only the newest slot runs.
 	// `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 	MisfirePolicy *JobMisfirePolicy `json:"misfire_policy,omitempty"`
 
-	// Priority Higher first.
+	// Priority Runs with a higher priority are handed out first.
 	Priority *int `json:"priority,omitempty"`
 
-	// Queue Default: `default`.
+	// Queue The queue of the runs; default: `default`.
 	Queue string `json:"queue"`
 
-	// QueueLimit With `concurrency_policy` queue: how many runs may wait; 0: unlimited.
+	// QueueLimit With `concurrency_policy` `queue`: the maximum number of waiting runs. 0 means no
+	// limit.
 	QueueLimit *int `json:"queue_limit,omitempty"`
 
-	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
+	// RequiredLabels At most 32 names, with values of at most 255 characters each.
 	RequiredLabels *JobLabels `json:"required_labels,omitempty"`
 
-	// Retry Retries of failed runs; omitted: none. A retry is a new run, linked to the
-	// failed one, unless the worker reported that another attempt will not help.
+	// Retry How failed runs are retried; if omitted, they are not. A retry is a new run linked to
+	// the failed one. There is no retry if the worker reported that another attempt would
+	// not help.
 	Retry JobRetry `json:"retry"`
 
-	// RetryHoldsKey Whether a waiting retry keeps the next slot from starting.
+	// RetryHoldsKey Whether a waiting retry prevents the next slot from starting.
 	RetryHoldsKey *bool `json:"retry_holds_key,omitempty"`
 
 	// Schedule When the job is due. docs/schedules.md is the guide.
 	Schedule    *JobSchedule `json:"schedule,omitempty"`
 	SpecVersion int          `json:"spec_version"`
 
-	// TimeoutMS For one attempt, from its start; 0: none.
+	// TimeoutMS Timeout for one attempt, measured from its start. 0 means no timeout.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type What creates runs of the definition automatically. Every definition can be run
-	// manually.
+	// Type The source of automatically created runs. Every definition can also be run manually.
 	Type JobType `json:"type"`
 }
 
@@ -4405,24 +4471,26 @@ type JobEmitTopic struct {
 	Topic     string `json:"topic"`
 }
 
-// JobEmitTopics The Kafka topics to which events are published that runs emit. The first entry
-// that fits an event's type counts. The event itself is stored, and triggers job
-// definitions, either way. Refused without Kafka, and for topics that Skald reads.
+// JobEmitTopics The Kafka topics to which events emitted by runs are published. The first entry that
+// matches an event's type is used. In any case, the event is stored and triggers job
+// definitions. Rejected if Kafka is not configured, and for topics that Skald reads.
 type JobEmitTopics = []JobEmitTopic
 
 // JobEvent defines model for JobEvent.
 type JobEvent struct {
-	// Actor Who decided; absent if it was Skald.
+	// Actor Who made the decision. Absent if it was Skald itself.
 	Actor *string `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 	At        time.Time  `json:"at"`
 	Attempt   *int       `json:"attempt,omitempty"`
 
-	// Epoch The epoch of the leader that decided, or under which the run was assigned.
+	// Epoch The epoch of the leader that made the decision, or under which the run was
+	// assigned.
 	Epoch *int64 `json:"epoch,omitempty"`
 
 	// FromState The state of a run. docs/jobs.md describes the life cycle.
@@ -4436,14 +4504,14 @@ type JobEvent struct {
 	WorkerID *openapi_types.UUID `json:"worker_id,omitempty"`
 }
 
-// JobEventDelivery The outcome of an event for one definition.
+// JobEventDelivery The outcome of an event for one job definition.
 type JobEventDelivery struct {
 	Attempts     int                `json:"attempts"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 	DeliveredAt  *time.Time         `json:"delivered_at,omitempty"`
 	Error        *string            `json:"error,omitempty"`
 
-	// MessageID The dead letter, if it was given up.
+	// MessageID The dead letter that was created if the delivery was abandoned.
 	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
 	NextTryAt *time.Time          `json:"next_try_at,omitempty"`
 	RunID     *openapi_types.UUID `json:"run_id,omitempty"`
@@ -4453,11 +4521,11 @@ type JobEventDelivery struct {
 type JobEventInput struct {
 	CorrelationID *Label `json:"correlation_id,omitempty"`
 
-	// DedupeKey Only one event of a type can have it while it is in effect.
+	// DedupeKey While the key is in effect, only one event of a type can have it.
 	DedupeKey *Label `json:"dedupe_key,omitempty"`
 	EventType Label  `json:"event_type"`
 
-	// OccurredAt When it happened; default: now.
+	// OccurredAt When the event occurred; default: now.
 	OccurredAt *time.Time `json:"occurred_at,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4472,35 +4540,36 @@ type JobEventList struct {
 	Events []JobEvent `json:"events"`
 }
 
-// JobEventPublication Publication of the event to a Kafka topic, which its run's job definition names.
-// Absent in lists.
+// JobEventPublication Publication of the event to a Kafka topic that is specified in the job definition of
+// its run. Absent in lists.
 type JobEventPublication struct {
-	// Error Why the topic refuses it.
+	// Error Why the topic rejects the event.
 	Error *string `json:"error,omitempty"`
 
-	// MessageID The dead letter, if it was refused.
+	// MessageID The dead letter that was created if the event was rejected.
 	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
 
-	// PublishedAt When the brokers had acknowledged it.
+	// PublishedAt When the brokers acknowledged the event.
 	PublishedAt *time.Time `json:"published_at,omitempty"`
 	Topic       string     `json:"topic"`
 }
 
 // JobEventRecord defines model for JobEventRecord.
 type JobEventRecord struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes       *PlannedChanges `json:"changes,omitempty"`
 	CorrelationID *string         `json:"correlation_id,omitempty"`
 	CreatedAt     time.Time       `json:"created_at"`
 
-	// DedupeKey Also absent once it is no longer in effect.
+	// DedupeKey Also absent once the key is no longer in effect.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
 
 	// Deliveries Absent in lists.
 	Deliveries []JobEventDelivery `json:"deliveries,omitempty"`
 
-	// Duplicate In responses to a publication: true if the event already existed and was not
-	// published again.
+	// Duplicate Present in responses to a publication: true if the event already existed and was
+	// not published again.
 	Duplicate  *bool              `json:"duplicate,omitempty"`
 	EventID    openapi_types.UUID `json:"event_id"`
 	EventType  string             `json:"event_type"`
@@ -4509,21 +4578,22 @@ type JobEventRecord struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// PayloadDiffers With `duplicate`: true if the stored event has a different payload from the
-	// one sent.
+	// PayloadDiffers Present with `duplicate`: true if the payload of the stored event differs from the
+	// one that was sent.
 	PayloadDiffers *bool `json:"payload_differs,omitempty"`
 
-	// ProcessedAt When the last of its runs was created or given up; absent before that.
+	// ProcessedAt When the last of the event's runs was created or abandoned. Absent before that
+	// time.
 	ProcessedAt *time.Time `json:"processed_at,omitempty"`
 
-	// Publication Publication of the event to a Kafka topic, which its run's job definition names.
-	// Absent in lists.
+	// Publication Publication of the event to a Kafka topic that is specified in the job definition of
+	// its run. Absent in lists.
 	Publication *JobEventPublication `json:"publication,omitempty"`
 
-	// Record The record of a Kafka topic that the event is.
+	// Record The Kafka record from which the event was read.
 	Record *JobEventSource `json:"record,omitempty"`
 
-	// SourceRunID The run that emitted it.
+	// SourceRunID The run that emitted the event.
 	SourceRunID *openapi_types.UUID `json:"source_run_id,omitempty"`
 }
 
@@ -4533,28 +4603,29 @@ type JobEventRecordList struct {
 	Pagination Pagination       `json:"pagination"`
 }
 
-// JobEventSource The record of a Kafka topic that the event is.
+// JobEventSource The Kafka record from which the event was read.
 type JobEventSource struct {
 	Offset    int64  `json:"offset"`
 	Partition int32  `json:"partition"`
 	Topic     string `json:"topic"`
 }
 
-// JobEventTrigger Which events create runs.
+// JobEventTrigger The events that create runs.
 type JobEventTrigger struct {
-	// ArgsFrom What the run gets as arguments: `event` (default) is id, type, payload and
-	// times.
+	// ArgsFrom What the run receives as arguments. `event` (default) consists of id, type,
+	// payload and times.
 	ArgsFrom *JobEventTriggerArgsFrom `json:"args_from,omitempty"`
 
 	// EventType An exact type, or a prefix followed by `*`.
 	EventType string `json:"event_type"`
 
-	// Match Only payloads in which each dotted path has this value, a JSON scalar.
+	// Match Limits the trigger to payloads in which each dotted path has the given value, a
+	// JSON scalar.
 	Match JSONObject `json:"match,omitempty"`
 }
 
-// JobEventTriggerArgsFrom What the run gets as arguments: `event` (default) is id, type, payload and
-// times.
+// JobEventTriggerArgsFrom What the run receives as arguments. `event` (default) consists of id, type,
+// payload and times.
 type JobEventTriggerArgsFrom string
 
 // JobForceInput defines model for JobForceInput.
@@ -4566,14 +4637,14 @@ type JobForceInput struct {
 // JobLabelFilter defines model for JobLabelFilter.
 type JobLabelFilter = string
 
-// JobLabels At most 32 names, each with a value of at most 255 characters.
+// JobLabels At most 32 names, with values of at most 255 characters each.
 type JobLabels map[string]string
 
 // JobLinks Paths of related resources.
 type JobLinks map[string]string
 
 // JobMisfirePolicy What happens to slots that are overdue by more than the grace period. `skip`
-// (default): they are recorded as SKIPPED. `fire_once`: the newest of them runs.
+// (default): they are recorded as SKIPPED. `fire_once`: only the newest slot runs.
 // `catch_up`: all of them run, oldest first, up to `catch_up_limit`.
 type JobMisfirePolicy string
 
@@ -4581,7 +4652,8 @@ type JobMisfirePolicy string
 type JobPauseInput struct {
 	Reason *string `json:"reason,omitempty"`
 
-	// Until When it resumes automatically; omitted: when it is resumed by a request.
+	// Until When the job resumes automatically. If omitted, it stays paused until it is
+	// resumed by a request.
 	Until *time.Time `json:"until,omitempty"`
 }
 
@@ -4594,38 +4666,42 @@ type JobProgress struct {
 
 // JobQueue A queue of job runs.
 type JobQueue struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// HeldBy Who holds it; absent if it is not held.
+	// HeldBy Who holds the queue. Absent if it is not held.
 	HeldBy *string `json:"held_by,omitempty"`
 
-	// HeldByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// HeldByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	HeldByName *ActorName `json:"held_by_name,omitempty"`
 	Name       string     `json:"name"`
 
-	// Reason Why it is held, as the person who holds it has written.
+	// Reason Why the queue is held, as entered by the person who holds it.
 	Reason *string `json:"reason,omitempty"`
 
-	// Running In the answer to a read of one: how many of its runs workers have, up to 1,000.
+	// Running Present when a single queue is read: the number of runs that workers hold, up to
+	// 1,000.
 	Running *int `json:"running,omitempty"`
 
-	// Since Since when it is in this state; absent if it was never held.
+	// Since When the queue entered this state. Absent if it was never held.
 	Since *time.Time `json:"since,omitempty"`
 
-	// State `OPEN`: its runs are handed out. `HELD`: a person holds them back.
+	// State `OPEN`: runs are handed out. `HELD`: a person holds the queue, and its runs are not
+	// handed out.
 	State JobQueueState `json:"state"`
 
-	// Version Increases with every change; the ETag. 0 before the first.
+	// Version Increases with every change; 0 before the first change. It is the ETag.
 	Version int64 `json:"version"`
 
-	// Waiting In the answer to a read of one: how many of its runs are due and wait for a worker,
-	// up to 1,000.
+	// Waiting Present when a single queue is read: the number of due runs that wait for a
+	// worker, up to 1,000.
 	Waiting *int `json:"waiting,omitempty"`
 
-	// WaitingIsCapped There are more.
+	// WaitingIsCapped Whether there are more than were counted.
 	WaitingIsCapped *bool `json:"waiting_is_capped,omitempty"`
 }
 
@@ -4635,7 +4711,8 @@ type JobQueueList struct {
 	Queues     []JobQueue `json:"queues"`
 }
 
-// JobQueueState `OPEN`: its runs are handed out. `HELD`: a person holds them back.
+// JobQueueState `OPEN`: runs are handed out. `HELD`: a person holds the queue, and its runs are not
+// handed out.
 type JobQueueState string
 
 // JobReasonInput defines model for JobReasonInput.
@@ -4651,29 +4728,31 @@ type JobRerunInput struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RespectConcurrency False: the run takes no part in overlap checks; default: true.
+	// RespectConcurrency If false, the run is ignored by overlap checks; default: true.
 	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
 }
 
-// JobRetry Retries of failed runs; omitted: none. A retry is a new run, linked to the
-// failed one, unless the worker reported that another attempt will not help.
+// JobRetry How failed runs are retried; if omitted, they are not. A retry is a new run linked to
+// the failed one. There is no retry if the worker reported that another attempt would
+// not help.
 type JobRetry struct {
 	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
 
-	// Jitter The fraction by which waits vary at random.
+	// Jitter The fraction by which waits vary randomly.
 	Jitter *float64 `json:"jitter,omitempty"`
 
-	// MaxAttempts Total number of runs, including the first; 1 for no retry.
+	// MaxAttempts Total number of runs, including the first. 1 means no retries.
 	MaxAttempts   *int   `json:"max_attempts,omitempty"`
 	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
 
-	// Multiplier The factor by which each wait exceeds the previous one.
+	// Multiplier The factor by which each wait is longer than the previous one.
 	Multiplier *float64 `json:"multiplier,omitempty"`
 }
 
 // JobRun defines model for JobRun.
 type JobRun struct {
-	// AdmittedAt Since when it can be claimed. Absent while it is not due, or is held back.
+	// AdmittedAt When the run became available for claims. Absent while the run is not due or is
+	// held back.
 	AdmittedAt     *time.Time   `json:"admitted_at,omitempty"`
 	AllowedActions []JobRunVerb `json:"allowed_actions"`
 
@@ -4682,7 +4761,7 @@ type JobRun struct {
 	AssignedAt       *time.Time          `json:"assigned_at,omitempty"`
 	AssignedWorkerID *openapi_types.UUID `json:"assigned_worker_id,omitempty"`
 
-	// Attempt Increases with every assignment.
+	// Attempt The attempt number; it increases with every assignment.
 	Attempt int `json:"attempt"`
 
 	// AvailableAt The run is not assigned before this time.
@@ -4691,62 +4770,64 @@ type JobRun struct {
 	CancelReason      *string             `json:"cancel_reason,omitempty"`
 	CancelRequestedAt *time.Time          `json:"cancel_requested_at,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// Checkpoint Any JSON value. Callers without `payloads:read` get the text `***`.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	CommandName string  `json:"command_name"`
 
-	// ConcurrencyKey Absent if any number may run at a time.
+	// ConcurrencyKey Absent if any number of runs may overlap.
 	ConcurrencyKey *string `json:"concurrency_key,omitempty"`
 
-	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
-	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
-	// `replace`: the old one is canceled first. `queue`: one after the other.
+	// ConcurrencyPolicy What happens when a run is due while another run with the same key has not ended.
+	// `forbid`: the new run is SKIPPED. `allow` (default): any number of runs may overlap.
+	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
 
-	// ContentUnreadable True when content cannot be read, because its key is not configured or it
-	// is damaged; otherwise absent. Such content is left out.
+	// ContentUnreadable True if content cannot be read because its key is not configured or the content is
+	// damaged; otherwise absent. Such content is omitted.
 	ContentUnreadable           *bool      `json:"content_unreadable,omitempty"`
 	ContinuationCheckDeadlineAt *time.Time `json:"continuation_check_deadline_at,omitempty"`
 	ContinuationCheckStartedAt  *time.Time `json:"continuation_check_started_at,omitempty"`
 
-	// ContinuationState CONFIRMING while the run is in doubt: its lease has expired, and its worker
-	// can still confirm that it is running.
+	// ContinuationState CONFIRMING while the outcome of the run is in doubt: its lease has expired, but
+	// its worker can still confirm that it is running.
 	ContinuationState JobRunContinuationState `json:"continuation_state"`
 	CorrelationID     *string                 `json:"correlation_id,omitempty"`
 	CreatedAt         time.Time               `json:"created_at"`
 
-	// DlqMessageID The dead letter that it retries.
+	// DlqMessageID The dead letter that the run retries.
 	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	Error        *JobRunError        `json:"error,omitempty"`
 	ErrorSummary *string             `json:"error_summary,omitempty"`
 	EventID      *openapi_types.UUID `json:"event_id,omitempty"`
 	ExitCode     *int                `json:"exit_code,omitempty"`
 
-	// FailuresUsed Counted over the whole chain of retries.
+	// FailuresUsed The number of failures, counted over the whole chain of retries.
 	FailuresUsed int `json:"failures_used"`
 
-	// FencingToken What the worker passes on to other systems.
+	// FencingToken The token that the worker passes to other systems.
 	FencingToken   *string            `json:"fencing_token,omitempty"`
 	FinishedAt     *time.Time         `json:"finished_at,omitempty"`
 	ID             openapi_types.UUID `json:"id"`
 	IdempotencyKey string             `json:"idempotency_key"`
 
-	// InitiatedBy The subject behind the run: who requested it, or the backfill or bulk
-	// operation it belongs to, started its saga, published its event, retried its
-	// dead letter, or last changed its definition. Absent if it was Skald itself,
-	// or is unknown.
+	// InitiatedBy The subject that caused the run, that is, the one who requested the run or the
+	// backfill or bulk operation it belongs to, started its saga, published its event,
+	// retried its dead letter, or last changed its definition. Absent if Skald itself
+	// created the run or the subject is unknown.
 	InitiatedBy *string `json:"initiated_by,omitempty"`
 
-	// InitiatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// InitiatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	InitiatedByName *ActorName           `json:"initiated_by_name,omitempty"`
 	JobDefinition   JobDefinitionSummary `json:"job_definition"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels         JobLabels  `json:"labels"`
 	LeaderEpoch    *int64     `json:"leader_epoch,omitempty"`
 	LeaseExpiresAt *time.Time `json:"lease_expires_at,omitempty"`
@@ -4755,7 +4836,7 @@ type JobRun struct {
 	Links    JobLinks `json:"links"`
 	LogBytes int64    `json:"log_bytes"`
 
-	// LogRef Where the log is stored; absent while it is in the database.
+	// LogRef Where the log is stored. Absent while the log is in the database.
 	LogRef     *string `json:"log_ref,omitempty"`
 	LossesUsed int     `json:"losses_used"`
 	MaxLosses  int     `json:"max_losses"`
@@ -4765,7 +4846,7 @@ type JobRun struct {
 	Progress *JobProgress `json:"progress,omitempty"`
 	Queue    string       `json:"queue"`
 
-	// RequiredLabels At most 32 names, each with a value of at most 255 characters.
+	// RequiredLabels At most 32 names, with values of at most 255 characters each.
 	RequiredLabels          JobLabels `json:"required_labels"`
 	ResourceCPUSecondsTotal *float64  `json:"resource_cpu_seconds_total,omitempty"`
 	ResourceIoReadBytes     *int64    `json:"resource_io_read_bytes,omitempty"`
@@ -4777,17 +4858,18 @@ type JobRun struct {
 	RetryNumber  int                 `json:"retry_number"`
 	RetryOfRunID *openapi_types.UUID `json:"retry_of_run_id,omitempty"`
 
-	// RootRunID The first run of its chain; the run itself unless it is a retry.
+	// RootRunID The first run of the chain. This is the run itself unless it is a retry.
 	RootRunID  openapi_types.UUID  `json:"root_run_id"`
 	SagaAction *string             `json:"saga_action,omitempty"`
 	SagaID     *openapi_types.UUID `json:"saga_id,omitempty"`
 	SagaStep   *int                `json:"saga_step,omitempty"`
 
-	// ScheduledFor The run's slot; for a run without one, when it was requested. A retry or a rerun
-	// has that of the run that it repeats.
+	// ScheduledFor The run's slot. For a run without a slot, the time at which it was requested. A
+	// retry or a rerun has the same value as the run that it repeats.
 	ScheduledFor time.Time `json:"scheduled_for"`
 
-	// SkipReason Why it was SKIPPED. Only in lists; the explanation of a run says it as well.
+	// SkipReason Why the run was SKIPPED. Present in lists only; for a single run, see its
+	// explanation.
 	SkipReason *string    `json:"skip_reason,omitempty"`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 
@@ -4800,26 +4882,26 @@ type JobRun struct {
 	Trigger   JobTrigger `json:"trigger"`
 	UpdatedAt time.Time  `json:"updated_at"`
 
-	// Version Increases with every transition; the ETag.
+	// Version Increases with every state transition. It is the ETag.
 	Version int64 `json:"version"`
 }
 
-// JobRunContinuationState CONFIRMING while the run is in doubt: its lease has expired, and its worker
-// can still confirm that it is running.
+// JobRunContinuationState CONFIRMING while the outcome of the run is in doubt: its lease has expired, but
+// its worker can still confirm that it is running.
 type JobRunContinuationState string
 
 // JobRunError defines model for JobRunError.
 type JobRunError struct {
-	// Code The worker's code, or one of Skald's: `TIMED_OUT`, or `LOST` if too many of
-	// the run's assignments were lost (not the worker state of that name).
+	// Code The worker's code, or one set by Skald: `TIMED_OUT`, or `LOST` if too many of the
+	// run's assignments were lost (unrelated to the worker state of that name).
 	Code    string `json:"code"`
 	Message string `json:"message"`
 
-	// Retryable False: another attempt will not help.
+	// Retryable False if another attempt would not help.
 	Retryable bool `json:"retryable"`
 
-	// Stack Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// Stack Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	Stack *ContentText `json:"stack,omitempty"`
 	Type  *string      `json:"type,omitempty"`
 }
@@ -4828,12 +4910,12 @@ type JobRunError struct {
 type JobRunExplanation struct {
 	AllowedActions []JobRunVerb `json:"allowed_actions"`
 
-	// BlockingRunID The run that has its concurrency key.
+	// BlockingRunID The run that holds the concurrency key.
 	BlockingRunID *openapi_types.UUID `json:"blocking_run_id,omitempty"`
 	Decisions     []JobEvent          `json:"decisions"`
 	LeaderAlive   *bool               `json:"leader_alive,omitempty"`
 
-	// LeaderEpoch The current epoch.
+	// LeaderEpoch The current epoch of the leader.
 	LeaderEpoch *int64             `json:"leader_epoch,omitempty"`
 	RunID       openapi_types.UUID `json:"run_id"`
 	Since       *time.Time         `json:"since,omitempty"`
@@ -4841,22 +4923,22 @@ type JobRunExplanation struct {
 	// State The state of a run. docs/jobs.md describes the life cycle.
 	State JobRunState `json:"state"`
 
-	// Summary The explanation in words.
+	// Summary The explanation as text.
 	Summary string `json:"summary"`
 
-	// Until When the wait ends without anyone acting.
+	// Until When the wait ends unless someone acts earlier.
 	Until *time.Time `json:"until,omitempty"`
 
-	// WaitsFor `nothing`: it has ended. `slot`: it is not due. `backoff`: it waits before the
-	// next attempt. `key`: another run has its concurrency key. `leader`: there is no
-	// leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
-	// claimed it yet. `start`, `end`: its worker has to start or finish it.
-	// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
-	// `queue`: a person holds its queue.
+	// WaitsFor `nothing`: the run has ended. `slot`: it is not due. `backoff`: it waits before the
+	// next attempt. `key`: another run holds its concurrency key. `leader`: there is no
+	// leader. `worker`: no worker can execute it. `turn`: workers can execute it but have
+	// not claimed it yet. `start`, `end`: its worker has to start or finish it.
+	// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop. `queue`:
+	// a person holds its queue.
 	WaitsFor JobRunWaitReason `json:"waits_for"`
 }
 
-// JobRunFilter Same as the query parameters of the list of runs.
+// JobRunFilter The same filters as the query parameters of the list of runs.
 type JobRunFilter struct {
 	BackfillID          *UUID      `json:"backfill_id,omitempty"`
 	CorrelationID       *Label     `json:"correlation_id,omitempty"`
@@ -4864,7 +4946,7 @@ type JobRunFilter struct {
 	CreatedFrom         *time.Time `json:"created_from,omitempty"`
 	CreatedTo           *time.Time `json:"created_to,omitempty"`
 
-	// Definition Id or name of the definition.
+	// Definition Id or name of the job definition.
 	Definition    *string         `json:"definition,omitempty"`
 	ErrorCode     *string         `json:"error_code,omitempty"`
 	FinishedFrom  *time.Time      `json:"finished_from,omitempty"`
@@ -4888,14 +4970,14 @@ type JobRunInput struct {
 	Args          AnyJSON `json:"args,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
-	// Labels At most 32 names, each with a value of at most 255 characters.
+	// Labels At most 32 names, with values of at most 255 characters each.
 	Labels   *JobLabels `json:"labels,omitempty"`
 	Priority *int       `json:"priority,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// RespectConcurrency False: the run takes no part in overlap checks; default: true.
+	// RespectConcurrency If false, the run is ignored by overlap checks; default: true.
 	RespectConcurrency *bool `json:"respect_concurrency,omitempty"`
 
 	// ScheduledFor When the run is due; default: now.
@@ -4923,47 +5005,48 @@ type JobRunState string
 // JobRunVerb defines model for JobRunVerb.
 type JobRunVerb string
 
-// JobRunWaitReason `nothing`: it has ended. `slot`: it is not due. `backoff`: it waits before the
-// next attempt. `key`: another run has its concurrency key. `leader`: there is no
-// leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
-// claimed it yet. `start`, `end`: its worker has to start or finish it.
-// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
-// `queue`: a person holds its queue.
+// JobRunWaitReason `nothing`: the run has ended. `slot`: it is not due. `backoff`: it waits before the
+// next attempt. `key`: another run holds its concurrency key. `leader`: there is no
+// leader. `worker`: no worker can execute it. `turn`: workers can execute it but have
+// not claimed it yet. `start`, `end`: its worker has to start or finish it.
+// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop. `queue`:
+// a person holds its queue.
 type JobRunWaitReason string
 
 // JobSchedule When the job is due. docs/schedules.md is the guide.
 type JobSchedule struct {
-	// DstGap For wall-clock times that do not exist. `fire_after` (default): once, at the
-	// end of the gap. `skip`: not at all.
+	// DstGap What happens at wall-clock times that do not exist. `fire_after` (default): the
+	// job runs once, at the end of the gap. `skip`: it does not run.
 	DstGap *JobScheduleDstGap `json:"dst_gap,omitempty"`
 
-	// DstOverlap For wall-clock times that occur twice. `first` (default) or `both`.
+	// DstOverlap Which of the two occurrences is used for wall-clock times that occur twice;
+	// `first` (default) or `both`.
 	DstOverlap *JobScheduleDstOverlap `json:"dst_overlap,omitempty"`
 
-	// EndAt No slots at or after this time.
+	// EndAt There are no slots at or after this time.
 	EndAt *time.Time `json:"end_at,omitempty"`
 
-	// StartAt No slots before this time.
+	// StartAt There are no slots before this time.
 	StartAt *time.Time `json:"start_at,omitempty"`
 
-	// Timezone IANA name; default: UTC.
+	// Timezone An IANA time zone name; default: UTC.
 	Timezone *string      `json:"timezone,omitempty"`
 	Type     ScheduleType `json:"type"`
 	Value    string       `json:"value"`
 }
 
-// JobScheduleDstGap For wall-clock times that do not exist. `fire_after` (default): once, at the
-// end of the gap. `skip`: not at all.
+// JobScheduleDstGap What happens at wall-clock times that do not exist. `fire_after` (default): the
+// job runs once, at the end of the gap. `skip`: it does not run.
 type JobScheduleDstGap string
 
-// JobScheduleDstOverlap For wall-clock times that occur twice. `first` (default) or `both`.
+// JobScheduleDstOverlap Which of the two occurrences is used for wall-clock times that occur twice;
+// `first` (default) or `both`.
 type JobScheduleDstOverlap string
 
 // JobTrigger Why a run exists.
 type JobTrigger string
 
-// JobType What creates runs of the definition automatically. Every definition can be run
-// manually.
+// JobType The source of automatically created runs. Every definition can also be run manually.
 type JobType string
 
 // KafkaPosition The position of a record in Kafka.
@@ -4972,10 +5055,10 @@ type KafkaPosition struct {
 	Partition int32  `json:"partition"`
 	Topic     string `json:"topic"`
 
-	// TopicID In `read_from`: the topic's id as shown by Kafka's tools, which
-	// distinguishes successive topics of the same name. Absent if unknown: with
-	// brokers before 3.1, and for letters that were read by a version of Skald
-	// that did not record it.
+	// TopicID In `read_from`: the topic's id as shown by Kafka's tools, which distinguishes
+	// topics that successively had the same name. Absent if unknown, which is the case
+	// with brokers before 3.1 and for letters read by a version of Skald that did not
+	// record it.
 	TopicID *string `json:"topic_id,omitempty"`
 }
 
@@ -4984,33 +5067,34 @@ type Label = string
 
 // LeaseState The result of a heartbeat for one run.
 type LeaseState struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 
-	// CancelRequested Stop the run and acknowledge the cancel.
+	// CancelRequested If true, the worker must stop the run and acknowledge the cancel.
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// Ok False: stop the run; with `problem`, only this item was refused, and the
-	// lease is not renewed.
+	// Ok If false, the worker must stop the run. With `problem`, only this item was
+	// refused, and the lease is not renewed.
 	Ok bool `json:"ok"`
 
-	// Problem What of the item was refused. If `ok`, the lease is renewed and `progress` or
-	// `checkpoint` stay as they were.
+	// Problem The part of the item that was refused. If `ok` is true, the lease is renewed, and
+	// `progress` or `checkpoint` is unchanged.
 	Problem *ItemProblem `json:"problem,omitempty"`
 
-	// Reason If not `ok`: the code of the rejection, or TIMED_OUT if the leader ended the
-	// run `timeout_grace_seconds` after its `timeout_ms`. Otherwise the reason for
-	// the cancel.
+	// Reason If `ok` is false: the code of the rejection, or TIMED_OUT if the leader ended the
+	// run `timeout_grace_seconds` after its `timeout_ms`. Otherwise, the reason for the
+	// cancel.
 	Reason *string `json:"reason,omitempty"`
 
-	// RunID Missing if the item has none that is a UUID.
+	// RunID Absent if the item contains no run id that is a UUID.
 	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 }
 
 // LeftCompensation defines model for LeftCompensation.
 type LeftCompensation struct {
-	// DeadLetterID Its open dead letter. Retry or resolve it, in any order.
+	// DeadLetterID The open dead letter of the compensation. Such letters can be retried or resolved
+	// in any order.
 	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
 	StepIndex    int                 `json:"step_index"`
 	StepName     *string             `json:"step_name,omitempty"`
@@ -5018,10 +5102,10 @@ type LeftCompensation struct {
 
 // LogAppendResult The stored chunk of a log.
 type LogAppendResult struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 
-	// NextSeq The number after the highest stored chunk.
+	// NextSeq The sequence number after that of the highest stored chunk.
 	NextSeq int32 `json:"next_seq"`
 }
 
@@ -5029,16 +5113,17 @@ type LogAppendResult struct {
 type LogInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Chunk As text, cleaned. Bytes that are to stay as they are go into `chunk_base64`.
+	// Chunk The content as text, which is sanitized. Use `chunk_base64` for bytes that must be
+	// preserved exactly.
 	Chunk *string `json:"chunk,omitempty"`
 
-	// ChunkBase64 As bytes.
+	// ChunkBase64 The content as bytes.
 	ChunkBase64 *string `json:"chunk_base64,omitempty"`
 	LeaderEpoch int64   `json:"leader_epoch"`
 	LeaseToken  UUID    `json:"lease_token"`
 	Seq         int32   `json:"seq"`
 
-	// Stream Default: stdout.
+	// Stream The output stream; default: stdout.
 	Stream   *string `json:"stream,omitempty"`
 	WorkerID UUID    `json:"worker_id"`
 }
@@ -5048,96 +5133,100 @@ type NoCompensation string
 
 // Node defines model for Node.
 type Node struct {
-	// Alive Its lease holds.
+	// Alive Whether the lease is valid.
 	Alive bool `json:"alive"`
 
-	// Incarnation A new one at each start; it only grows.
+	// Incarnation A number that is new, and larger, each time the node starts.
 	Incarnation int64 `json:"incarnation"`
 
-	// LastSeenAt When it last renewed its lease.
+	// LastSeenAt When the node last renewed its lease.
 	LastSeenAt time.Time `json:"last_seen_at"`
 
-	// Leads It leads the job runs.
+	// Leads Whether this node is the leader for job runs.
 	Leads      bool      `json:"leads"`
 	LeaseUntil time.Time `json:"lease_until"`
 	Name       string    `json:"name"`
 
-	// Runs Job runs held by workers that name this node.
+	// Runs Number of job runs held by workers that name this node.
 	Runs OverviewCount `json:"runs"`
 
-	// Sagas Unfinished sagas that it drives, of all tenants.
+	// Sagas Number of unfinished sagas driven by the node, across all tenants.
 	Sagas     OverviewCount `json:"sagas"`
 	StartedAt time.Time     `json:"started_at"`
 
-	// Version Of Skald; absent when the node did not tell.
+	// Version The node's version of Skald. Absent if the node did not report it.
 	Version *string `json:"version,omitempty"`
 }
 
 // NodeList defines model for NodeList.
 type NodeList struct {
-	// Loops The background loops of the node that answers.
+	// Loops The background loops of the responding node.
 	Loops []NodeLoop `json:"loops"`
 	Nodes []Node     `json:"nodes"`
 }
 
 // NodeLoop defines model for NodeLoop.
 type NodeLoop struct {
-	// LastSuccessAt When it last finished a round, or began to be watched.
+	// LastSuccessAt When the loop last completed a round, or when monitoring of it began.
 	LastSuccessAt time.Time `json:"last_success_at"`
 	Late          bool      `json:"late"`
 
-	// LimitMS It is late after this long without a round.
+	// LimitMS The loop is considered late if it completes no round for this long.
 	LimitMS int    `json:"limit_ms"`
 	Name    string `json:"name"`
 
-	// Vital While it is late, the node is not ready.
+	// Vital Whether the node is not ready while this loop is late.
 	Vital bool `json:"vital"`
 }
 
-// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as failed,
-// with the steps before it not compensated. `go_on` compensates those as well; the saga
-// then ends as failed, with one dead letter for each compensation that gave up. The default
-// is the workflow's, and there `stop`. A saga that is compensated in order to go forward
-// again always stops.
+// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as
+// failed without compensating the steps before it. `go_on` compensates those as well;
+// the saga then ends as failed, with one dead letter for each compensation that gave up.
+// The default for a step is the workflow's value, and the default for a workflow is
+// `stop`. A saga that is compensated in order to go forward again always stops.
 type OnCompensationFailure string
 
-// OnFailure What happens when the step has failed: it was refused, or its retries are used up.
-// `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
-// a person retries, completes or skips the step, or has the saga compensated; its deadline
-// keeps running meanwhile. The default is the workflow's, and there `compensate`.
+// OnFailure What happens when the step has failed, which means that it was refused or its retries
+// are used up. `compensate` compensates what was done. `suspend` suspends the saga at
+// this step, marked as needing attention, until a person retries, completes or skips the
+// step, or has the saga compensated; the saga's deadline keeps running meanwhile. The
+// default for a step is the workflow's value, and the default for a workflow is
+// `compensate`.
 type OnFailure string
 
 // Overview defines model for Overview.
 type Overview struct {
-	// Causes The most urgent first: what makes no progress until a person acts, then what has gone
-	// wrong, last new errors; within each by age times count.
+	// Causes The most urgent causes first: items that make no progress until a person acts,
+	// then failures, and finally new errors. Within each category, causes are ordered by
+	// age times count.
 	Causes    []OverviewCause `json:"causes"`
 	CheckedAt time.Time       `json:"checked_at"`
 
-	// Counts Counts of an omitted part are absent.
+	// Counts Counts for omitted parts are absent.
 	Counts OverviewCounts `json:"counts"`
 
-	// Leader The node that leads the job runs.
+	// Leader The node that is the leader for job runs.
 	Leader *OverviewLeader `json:"leader,omitempty"`
 
-	// Minutes The last 60 minutes, oldest first; the last one is not over yet. Absent if neither
-	// sagas nor dead letters can be shown.
+	// Minutes The last 60 minutes, oldest first. The last entry is the current, incomplete
+	// minute. Absent if neither sagas nor dead letters can be shown.
 	Minutes []OverviewMinute `json:"minutes,omitempty"`
 
-	// NextRuns The next five slots of all job definitions.
+	// NextRuns The next five slots across all job definitions.
 	NextRuns []OverviewSlot `json:"next_runs"`
 
-	// Nodes Alive, or dead for less than an hour.
+	// Nodes Nodes that are alive, or have been dead for less than an hour.
 	Nodes   []OverviewNode    `json:"nodes"`
 	Omitted []OverviewOmitted `json:"omitted"`
 
 	// SealedAt When events of the audit trail were last sealed.
 	SealedAt *time.Time `json:"sealed_at,omitempty"`
 
-	// Topics Topics that exceed the `alert` of their policy.
+	// Topics Topics that exceed a limit in the `alert` of their policy.
 	Topics []OverviewTopic `json:"topics"`
 
-	// Traffic What happens now; without what the caller may not read or the store does not have.
+	// Traffic Current activity. Parts that the caller may not read or the store does not have are
+	// omitted.
 	Traffic *OverviewTraffic `json:"traffic,omitempty"`
 }
 
@@ -5146,45 +5235,47 @@ type OverviewCause struct {
 	// Code The error code or reason.
 	Code *string `json:"code,omitempty"`
 
-	// Count How many items have this cause.
+	// Count Number of items that have this cause.
 	Count int `json:"count"`
 
-	// Groups How many groups of dead letters have this cause, if it is more than one: errors of
-	// one type (`code`) in one topic (`name`). `count` is the number of their letters.
+	// Groups Number of groups of dead letters with this cause, if there is more than one. They
+	// have errors of the same type (`code`) in the same topic (`name`), and `count` is
+	// the total number of their letters.
 	Groups *int `json:"groups,omitempty"`
 
-	// ID The item, if there is only one; the fingerprint of a group.
+	// ID The id of the item, if there is only one; for a group, its fingerprint.
 	ID *string `json:"id,omitempty"`
 
-	// IsCapped There are more.
+	// IsCapped Whether there are more than were counted.
 	IsCapped bool `json:"is_capped"`
 
-	// Key The same for as long as the cause lasts.
+	// Key Stays the same for as long as the cause exists.
 	Key  string            `json:"key"`
 	Kind OverviewCauseKind `json:"kind"`
 
 	// Link Path and query of the operation of this API that returns the items.
 	Link string `json:"link"`
 
-	// Means What follows from it, and what helps.
+	// Means The consequences of the problem, and how to resolve it.
 	Means string `json:"means"`
 
-	// Name The workflow, topic, job definition, queue, worker, webhook, participant or node.
+	// Name The name of the workflow, topic, job definition, queue, worker, webhook,
+	// participant or node.
 	Name *string `json:"name,omitempty"`
 
-	// Next What to do next.
+	// Next A suggested next step.
 	Next OverviewStep `json:"next"`
 
 	// Part A part of the overview or of a search result.
 	Part OverviewPart `json:"part"`
 
-	// Since Since when the oldest of them waits.
+	// Since When the oldest of these items started waiting.
 	Since time.Time `json:"since"`
 
-	// Step The step of the workflow.
+	// Step The step of the workflow that is affected.
 	Step *string `json:"step,omitempty"`
 
-	// Summary What is the matter, in one sentence.
+	// Summary A description of the problem, in one sentence.
 	Summary string `json:"summary"`
 }
 
@@ -5195,107 +5286,108 @@ type OverviewCauseKind string
 type OverviewCount struct {
 	Count int `json:"count"`
 
-	// IsCapped There are more.
+	// IsCapped Whether there are more than were counted.
 	IsCapped bool `json:"is_capped"`
 }
 
-// OverviewCounts Counts of an omitted part are absent.
+// OverviewCounts Counts for omitted parts are absent.
 type OverviewCounts struct {
 	DefinitionsPaused *OverviewCount `json:"definitions_paused,omitempty"`
 
-	// GroupsNew Among the 1,000 groups that most recently received letters.
+	// GroupsNew Counted among the 1,000 groups that most recently received letters.
 	GroupsNew *OverviewCount `json:"groups_new,omitempty"`
 
-	// GroupsRegressed Among the 1,000 groups that most recently received letters.
+	// GroupsRegressed Counted among the 1,000 groups that most recently received letters.
 	GroupsRegressed *OverviewCount `json:"groups_regressed,omitempty"`
 
 	// LettersOpen Dead letters that have neither been resolved nor discarded.
 	LettersOpen *OverviewCount `json:"letters_open,omitempty"`
 
-	// RedrivesAwaitingApproval Among the 1,000 newest redrives.
+	// RedrivesAwaitingApproval Counted among the 1,000 newest redrives.
 	RedrivesAwaitingApproval *OverviewCount `json:"redrives_awaiting_approval,omitempty"`
 
-	// RedrivesHalted Among the 1,000 newest redrives.
+	// RedrivesHalted Counted among the 1,000 newest redrives.
 	RedrivesHalted *OverviewCount `json:"redrives_halted,omitempty"`
 
-	// RunsFailed Runs that failed or timed out in the last 24 hours, were not retried, and belong
-	// to no saga.
+	// RunsFailed Runs that failed or timed out in the last 24 hours, were not retried, and do not
+	// belong to a saga.
 	RunsFailed *OverviewCount `json:"runs_failed,omitempty"`
 
-	// RunsLate Runs that should have started a minute ago and have not.
+	// RunsLate Runs that have been due to start for more than a minute.
 	RunsLate *OverviewCount `json:"runs_late,omitempty"`
 
 	// RunsSkipped Runs that were skipped in the last 24 hours.
 	RunsSkipped *OverviewCount `json:"runs_skipped,omitempty"`
 
-	// RunsUnclaimable Late runs that no active worker takes.
+	// RunsUnclaimable Late runs that no active worker can take.
 	RunsUnclaimable *OverviewCount `json:"runs_unclaimable,omitempty"`
 
 	// SagasActive Sagas that have not ended.
 	SagasActive        *OverviewCount `json:"sagas_active,omitempty"`
 	SagasNeedAttention *OverviewCount `json:"sagas_need_attention,omitempty"`
 
-	// SagasStuck Those that need attention because they make no progress.
+	// SagasStuck Sagas that need attention because they make no progress.
 	SagasStuck *OverviewCount `json:"sagas_stuck,omitempty"`
 
-	// WebhooksDisabled Disabled by Skald, not on request.
+	// WebhooksDisabled Webhooks that were disabled by Skald rather than by a request.
 	WebhooksDisabled *OverviewCount `json:"webhooks_disabled,omitempty"`
 	WebhooksFailing  *OverviewCount `json:"webhooks_failing,omitempty"`
 	WorkersLost      *OverviewCount `json:"workers_lost,omitempty"`
 }
 
-// OverviewFlow What came in the last 300 seconds; of more than 1,000, the newest 1,000 and the time
-// that they took.
+// OverviewFlow The items of the last 300 seconds. If there were more than 1,000, only the newest
+// 1,000 are counted, and `seconds` is the period that they span.
 type OverviewFlow struct {
 	Count int `json:"count"`
 
-	// Ended Of sagas, how many have ended.
+	// Ended For sagas, how many of them have ended.
 	Ended *int `json:"ended,omitempty"`
 
-	// Failed How many ended otherwise than well.
+	// Failed How many of them ended unsuccessfully.
 	Failed    *int    `json:"failed,omitempty"`
 	PerMinute float64 `json:"per_minute"`
 
-	// Seconds The time up to `checked_at` in which they came.
+	// Seconds Length of the period, ending at `checked_at`, in which the items arrived.
 	Seconds float64 `json:"seconds"`
 }
 
-// OverviewLeader The node that leads the job runs.
+// OverviewLeader The node that is the leader for job runs.
 type OverviewLeader struct {
 	Epoch     int64     `json:"epoch"`
 	ExpiresAt time.Time `json:"expires_at"`
 
-	// Holds Its term has not expired.
+	// Holds Whether the leader's term is still valid.
 	Holds bool   `json:"holds"`
 	Node  string `json:"node"`
 
-	// SweptAt When it last looked for lost and late runs.
+	// SweptAt When the leader last checked for lost and late runs.
 	SweptAt *time.Time `json:"swept_at,omitempty"`
 }
 
-// OverviewMinute What happened in one minute. What belongs to an omitted part is absent, and so is
-// what has not been counted because there is too much of it. `GET /statistics/series`
-// counts all sagas; here, those that have just ended after more than two minutes may
-// be missing for some seconds, and the sagas of the last minutes are left out where
-// they are more than 10,000.
+// OverviewMinute Figures for one minute. Figures of an omitted part are absent, as are figures that
+// were not counted because there are too many items. `GET /statistics/series` counts all
+// sagas. Here, sagas that ran for more than two minutes and have just ended may be
+// missing for a few seconds, and saga figures for the latest minutes are omitted if
+// there are more than 10,000 sagas.
 type OverviewMinute struct {
-	// From Its beginning.
+	// From The start of the minute.
 	From time.Time `json:"from"`
 
-	// Letters Dead letters that arrived in it and were not archived. Absent for minutes before
-	// the newest 10,000.
+	// Letters Dead letters that arrived in this minute and have not been archived. Absent for
+	// minutes that lie before the newest 10,000 letters.
 	Letters *int64 `json:"letters,omitempty"`
 
-	// SagasFailed Of these, those that have ended otherwise than completed, whenever they did.
+	// SagasFailed Of the sagas created in this minute, those that have ended in any state other than
+	// completed, no matter when.
 	SagasFailed *int64 `json:"sagas_failed,omitempty"`
 
-	// SagasStarted Sagas created in it.
+	// SagasStarted Sagas created in this minute.
 	SagasStarted *int64 `json:"sagas_started,omitempty"`
 }
 
 // OverviewNode defines model for OverviewNode.
 type OverviewNode struct {
-	// Alive Its lease holds.
+	// Alive Whether the lease is valid.
 	Alive      bool      `json:"alive"`
 	LeaseUntil time.Time `json:"lease_until"`
 	Name       string    `json:"name"`
@@ -5303,14 +5395,16 @@ type OverviewNode struct {
 
 // OverviewOmitted defines model for OverviewOmitted.
 type OverviewOmitted struct {
-	// Because The caller may not read it, or the store does not have it.
+	// Because `permission`: the caller may not read this part. `store`: the store does not have
+	// it.
 	Because OverviewOmittedBecause `json:"because"`
 
 	// Part A part of the overview or of a search result.
 	Part OverviewPart `json:"part"`
 }
 
-// OverviewOmittedBecause The caller may not read it, or the store does not have it.
+// OverviewOmittedBecause `permission`: the caller may not read this part. `store`: the store does not have
+// it.
 type OverviewOmittedBecause string
 
 // OverviewPart A part of the overview or of a search result.
@@ -5323,21 +5417,21 @@ type OverviewSlot struct {
 	DueAt      time.Time `json:"due_at"`
 }
 
-// OverviewStep What to do next.
+// OverviewStep A suggested next step.
 type OverviewStep struct {
-	// Allowed The caller has that permission.
+	// Allowed Whether the caller has that permission.
 	Allowed bool `json:"allowed"`
 
-	// Operation The operationId of this contract.
+	// Operation The operationId in this contract.
 	Operation string `json:"operation"`
 
-	// Permission What it requires.
+	// Permission The permission that the operation requires.
 	Permission string `json:"permission"`
 }
 
 // OverviewTopic defines model for OverviewTopic.
 type OverviewTopic struct {
-	// Alerts The members of the policy's `alert` that the topic exceeds.
+	// Alerts The limits in the policy's `alert` that the topic exceeds.
 	Alerts []OverviewTopicAlerts `json:"alerts"`
 
 	// OldestAt When the oldest open letter arrived.
@@ -5349,15 +5443,16 @@ type OverviewTopic struct {
 // OverviewTopicAlerts defines model for OverviewTopic.Alerts.
 type OverviewTopicAlerts string
 
-// OverviewTraffic What happens now; without what the caller may not read or the store does not have.
+// OverviewTraffic Current activity. Parts that the caller may not read or the store does not have are
+// omitted.
 type OverviewTraffic struct {
 	// Letters Dead letters that arrived.
 	Letters *OverviewFlow `json:"letters,omitempty"`
 
-	// Runs Job runs that ended, and how many of them failed or ran out of time.
+	// Runs Job runs that ended, and how many of them failed or timed out.
 	Runs *OverviewFlow `json:"runs,omitempty"`
 
-	// Sagas Sagas that were created; `ended` and `failed` are of these.
+	// Sagas Sagas that were created. `ended` and `failed` refer to these sagas.
 	Sagas *OverviewFlow `json:"sagas,omitempty"`
 }
 
@@ -5365,10 +5460,11 @@ type OverviewTraffic struct {
 type Pagination struct {
 	HasNext bool `json:"has_next"`
 
-	// NextCursor Present exactly if `has_next` is true; in the feed of audit events, always.
+	// NextCursor Present if and only if `has_next` is true, except in the feed of audit events,
+	// where it is always present.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
-	// Page Absent with `cursor`.
+	// Page Absent if `cursor` is used.
 	Page     *int `json:"page,omitempty"`
 	PageSize int  `json:"page_size"`
 
@@ -5376,106 +5472,115 @@ type Pagination struct {
 	// was requested.
 	TotalCount *int64 `json:"total_count,omitempty"`
 
-	// TotalIsCapped Present with `total_count`. True if counting stopped there, or earlier
-	// because it took too long: there may be more.
+	// TotalIsCapped Present with `total_count`. True if counting stopped at this number, either
+	// because of the limit or because it took too long, so that there may be more items.
 	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
-// Participant A service that steps call, by name.
+// Participant A named service that steps call.
 type Participant struct {
-	// BaseURL In one form, with host and scheme in lower case and without a default port.
+	// BaseURL Normalized, with host and scheme in lower case and without a default port.
 	BaseURL string `json:"base_url"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	CreatedBy string          `json:"created_by"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 
 	// Headers Headers of every call of a step that names the participant, unless the step has a
 	// header of the same name. Everyone who may read the participant sees these values, so
-	// they must not be secrets; name one that is bound to the participant as
-	// `${secrets.NAME}`, alone or inside a string. Other expressions are refused.
+	// they must not contain secrets. To use a secret that is bound to the participant, write
+	// `${secrets.NAME}`, on its own or inside a string. Other expressions are rejected.
 	Headers ParticipantHeaders `json:"headers"`
 
-	// HeldBy The subject of the person who holds it; absent if no person does.
+	// HeldBy The subject of the person who holds the participant. Absent if no person does.
 	HeldBy *string `json:"held_by,omitempty"`
 
-	// HeldByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// HeldByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	HeldByName *ActorName `json:"held_by_name,omitempty"`
 
-	// InFlight In the answer to a read of one: how many calls are in flight, over all nodes, as
-	// they last told: within two seconds, and of a node that has died up to fifteen.
+	// InFlight Present when a single participant is read: the number of calls in flight across
+	// all nodes, as last reported. The figures are at most two seconds old, or up to
+	// fifteen seconds for a node that has died.
 	InFlight *int64 `json:"in_flight,omitempty"`
 
-	// LastHour In the answer to a read of one: its calls that ended within the last hour, over all nodes.
+	// LastHour Present when a single participant is read: figures on its calls that ended within the
+	// last hour, across all nodes.
 	LastHour *ParticipantFigures `json:"last_hour,omitempty"`
 
-	// LastReleases In the answer to a read of one: when it was held and released again, the last one
-	// first, at most ten.
+	// LastReleases Present when a single participant is read: the periods in which it was held and
+	// then released, newest first, at most ten.
 	LastReleases []ParticipantOutagePast `json:"last_releases,omitempty"`
 	MaxInFlight  *int32                  `json:"max_in_flight,omitempty"`
 	Name         string                  `json:"name"`
 
-	// NextCanaryAt When the next canary is due; absent unless it is held by Skald.
+	// NextCanaryAt When the next canary is due. Absent unless Skald holds the participant.
 	NextCanaryAt *time.Time `json:"next_canary_at,omitempty"`
 
-	// Outage When the participant is held, and how it is tried and released.
+	// Outage When the participant is held, how it is probed, and how it is released.
 	Outage ParticipantOutage `json:"outage"`
 
-	// RatePerS While it is released: how many calls per second are let through now.
+	// RatePerS While the participant is being released: the number of calls per second that are
+	// currently let through.
 	RatePerS *float64 `json:"rate_per_s,omitempty"`
 
-	// Reason Why it is in this state, as a sentence; absent for one that was never held.
+	// Reason Why the participant is in this state, as a sentence. Absent if it was never held.
 	Reason *string `json:"reason,omitempty"`
 
-	// Secrets In the answer to a read of one: the secrets that are bound to it in the
-	// configuration of the node that answers, by name.
+	// Secrets Present when a single participant is read: the names of the secrets that are bound
+	// to it in the configuration of the responding node.
 	Secrets []ParticipantSecret `json:"secrets,omitempty"`
 
-	// Since Since when it has been in this state.
+	// Since When the participant entered this state.
 	Since time.Time `json:"since"`
 
-	// State `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
-	// it. `RELEASING`: waiting calls are made in waves.
+	// State `OPEN`: calls are made. `HELD`: only canary calls are made, or none while a person
+	// holds the participant. `RELEASING`: waiting calls are made in waves.
 	State     ParticipantState `json:"state"`
 	TimeoutMS *int64           `json:"timeout_ms,omitempty"`
 
-	// UpdatedAt Time of the last change by a person.
+	// UpdatedAt When a person last changed the participant.
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Version Increases with every change by a person; the ETag.
+	// Version Increases with every change made by a person. It is the ETag.
 	Version int64 `json:"version"`
 
-	// Waiting In the answer to a read of one: how many sagas wait for it;
+	// Waiting Present when a single participant is read: the number of sagas that wait for it.
 	// `GET /sagas?waits_for={name}` lists them.
 	Waiting *int64 `json:"waiting,omitempty"`
 
-	// WaitingLetters In the answer to a read of one: how many dead letters wait for it whose turn to be
-	// retried had come. Those of a redrive are counted as far as it has reached them.
+	// WaitingLetters Present when a single participant is read: the number of dead letters that are due
+	// for a retry and wait for this participant. The letters of a redrive are included
+	// only as far as the redrive has reached them.
 	WaitingLetters *int64 `json:"waiting_letters,omitempty"`
 
-	// WaitingWebhooks In the answer to a read of one: how many webhooks with deliveries wait for it.
+	// WaitingWebhooks Present when a single participant is read: the number of webhooks whose deliveries
+	// wait for it.
 	WaitingWebhooks *int64 `json:"waiting_webhooks,omitempty"`
 }
 
-// ParticipantFigures In the answer to a read of one: its calls that ended within the last hour, over all nodes.
+// ParticipantFigures Present when a single participant is read: figures on its calls that ended within the
+// last hour, across all nodes.
 type ParticipantFigures struct {
-	// ByCode Calls that did not succeed, by their code, such as `http_503` or `timeout`.
+	// ByCode Unsuccessful calls by code, such as `http_503` or `timeout`.
 	ByCode map[string]int64 `json:"by_code"`
 	Calls  int64            `json:"calls"`
 
-	// Failed Without a definite answer, or certainly not applied.
+	// Failed Calls that returned no definite answer or were certainly not applied.
 	Failed int64 `json:"failed"`
 
-	// P50Ms Half of the calls took less; latencies are counted in classes that end at powers
-	// of two. All percentiles are absent if there were no calls.
+	// P50Ms Half of the calls took less time than this. Latencies are counted in buckets whose
+	// upper bounds are powers of two. All percentiles are absent if there were no calls.
 	P50Ms *int64 `json:"p50_ms,omitempty"`
 	P95Ms *int64 `json:"p95_ms,omitempty"`
 	P99Ms *int64 `json:"p99_ms,omitempty"`
@@ -5483,34 +5588,35 @@ type ParticipantFigures struct {
 
 // ParticipantHeaders Headers of every call of a step that names the participant, unless the step has a
 // header of the same name. Everyone who may read the participant sees these values, so
-// they must not be secrets; name one that is bound to the participant as
-// `${secrets.NAME}`, alone or inside a string. Other expressions are refused.
+// they must not contain secrets. To use a secret that is bound to the participant, write
+// `${secrets.NAME}`, on its own or inside a string. Other expressions are rejected.
 type ParticipantHeaders map[string]string
 
 // ParticipantInput defines model for ParticipantInput.
 type ParticipantInput struct {
-	// BaseURL An absolute http or https URL without a query. Every call of the tenant's
-	// sagas whose URL has the same scheme, host and port and a path below this one
-	// is a call of this participant; of several, the longest counts.
+	// BaseURL An absolute http or https URL without a query. A call of the tenant's sagas
+	// belongs to this participant if its URL has the same scheme, host and port and a
+	// path below that of this URL. If several participants match, the longest base URL
+	// wins.
 	BaseURL string `json:"base_url"`
 
 	// Headers Headers of every call of a step that names the participant, unless the step has a
 	// header of the same name. Everyone who may read the participant sees these values, so
-	// they must not be secrets; name one that is bound to the participant as
-	// `${secrets.NAME}`, alone or inside a string. Other expressions are refused.
+	// they must not contain secrets. To use a secret that is bound to the participant, write
+	// `${secrets.NAME}`, on its own or inside a string. Other expressions are rejected.
 	Headers *ParticipantHeaders `json:"headers,omitempty"`
 
-	// MaxInFlight How many calls may be in flight at once, over all nodes; absent: no limit.
+	// MaxInFlight Maximum number of calls in flight at once, across all nodes. Unlimited if absent.
 	MaxInFlight *int32 `json:"max_in_flight,omitempty"`
 
-	// Outage When the participant is held, and how it is tried and released.
+	// Outage When the participant is held, how it is probed, and how it is released.
 	Outage *ParticipantOutage `json:"outage,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 
-	// TimeoutMS Time for each call of a step that names the participant and has no timeout of
-	// its own; absent: the server's default.
+	// TimeoutMS Timeout for each call of a step that names the participant and has no timeout of
+	// its own. If absent, the server's default applies.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 }
 
@@ -5520,96 +5626,99 @@ type ParticipantList struct {
 	Participants []Participant `json:"participants"`
 }
 
-// ParticipantOutage When the participant is held, and how it is tried and released.
+// ParticipantOutage When the participant is held, how it is probed, and how it is released.
 type ParticipantOutage struct {
-	// CanaryEveryMS While it is held, one waiting call is made this often; default: 10 seconds.
+	// CanaryEveryMS How often one waiting call is made as a canary while the participant is held;
+	// default: 10 seconds.
 	CanaryEveryMS *int64 `json:"canary_every_ms,omitempty"`
 
-	// FailureRatio The participant is held when more than this share of its calls failed:
-	// without a definite answer, or certainly not applied. 1: never. Default: 0.5.
+	// FailureRatio The participant is held when more than this fraction of its calls failed, that is,
+	// they returned no definite answer or were certainly not applied. 1 means never.
+	// Default: 0.5.
 	FailureRatio *float64 `json:"failure_ratio,omitempty"`
 
-	// MinCalls With fewer calls in the window nothing is concluded; default: 20.
+	// MinCalls The minimum number of calls in the window for a decision to be made; default: 20.
 	MinCalls *int64 `json:"min_calls,omitempty"`
 
-	// Release How fast waiting calls are let through.
+	// Release The rate at which waiting calls are released.
 	Release *ParticipantRelease `json:"release,omitempty"`
 
-	// WindowMS How far back calls are counted; default: 30 seconds.
+	// WindowMS Length of the window in which calls are counted; default: 30 seconds.
 	WindowMS *int64 `json:"window_ms,omitempty"`
 }
 
-// ParticipantOutagePast A time in which a participant was held, and which is over.
+// ParticipantOutagePast A past period in which a participant was held.
 type ParticipantOutagePast struct {
 	HeldAt time.Time `json:"held_at"`
 
-	// HeldBy The subject of the person who held it; absent if Skald did.
+	// HeldBy The subject of the person who held the participant. Absent if Skald held it.
 	HeldBy *string `json:"held_by,omitempty"`
 
-	// HeldByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// HeldByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	HeldByName *ActorName `json:"held_by_name,omitempty"`
 
-	// LastedMS From `held_at` to `released_at`.
+	// LastedMS The time from `held_at` to `released_at`.
 	LastedMS int64 `json:"lasted_ms"`
 
-	// Reason Why it was held, as a sentence.
+	// Reason Why the participant was held, as a sentence.
 	Reason string `json:"reason"`
 
-	// ReleaseBeganAt When its last release began: it was held again before, if more than one was
-	// needed.
+	// ReleaseBeganAt When the last release of the participant began. If more than one release was
+	// needed, the participant was held again before this one.
 	ReleaseBeganAt *time.Time `json:"release_began_at,omitempty"`
 
-	// ReleasedAt When what waited had been let through.
+	// ReleasedAt When all waiting calls had been let through.
 	ReleasedAt time.Time `json:"released_at"`
 
-	// Waited How many waited for it when its release began.
+	// Waited The number of waiting calls when the release began.
 	Waited int64 `json:"waited"`
 }
 
-// ParticipantRelease How fast waiting calls are let through.
+// ParticipantRelease The rate at which waiting calls are released.
 type ParticipantRelease struct {
-	// Factor By how much more after each second that went well; default: 2.
+	// Factor The factor by which the rate grows after each second without problems; default: 2.
 	Factor *float64 `json:"factor,omitempty"`
 
-	// StartPerS Calls per second at first; default: 10.
+	// StartPerS Initial calls per second; default: 10.
 	StartPerS *float64 `json:"start_per_s,omitempty"`
 }
 
 // ParticipantReleaseInput defines model for ParticipantReleaseInput.
 type ParticipantReleaseInput struct {
-	// Rate Calls per second at first; default: `outage.release.start_per_s`.
+	// Rate Initial calls per second; default: `outage.release.start_per_s`.
 	Rate *float64 `json:"rate,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 }
 
-// ParticipantSecret A secret that calls of the participant may have. Its value is never shown.
+// ParticipantSecret A secret that calls to the participant may use. Its value is never returned.
 type ParticipantSecret struct {
 	Name string `json:"name"`
 
-	// ReadAt When the node that answers last read it; absent if it has not yet.
+	// ReadAt When the responding node last read the secret. Absent if it has not read it yet.
 	ReadAt *time.Time `json:"read_at,omitempty"`
 
-	// Readable Whether the node that answers could read it the last time. If it could not, the last
-	// value stays in use for `participants.secret_max_age`. Absent if this node makes no
-	// calls and reads none.
+	// Readable Whether the latest attempt of the responding node to read the secret succeeded. If
+	// it failed, the previous value stays in use for `participants.secret_max_age`.
+	// Absent if this node makes no calls and therefore reads no secrets.
 	Readable *bool `json:"readable,omitempty"`
 
-	// Source Where the secret is kept. The path is in the configuration only.
+	// Source Where the secret is stored. The path appears in the configuration only.
 	Source ParticipantSecretSource `json:"source"`
 
-	// Why Why it could not be read; absent if it could.
+	// Why Why the secret could not be read. Absent if it was read.
 	Why *string `json:"why,omitempty"`
 }
 
-// ParticipantSecretSource Where the secret is kept. The path is in the configuration only.
+// ParticipantSecretSource Where the secret is stored. The path appears in the configuration only.
 type ParticipantSecretSource string
 
-// ParticipantState `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
-// it. `RELEASING`: waiting calls are made in waves.
+// ParticipantState `OPEN`: calls are made. `HELD`: only canary calls are made, or none while a person
+// holds the participant. `RELEASING`: waiting calls are made in waves.
 type ParticipantState string
 
 // ParticipantURL defines model for ParticipantURL.
@@ -5622,94 +5731,102 @@ type PlannedCall struct {
 	// Body Absent if it depends on a response that has not arrived yet.
 	Body AnyJSON `json:"body,omitempty"`
 
-	// Headers Without headers whose value depends on the time of the call.
+	// Headers Omits headers whose value depends on the time of the call.
 	Headers   map[string]string `json:"headers"`
 	Method    string            `json:"method"`
 	Step      string            `json:"step"`
 	StepIndex int               `json:"step_index"`
 
-	// URL Of a call that names a participant: below its present base URL, or
-	// `participant://NAME/PATH` if it is not registered.
+	// URL If the call names a participant, a URL below its current base URL, or
+	// `participant://NAME/PATH` if the participant is not registered.
 	URL string `json:"url"`
 }
 
-// PlannedChange A value that an action would change. Where an answer is about many things, equal
-// changes are one, with `of` and `count`.
+// PlannedChange A change that an action would make to a value. Responses that cover many resources
+// combine equal changes into one entry, with `of` and `count`.
 type PlannedChange struct {
-	// Count Of how many things; absent for the one that the action is about.
+	// Count The number of resources with this change. Absent for the resource that the action
+	// targets.
 	Count *int64 `json:"count,omitempty"`
 
-	// From Absent if there is none before. With `count`, the earliest of several times.
-	// `***` replaces content for callers without `payloads:read`.
+	// From The old value; absent if there was none. With `count`, the earliest of several
+	// times. `***` replaces content for callers without `payloads:read`.
 	From *string `json:"from,omitempty"`
 
-	// Member What changes. Of a saga: `deadline` is that of the current phase; `order` is an
-	// operator's decision about the current step, `failures` are the failed
-	// attempts of the step that its retry policy counts, and `end_cause` is why the
-	// saga is to be compensated. Of dead letters: `status`. Of runs: `state`,
-	// `cancel_requested_at` (the worker is asked to stop), and `new_run`: the state of
-	// a run that would be created. Of deliveries: `status`. `place` is `live` or `archive`; `content` is
-	// `stored` before it is erased. `secret` is the time when the newest secret of a
-	// webhook was created. Of what is edited or created: the name of its member.
+	// Member The value that changes. For sagas: `deadline` is the deadline of the current
+	// phase; `order` is an operator's decision about the current step; `failures` are
+	// the failed attempts of the step that its retry policy counts; `end_cause` is the
+	// reason for which the saga will be compensated. For dead letters: `status`. For
+	// runs: `state`, `cancel_requested_at` (the worker is asked to stop), and `new_run`,
+	// the state of a run that would be created. For deliveries: `status`. `place` is
+	// `live` or `archive`; `content` is `stored` before it is erased. `secret` is the
+	// time when the newest secret of a webhook was created. For resources that are
+	// edited or created: the name of the member.
 	Member string `json:"member"`
 
-	// Of The things that `count` counts; absent for the one that the action is about.
+	// Of The kind of resource that `count` counts. Absent for the resource that the action
+	// targets.
 	Of *PlannedChangeOf `json:"of,omitempty"`
 
-	// To Absent if there is none afterwards. With `count`, the earliest of several times.
+	// To The new value; absent if there is none. With `count`, the earliest of several
+	// times.
 	To *string `json:"to,omitempty"`
 }
 
-// PlannedChangeOf The things that `count` counts; absent for the one that the action is about.
+// PlannedChangeOf The kind of resource that `count` counts. Absent for the resource that the action
+// targets.
 type PlannedChangeOf string
 
-// PlannedChanges Only in the answer to `dry_run`: what the request would change, from what to what.
+// PlannedChanges Present only in the response to a `dry_run`: the changes that the request would make,
+// with old and new values.
 type PlannedChanges = []PlannedChange
 
-// Problem RFC 9457.
+// Problem A problem document (RFC 9457).
 type Problem struct {
-	// AllowedActions For a state conflict: the actions that are possible instead, named as in the
-	// `allowed_actions` of the resource.
+	// AllowedActions Present for a state conflict: the actions that are possible instead, named as in
+	// the `allowed_actions` of the resource.
 	AllowedActions []string `json:"allowed_actions,omitempty"`
 
-	// Code Stable; programs should decide by it. docs/problems.md says what each code means. The
-	// list may grow (`x-extensible`): treat a code that you do not know by the status alone.
+	// Code A stable code on which programs should base their decisions. docs/problems.md explains
+	// each code. The list may grow (`x-extensible`): if you receive an unknown code, go by
+	// the status alone.
 	Code ProblemCode `json:"code"`
 
-	// Current For a conflict about a dead letter: its current state.
+	// Current Present for a conflict on a dead letter: its current state.
 	Current *DeadLetterCurrent `json:"current,omitempty"`
 
 	// Detail What went wrong in this request.
 	Detail string `json:"detail"`
 
-	// Errors Every mistake found in the request.
+	// Errors All mistakes found in the request.
 	Errors []ProblemField `json:"errors,omitempty"`
 
-	// Import With `DLQ_IMPORT_INCOMPLETE`: the result of the import.
+	// Import Present with `DLQ_IMPORT_INCOMPLETE`: the result of the import.
 	Import *DeadLetterImportResult `json:"import,omitempty"`
 
 	// Instance The path of the request.
 	Instance string `json:"instance"`
 
-	// Message With `DLQ_PROCESS_FAILED`: the current dead letter.
+	// Message Present with `DLQ_PROCESS_FAILED`: the current dead letter.
 	Message   *DeadLetter `json:"message,omitempty"`
 	RequestID string      `json:"request_id"`
 	Status    int         `json:"status"`
 
-	// Title The code in words; the same for every occurrence.
+	// Title The meaning of the code as text. It is the same for every occurrence.
 	Title string `json:"title"`
 
-	// Type A link to the explanation of the code in the manual of this server, relative to
-	// the URL of the request unless the server has a `server.public_url`.
+	// Type A link to the explanation of the code in this server's manual. It is relative to
+	// the URL of the request unless `server.public_url` is configured.
 	Type string `json:"type"`
 }
 
-// ProblemCode Stable; programs should decide by it. docs/problems.md says what each code means. The
-// list may grow (`x-extensible`): treat a code that you do not know by the status alone.
+// ProblemCode A stable code on which programs should base their decisions. docs/problems.md explains
+// each code. The list may grow (`x-extensible`): if you receive an unknown code, go by
+// the status alone.
 type ProblemCode = string
 
-// ProblemField A mistake in the body (`pointer`), in a parameter of the path or query
-// (`parameter`), or in a header (`header`): one of the three is present.
+// ProblemField A mistake in the body (`pointer`), in a path or query parameter (`parameter`), or in a
+// header (`header`). Exactly one of the three members is present.
 type ProblemField struct {
 	Code string `json:"code"`
 
@@ -5717,10 +5834,10 @@ type ProblemField struct {
 	Header  string `json:"header,omitempty"`
 	Message string `json:"message"`
 
-	// Parameter The name of a parameter of the path or query.
+	// Parameter The name of the path or query parameter.
 	Parameter string `json:"parameter,omitempty"`
 
-	// Pointer A JSON Pointer into the body (RFC 6901); empty for the body as a whole.
+	// Pointer A JSON Pointer (RFC 6901) into the body. Empty for the body as a whole.
 	Pointer string `json:"pointer,omitempty"`
 }
 
@@ -5734,7 +5851,7 @@ type ProgressInput struct {
 	LeaderEpoch int64              `json:"leader_epoch"`
 	LeaseToken  UUID               `json:"lease_token"`
 
-	// Message Cleaned, and cut to 1,000 characters.
+	// Message Sanitized, and truncated to 1,000 characters.
 	Message  *string  `json:"message,omitempty"`
 	Percent  *float64 `json:"percent,omitempty"`
 	WorkerID UUID     `json:"worker_id"`
@@ -5746,8 +5863,8 @@ type Readiness struct {
 	SchemaVersion *int            `json:"schema_version,omitempty"`
 	Status        ReadinessStatus `json:"status"`
 
-	// Warnings What an operator should change although the node can serve, such as a setting of
-	// PostgreSQL by which it may lose data.
+	// Warnings Problems that an operator should fix although the node can serve requests, such as
+	// a PostgreSQL setting that may cause data loss.
 	Warnings []string `json:"warnings"`
 }
 
@@ -5770,7 +5887,8 @@ type RedeliverInput struct {
 
 // RedeliverResult defines model for RedeliverResult.
 type RedeliverResult struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// More Whether there are more deliveries to redeliver.
@@ -5780,15 +5898,16 @@ type RedeliverResult struct {
 
 // Redrive defines model for Redrive.
 type Redrive struct {
-	// Action What is done to each letter, as in the operations on a single letter.
+	// Action The action to apply to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// Actor Who requested it.
+	// Actor Who requested the redrive.
 	Actor string `json:"actor"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// AllowedActions The actions that are currently possible.
@@ -5796,243 +5915,256 @@ type Redrive struct {
 	ApprovalRequired bool          `json:"approval_required"`
 	ApprovedBy       *string       `json:"approved_by,omitempty"`
 
-	// ApprovedByName The name of the person who approved it, as `actor_name`.
+	// ApprovedByName The name of the person who approved the redrive, in the same form as `actor_name`.
 	ApprovedByName *string `json:"approved_by_name,omitempty"`
 
-	// Bounced How many of the retried letters came back.
+	// Bounced Number of retried letters that came back.
 	Bounced int64 `json:"bounced"`
 
-	// Canary The first letters of a redrive. The rest follow only after these have been observed.
+	// Canary The first letters of a redrive. The remaining letters follow only after these have
+	// been observed.
 	Canary       *RedriveCanary `json:"canary,omitempty"`
 	CanaryPassed *bool          `json:"canary_passed,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes     *PlannedChanges `json:"changes,omitempty"`
 	Concurrency int             `json:"concurrency"`
 
-	// Counted The figures that `stop_on` is compared with: letters since the redrive was last
-	// resumed after a halt.
+	// Counted The counts to which the limits in `stop_on` apply: letters processed since the redrive
+	// was last resumed after a halt.
 	Counted   RedriveCounts `json:"counted"`
 	CreatedAt time.Time     `json:"created_at"`
 	Done      int64         `json:"done"`
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
-	// Eta Estimated end at its rate, after its canary has been observed, while it is
-	// RUNNING and not stalled.
+	// Eta Estimated end at the current rate. Present once the canary has been observed,
+	// while the redrive is RUNNING and not stalled.
 	Eta *time.Time `json:"eta,omitempty"`
 
-	// Expected How many letters it was for when it was requested.
+	// Expected Number of letters that matched when the redrive was requested.
 	Expected *int64 `json:"expected,omitempty"`
 	Failed   int64  `json:"failed"`
 
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON `json:"filter,omitempty"`
 
-	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
-	// case the redrive does nothing, and it can be canceled.
+	// FilterUnreadable True if the stored request is damaged, otherwise absent. The redrive then does
+	// nothing, but it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 	Force            bool  `json:"force"`
 	Gathered         bool  `json:"gathered"`
 
-	// HaltReason Why it is HALTED: `failures`, `failure_ratio`, `bounce_ratio`, or `expected` (it found more letters than `halts_above`, and touched none). A redrive that is canceled after a halt keeps it; resuming clears it.
+	// HaltReason Why the redrive is HALTED: `failures`, `failure_ratio`, `bounce_ratio`, or
+	// `expected` (it found more letters than `halts_above`, and processed none of them).
+	// Resuming the redrive clears the reason; canceling it does not.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
 	// Halts Number of automatic halts.
 	Halts int `json:"halts"`
 
-	// HaltsAbove It halts before the first letter if it finds more than this: the request's
-	// `expected`; for `discard` and `delete` at most the number counted at the request.
+	// HaltsAbove The redrive halts before the first letter if it finds more letters than this. The
+	// value is the request's `expected`; for `discard` and `delete`, it is at most the
+	// number of letters counted at the time of the request.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 
-	// IncludeLater Whether it also covers letters that arrive before it starts.
+	// IncludeLater Whether the redrive includes letters that arrive before it starts.
 	IncludeLater bool `json:"include_later"`
 
 	// LastError The error of the latest unsuccessful send.
 	LastError   *string    `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 
-	// LastHalt The latest automatic halt; kept after the redrive is resumed.
+	// LastHalt The latest automatic halt. It is kept after the redrive is resumed.
 	LastHalt *RedriveHalt `json:"last_halt,omitempty"`
 
-	// Left Letters found that have not been processed.
+	// Left Number of letters found that have not been processed yet.
 	Left int64 `json:"left"`
 
-	// Matched Letters found so far; final once `gathered`.
+	// Matched Number of letters found so far. Final once `gathered` is true.
 	Matched     int64  `json:"matched"`
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// MaybeSent Letters that were handed over and that the target may or may not have
-	// received: its response did not arrive, or the node failed before it could.
+	// MaybeSent Number of letters that were handed over and may or may not have been received by
+	// the target, because no response arrived or the node failed while it was waiting
+	// for one.
 	MaybeSent int64 `json:"maybe_sent"`
 
-	// NeverSent Letters that certainly never reached a target: `matched` minus `sent` and
-	// `maybe_sent`.
+	// NeverSent Number of letters that certainly never reached a target: `matched` minus `sent`
+	// and `maybe_sent`.
 	NeverSent int64 `json:"never_sent"`
 
-	// Order `oldest`: oldest first, in parallel. `per_key`: letters with the same key one after
-	// the other, each only once the previous one was acknowledged; a failure skips the
-	// rest of its key.
+	// Order `oldest`: oldest letters first, in parallel. `per_key`: letters with the same key are
+	// retried one after the other, each only after the previous one was acknowledged; after
+	// a failure, the remaining letters with that key are skipped.
 	Order         RedriveOrder `json:"order"`
 	RatePerSecond float64      `json:"rate_per_second"`
 	Reason        *string      `json:"reason,omitempty"`
 
-	// Repeated Of `sent` and `maybe_sent`: letters handed over again after a node failure,
-	// which the target may have received more than once.
+	// Repeated Number of letters, included in `sent` and `maybe_sent`, that were handed over
+	// again after a node failure. The target may have received them more than once.
 	Repeated     int64      `json:"repeated"`
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// Selected Number of `ids` given; absent with a filter.
+	// Selected Number of `ids` given. Absent with a filter.
 	Selected *int64 `json:"selected,omitempty"`
 
-	// Sent For `retry`: letters whose target has answered, in whatever way.
+	// Sent For `retry`: number of letters whose target has responded, whatever the response.
 	Sent int64 `json:"sent"`
 
-	// Skipped Letters whose status had changed, or whose key was blocked.
+	// Skipped Number of letters whose status had changed, or whose key was blocked.
 	Skipped int64 `json:"skipped"`
 
-	// StalledSince Since when no letter has been processed although it is RUNNING; present
-	// after some seconds.
+	// StalledSince The time since which no letter has been processed although the redrive is RUNNING.
+	// Present only after several seconds without progress.
 	StalledSince *time.Time `json:"stalled_since,omitempty"`
 	StartedAt    *time.Time `json:"started_at,omitempty"`
 
-	// State PENDING: collects its letters, or is scheduled for later. HALTED: stopped
-	// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
+	// State PENDING: the redrive is collecting its letters, or is scheduled for later. HALTED: it
+	// was stopped automatically (`halt_reason`) and can be resumed. COMPLETED and CANCELED
+	// are final.
 	State RedriveState `json:"state"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn RedriveStop `json:"stop_on"`
 
-	// Target Where a retry sends a letter.
+	// Target The target to which a retry sends a letter.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
 	// Transform Any JSON value. Callers without `payloads:read` get the text `***`.
 	Transform AnyJSON `json:"transform,omitempty"`
 
-	// UnknownIds In the response to the request: those of `ids` that match no live letter;
-	// nothing is done for them.
+	// UnknownIds Present in the response to the request: the `ids` that match no live letter. They
+	// are ignored.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
 	UpdatedAt  time.Time            `json:"updated_at"`
 
-	// Version Increases with every operator decision; the ETag.
+	// Version Increases with every decision by an operator. It is the ETag.
 	Version int64 `json:"version"`
 
-	// WaitingFor The reason for the stall: the kind and name of a target that does not
-	// answer, or the leases of letters whose node is gone.
+	// WaitingFor The reason for the stall: the kind and name of a target that does not respond, or
+	// the leases of letters whose node is gone.
 	WaitingFor *string `json:"waiting_for,omitempty"`
 
-	// WatchedAt Since when its canary has been observed.
+	// WatchedAt When observation of the canary began.
 	WatchedAt *time.Time `json:"watched_at,omitempty"`
 }
 
-// RedriveAction What is done to each letter, as in the operations on a single letter.
+// RedriveAction The action to apply to each letter, as in the operations on a single letter.
 type RedriveAction string
 
-// RedriveCanary The first letters of a redrive. The rest follow only after these have been observed.
+// RedriveCanary The first letters of a redrive. The remaining letters follow only after these have
+// been observed.
 type RedriveCanary struct {
-	// Count Number of letters.
+	// Count Number of canary letters.
 	Count int32 `json:"count"`
 
-	// MaxBounceRatio The redrive halts if more than this fraction of the retried letters come
-	// back; default: 0, any.
+	// MaxBounceRatio The redrive halts if more than this fraction of the retried letters come back.
+	// With the default, 0, it halts if any letter does.
 	MaxBounceRatio *float64 `json:"max_bounce_ratio,omitempty"`
 
 	// WatchSeconds How long to wait for letters to come back, in seconds; default: 0.
 	WatchSeconds *int32 `json:"watch_seconds,omitempty"`
 }
 
-// RedriveCounts The figures that `stop_on` is compared with: letters since the redrive was last
-// resumed after a halt.
+// RedriveCounts The counts to which the limits in `stop_on` apply: letters processed since the redrive
+// was last resumed after a halt.
 type RedriveCounts struct {
 	Failed int64 `json:"failed"`
 
-	// Tried Letters that succeeded or failed.
+	// Tried Number of letters that succeeded or failed.
 	Tried int64 `json:"tried"`
 }
 
-// RedriveHalt The latest automatic halt; kept after the redrive is resumed.
+// RedriveHalt The latest automatic halt. It is kept after the redrive is resumed.
 type RedriveHalt struct {
 	At time.Time `json:"at"`
 
-	// Reason `failures`, `failure_ratio`, `bounce_ratio` or `expected`.
+	// Reason One of `failures`, `failure_ratio`, `bounce_ratio` and `expected`.
 	Reason string `json:"reason"`
 }
 
-// RedriveInput Exactly one of `ids`, `filter` and `all`.
+// RedriveInput Exactly one of `ids`, `filter` and `all` is required.
 type RedriveInput struct {
-	// Action What is done to each letter, as in the operations on a single letter.
+	// Action The action to apply to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// All Selects every letter; without it, a filter that restricts nothing is
-	// rejected.
+	// All Selects every letter. A filter without any condition is rejected unless this is
+	// set.
 	All *bool `json:"all,omitempty"`
 
-	// ApprovalRequired Someone other than the requester must approve it first.
+	// ApprovalRequired Whether someone other than the requester must approve the redrive before it
+	// starts.
 	ApprovalRequired *bool `json:"approval_required,omitempty"`
 
-	// Canary The first letters of a redrive. The rest follow only after these have been observed.
+	// Canary The first letters of a redrive. The remaining letters follow only after these have
+	// been observed.
 	Canary *RedriveCanary `json:"canary,omitempty"`
 
-	// Concurrency Concurrent HTTP requests per node; default: 8.
+	// Concurrency Number of concurrent HTTP requests per node; default: 8.
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
-	// DryRun Only count.
+	// DryRun If true, letters are only counted.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many letters are meant, for example those of a dry run: the redrive halts
-	// before the first letter if there are more.
+	// Expected The expected number of letters, for example from a dry run. If there are more, the
+	// redrive halts before the first letter.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// Filter The filters of `GET /dlq/messages`, under the same names; all must match.
+	// Filter The filters of `GET /dlq/messages`, under the same names. A letter must match all of
+	// them.
 	Filter *DeadLetterFilter `json:"filter,omitempty"`
 
-	// Force For `retry` only: also retry DEAD letters.
+	// Force Applies to `retry` only: whether to retry DEAD letters as well.
 	Force *bool `json:"force,omitempty"`
 
-	// Ids 1 to 10,000 letters.
+	// Ids The ids of 1 to 10,000 letters.
 	Ids []UUID `json:"ids,omitempty"`
 
-	// IncludeLater Also letters that arrive until it starts, at `scheduled_for` or when it is
-	// approved. Without it, only letters that exist when it is requested.
+	// IncludeLater Whether to include letters that arrive before the redrive starts, at
+	// `scheduled_for` or upon approval. Otherwise, only letters that exist at the time
+	// of the request are included.
 	IncludeLater *bool `json:"include_later,omitempty"`
 
-	// MaxMessages Maximum number of letters.
+	// MaxMessages Maximum number of letters to process.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order Default: `oldest`.
+	// Order The order of processing; default: `oldest`.
 	Order *RedriveOrder `json:"order,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Required unless `dry_run` is true.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// ScheduledFor Do not start before this time.
+	// ScheduledFor The redrive does not start before this time.
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 
-	// Target For `retry` only: replaces the target of each letter; kinds `kafka` and `http`.
+	// Target Applies to `retry` only: overrides the target of each letter. Allowed kinds are
+	// `kafka` and `http`.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
-	// Transform For `retry` only: a JSON Patch (RFC 6902) applied to every payload; a letter
-	// to which it does not apply fails. The letters themselves are not changed.
+	// Transform Applies to `retry` only: a JSON Patch (RFC 6902) to apply to every payload.
+	// Letters to which it cannot be applied fail. The stored letters are not changed.
 	Transform []JSONObject `json:"transform,omitempty"`
 }
 
 // RedriveItem defines model for RedriveItem.
 type RedriveItem struct {
-	// Detail Why it failed or was skipped.
+	// Detail Why the letter failed or was skipped.
 	Detail    *string            `json:"detail,omitempty"`
 	MessageID openapi_types.UUID `json:"message_id"`
 
 	// Position The position within the redrive.
 	Position int64 `json:"position"`
 
-	// State BOUNCED: the letter was retried successfully and came back.
+	// State BOUNCED: the letter was retried successfully but came back.
 	State     RedriveItemState `json:"state"`
 	UpdatedAt time.Time        `json:"updated_at"`
 }
@@ -6043,7 +6175,7 @@ type RedriveItemList struct {
 	Pagination Pagination    `json:"pagination"`
 }
 
-// RedriveItemState BOUNCED: the letter was retried successfully and came back.
+// RedriveItemState BOUNCED: the letter was retried successfully but came back.
 type RedriveItemState string
 
 // RedriveList defines model for RedriveList.
@@ -6052,29 +6184,32 @@ type RedriveList struct {
 	Redrives   []Redrive  `json:"redrives"`
 }
 
-// RedriveOrder `oldest`: oldest first, in parallel. `per_key`: letters with the same key one after
-// the other, each only once the previous one was acknowledged; a failure skips the
-// rest of its key.
+// RedriveOrder `oldest`: oldest letters first, in parallel. `per_key`: letters with the same key are
+// retried one after the other, each only after the previous one was acknowledged; after
+// a failure, the remaining letters with that key are skipped.
 type RedriveOrder string
 
-// RedriveOverlap Another unfinished redrive with letters of this one. One that has not begun, because it is scheduled
-// or awaits approval, does not hold its letters: the first to begin takes them.
+// RedriveOverlap Another unfinished redrive that includes some of the same letters. A redrive that has
+// not begun, because it is scheduled or awaits approval, does not hold its letters; the
+// first redrive to begin takes them.
 type RedriveOverlap struct {
-	// Action What is done to each letter, as in the operations on a single letter.
+	// Action The action to apply to each letter, as in the operations on a single letter.
 	Action RedriveAction `json:"action"`
 
-	// Letters How many letters both have.
+	// Letters Number of letters that both redrives include.
 	Letters   int64              `json:"letters"`
 	RedriveID openapi_types.UUID `json:"redrive_id"`
 
-	// ScheduledFor When it begins; absent if it was not scheduled.
+	// ScheduledFor When the redrive begins. Absent if it was not scheduled.
 	ScheduledFor *time.Time `json:"scheduled_for,omitempty"`
 
-	// Skipped This redrive would skip these letters, because the other one has begun and holds them.
+	// Skipped True if this redrive would skip these letters because the other one has begun and
+	// holds them.
 	Skipped bool `json:"skipped"`
 
-	// State PENDING: collects its letters, or is scheduled for later. HALTED: stopped
-	// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
+	// State PENDING: the redrive is collecting its letters, or is scheduled for later. HALTED: it
+	// was stopped automatically (`halt_reason`) and can be resumed. COMPLETED and CANCELED
+	// are final.
 	State RedriveState `json:"state"`
 }
 
@@ -6082,38 +6217,40 @@ type RedriveOverlap struct {
 type RedrivePatch struct {
 	Concurrency *int32 `json:"concurrency,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
 // RedrivePreview What a redrive would affect.
 type RedrivePreview struct {
-	// BlockedKeys Keys of ordered topics with an older open letter that is not included.
+	// BlockedKeys Keys of ordered topics for which there is an older open letter that the redrive
+	// does not include.
 	BlockedKeys int64 `json:"blocked_keys"`
 
-	// ByGroup By fingerprint, the 20 largest groups.
+	// ByGroup Counts by fingerprint, for the 20 largest groups.
 	ByGroup  CountsByName `json:"by_group"`
 	ByStatus CountsByName `json:"by_status"`
 	ByTopic  CountsByName `json:"by_topic"`
 
-	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	// Changes The changes that the action itself would make, with old and new values, starting
+	// with those that affect the most resources. At most 50.
 	Changes []PlannedChange `json:"changes"`
 	Matched int64           `json:"matched"`
 
-	// Overlaps Unfinished redrives that have some of these letters too, the newest ten of them at most.
+	// Overlaps Unfinished redrives that include some of the same letters; at most the ten newest.
 	Overlaps []RedriveOverlap `json:"overlaps"`
 
-	// Sample Up to ten of the letters.
+	// Sample Up to ten of the matching letters.
 	Sample []DeadLetter `json:"sample"`
 
-	// UnknownIds Those of `ids` that match no live letter.
+	// UnknownIds The `ids` that match no live letter.
 	UnknownIds []openapi_types.UUID `json:"unknown_ids,omitempty"`
 }
 
@@ -6122,78 +6259,80 @@ type RedriveResumeInput struct {
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// StopOn When a redrive halts automatically.
+	// StopOn The conditions under which a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 }
 
-// RedriveState PENDING: collects its letters, or is scheduled for later. HALTED: stopped
-// automatically (`halt_reason`), can be resumed. COMPLETED and CANCELED are final.
+// RedriveState PENDING: the redrive is collecting its letters, or is scheduled for later. HALTED: it
+// was stopped automatically (`halt_reason`) and can be resumed. COMPLETED and CANCELED
+// are final.
 type RedriveState string
 
-// RedriveStop When a redrive halts automatically.
+// RedriveStop The conditions under which a redrive halts automatically.
 type RedriveStop struct {
-	// FailureRatio Halt when more than this fraction of at least 20 attempted letters have
-	// failed.
+	// FailureRatio Halts the redrive when more than this fraction of the attempted letters have
+	// failed, once at least 20 have been attempted.
 	FailureRatio *float64 `json:"failure_ratio,omitempty"`
 
-	// Failures Halt when this many letters have failed.
+	// Failures Halts the redrive when this many letters have failed.
 	Failures *int64 `json:"failures,omitempty"`
 }
 
-// RedriveVerb An action of the API, named as in its path; `update` is PATCH.
+// RedriveVerb An action of the API, named as in its path. `update` stands for PATCH.
 type RedriveVerb string
 
-// ReleaseInput Why a run is released.
+// ReleaseInput The reason for which a run is released.
 type ReleaseInput struct {
 	Attempt     int32 `json:"attempt"`
 	LeaderEpoch int64 `json:"leader_epoch"`
 
-	// LeaseLost The worker could not renew the lease in time. Counts as a loss.
+	// LeaseLost Whether the worker could not renew the lease in time. If so, the release counts as
+	// a lost assignment.
 	LeaseLost  *bool `json:"lease_lost,omitempty"`
 	LeaseToken UUID  `json:"lease_token"`
 
-	// Reason Cleaned, and cut to 500 characters.
+	// Reason Sanitized, and truncated to 500 characters.
 	Reason   *string `json:"reason,omitempty"`
 	WorkerID UUID    `json:"worker_id"`
 }
 
-// ReportProgress How far the work is. What a heartbeat leaves out stays as it was.
+// ReportProgress How far the work has progressed. Members that a heartbeat omits keep their value.
 type ReportProgress struct {
-	// Message Cleaned, and cut to 1,000 characters.
+	// Message A message about the progress. It is sanitized and truncated to 1,000 characters.
 	Message *string  `json:"message,omitempty"`
 	Percent *float64 `json:"percent,omitempty"`
 }
 
-// ReportResult What the rules of `answer` with these names mean. `heartbeat`: the work goes on, and
-// the wait for the report begins again.
+// ReportResult The results have the meanings of the `answer` rules with the same names. `heartbeat`
+// means that the work continues; it restarts the wait for the report.
 type ReportResult string
 
 // ResumeInput defines model for ResumeInput.
 type ResumeInput struct {
-	// KeepDeadline Whether the deadline stays as it was.
+	// KeepDeadline Whether to keep the deadline as it was.
 	KeepDeadline *bool `json:"keep_deadline,omitempty"`
 
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
 
-// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
-// omitted: the server's default; -1: forever. The latest version's retention
-// applies to all sagas of the workflow.
+// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or an
+// omitted value means the server's default, and -1 means forever. The retention of the
+// latest version applies to all sagas of the workflow.
 type Retention struct {
-	// CompletedMS For sagas that completed.
+	// CompletedMS The retention of sagas that completed.
 	CompletedMS *int64 `json:"completed_ms,omitempty"`
 
-	// FailedMS For sagas that ended in any other way. Sagas that need attention are never
-	// archived.
+	// FailedMS The retention of sagas that ended in any other way. Sagas that need attention are
+	// never archived.
 	FailedMS *int64 `json:"failed_ms,omitempty"`
 }
 
 // RetentionInput defines model for RetentionInput.
 type RetentionInput struct {
-	// OlderThan Archive everything that ended before this time, regardless of any retention,
-	// even an unlimited one. Must be in the past.
+	// OlderThan Archive every saga that ended before this time, regardless of its retention
+	// period, even if that is unlimited. Must be in the past.
 	OlderThan *time.Time `json:"older_than,omitempty"`
 }
 
@@ -6202,32 +6341,33 @@ type RetentionResult struct {
 	// Archived Number of sagas archived by this request; 0 in a dry run.
 	Archived int `json:"archived"`
 
-	// Changes Only in a dry run: what it would change, from what to what.
+	// Changes Present only in a dry run: the changes that would be made, with old and new
+	// values.
 	Changes []PlannedChange `json:"changes,omitempty"`
 	DryRun  bool            `json:"dry_run"`
 
-	// More Whether there are more sagas to archive; in a dry run, whether counts were
-	// cut off at 10,000, or workflows at 1,000.
+	// More Whether there are more sagas to archive. In a dry run, whether counts were capped
+	// at 10,000 or the number of workflows at 1,000.
 	More bool `json:"more"`
 
-	// Workflows Only in a dry run: the workflows that have expired sagas, sorted by name.
+	// Workflows Present only in a dry run: the workflows that have expired sagas, sorted by name.
 	Workflows []ExpiredSagas `json:"workflows,omitempty"`
 }
 
 // RetryAllInput defines model for RetryAllInput.
 type RetryAllInput struct {
-	// DryRun Only count.
+	// DryRun If true, letters are only counted.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many letters are meant, for example those of a dry run: the redrive halts
-	// before the first letter if there are more.
+	// Expected The expected number of letters, for example from a dry run. If there are more, the
+	// redrive halts before the first letter.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// MaxMessages Maximum number of letters.
+	// MaxMessages Maximum number of letters to process.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
-	// `dlq.max_redrive_rate`.
+	// RatePerSecond Letters per second, across all nodes. The default is `dlq.redrive_rate`, the
+	// maximum `dlq.max_redrive_rate`.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -6236,14 +6376,14 @@ type RetryAllInput struct {
 
 // RetryAllResult defines model for RetryAllResult.
 type RetryAllResult struct {
-	// Message The result in words.
+	// Message The result as text.
 	Message string `json:"message"`
 
-	// Preview With `dry_run`.
+	// Preview Present only with `dry_run`.
 	Preview *RedrivePreview `json:"preview,omitempty"`
 	Redrive *Redrive        `json:"redrive,omitempty"`
 
-	// RetriedCount Letters retried successfully so far.
+	// RetriedCount Number of letters retried successfully so far.
 	RetriedCount int64 `json:"retried_count"`
 }
 
@@ -6252,18 +6392,18 @@ type RetryClass string
 
 // RetryInput defines model for RetryInput.
 type RetryInput struct {
-	// FromStep The step to start from, by name or index; default: the step that failed.
+	// FromStep The step to start from, by name or index. Default: the step that failed.
 	FromStep *RetryInput_FromStep `json:"from_step,omitempty"`
 
-	// InputPatch A JSON merge patch (RFC 7396) of the step's `payload`, which is by default
-	// the saga's payload.
+	// InputPatch A JSON merge patch (RFC 7396) for the step's `payload`, which by default is the
+	// saga's payload.
 	InputPatch AnyJSON `json:"input_patch,omitempty"`
 
-	// NotApplied Confirms that none of the previous attempts was applied. Without it, a step
-	// that may have been applied accepts no `input_patch`.
+	// NotApplied Confirms that none of the previous attempts was applied. Without this
+	// confirmation, `input_patch` is rejected for a step that may have been applied.
 	NotApplied *bool `json:"not_applied,omitempty"`
 
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason      *string `json:"reason,omitempty"`
 	RequestedBy *Label  `json:"requested_by,omitempty"`
 }
@@ -6274,20 +6414,21 @@ type RetryInputFromStep0 = string
 // RetryInputFromStep1 defines model for RetryInput.FromStep.1.
 type RetryInputFromStep1 = int
 
-// RetryInput_FromStep The step to start from, by name or index; default: the step that failed.
+// RetryInput_FromStep The step to start from, by name or index. Default: the step that failed.
 type RetryInput_FromStep struct {
 	union json.RawMessage
 }
 
-// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
+// RetryPolicy When and how often failed calls are retried. Omitted members are taken from the
+// workflow's policy, then from the server's.
 type RetryPolicy struct {
 	// InitialIntervalMS The wait before the second attempt.
 	InitialIntervalMS *int64 `json:"initial_interval_ms,omitempty"`
 
-	// Jitter The fraction by which waits vary at random.
+	// Jitter The fraction by which waits vary randomly.
 	Jitter *float64 `json:"jitter,omitempty"`
 
-	// MaxAttempts Total number of calls, including the first.
+	// MaxAttempts The total number of calls, including the first.
 	MaxAttempts *int `json:"max_attempts,omitempty"`
 
 	// MaxIntervalMS The longest wait between attempts.
@@ -6296,58 +6437,58 @@ type RetryPolicy struct {
 	// Multiplier The factor by which each wait exceeds the previous one.
 	Multiplier *float64 `json:"multiplier,omitempty"`
 
-	// RetryOn Which failures are retried. An empty list retries none.
+	// RetryOn The failures that are retried. With an empty list, none are.
 	RetryOn []RetryClass `json:"retry_on,omitempty"`
 }
 
-// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-// everything.
+// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+// sees all activity, but no contents. operator: has both sets of permissions, and runs
+// sagas and jobs. admin: has all permissions.
 type Role string
 
-// RunConfirmation A run that continues.
+// RunConfirmation A run that its worker continues.
 type RunConfirmation struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	Continue        bool       `json:"continue"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS From when the request was sent.
+	// LeaseMS Duration of the lease, measured from when the request was sent.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
 }
 
-// RunErrorInput Why a run failed. Its texts are never refused for what they contain: what cannot
-// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
-// becomes U+FFFD, and what is too long is cut. `adjusted` in the response names
-// the members that were changed.
+// RunErrorInput Why a run failed. Texts are never rejected because of their content: anything that
+// cannot be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
+// becomes U+FFFD, and texts that are too long are truncated. `adjusted` in the response
+// names the members that were changed.
 type RunErrorInput struct {
-	// Code Cleaned, and cut to 100 bytes.
+	// Code Sanitized, and truncated to 100 bytes.
 	Code string `json:"code"`
 
-	// Message Cleaned, and cut to 8,192 bytes.
+	// Message Sanitized, and truncated to 8,192 bytes.
 	Message *string `json:"message,omitempty"`
 
-	// Retryable Default: true. False: another attempt will not help.
+	// Retryable Whether another attempt may help; default: true. If false, the run is not retried.
 	Retryable *bool `json:"retryable,omitempty"`
 
-	// Stack Cleaned, and cut to 65,536 bytes.
+	// Stack Sanitized, and truncated to 65,536 bytes.
 	Stack *string `json:"stack,omitempty"`
 
-	// Type Cleaned, and cut to 255 bytes.
+	// Type Sanitized, and truncated to 255 bytes.
 	Type *string `json:"type,omitempty"`
 }
 
 // RunLease The lease of a run.
 type RunLease struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted     []string `json:"adjusted,omitempty"`
 	CancelReason *string  `json:"cancel_reason,omitempty"`
 
-	// CancelRequested Stop the run and acknowledge the cancel.
+	// CancelRequested If true, the worker must stop the run and acknowledge the cancel.
 	CancelRequested bool       `json:"cancel_requested"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS From when the request was sent.
+	// LeaseMS Duration of the lease, measured from when the request was sent.
 	LeaseMS int64              `json:"lease_ms"`
 	RunID   openapi_types.UUID `json:"run_id"`
 }
@@ -6356,7 +6497,7 @@ type RunLease struct {
 type RunProgress struct {
 	Counters map[string]float64 `json:"counters,omitempty"`
 
-	// Message Cleaned, and cut to 1,000 characters.
+	// Message Sanitized, and truncated to 1,000 characters.
 	Message *string  `json:"message,omitempty"`
 	Percent *float64 `json:"percent,omitempty"`
 }
@@ -6371,7 +6512,7 @@ type RunResources struct {
 
 // RunResult The result for one run.
 type RunResult struct {
-	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted        []string            `json:"adjusted,omitempty"`
 	CancelRequested *bool               `json:"cancel_requested,omitempty"`
 	DlqMessageID    *openapi_types.UUID `json:"dlq_message_id,omitempty"`
@@ -6383,88 +6524,90 @@ type RunResult struct {
 	RetryAt    *time.Time          `json:"retry_at,omitempty"`
 	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
 
-	// RunID Missing if the item has none that is a UUID.
+	// RunID Absent if the item contains no run id that is a UUID.
 	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 
 	// State The state of a run. docs/jobs.md describes the life cycle.
 	State *JobRunState `json:"state,omitempty"`
 
-	// Status The HTTP status that the call for this run alone would return.
+	// Status The HTTP status that a separate call for this run would return.
 	Status  int32  `json:"status"`
 	Version *int64 `json:"version,omitempty"`
 }
 
-// RunResults The results, in order.
+// RunResults The results, in the order of the request.
 type RunResults struct {
-	// LeaseMS For started runs, from when start was called.
+	// LeaseMS Duration of the leases of started runs, measured from when start was called.
 	LeaseMS *int64      `json:"lease_ms,omitempty"`
 	Results []RunResult `json:"results"`
 }
 
-// Saga `metadata` is an object, and so is `result`: the outputs of the steps by name,
+// Saga `metadata` is an object. So is `result`: it contains the outputs of the steps by name,
 // once the saga has completed.
 type Saga struct {
-	// AllowedActions The actions that are possible in the current state. In lists, without the
-	// retry of a failed saga if that depends on its step logs.
+	// AllowedActions The actions that are possible in the current state. Lists omit the retry of a
+	// failed saga if that depends on its step logs.
 	AllowedActions []SagaAction `json:"allowed_actions"`
 
-	// Archived True for a saga in the archive, absent for a live one.
+	// Archived True for an archived saga, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
-	// Assignee Who takes care of it, as people have written.
+	// Assignee The person responsible for the saga, as entered by an operator.
 	Assignee *string `json:"assignee,omitempty"`
 
-	// AtGateOf The participant at whose gate the saga waits; then `next_run_at` is only the time at
-	// which that is looked at again. In lists only: `explain` says it of one saga.
+	// AtGateOf The participant at whose gate the saga is waiting. `next_run_at` is then only the
+	// time of the next check of the gate. Present in lists only; for a single saga, see
+	// `explain`.
 	AtGateOf *string `json:"at_gate_of,omitempty"`
 
-	// AttentionReason Why a person must act. `compensation_failed`, `compensation_timeout`, `force_failed`:
-	// the saga has ended, and effects may remain. `unowned`, `no_answer`, `failing`: it makes
-	// no progress: it is due and no node has taken it; a call has been unanswered for too
-	// long; its retries keep failing. `step_failed`: it is suspended at a step that has
-	// failed. `deadline_after_pivot`, `cancel_after_pivot`: it was to be compensated when its
-	// pivot was done, or may have been. Anything else is what a person wrote.
+	// AttentionReason Why the saga requires action by a person. `compensation_failed`,
+	// `compensation_timeout`, `force_failed`: the saga has ended, and effects may
+	// remain. `unowned`, `no_answer`, `failing`: the saga makes no progress, because it
+	// is due but no node has taken it, a call has been unanswered for too long, or its
+	// retries keep failing. `step_failed`: it is suspended at a failed step.
+	// `deadline_after_pivot`, `cancel_after_pivot`: it was due to be compensated when
+	// its pivot had, or may have, completed. Any other value was written by a person.
 	AttentionReason *string `json:"attention_reason,omitempty"`
 
-	// AwaitsReport Present if the participant has answered "later", so that the saga waits for its report;
-	// then `next_run_at` is the end of that wait. In lists only.
+	// AwaitsReport Present if the participant has answered "later" and the saga is waiting for its
+	// report. `next_run_at` is then the end of that wait. Present in lists only.
 	AwaitsReport      *bool      `json:"awaits_report,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// Clean Set at the end; false if effects may remain.
+	// Clean Set when the saga ends. False if effects may remain.
 	Clean                 *bool      `json:"clean,omitempty"`
 	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
 
-	// CompletedAt When it ended, in whatever way.
+	// CompletedAt When the saga ended, whatever the outcome.
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 
-	// ContentUnreadable True when encrypted content cannot be decrypted, because its key is not
-	// configured or it was tampered with; otherwise absent. Such content is
-	// left out.
+	// ContentUnreadable True if encrypted content cannot be decrypted because its key is not configured or
+	// the content was tampered with; otherwise absent. Such content is omitted.
 	ContentUnreadable *bool     `json:"content_unreadable,omitempty"`
 	CorrelationID     *string   `json:"correlation_id,omitempty"`
 	CreatedAt         time.Time `json:"created_at"`
 
-	// CurrentStep Index of the step that is being executed or compensated; `total_steps` once
-	// all are done.
+	// CurrentStep Index of the step that is being executed or compensated. Equals `total_steps` once
+	// all steps are done.
 	CurrentStep     int     `json:"current_step"`
 	CurrentStepName *string `json:"current_step_name,omitempty"`
 
-	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is
-	// `failed`, it waits for this letter; while it is `compensating`, the letter
-	// is being retried.
+	// DeadLetterID The open dead letter of a compensation that failed permanently. While the saga is
+	// `failed`, it waits for this letter; while it is `compensating`, the letter is
+	// being retried.
 	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
 
-	// DefinitionID Name and version of the workflow, `name@version`.
+	// DefinitionID Name and version of the workflow, as `name@version`.
 	DefinitionID string `json:"definition_id"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise
-	// absent. What comes from the definition is left out.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. Everything
+	// that is taken from the definition is then omitted.
 	DefinitionUnreadable *bool   `json:"definition_unreadable,omitempty"`
 	Description          *string `json:"description,omitempty"`
 
@@ -6474,23 +6617,25 @@ type Saga struct {
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	InitiatedBy  string     `json:"initiated_by"`
 
-	// InitiatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// InitiatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	InitiatedByName *ActorName `json:"initiated_by_name,omitempty"`
 
-	// LeftCompensations With `on_compensation_failure: go_on`: the compensations that gave up and are still open,
-	// except that of the current step, in reverse order of the steps. Absent if there are none.
+	// LeftCompensations With `on_compensation_failure: go_on`: the compensations that failed permanently
+	// and are still open, except that of the current step, in reverse order of the
+	// steps. Absent if there are none.
 	LeftCompensations []LeftCompensation `json:"left_compensations,omitempty"`
 
-	// Lifecycle A coarse classification of the state.
+	// Lifecycle A coarse classification of the saga's state.
 	Lifecycle SagaLifecycle `json:"lifecycle"`
 
 	// Metadata Any JSON value. Callers without `payloads:read` get the text `***`.
 	Metadata AnyJSON `json:"metadata,omitempty"`
 	Name     *string `json:"name,omitempty"`
 
-	// NeedsAttention Whether a person must act.
+	// NeedsAttention Whether the saga requires action by a person.
 	NeedsAttention bool `json:"needs_attention"`
 
 	// NextRunAt When a waiting saga continues.
@@ -6500,11 +6645,12 @@ type Saga struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// Result Once the saga has completed: the value that the workflow's `output`
-	// declares, by default the outputs of the steps by name.
+	// Result Present once the saga has completed: the value declared by the workflow's
+	// `output`, or by default the outputs of the steps by name.
 	Result AnyJSON `json:"result,omitempty"`
 
-	// RetryPolicy Omitted members are taken from the workflow's policy, then from the server's.
+	// RetryPolicy When and how often failed calls are retried. Omitted members are taken from the
+	// workflow's policy, then from the server's.
 	RetryPolicy *RetryPolicy       `json:"retry_policy,omitempty"`
 	SagaID      openapi_types.UUID `json:"saga_id"`
 	SagaType    string             `json:"saga_type"`
@@ -6517,17 +6663,17 @@ type Saga struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
-	// Status The status to poll. Each state has one.
+	// Status The status to poll. Each state maps to one status.
 	Status SagaStatus `json:"status"`
 
-	// StepLogs Absent in lists, and in responses to the creation of a saga and to actions
-	// on it.
+	// StepLogs Absent in lists, in the response to the creation of a saga, and in responses to
+	// actions on a saga.
 	StepLogs []StepLog `json:"step_logs,omitempty"`
 
-	// Steps With `include=steps` only.
+	// Steps Present only with `include=steps`.
 	Steps []StepView `json:"steps,omitempty"`
 
-	// SuspendedAt Since when the saga has been suspended.
+	// SuspendedAt When the saga was suspended.
 	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
 	TimedOutAt  *time.Time `json:"timed_out_at,omitempty"`
 	TimeoutAt   *time.Time `json:"timeout_at,omitempty"`
@@ -6536,107 +6682,115 @@ type Saga struct {
 	TraceID     *string    `json:"trace_id,omitempty"`
 	UpdatedAt   time.Time  `json:"updated_at"`
 
-	// Version Increases with every change except of the note; the ETag, if there is no note.
+	// Version Increases with every change other than to the note. It is the ETag if there is no
+	// note.
 	Version         int64  `json:"version"`
 	WorkflowName    string `json:"workflow_name"`
 	WorkflowVersion int    `json:"workflow_version"`
 }
 
-// SagaAction An action of the API, named as in its path; for example `skip-step` is
+// SagaAction An action of the API, named as in its path. For example, `skip-step` is
 // `/steps/{step}/skip`.
 type SagaAction string
 
 // SagaBulk defines model for SagaBulk.
 type SagaBulk struct {
-	// Action What is done to each saga, named as in the path of the operation on one.
+	// Action The action to apply to each saga, named as in the path of the operation on a single
+	// saga.
 	Action SagaBulkAction `json:"action"`
 	Actor  *string        `json:"actor,omitempty"`
 
-	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ActorName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ActorName *ActorName `json:"actor_name,omitempty"`
 
-	// AllowedActions What can be done to it now.
+	// AllowedActions The actions that are currently possible.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 
-	// Done Those that accepted the action.
+	// Done Number of sagas that accepted the action.
 	Done    int64      `json:"done"`
 	EndedAt *time.Time `json:"ended_at,omitempty"`
 
-	// Expected Number of sagas that matched when it was requested.
+	// Expected Number of sagas that matched when the operation was requested.
 	Expected int64 `json:"expected"`
 
 	// ExpectedIsCapped Whether there may have been more than `expected`.
 	ExpectedIsCapped bool `json:"expected_is_capped"`
 
-	// Filter The same filters as those of the list of sagas.
+	// Filter The same filters as in the list of sagas.
 	Filter *SagaFilter `json:"filter,omitempty"`
 
-	// FilterUnreadable True when the stored request is damaged, otherwise absent. In that
-	// case the bulk operation does nothing, and it can be canceled.
+	// FilterUnreadable True if the stored request is damaged, otherwise absent. The bulk operation then
+	// does nothing, but it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 
-	// Found How many sagas it found when it halted, including those it has dealt with.
+	// Found Number of sagas found when the operation halted, including those already
+	// processed.
 	Found *int64 `json:"found,omitempty"`
 
-	// HaltReason Why it is HALTED: `expected` (it found more sagas than `halts_above`). Resuming
-	// clears it; one that is canceled keeps it.
+	// HaltReason Why the operation is HALTED: `expected` (it found more sagas than `halts_above`).
+	// Resuming it clears the reason; canceling it does not.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
-	// HaltsAbove It halts before it touches more sagas than this: the request's `expected`; for
-	// `cancel` and `compensate` at most the number counted then.
+	// HaltsAbove The operation halts before it changes more sagas than this. The value is the
+	// request's `expected`; for `cancel` and `compensate`, it is at most the number of
+	// sagas counted at the time of the request.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 
-	// Ids Number of ids; absent with a filter.
+	// Ids Number of ids given. Absent with a filter.
 	Ids *int `json:"ids,omitempty"`
 
 	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
 
-	// Matched Number of sagas dealt with so far.
+	// Matched Number of sagas processed so far.
 	Matched int64 `json:"matched"`
 
-	// RatePerSecond Absent when there is no limit.
+	// RatePerSecond Absent if there is no limit.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 	Reason        *string  `json:"reason,omitempty"`
 
-	// Skipped Those that did not.
+	// Skipped Number of sagas that did not accept the action.
 	Skipped int64 `json:"skipped"`
 
-	// State HALTED: it found more than it may touch (`halts_above`), and waits until it
-	// is resumed or canceled. COMPLETED and CANCELED are final.
+	// State HALTED: the operation found more items than it may change (`halts_above`), and waits
+	// until it is resumed or canceled. COMPLETED and CANCELED are final.
 	State   BulkState `json:"state"`
 	Version int64     `json:"version"`
 }
 
-// SagaBulkAction What is done to each saga, named as in the path of the operation on one.
+// SagaBulkAction The action to apply to each saga, named as in the path of the operation on a single
+// saga.
 type SagaBulkAction string
 
 // SagaBulkInput Exactly one of `filter` and `ids` is required.
 type SagaBulkInput struct {
-	// Action What is done to each saga, named as in the path of the operation on one.
+	// Action The action to apply to each saga, named as in the path of the operation on a single
+	// saga.
 	Action SagaBulkAction `json:"action"`
 
-	// DryRun Store nothing; return what it would do.
+	// DryRun If true, nothing is stored, and the response contains what the operation would do.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Expected How many sagas are meant, for example `matched` of a dry run: the operation halts
-	// before the first of them if there are more.
+	// Expected The expected number of sagas, for example `matched` of a dry run. If there are
+	// more, the operation halts before it changes any of them.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// Filter The same filters as those of the list of sagas.
+	// Filter The same filters as in the list of sagas.
 	Filter *SagaFilter `json:"filter,omitempty"`
 
-	// Ids Sagas by id. One that is listed twice is acted on once.
+	// Ids The ids of the sagas. Duplicate ids are processed once.
 	Ids []UUID `json:"ids,omitempty"`
 
-	// RatePerSecond Sagas per second; as many as possible if omitted.
+	// RatePerSecond Sagas per second. Unlimited if omitted.
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -6647,22 +6801,23 @@ type SagaBulkInput struct {
 type SagaBulkItem struct {
 	At time.Time `json:"at"`
 
-	// Code Of a skipped saga, as in the answer of the operation on a single saga.
+	// Code For a skipped saga, the problem code, as in the response of the operation on a
+	// single saga.
 	Code *string `json:"code,omitempty"`
 
-	// Detail Why the saga was skipped; or, of a suspended one that has accepted
-	// the action, that it takes effect once the saga is resumed.
+	// Detail Why the saga was skipped. For a suspended saga that accepted the action: that the
+	// action takes effect once the saga is resumed.
 	Detail *string `json:"detail,omitempty"`
 
-	// Outcome `DONE`: the saga has accepted the action, which says nothing about how it goes
-	// on. `SKIPPED`: it has not, and nothing was changed.
+	// Outcome `DONE`: the saga accepted the action, which does not determine how it continues.
+	// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 	Outcome SagaBulkOutcome `json:"outcome"`
 
-	// Position From 1, in the order in which they were dealt with.
+	// Position Position in the order of processing, starting at 1.
 	Position int64              `json:"position"`
 	SagaID   openapi_types.UUID `json:"saga_id"`
 
-	// State The state it has now. Absent if the saga is no longer live.
+	// State The saga's current state. Absent if the saga is no longer live.
 	State *SagaState `json:"state,omitempty"`
 
 	// WorkflowName Absent if the saga is no longer live.
@@ -6681,8 +6836,8 @@ type SagaBulkList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// SagaBulkOutcome `DONE`: the saga has accepted the action, which says nothing about how it goes
-// on. `SKIPPED`: it has not, and nothing was changed.
+// SagaBulkOutcome `DONE`: the saga accepted the action, which does not determine how it continues.
+// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 type SagaBulkOutcome string
 
 // SagaBulkPatch defines model for SagaBulkPatch.
@@ -6699,38 +6854,40 @@ type SagaBulkPreview struct {
 	ByState    CountsByName `json:"by_state"`
 	ByWorkflow CountsByName `json:"by_workflow"`
 
-	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	// Changes The changes that the action itself would make, with old and new values, starting
+	// with those that affect the most resources. At most 50.
 	Changes []PlannedChange `json:"changes"`
 
-	// Done Number of examined sagas that would accept the action now.
+	// Done Number of evaluated sagas that would accept the action now.
 	Done int `json:"done"`
 
-	// Examined Number of sagas, the first ones, for which the counts below were made by
-	// deciding about each.
+	// Examined Number of sagas, starting from the first, that were evaluated individually for the
+	// counts below.
 	Examined int `json:"examined"`
 
-	// Matched Number of sagas that it would be tried on.
+	// Matched Number of sagas to which the action would be applied.
 	Matched int64 `json:"matched"`
 
 	// MatchedIsCapped Whether there may be more than `matched`.
 	MatchedIsCapped bool `json:"matched_is_capped"`
 
-	// Sample Up to 10 of them; those that would refuse first.
+	// Sample Up to 10 of the evaluated sagas, starting with those that would refuse the action.
 	Sample  []SagaBulkSample `json:"sample"`
 	Skipped int              `json:"skipped"`
 }
 
-// SagaBulkSample What the action would do to one saga.
+// SagaBulkSample The effect that the action would have on one saga.
 type SagaBulkSample struct {
-	// Becomes The state that the action itself leads to.
+	// Becomes The state to which the action itself leads.
 	Becomes *SagaState `json:"becomes,omitempty"`
 
-	// Code Of the refusal, as in the answer of the operation on a single saga.
+	// Code The problem code of a refusal, as in the response of the operation on a single
+	// saga.
 	Code   *string `json:"code,omitempty"`
 	Detail *string `json:"detail,omitempty"`
 
-	// Outcome `DONE`: the saga has accepted the action, which says nothing about how it goes
-	// on. `SKIPPED`: it has not, and nothing was changed.
+	// Outcome `DONE`: the saga accepted the action, which does not determine how it continues.
+	// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 	Outcome SagaBulkOutcome    `json:"outcome"`
 	SagaID  openapi_types.UUID `json:"saga_id"`
 
@@ -6747,11 +6904,11 @@ type SagaDurations struct {
 	P50Ms float64 `json:"p50_ms"`
 	P95Ms float64 `json:"p95_ms"`
 
-	// Sagas How many durations were read.
+	// Sagas Number of durations that were read.
 	Sagas int64 `json:"sagas"`
 
-	// Sampled True if not all sagas of the bucket were read, but only its newest: about
-	// 10,000 sagas over all buckets.
+	// Sampled True if only the newest sagas of the bucket were read. About 10,000 sagas are read
+	// across all buckets.
 	Sampled bool `json:"sampled"`
 }
 
@@ -6765,8 +6922,8 @@ type SagaError struct {
 	Message   string  `json:"message"`
 	Retryable bool    `json:"retryable"`
 
-	// StackTrace Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
-	// `***`.
+	// StackTrace Content of a dead letter or of a participant's response, as text. Callers without
+	// `payloads:read` receive `***` instead.
 	StackTrace *ContentText `json:"stack_trace,omitempty"`
 	Timestamp  time.Time    `json:"timestamp"`
 	Type       string       `json:"type"`
@@ -6774,94 +6931,97 @@ type SagaError struct {
 
 // SagaErrorGroup defines model for SagaErrorGroup.
 type SagaErrorGroup struct {
-	// Action Whether the step was being executed or undone.
+	// Action Whether the step was being executed or compensated.
 	Action StepAction `json:"action"`
 
-	// Code The code of the error. Absent if the sagas have none, for example because no node drives them.
+	// Code The error code. Absent if the sagas have none, for example because no node drives
+	// them.
 	Code  *string `json:"code,omitempty"`
 	Count int64   `json:"count"`
 
-	// FirstAt When the first of them ended or, unfinished, began to need attention.
+	// FirstAt When the first of these sagas ended or, if it is unfinished, began to need
+	// attention.
 	FirstAt time.Time `json:"first_at"`
 
-	// LastAt When the last of them did.
+	// LastAt When the last of these sagas ended or began to need attention.
 	LastAt time.Time `json:"last_at"`
 
-	// Links `sagas` is the list of these sagas.
+	// Links `sagas` links to the list of these sagas.
 	Links JobLinks `json:"links"`
 
-	// NeedsAttention How many of them need attention.
+	// NeedsAttention Number of these sagas that need attention.
 	NeedsAttention int64 `json:"needs_attention"`
 
-	// SampleSagaID One of these sagas, usually created lately.
+	// SampleSagaID One of these sagas, usually a recently created one.
 	SampleSagaID UUID `json:"sample_saga_id"`
 
 	// States The states that these sagas are in.
 	States []SagaState `json:"states"`
 
-	// Step Of failed sagas the step whose undo gave up, of others that have ended the step
-	// at which they turned back, of unfinished ones the current step.
+	// Step For failed sagas, the step whose compensation failed permanently; for other sagas
+	// that have ended, the step at which compensation began; for unfinished sagas, the
+	// current step.
 	Step         *string `json:"step,omitempty"`
 	WorkflowName string  `json:"workflow_name"`
 }
 
 // SagaErrorList defines model for SagaErrorList.
 type SagaErrorList struct {
-	// Examined How many sagas are in the groups.
+	// Examined Number of sagas in the groups.
 	Examined int64            `json:"examined"`
 	Groups   []SagaErrorGroup `json:"groups"`
 
-	// IsCapped Only the sagas that were created last were grouped; there may be more.
+	// IsCapped True if only the most recently created sagas were grouped, so that there may be
+	// more.
 	IsCapped   bool       `json:"is_capped"`
 	Pagination Pagination `json:"pagination"`
 }
 
 // SagaExplanation defines model for SagaExplanation.
 type SagaExplanation struct {
-	// Actions The possible actions, and who may take them.
+	// Actions The available actions, and who may take them.
 	Actions []ExplainedAction `json:"actions"`
 
-	// Archived True for a saga in the archive, absent for a live one.
+	// Archived True for an archived saga, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
-	// AtGateOf The participant at whose gate the saga waits.
+	// AtGateOf The participant at whose gate the saga is waiting.
 	AtGateOf *string `json:"at_gate_of,omitempty"`
 
-	// BlockedBy The dead letter that the saga is waiting for, because one of its
-	// compensations gave up. Retry it (`POST /dlq/messages/{message_id}/retry`),
-	// or resolve it once the step has been compensated elsewhere.
+	// BlockedBy The dead letter that the saga is waiting for, because one of its compensations
+	// failed permanently. Retry the letter (`POST /dlq/messages/{message_id}/retry`), or
+	// resolve it once the step has been compensated by other means.
 	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
 
-	// ContentUnreadable True when encrypted content cannot be decrypted, because its key is not
-	// configured or it was tampered with; otherwise absent. Such content is
-	// left out.
+	// ContentUnreadable True if encrypted content cannot be decrypted because its key is not configured or
+	// the content was tampered with; otherwise absent. Such content is omitted.
 	ContentUnreadable *bool `json:"content_unreadable,omitempty"`
 
 	// Deadline The deadline of the current phase.
 	Deadline *time.Time `json:"deadline,omitempty"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise
-	// absent. What comes from the definition is left out.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. Everything
+	// that is taken from the definition is then omitted.
 	DefinitionUnreadable *bool `json:"definition_unreadable,omitempty"`
 
 	// Errors The latest errors, newest first.
 	Errors []SagaError `json:"errors"`
 
-	// Next What happens next.
+	// Next The next thing that will happen to the saga.
 	Next   *string    `json:"next,omitempty"`
 	NextAt *time.Time `json:"next_at,omitempty"`
 
 	// Owner The node that drives the saga.
 	Owner *ExplainedOwner `json:"owner,omitempty"`
 
-	// Participant Whether the participant that a step is called at answers other sagas. Present while
-	// the saga's last call to it has failed without a definite answer. Of the newest 100
-	// sagas of the workflow, and of the newest 100 of all workflows, the last attempt of
-	// each call to the same host counts; refusals say neither the one nor the other.
+	// Participant Whether the participant that a step calls is responding to other sagas. Present while
+	// the saga's last call to it has failed without a definite answer. The last attempt of
+	// each call to the same host counts, among the newest 100 sagas of the workflow and the
+	// newest 100 of all workflows. Refusals do not count either way.
 	Participant *ExplainedParticipant `json:"participant,omitempty"`
 
-	// Report The report of the current step that the saga waits for.
+	// Report The report on the current step that the saga is waiting for.
 	Report *AwaitedReport     `json:"report,omitempty"`
 	SagaID openapi_types.UUID `json:"saga_id"`
 	Since  time.Time          `json:"since"`
@@ -6872,23 +7032,25 @@ type SagaExplanation struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
-	// Status The status to poll. Each state has one.
+	// Status The status to poll. Each state maps to one status.
 	Status SagaStatus     `json:"status"`
 	Step   *ExplainedStep `json:"step,omitempty"`
 
-	// Summary The whole explanation in words.
+	// Summary The whole explanation as text.
 	Summary string `json:"summary"`
 
-	// WaitsFor `participant`: the gate of a participant that is held or being released.
-	// `report`: what a participant that has answered "later" will report.
+	// WaitsFor `participant`: the saga waits at the gate of a participant that is held or being
+	// released. `report`: it waits for the report of a participant that has answered
+	// "later".
 	WaitsFor SagaExplanationWaitsFor `json:"waits_for"`
 }
 
-// SagaExplanationWaitsFor `participant`: the gate of a participant that is held or being released.
-// `report`: what a participant that has answered "later" will report.
+// SagaExplanationWaitsFor `participant`: the saga waits at the gate of a participant that is held or being
+// released. `report`: it waits for the report of a participant that has answered
+// "later".
 type SagaExplanationWaitsFor string
 
-// SagaFilter The same filters as those of the list of sagas.
+// SagaFilter The same filters as in the list of sagas.
 type SagaFilter struct {
 	Active              *bool           `json:"active,omitempty"`
 	Assignee            *Label          `json:"assignee,omitempty"`
@@ -6907,7 +7069,7 @@ type SagaFilter struct {
 	InitiatedBy         *Label          `json:"initiated_by,omitempty"`
 	Lifecycle           []SagaLifecycle `json:"lifecycle,omitempty"`
 
-	// Metadata What the saga's metadata must contain: the text of a JSON object, for
+	// Metadata The value that the saga's metadata must contain, as the text of a JSON object, for
 	// example `{"region":"eu"}`.
 	Metadata       *string      `json:"metadata,omitempty"`
 	NeedsAttention *bool        `json:"needs_attention,omitempty"`
@@ -6920,15 +7082,15 @@ type SagaFilter struct {
 	UpdatedFrom *time.Time `json:"updated_from,omitempty"`
 	UpdatedTo   *time.Time `json:"updated_to,omitempty"`
 
-	// WaitsFor The participant at whose gate the saga waits.
+	// WaitsFor The participant at whose gate the saga is waiting.
 	WaitsFor     *Label  `json:"waits_for,omitempty"`
 	WorkflowName *string `json:"workflow_name,omitempty"`
 }
 
 // SagaInput Either `workflow_name` or `steps` is required.
 type SagaInput struct {
-	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of
-	// a workflow can have it.
+	// BusinessKey What the saga is about, such as an order number. Only one unfinished saga of a
+	// workflow can have a given key.
 	BusinessKey   *Label  `json:"business_key,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 	Description   *string `json:"description,omitempty"`
@@ -6945,28 +7107,30 @@ type SagaInput struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// RetryPolicy For steps without a policy of their own; omitted members are taken from the
-	// workflow's policy.
+	// RetryPolicy The retry policy of steps without one of their own. Omitted members are taken from
+	// the workflow's policy.
 	RetryPolicy *RetryPolicy `json:"retry_policy,omitempty"`
 	SagaID      *UUID        `json:"saga_id,omitempty"`
 
-	// SagaType Default: the first 64 characters of the workflow's name.
+	// SagaType The type of the saga. Default: the first 64 characters of the workflow's name.
 	SagaType *string `json:"saga_type,omitempty"`
 
-	// Steps The steps of a workflow used by this saga only.
+	// Steps The steps of a workflow that only this saga uses.
 	Steps []Step `json:"steps,omitempty"`
 
-	// TimeoutMS When this time has passed, the saga is compensated. Default: the workflow's
-	// timeout, then the server's.
+	// TimeoutMS The time after which the saga is compensated. Default: the workflow's timeout,
+	// then the server's.
 	TimeoutMS     *int64 `json:"timeout_ms,omitempty"`
 	TransactionID *UUID  `json:"transaction_id,omitempty"`
 
-	// WorkflowName A registered workflow. With `steps` it is what you call them (default: `inline`),
-	// and the `saga_type` unless you give one; the saga's own `workflow_name` is then
-	// `inline:` and a hash. Feeds, streams and webhooks find such sagas by this name.
+	// WorkflowName The name of a registered workflow. With `steps`, this is a name that you choose
+	// for them (default: `inline`), which is also the `saga_type` unless you give one;
+	// the saga's own `workflow_name` is then `inline:` and a hash. Feeds, streams and
+	// webhooks find such sagas by this name.
 	WorkflowName *string `json:"workflow_name,omitempty"`
 
-	// WorkflowVersion Default: the latest version. Cannot be combined with `steps`.
+	// WorkflowVersion The version of the workflow. Default: the latest version. Cannot be combined with
+	// `steps`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
 }
 
@@ -6974,7 +7138,7 @@ type SagaInput struct {
 // `reject` (409) or `return_existing` (200 with that saga).
 type SagaInputOnConflict string
 
-// SagaLifecycle A coarse classification of the state.
+// SagaLifecycle A coarse classification of the saga's state.
 type SagaLifecycle string
 
 // SagaList defines model for SagaList.
@@ -6994,7 +7158,7 @@ type SagaPatch struct {
 
 // SagaSeries defines model for SagaSeries.
 type SagaSeries struct {
-	// AsOf The database time of the count.
+	// AsOf The database time at which the sagas were counted.
 	AsOf    time.Time          `json:"as_of"`
 	Bucket  SeriesBucketLength `json:"bucket"`
 	Buckets []SagaSeriesBucket `json:"buckets"`
@@ -7005,25 +7169,25 @@ type SagaSeries struct {
 	// CreatedTo The end of the last bucket.
 	CreatedTo time.Time `json:"created_to"`
 
-	// WorkflowName If requested.
+	// WorkflowName Present if it was requested.
 	WorkflowName *string `json:"workflow_name,omitempty"`
 }
 
 // SagaSeriesBucket defines model for SagaSeriesBucket.
 type SagaSeriesBucket struct {
-	// ActiveCount Those that have not ended.
+	// ActiveCount Number of sagas that have not ended.
 	ActiveCount      int64 `json:"active_count"`
 	CancelledCount   int64 `json:"cancelled_count"`
 	CompensatedCount int64 `json:"compensated_count"`
 	CompletedCount   int64 `json:"completed_count"`
 
-	// CreatedCount All of the bucket's sagas.
+	// CreatedCount Number of all sagas in the bucket.
 	CreatedCount int64 `json:"created_count"`
 
 	// Duration How long sagas took from start to end. Absent if none has ended.
 	Duration *SagaDurations `json:"duration,omitempty"`
 
-	// FailedCount Failed, cancelled and timed out.
+	// FailedCount Number of sagas that ended as FAILED, CANCELLED or TIMED_OUT.
 	FailedCount   int64     `json:"failed_count"`
 	From          time.Time `json:"from"`
 	TimedOutCount int64     `json:"timed_out_count"`
@@ -7036,14 +7200,14 @@ type SagaSeriesBucket struct {
 // (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 type SagaState string
 
-// SagaStatistics The sagas of one workflow version. `total_instances` is the sum of
-// `pending_count`, `active_count`, `completed_count`, `compensated_count` and
-// `failed_count`; the last one covers the states failed, cancelled and timed_out.
+// SagaStatistics The sagas of one workflow version. `total_instances` is the sum of `pending_count`,
+// `active_count`, `completed_count`, `compensated_count` and `failed_count`. The last of
+// these covers the states failed, cancelled and timed_out.
 type SagaStatistics struct {
-	// ActiveCount Running, between steps, or compensating.
+	// ActiveCount Sagas that are running, between steps, or compensating.
 	ActiveCount int64 `json:"active_count"`
 
-	// AvgDurationSeconds From start to end. Absent if none has ended.
+	// AvgDurationSeconds The average time from start to end. Absent if no saga has ended.
 	AvgDurationSeconds *float64 `json:"avg_duration_seconds,omitempty"`
 	CancelledCount     int64    `json:"cancelled_count"`
 	CompensatedCount   int64    `json:"compensated_count"`
@@ -7051,11 +7215,11 @@ type SagaStatistics struct {
 	DefinitionID       string   `json:"definition_id"`
 	FailedCount        int64    `json:"failed_count"`
 
-	// FailureRate The fraction with status FAILED (compensated, failed, timed_out) among those
-	// that have ended. Absent if none has.
+	// FailureRate The fraction of ended sagas that have the status FAILED (compensated, failed,
+	// timed_out). Absent if no saga has ended.
 	FailureRate *float64 `json:"failure_rate,omitempty"`
 
-	// LastExecution Time of the latest change of any of them.
+	// LastExecution When any of these sagas last changed.
 	LastExecution       time.Time `json:"last_execution"`
 	NeedsAttentionCount int64     `json:"needs_attention_count"`
 	PendingCount        int64     `json:"pending_count"`
@@ -7067,7 +7231,7 @@ type SagaStatistics struct {
 
 // SagaStatisticsList defines model for SagaStatisticsList.
 type SagaStatisticsList struct {
-	// AsOf The database time of the count.
+	// AsOf The database time at which the sagas were counted.
 	AsOf time.Time `json:"as_of"`
 
 	// CreatedFrom The hour from which sagas were counted, if requested.
@@ -7079,14 +7243,14 @@ type SagaStatisticsList struct {
 	Statistics []SagaStatistics `json:"statistics"`
 }
 
-// SagaStatus The status to poll. Each state has one.
+// SagaStatus The status to poll. Each state maps to one status.
 type SagaStatus string
 
 // SchedulePreviewInput defines model for SchedulePreviewInput.
 type SchedulePreviewInput struct {
 	Count *int `json:"count,omitempty"`
 
-	// From Only slots at or after this time; default: now.
+	// From Only slots at or after this time are returned; default: now.
 	From *time.Time `json:"from,omitempty"`
 
 	// Schedule When the job is due. docs/schedules.md is the guide.
@@ -7100,10 +7264,11 @@ type ScheduleType string
 type SchedulerLeader struct {
 	AcquiredAt *time.Time `json:"acquired_at,omitempty"`
 
-	// Alive False: there is no leader right now, and nothing new is assigned.
+	// Alive If false, there is currently no leader, and no new runs are assigned.
 	Alive bool `json:"alive"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges     `json:"changes,omitempty"`
 	Epoch     int64               `json:"epoch"`
 	ExpiresAt *time.Time          `json:"expires_at,omitempty"`
@@ -7119,7 +7284,7 @@ type SchedulerLeader struct {
 type SchedulerNode struct {
 	IsLeader bool `json:"is_leader"`
 
-	// LeaderID A new one for each process start.
+	// LeaderID An id that is new for each process start.
 	LeaderID  openapi_types.UUID `json:"leader_id"`
 	Node      string             `json:"node"`
 	SeenAt    time.Time          `json:"seen_at"`
@@ -7128,25 +7293,26 @@ type SchedulerNode struct {
 
 // SearchHit defines model for SearchHit.
 type SearchHit struct {
-	// Archived Only if it is.
+	// Archived True if the item is archived, otherwise absent.
 	Archived *bool `json:"archived,omitempty"`
 
-	// At When it was created or last seen.
+	// At When the item was created or last seen.
 	At *time.Time `json:"at,omitempty"`
 
-	// Begins True if what matched only begins with the text, otherwise absent.
+	// Begins True if the match is only a prefix match, otherwise absent.
 	Begins *bool `json:"begins,omitempty"`
 
-	// ID Its id, fingerprint or name.
+	// ID The id, fingerprint or name of the item.
 	ID   string        `json:"id"`
 	Kind SearchHitKind `json:"kind"`
 
-	// Link Path of the operation of this API that returns it.
+	// Link Path of the operation of this API that returns the item.
 	Link    string           `json:"link"`
 	Matched SearchHitMatched `json:"matched"`
 	State   *string          `json:"state,omitempty"`
 
-	// Title The workflow, job definition, topic, name or host that people know it by.
+	// Title The name by which people know the item: a workflow, job definition, topic, name or
+	// host.
 	Title string `json:"title"`
 }
 
@@ -7165,41 +7331,44 @@ type SearchResult struct {
 // SeriesBucketLength defines model for SeriesBucketLength.
 type SeriesBucketLength string
 
-// Session A browser that is signed in.
+// Session The session of a browser that is signed in.
 type Session struct {
 	// Address The address of the client that signed in.
 	Address *string `json:"address,omitempty"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 
-	// Current Whether this request was made with it.
+	// Current Whether the session was used for this request.
 	Current bool `json:"current"`
 
-	// ExpiresAt When it ends at the latest.
+	// ExpiresAt When the session ends at the latest.
 	ExpiresAt time.Time          `json:"expires_at"`
 	ID        openapi_types.UUID `json:"id"`
 
-	// KeyID The API key it was made with; absent: a JWT. Revoking the key ends the session.
+	// KeyID The API key with which the session was created. Absent for a JWT. Revoking the key
+	// ends the session.
 	KeyID *openapi_types.UUID `json:"key_id,omitempty"`
 
-	// LastUsedAt Accurate to about a minute. It ends an hour after.
+	// LastUsedAt Accurate to about a minute. The session ends an hour after its last use.
 	LastUsedAt time.Time `json:"last_used_at"`
 
-	// Name What the identity provider calls this person (`auth.jwt_name_claim`). For people to
-	// read: it may change, others may have it too, and it decides nothing.
+	// Name The name of this person according to the identity provider
+	// (`auth.jwt_name_claim`). It is for display only: it may change, it need not be
+	// unique, and no decision is based on it.
 	Name *string `json:"name,omitempty"`
 
-	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
-	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
-	// everything.
+	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
+	// sees all activity, but no contents. operator: has both sets of permissions, and runs
+	// sagas and jobs. admin: has all permissions.
 	Role *Role `json:"role,omitempty"`
 
-	// Subject Who is signed in, as in audit records.
+	// Subject The subject that is signed in, as in audit records.
 	Subject string `json:"subject"`
 
-	// TenantID Absent: the credential is for all tenants.
+	// TenantID Absent if the credential is for all tenants.
 	TenantID *openapi_types.UUID `json:"tenant_id,omitempty"`
 }
 
@@ -7226,12 +7395,13 @@ type Setting struct {
 	Unit      string     `json:"unit"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 
-	// UpdatedBy Shown only to credentials for all tenants.
+	// UpdatedBy Visible only to credentials for all tenants.
 	UpdatedBy *string `json:"updated_by,omitempty"`
 
-	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// UpdatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	UpdatedByName *ActorName `json:"updated_by_name,omitempty"`
 	Value         float64    `json:"value"`
 }
@@ -7240,22 +7410,23 @@ type Setting struct {
 type SettingChange struct {
 	ChangedAt time.Time `json:"changed_at"`
 
-	// ChangedBy Shown only to credentials for all tenants.
+	// ChangedBy Visible only to credentials for all tenants.
 	ChangedBy *string `json:"changed_by,omitempty"`
 
-	// ChangedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// ChangedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	ChangedByName *ActorName `json:"changed_by_name,omitempty"`
 	Name          string     `json:"name"`
 
-	// NewValue Absent: the default.
+	// NewValue Absent if it is the default.
 	NewValue *float64 `json:"new_value,omitempty"`
 
-	// OldValue Absent: the default.
+	// OldValue Absent if it is the default.
 	OldValue *float64 `json:"old_value,omitempty"`
 
-	// Reason Shown only to credentials for all tenants.
+	// Reason Visible only to credentials for all tenants.
 	Reason  *string `json:"reason,omitempty"`
 	Version int64   `json:"version"`
 }
@@ -7267,7 +7438,8 @@ type SettingChangeList struct {
 
 // Settings All settings.
 type Settings struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes  *PlannedChanges `json:"changes,omitempty"`
 	Settings []Setting       `json:"settings"`
 
@@ -7280,58 +7452,58 @@ type SettingsPatch struct {
 	// Reason Recorded in the audit trail.
 	Reason *Reason `json:"reason,omitempty"`
 
-	// Values By name of the setting.
+	// Values The new values by name of the setting.
 	Values map[string]*float64 `json:"values"`
 }
 
-// SimulatedAnswer An answer by HTTP (`status`, default 200), a `fault` instead, or for a job the
+// SimulatedAnswer Either an HTTP answer (`status`, by default 200), a `fault`, or, for a job, the
 // `run_state` in which its run ends.
 type SimulatedAnswer struct {
-	// Body The body, or the result of a job run.
+	// Body The body of the answer, or the result of a job run.
 	Body AnyJSON `json:"body,omitempty"`
 
-	// Fault `timeout`: no answer in time. `connection_lost`: the request was sent, and the
-	// connection broke. `invalid_response`: the response is not HTTP. `dial_failed`: nothing
-	// was sent.
+	// Fault `timeout`: there is no answer in time. `connection_lost`: the request is sent, but the
+	// connection breaks. `invalid_response`: the response is not HTTP. `dial_failed`:
+	// nothing is sent.
 	Fault   *SimulatedFault   `json:"fault,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 
-	// Reports Only after an answer that the definition calls `later`: what the participant
-	// then reports, in order. Only heartbeats may come before another report. Without
-	// a report the wait ends as `answer.later_ms` says.
+	// Reports Only after an answer that the definition treats as `later`: what the participant
+	// then reports, in order. All reports but the last must be heartbeats. Without a
+	// report, the wait ends after `answer.later_ms`.
 	Reports  []SimulatedReport  `json:"reports,omitempty"`
 	RunState *SimulatedRunState `json:"run_state,omitempty"`
 	Status   *int               `json:"status,omitempty"`
 
-	// TakesMS How long it takes; default: 0. At most the timeout of the step; a `timeout`
-	// takes that long in any case.
+	// TakesMS How long the answer takes. Default: 0. At most the timeout of the step; the fault
+	// `timeout` always takes that long.
 	TakesMS *int64 `json:"takes_ms,omitempty"`
 }
 
-// SimulatedFault `timeout`: no answer in time. `connection_lost`: the request was sent, and the
-// connection broke. `invalid_response`: the response is not HTTP. `dial_failed`: nothing
-// was sent.
+// SimulatedFault `timeout`: there is no answer in time. `connection_lost`: the request is sent, but the
+// connection breaks. `invalid_response`: the response is not HTTP. `dial_failed`:
+// nothing is sent.
 type SimulatedFault string
 
-// SimulatedOutcome DONE: applied. REFUSED: not applied, and not retried. NOT_APPLIED: not applied, and
-// worth another attempt. LATER: the participant will report the outcome. UNKNOWN:
-// the call may have been applied.
+// SimulatedOutcome DONE: the call was applied. REFUSED: it was not applied and is not retried.
+// NOT_APPLIED: it was not applied and is worth another attempt. LATER: the participant
+// will report the outcome. UNKNOWN: the call may have been applied.
 type SimulatedOutcome string
 
-// SimulatedReport What a participant reports of a call that it has answered "later".
+// SimulatedReport What a participant reports about a call that it answered with "later".
 type SimulatedReport struct {
-	// AfterMS How long after the answer, or after the report before; default: 0. One that comes
-	// after the wait has ended is too late and changes nothing.
+	// AfterMS How long after the answer or the previous report this one arrives. Default: 0. A
+	// report that arrives after the wait has ended is too late and changes nothing.
 	AfterMS *int64 `json:"after_ms,omitempty"`
 
-	// Error Only with the results `refused`, `not_applied` and `unknown`, as in a report.
+	// Error Only with the results `refused`, `not_applied` and `unknown`, as in a real report.
 	Error JSONObject `json:"error,omitempty"`
 
-	// Output Only with the result `done` of an action, as in a report.
+	// Output Only with the result `done` of an action, as in a real report.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Result What the rules of `answer` with these names mean. `heartbeat`: the work goes on, and
-	// the wait for the report begins again.
+	// Result The results have the meanings of the `answer` rules with the same names. `heartbeat`
+	// means that the work continues; it restarts the wait for the report.
 	Result ReportResult `json:"result"`
 }
 
@@ -7342,7 +7514,7 @@ type SimulatedRequest struct {
 	// Head The request line and the headers, as they are sent.
 	Head *string `json:"head,omitempty"`
 
-	// Job Instead of an HTTP request, the job that is run with `body` as its arguments.
+	// Job The job that is run instead of an HTTP request, with `body` as its arguments.
 	Job    *string `json:"job,omitempty"`
 	Method *string `json:"method,omitempty"`
 	URL    *string `json:"url,omitempty"`
@@ -7355,22 +7527,23 @@ type SimulatedRunState string
 type Simulation struct {
 	AttentionReason *string `json:"attention_reason,omitempty"`
 
-	// Calls How many calls and job runs there were.
+	// Calls The number of calls and job runs.
 	Calls int `json:"calls"`
 
-	// Clean Whether no effect remains, or all do. Absent if the saga has not ended.
+	// Clean Whether either none or all of the effects remain. Absent if the saga has not
+	// ended.
 	Clean *bool `json:"clean,omitempty"`
 
-	// DeadLetters How many compensations gave up.
+	// DeadLetters The number of compensations that gave up.
 	DeadLetters int `json:"dead_letters"`
 
-	// DurationMS How long the saga would have taken, with its waits.
+	// DurationMS How long the saga would have taken, including its waits.
 	DurationMS     int64             `json:"duration_ms"`
 	Error          *SagaError        `json:"error,omitempty"`
 	NeedsAttention bool              `json:"needs_attention"`
 	Path           []SimulationEntry `json:"path"`
 
-	// Result Of a completed saga.
+	// Result The result of a completed saga.
 	Result AnyJSON `json:"result,omitempty"`
 
 	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
@@ -7379,10 +7552,10 @@ type Simulation struct {
 	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
 	State SagaState `json:"state"`
 
-	// Stopped Why the simulation ended before the saga. Absent if the saga has ended.
+	// Stopped Why the simulation ended before the saga did. Absent if the saga has ended.
 	Stopped *string `json:"stopped,omitempty"`
 
-	// UnusedAnswers The keys of `answers` of which not all were used.
+	// UnusedAnswers The keys of `answers` whose answers were not all used.
 	UnusedAnswers []string `json:"unused_answers"`
 }
 
@@ -7390,58 +7563,61 @@ type Simulation struct {
 type SimulationEntry struct {
 	Action *StepAction `json:"action,omitempty"`
 
-	// Answer An answer by HTTP (`status`, default 200), a `fault` instead, or for a job the
+	// Answer Either an HTTP answer (`status`, by default 200), a `fault`, or, for a job, the
 	// `run_state` in which its run ends.
 	Answer *SimulatedAnswer `json:"answer,omitempty"`
 
-	// AtMS Since the saga began.
+	// AtMS The time since the saga began, in milliseconds.
 	AtMS    int64 `json:"at_ms"`
 	Attempt *int  `json:"attempt,omitempty"`
 
-	// Code Of an outcome other than DONE.
+	// Code The code of an outcome other than DONE.
 	Code *string `json:"code,omitempty"`
 
-	// Kind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could
-	// not be sent. `skipped`: a step or a compensation was not needed. `wait`: until the
-	// next attempt. `report_wait`: for the report of an answer that was `later`.
-	// `report`: it came, or a heartbeat did; with the code SAGA_CALLBACK_LATE it came too
-	// late. `report_missing`: the wait ended without it. `compensation`: from here on the
-	// saga is compensated. `cancel_requested`, `deadline_exceeded`.
+	// Kind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could not
+	// be sent. `skipped`: a step or a compensation was not needed. `wait`: the saga waited
+	// until the next attempt. `report_wait`: the saga waited for the report after an answer
+	// that was `later`. `report`: a report or a heartbeat arrived; with the code
+	// SAGA_CALLBACK_LATE it arrived too late. `report_missing`: the wait ended without a
+	// report. `compensation`: from here on, the saga is compensated. `cancel_requested`: a
+	// cancellation was requested. `deadline_exceeded`: the deadline was exceeded.
 	Kind    SimulationEntryKind `json:"kind"`
 	Message *string             `json:"message,omitempty"`
 
-	// Outcome DONE: applied. REFUSED: not applied, and not retried. NOT_APPLIED: not applied, and
-	// worth another attempt. LATER: the participant will report the outcome. UNKNOWN:
-	// the call may have been applied.
+	// Outcome DONE: the call was applied. REFUSED: it was not applied and is not retried.
+	// NOT_APPLIED: it was not applied and is worth another attempt. LATER: the participant
+	// will report the outcome. UNKNOWN: the call may have been applied.
 	Outcome *SimulatedOutcome `json:"outcome,omitempty"`
 
-	// Output What the step keeps of the answer, or of the report.
+	// Output What the step keeps from the answer or the report.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Report What a participant reports of a call that it has answered "later".
+	// Report What a participant reports about a call that it answered with "later".
 	Report  *SimulatedReport  `json:"report,omitempty"`
 	Request *SimulatedRequest `json:"request,omitempty"`
 	Step    *string           `json:"step,omitempty"`
 	WaitMS  *int64            `json:"wait_ms,omitempty"`
 }
 
-// SimulationEntryKind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could
-// not be sent. `skipped`: a step or a compensation was not needed. `wait`: until the
-// next attempt. `report_wait`: for the report of an answer that was `later`.
-// `report`: it came, or a heartbeat did; with the code SAGA_CALLBACK_LATE it came too
-// late. `report_missing`: the wait ended without it. `compensation`: from here on the
-// saga is compensated. `cancel_requested`, `deadline_exceeded`.
+// SimulationEntryKind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could not
+// be sent. `skipped`: a step or a compensation was not needed. `wait`: the saga waited
+// until the next attempt. `report_wait`: the saga waited for the report after an answer
+// that was `later`. `report`: a report or a heartbeat arrived; with the code
+// SAGA_CALLBACK_LATE it arrived too late. `report_missing`: the wait ended without a
+// report. `compensation`: from here on, the saga is compensated. `cancel_requested`: a
+// cancellation was requested. `deadline_exceeded`: the deadline was exceeded.
 type SimulationEntryKind string
 
 // SimulationInput Either `definition` or `workflow_name` is required.
 type SimulationInput struct {
-	// Answers By the name of a step, or by that and `/compensate` for its compensation: the
-	// answers to its calls, in order. The last one is repeated. Default: every call
-	// succeeds, with a body that fits the `output_schema` of its step, if it has one.
+	// Answers The answers to the calls of each step, in order. The key is the name of the step,
+	// followed by `/compensate` for its compensation. The last answer is repeated. By
+	// default, every call succeeds with a body that fits the step's `output_schema`, if
+	// it has one.
 	Answers     map[string][]SimulatedAnswer `json:"answers,omitempty"`
 	BusinessKey *string                      `json:"business_key,omitempty"`
 
-	// CancelAt The step during whose first call a cancel is requested.
+	// CancelAt The step during whose first call a cancellation is requested.
 	CancelAt      *string `json:"cancel_at,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
@@ -7451,14 +7627,15 @@ type SimulationInput struct {
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
 	Payload AnyJSON `json:"payload,omitempty"`
 
-	// WorkflowName A registered workflow.
+	// WorkflowName The name of a registered workflow.
 	WorkflowName *string `json:"workflow_name,omitempty"`
 
-	// WorkflowVersion Default: the latest version. Only with `workflow_name`.
+	// WorkflowVersion The version of the registered workflow. Default: the latest version. Only with
+	// `workflow_name`.
 	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
 }
 
-// StartBatch Runs to start.
+// StartBatch A batch of runs to start.
 type StartBatch struct {
 	Runs []StartItem `json:"runs"`
 }
@@ -7469,7 +7646,8 @@ type StartInput struct {
 	LeaderEpoch int64 `json:"leader_epoch"`
 	LeaseToken  UUID  `json:"lease_token"`
 
-	// Version The run's version as claimed. The fencing proof decides.
+	// Version The version of the run at the time of the claim. The fencing proof takes
+	// precedence.
 	Version  *int64 `json:"version,omitempty"`
 	WorkerID UUID   `json:"worker_id"`
 }
@@ -7482,15 +7660,15 @@ type StartItem struct {
 	RunID       UUID  `json:"run_id"`
 }
 
-// StartedRun A run that is running.
+// StartedRun A run that has been started.
 type StartedRun struct {
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// LeaseMS Duration of the lease, from when start was called.
+	// LeaseMS Duration of the lease, measured from when start was called.
 	LeaseMS int64 `json:"lease_ms"`
 
-	// Replayed The run was already started by the same call.
+	// Replayed True if the run had already been started by the same call.
 	Replayed  *bool              `json:"replayed,omitempty"`
 	RunID     openapi_types.UUID `json:"run_id"`
 	StartedAt *time.Time         `json:"started_at,omitempty"`
@@ -7505,91 +7683,94 @@ type Step struct {
 	// Action How to call a participant: either `http` or `job`.
 	Action *Call `json:"action,omitempty"`
 
-	// Answer What the answers of a participant mean. The first rule that is true decides, in
-	// the order done, refused, not_applied, later, unknown; if none is, the status
-	// decides.
-	// Rules are expressions that have `status`, `headers` (names in lower case) and
-	// `body`.
+	// Answer How to interpret a participant's answers. The first rule that is true decides, in the
+	// order done, refused, not_applied, later, unknown; if none is true, the status decides.
+	// Rules are expressions over `status`, `headers` (names in lower case) and `body`.
 	Answer *AnswerRules `json:"answer,omitempty"`
 
-	// Args Like `args` in `action`.
+	// Args Has the same meaning as `args` in `action`.
 	Args JSONObject `json:"args,omitempty"`
 
-	// Checkpoint False: the next step may be called before the outcome of this one is on disk. It is
-	// written at most `engine.checkpoint_ms` later, with the outcome of the next step, the
-	// end, a wait, a failure or the turn to compensation. If the node is lost in between,
-	// this step and those after it, up to and including the first one with
-	// `checkpoint: true`, may have run: going forward they are called again with the same
-	// `Idempotency-Key` and body; turning back they are undone, last first, as in doubt.
-	// A pivot, a step with `when` and a job are called only once everything before them
-	// is on disk. Not allowed for jobs and pivots. Default: true.
+	// Checkpoint If false, the next step may be called before the outcome of this one is on disk.
+	// The outcome is written at most `engine.checkpoint_ms` later, together with the
+	// outcome of the next step, the end, a wait, a failure or the turn to compensation.
+	// If the node is lost in between, this step and those after it, up to and including
+	// the first one with `checkpoint: true`, may have run. If the saga goes forward,
+	// they are called again with the same `Idempotency-Key` and body; if it compensates,
+	// they are compensated in reverse order, as steps in doubt. A pivot, a step with
+	// `when` and a job are called only once everything before them is on disk. Not
+	// allowed for jobs and pivots. Default: true.
 	Checkpoint *bool `json:"checkpoint,omitempty"`
 
 	// Compensation A call that undoes the step, or `none` if there is nothing to undo.
 	Compensation Compensation `json:"compensation"`
 
-	// CompensationRetry Omitted members are taken from the workflow's policy, then from the server's.
+	// CompensationRetry When and how often failed calls are retried. Omitted members are taken from the
+	// workflow's policy, then from the server's.
 	CompensationRetry *RetryPolicy `json:"compensation_retry,omitempty"`
 
-	// DependsOn Names of steps that must be executed before this one. Steps run one at a
-	// time, otherwise in the listed order.
+	// DependsOn Names of steps that must be executed before this one. Steps run one at a time, in
+	// the listed order unless these dependencies require a different one.
 	DependsOn []string `json:"depends_on,omitempty"`
 
-	// Job Like `job` in `action`.
+	// Job Has the same meaning as `job` in `action`.
 	Job *string `json:"job,omitempty"`
 
-	// Metadata What people and reports want to know of the step. In the database, the view
-	// `saga_steps` shows it, and `saga_events` for the events of the step.
+	// Metadata Additional information about the step, for people and reports. In the database, it
+	// appears in the view `saga_steps`, and in `saga_events` for the events of the step.
 	Metadata JSONObject `json:"metadata,omitempty"`
 
-	// Name Unique in the workflow. Letters, digits and `.` `_` `:` `-`, at most 255,
-	// starting with a letter or digit.
+	// Name A name that is unique in the workflow: letters, digits and `.` `_` `:` `-`, at
+	// most 255, starting with a letter or digit.
 	Name string `json:"name"`
 
-	// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as failed,
-	// with the steps before it not compensated. `go_on` compensates those as well; the saga
-	// then ends as failed, with one dead letter for each compensation that gave up. The default
-	// is the workflow's, and there `stop`. A saga that is compensated in order to go forward
-	// again always stops.
+	// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as
+	// failed without compensating the steps before it. `go_on` compensates those as well;
+	// the saga then ends as failed, with one dead letter for each compensation that gave up.
+	// The default for a step is the workflow's value, and the default for a workflow is
+	// `stop`. A saga that is compensated in order to go forward again always stops.
 	OnCompensationFailure *OnCompensationFailure `json:"on_compensation_failure,omitempty"`
 
-	// OnFailure What happens when the step has failed: it was refused, or its retries are used up.
-	// `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
-	// a person retries, completes or skips the step, or has the saga compensated; its deadline
-	// keeps running meanwhile. The default is the workflow's, and there `compensate`.
+	// OnFailure What happens when the step has failed, which means that it was refused or its retries
+	// are used up. `compensate` compensates what was done. `suspend` suspends the saga at
+	// this step, marked as needing attention, until a person retries, completes or skips the
+	// step, or has the saga compensated; the saga's deadline keeps running meanwhile. The
+	// default for a step is the workflow's value, and the default for a workflow is
+	// `compensate`.
 	OnFailure *OnFailure `json:"on_failure,omitempty"`
 
-	// OutputSchema A JSON Schema (2020-12) that the step's output must fit. An answer that does
-	// not is `invalid_response`: the step is in doubt.
+	// OutputSchema A JSON Schema (2020-12) that the step's output must match. An answer that does not
+	// match is treated as `invalid_response`: the step is in doubt.
 	OutputSchema JSONObject `json:"output_schema,omitempty"`
 
-	// Pivot Once this step is done, the saga is never compensated. The steps that run after
-	// it must have `compensation: none` and no `on_failure`. They are retried until they
-	// succeed: after `max_attempts` the saga needs attention, and the longest interval
-	// applies; a refusal suspends it. Cancel and compensate are then refused
-	// (`SAGA_PIVOT_PASSED`), and the deadline only raises attention. If the pivot
-	// itself fails, the saga is compensated; if its outcome is in doubt and it has no compensation,
-	// the saga is suspended. A workflow has at most one pivot.
+	// Pivot Once this step is done, the saga is never compensated. The steps that run after it
+	// must have `compensation: none` and no `on_failure`. They are retried until they
+	// succeed: after `max_attempts` the saga needs attention, and retries continue at
+	// the longest interval. A refusal suspends the saga. Cancel and compensate are
+	// refused from then on (`SAGA_PIVOT_PASSED`), and missing the deadline only raises
+	// attention. If the pivot itself fails, the saga is compensated; if its outcome is
+	// in doubt and it has no compensation, the saga is suspended. A workflow has at most
+	// one pivot.
 	Pivot *bool `json:"pivot,omitempty"`
 
-	// Retry Omitted members are taken from the workflow's policy, then from the server's.
+	// Retry When and how often failed calls are retried. Omitted members are taken from the
+	// workflow's policy, then from the server's.
 	Retry *RetryPolicy `json:"retry,omitempty"`
 
-	// TimeoutMS Maximum duration of one call.
+	// TimeoutMS The maximum duration of one call.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 
-	// Type Must match the step's content. A step of type job may have `job` and `args`
-	// in place of `action`.
+	// Type The type must match the step's content. A step of type job may have `job` and
+	// `args` in place of `action`.
 	Type *StepType `json:"type,omitempty"`
 
-	// When A condition, such as `${payload.total > 0}`. If it is false, the step is
-	// skipped: it is not called, nothing is compensated for it, and the saga goes
-	// on.
+	// When A condition, such as `${payload.total > 0}`. If it is false, the step is skipped:
+	// it is neither called nor compensated, and the saga continues.
 	When *string `json:"when,omitempty"`
 }
 
-// StepType Must match the step's content. A step of type job may have `job` and `args`
-// in place of `action`.
+// StepType The type must match the step's content. A step of type job may have `job` and
+// `args` in place of `action`.
 type StepType string
 
 // StepAction defines model for StepAction.
@@ -7599,50 +7780,49 @@ type StepAction string
 type StepFailureStatistics struct {
 	Attempts int64 `json:"attempts"`
 
-	// Code `outcome_code` of the attempts, for example `http_503`.
+	// Code The `outcome_code` of the attempts, for example `http_503`.
 	Code string `json:"code"`
 
-	// GaveUp Those that no other attempt was to follow.
+	// GaveUp Number of these attempts that were not to be followed by another one.
 	GaveUp int64 `json:"gave_up"`
 
-	// LastAt When the latest of them ended.
+	// LastAt When the latest of these attempts ended.
 	LastAt time.Time `json:"last_at"`
 
-	// SampleSagaID The saga of the latest of them.
+	// SampleSagaID The saga of the latest of these attempts.
 	SampleSagaID openapi_types.UUID `json:"sample_saga_id"`
 }
 
 // StepList defines model for StepList.
 type StepList struct {
-	// Archived True for a saga in the archive, absent for a live one.
+	// Archived True for an archived saga, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise absent. Then
-	// only those steps are listed that step logs name.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. In that
+	// case, only the steps that appear in step logs are listed.
 	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
 	Steps                []StepView `json:"steps"`
 }
 
-// StepLog One attempt of one action of one step.
+// StepLog One attempt at one action of one step.
 type StepLog struct {
 	Action      StepAction `json:"action"`
 	Attempt     int        `json:"attempt"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 
-	// ContentUnreadable True when encrypted content cannot be decrypted, because its key is not
-	// configured or it was tampered with; otherwise absent. Such content is
-	// left out.
+	// ContentUnreadable True if encrypted content cannot be decrypted because its key is not configured or
+	// the content was tampered with; otherwise absent. Such content is omitted.
 	ContentUnreadable *bool      `json:"content_unreadable,omitempty"`
 	DurationMS        *int64     `json:"duration_ms,omitempty"`
 	Error             *SagaError `json:"error,omitempty"`
 	ErrorMessage      *string    `json:"error_message,omitempty"`
 
-	// Final False for an attempt that was or will be followed by another one.
+	// Final False if another attempt followed or will follow.
 	Final bool               `json:"final"`
 	ID    openapi_types.UUID `json:"id"`
 
-	// OutcomeCode The participant's response, for example `http_409` or `timeout`.
+	// OutcomeCode The outcome of the call, for example `http_409` or `timeout`.
 	OutcomeCode *string `json:"outcome_code,omitempty"`
 
 	// RequestPayload Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -7653,7 +7833,7 @@ type StepLog struct {
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	StartedAt       time.Time          `json:"started_at"`
 
-	// Status How an attempt ended. RUNNING exactly while `completed_at` is absent.
+	// Status How an attempt ended. The status is RUNNING exactly while `completed_at` is absent.
 	Status    StepLogStatus `json:"status"`
 	StepIndex int           `json:"step_index"`
 	StepName  string        `json:"step_name"`
@@ -7662,138 +7842,139 @@ type StepLog struct {
 
 // StepLogList defines model for StepLogList.
 type StepLogList struct {
-	// Archived True for a saga in the archive, absent for a live one.
+	// Archived True for an archived saga, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 	StepLogs   []StepLog  `json:"step_logs"`
 }
 
-// StepLogStatus How an attempt ended. RUNNING exactly while `completed_at` is absent.
+// StepLogStatus How an attempt ended. The status is RUNNING exactly while `completed_at` is absent.
 type StepLogStatus string
 
-// StepReport What a participant reports of a call that it has answered "later".
+// StepReport What a participant reports about a call that it answered with "later".
 type StepReport struct {
-	// Error Only with the results `refused`, `not_applied` and `unknown`: what the body of such
-	// an answer would be, for example `{"code": "…", "message": "…"}`.
+	// Error Only with the results `refused`, `not_applied` and `unknown`: the equivalent of
+	// such an answer's body, for example `{"code": "…", "message": "…"}`.
 	Error JSONObject `json:"error,omitempty"`
 
-	// Output Only with the result `done` of an action: what the body of an answer would be.
-	// `answer.output` is taken from it, and it must fit `output_schema`.
+	// Output Only with the result `done` of an action: the equivalent of an answer's body.
+	// `answer.output` is taken from it, and it must match `output_schema`.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Progress How far the work is. What a heartbeat leaves out stays as it was.
+	// Progress How far the work has progressed. Members that a heartbeat omits keep their value.
 	Progress *ReportProgress `json:"progress,omitempty"`
 
-	// Result What the rules of `answer` with these names mean. `heartbeat`: the work goes on, and
-	// the wait for the report begins again.
+	// Result The results have the meanings of the `answer` rules with the same names. `heartbeat`
+	// means that the work continues; it restarts the wait for the report.
 	Result ReportResult `json:"result"`
 }
 
 // StepReported defines model for StepReported.
 type StepReported struct {
-	// ExpiresAt Only for a heartbeat: when the wait ends.
+	// ExpiresAt When the wait ends. Present only for a heartbeat.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
-	// Repeated Whether an earlier report had decided the attempt: this one changed nothing.
-	// Absent for a heartbeat.
+	// Repeated Whether an earlier report had already decided the attempt, so that this one
+	// changed nothing. Absent for a heartbeat.
 	Repeated *bool `json:"repeated,omitempty"`
 
-	// Result The first result that decided the attempt, or `heartbeat`.
+	// Result The result of the first report that decided the attempt, or `heartbeat`.
 	Result ReportResult `json:"result"`
 }
 
 // StepStateName defines model for StepStateName.
 type StepStateName string
 
-// StepStatistics One action of one step.
+// StepStatistics Statistics on one action of one step.
 type StepStatistics struct {
 	Action StepAction `json:"action"`
 
-	// AttemptDuration `attempt_duration` is from the request of one attempt to its response;
-	// `step_duration` from the first attempt to the end of the last one, including the
-	// waits between them. Absent if nothing has ended. A percentile is a duration that
-	// occurred, in milliseconds.
+	// AttemptDuration `attempt_duration` is the time from the request of one attempt to its response.
+	// `step_duration` is the time from the first attempt to the end of the last one,
+	// including the waits in between. Absent if nothing has ended. Each percentile is a
+	// duration that actually occurred, in milliseconds.
 	AttemptDuration *DurationStatistics `json:"attempt_duration,omitempty"`
 
-	// Attempts Calls: `completed`, `failed` and `running` together.
+	// Attempts Number of calls: `completed`, `failed` and `running` together.
 	Attempts int64 `json:"attempts"`
 
-	// ByOperator Times that an operator skipped, completed or failed the step instead of a call.
+	// ByOperator How often an operator skipped, completed or failed the step instead of a call
+	// being made.
 	ByOperator int64 `json:"by_operator"`
 
-	// Completed Attempts that succeeded.
+	// Completed Number of attempts that succeeded.
 	Completed int64 `json:"completed"`
 
-	// Failed Attempts that did not, whether or not another one followed.
+	// Failed Number of attempts that failed, whether or not another attempt followed.
 	Failed int64 `json:"failed"`
 
 	// Failures The ten most frequent codes of failed attempts.
 	Failures []StepFailureStatistics `json:"failures"`
 
-	// GaveUp Failed attempts that no other one was to follow.
+	// GaveUp Number of failed attempts that were not to be followed by another one.
 	GaveUp int64 `json:"gave_up"`
 
-	// Retries Attempts after a saga's first.
+	// Retries Number of attempts other than the first one of each saga.
 	Retries int64 `json:"retries"`
 
-	// Running Attempts that have not ended.
+	// Running Number of attempts that have not ended.
 	Running int64 `json:"running"`
 
-	// Sagas Sagas that made at least one attempt.
+	// Sagas Number of sagas that made at least one attempt.
 	Sagas int64 `json:"sagas"`
 
-	// StepDuration `attempt_duration` is from the request of one attempt to its response;
-	// `step_duration` from the first attempt to the end of the last one, including the
-	// waits between them. Absent if nothing has ended. A percentile is a duration that
-	// occurred, in milliseconds.
+	// StepDuration `attempt_duration` is the time from the request of one attempt to its response.
+	// `step_duration` is the time from the first attempt to the end of the last one,
+	// including the waits in between. Absent if nothing has ended. Each percentile is a
+	// duration that actually occurred, in milliseconds.
 	StepDuration *DurationStatistics `json:"step_duration,omitempty"`
 
-	// StepIndex Its place, from 0, in the newest saga that was read.
+	// StepIndex The step's position, starting at 0, in the newest saga that was read.
 	StepIndex int    `json:"step_index"`
 	StepName  string `json:"step_name"`
 }
 
 // StepStatisticsList defines model for StepStatisticsList.
 type StepStatisticsList struct {
-	// Attempts How many attempts were read.
+	// Attempts Number of attempts that were read.
 	Attempts    int64     `json:"attempts"`
 	CreatedFrom time.Time `json:"created_from"`
 	CreatedTo   time.Time `json:"created_to"`
 
-	// Sagas How many sagas were read.
+	// Sagas Number of sagas that were read.
 	Sagas int64 `json:"sagas"`
 
-	// Sampled True if the period has more sagas or attempts than were read.
+	// Sampled True if there were more sagas or attempts in the period than were read.
 	Sampled      bool             `json:"sampled"`
 	Steps        []StepStatistics `json:"steps"`
 	WorkflowName string           `json:"workflow_name"`
 
-	// WorkflowVersion If requested.
+	// WorkflowVersion Present if it was requested.
 	WorkflowVersion *int `json:"workflow_version,omitempty"`
 }
 
 // StepView The current state of one step of a saga.
 type StepView struct {
-	// Attempts Calls of the action made so far, without what a person completed or failed.
+	// Attempts Number of calls of the action made so far, excluding outcomes set by a person.
 	Attempts int `json:"attempts"`
 
-	// CompensationState The progress of the step's compensation; absent until it is due.
+	// CompensationState The progress of the step's compensation. Absent until the compensation is due.
 	CompensationState *CompensationState `json:"compensation_state,omitempty"`
 	CompletedAt       *time.Time         `json:"completed_at,omitempty"`
 	CreatedAt         time.Time          `json:"created_at"`
 	Error             *SagaError         `json:"error,omitempty"`
 	ID                string             `json:"id"`
 
-	// InDoubt True when the action may have been applied although no answer says
-	// so; otherwise absent. Such a step is compensated like one that was
-	// done, even if a later attempt was refused.
+	// InDoubt True if the action may have been applied although no response confirms it;
+	// otherwise absent. Such a step is compensated as if it had completed, even if a
+	// later attempt was refused.
 	InDoubt *bool `json:"in_doubt,omitempty"`
 
 	// InputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`
 	LastAttemptAt *time.Time `json:"last_attempt_at,omitempty"`
 
-	// MaxAttempts 0 if the definition is unreadable.
+	// MaxAttempts The maximum number of attempts; 0 if the definition is unreadable.
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
 
@@ -7801,8 +7982,8 @@ type StepView struct {
 	OutputData AnyJSON            `json:"output_data,omitempty"`
 	SagaID     openapi_types.UUID `json:"saga_id"`
 
-	// Skipped True when a person or the step's condition (`when`) has skipped the step, also
-	// while it is being undone and afterwards; otherwise absent.
+	// Skipped True if the step was skipped by a person or by its condition (`when`), including
+	// during and after compensation; otherwise absent.
 	Skipped   *bool      `json:"skipped,omitempty"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 
@@ -7834,16 +8015,17 @@ type TableUsage struct {
 	ModifiedSinceAnalyze int64        `json:"modified_since_analyze"`
 	Name                 string       `json:"name"`
 
-	// ToastBytes Large values, stored separately.
+	// ToastBytes Size of large values, which are stored separately.
 	ToastBytes int64 `json:"toast_bytes"`
 
-	// TotalBytes Heap, TOAST and indexes, including their maps.
+	// TotalBytes Size of the heap, TOAST data and indexes, including their maps.
 	TotalBytes int64 `json:"total_bytes"`
 }
 
 // TenantActivity defines model for TenantActivity.
 type TenantActivity struct {
-	// LastActiveAt When its audit trail was last sealed, about a second after something happened.
+	// LastActiveAt When the tenant's audit trail was last sealed, which happens about a second after
+	// an event.
 	LastActiveAt       *time.Time         `json:"last_active_at,omitempty"`
 	SagasNeedAttention OverviewCount      `json:"sagas_need_attention"`
 	TenantID           openapi_types.UUID `json:"tenant_id"`
@@ -7862,29 +8044,29 @@ type Tick struct {
 	// LocalTime The corresponding wall-clock time in the schedule's zone.
 	LocalTime string `json:"local_time"`
 
-	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist,
-	// and the job runs at the end of the gap. `skipped_gap`: it does not exist, and
-	// nothing runs. `repeated`: it occurs for the second time. `repetition_left_out`:
-	// it will occur once more, and nothing will run then.
+	// Note The effect of a clock change. `moved_gap`: this wall-clock time does not exist, and
+	// the job runs at the end of the gap. `skipped_gap`: it does not exist, and the job does
+	// not run. `repeated`: this is the second occurrence of this time.
+	// `repetition_left_out`: this time will occur once more, and the job will not run then.
 	Note *TickNote `json:"note,omitempty"`
 }
 
 // TickList defines model for TickList.
 type TickList struct {
-	// Omitted Wall-clock times in this range that do not exist because the clock skips
-	// them, and for which nothing runs (`skipped_gap`). `at` is the end of the
-	// gap. They do not count towards `count`.
+	// Omitted Wall-clock times in this range that do not exist because the clock skips them, and
+	// at which the job does not run (`skipped_gap`). `at` is the end of the gap. They do
+	// not count towards `count`.
 	Omitted []Tick `json:"omitted"`
 
-	// Ticks The slots that are due, at most `count`.
+	// Ticks The slots that are due, with at most `count` entries.
 	Ticks    []Tick `json:"ticks"`
 	Timezone string `json:"timezone"`
 }
 
-// TickNote The effect of a clock change. `moved_gap`: this wall-clock time does not exist,
-// and the job runs at the end of the gap. `skipped_gap`: it does not exist, and
-// nothing runs. `repeated`: it occurs for the second time. `repetition_left_out`:
-// it will occur once more, and nothing will run then.
+// TickNote The effect of a clock change. `moved_gap`: this wall-clock time does not exist, and
+// the job runs at the end of the gap. `skipped_gap`: it does not exist, and the job does
+// not run. `repeated`: this is the second occurrence of this time.
+// `repetition_left_out`: this time will occur once more, and the job will not run then.
 type TickNote string
 
 // Timeline defines model for Timeline.
@@ -7894,7 +8076,7 @@ type Timeline struct {
 	// NextCursor Absent on the last page.
 	NextCursor *string `json:"next_cursor,omitempty"`
 
-	// Omitted What the caller may not read.
+	// Omitted The kinds of entries that the caller may not read.
 	Omitted []TimelineOmitted `json:"omitted"`
 }
 
@@ -7903,20 +8085,20 @@ type TimelineOmitted string
 
 // TimelineEntry defines model for TimelineEntry.
 type TimelineEntry struct {
-	// Action EXECUTE or COMPENSATE for a step, the trigger of a run, the source of a dead
-	// letter.
+	// Action For a step, EXECUTE or COMPENSATE; for a run, its trigger; for a dead letter, its
+	// source.
 	Action *string `json:"action,omitempty"`
 
-	// At When it started.
+	// At When the entry started.
 	At time.Time `json:"at"`
 
-	// Code Its outcome or error code.
+	// Code The outcome or error code.
 	Code      *string             `json:"code,omitempty"`
 	EndedAt   *time.Time          `json:"ended_at,omitempty"`
 	Kind      TimelineEntryKind   `json:"kind"`
 	MessageID *openapi_types.UUID `json:"message_id,omitempty"`
 
-	// Name The workflow, the step, the job definition or the topic.
+	// Name The name of the workflow, step, job definition or topic.
 	Name string `json:"name"`
 
 	// Number The number of the attempt or retry.
@@ -7939,20 +8121,22 @@ type Version struct {
 	BuiltAt *string `json:"built_at,omitempty"`
 	Commit  *string `json:"commit,omitempty"`
 
-	// Go The Go release it was built with.
+	// Go The Go release with which the server was built.
 	Go      string `json:"go"`
 	Version string `json:"version"`
 }
 
-// WatchedState The state of a resource; `gone` without a state when it does not exist.
+// WatchedState The state of a resource. If the resource does not exist, `gone` is present and there
+// is no state.
 type WatchedState struct {
-	// Gone There is no such resource, or no longer. It may be archived.
+	// Gone True if the resource does not exist or no longer exists. It may have been
+	// archived.
 	Gone  *bool            `json:"gone,omitempty"`
 	ID    string           `json:"id"`
 	Kind  WatchedStateKind `json:"kind"`
 	State *string          `json:"state,omitempty"`
 
-	// UpdatedAt Changes without a new version too, such as the progress of a redrive.
+	// UpdatedAt May change without a new version, for example when a redrive makes progress.
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 	Version   *int64     `json:"version,omitempty"`
 }
@@ -7962,14 +8146,16 @@ type WatchedStateKind string
 
 // Webhook defines model for Webhook.
 type Webhook struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes   *PlannedChanges `json:"changes,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
 	CreatedBy string          `json:"created_by"`
 
-	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name. It decides
-	// nothing: filters and permissions go by the subject beside it.
+	// CreatedByName The person's name at that time, according to the identity provider
+	// (`auth.jwt_name_claim`). Absent if the actor was not a person who had signed in there,
+	// or if the token had no name. The name is informational only: filters and permissions
+	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 	Description   string     `json:"description"`
 	DisabledAt    *time.Time `json:"disabled_at,omitempty"`
@@ -7978,15 +8164,16 @@ type Webhook struct {
 	DisabledReason *string `json:"disabled_reason,omitempty"`
 	Enabled        bool    `json:"enabled"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
-	// types.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`. If empty, all
+	// types match.
 	EventTypes WebhookEventTypes `json:"event_types"`
 
-	// FailingSince Time of the first failure since the last success.
+	// FailingSince When the first failure since the last success occurred.
 	FailingSince *time.Time `json:"failing_since,omitempty"`
 
-	// Gate The gate of the participant that the URL belongs to, while it is not open: nothing is
-	// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+	// Gate The gate of the participant to which the URL belongs, while the gate is not open.
+	// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
 	// GivenUp Number of consecutive deliveries that failed permanently; absent if there
@@ -7994,57 +8181,60 @@ type Webhook struct {
 	GivenUp *int               `json:"given_up,omitempty"`
 	ID      openapi_types.UUID `json:"id"`
 
-	// OldestPendingAt In lists: when the oldest of them was created; absent if there is none.
+	// OldestPendingAt Present in lists: when the oldest pending delivery was created. Absent if there is
+	// none.
 	OldestPendingAt *time.Time `json:"oldest_pending_at,omitempty"`
 
-	// Pending In lists: number of deliveries that wait for an attempt or are being sent. At
-	// most 1,000 are prepared at a time; further events wait in the audit trail.
+	// Pending Present in lists: the number of deliveries that wait for an attempt or are being
+	// sent. At most 1,000 are prepared at a time; further events wait in the audit
+	// trail.
 	Pending *int64 `json:"pending,omitempty"`
 
-	// Secret Shown only once, in the response to the creation.
+	// Secret Returned only once, in the response to the creation.
 	Secret *string `json:"secret,omitempty"`
 
 	// Secrets The secrets used for signing, newest first.
 	Secrets []WebhookSecret `json:"secrets"`
 
-	// UnknownWorkflows In responses to creation and changes: the entries of `workflow_names` that
-	// match no workflow yet, which may be misspelled.
+	// UnknownWorkflows Present in responses to creation and changes: the entries of `workflow_names` that
+	// match no workflow yet, and may be misspelled.
 	UnknownWorkflows []string  `json:"unknown_workflows,omitempty"`
 	UpdatedAt        time.Time `json:"updated_at"`
 	URL              string    `json:"url"`
 
-	// Version Increases with every change; the ETag.
+	// Version Increases with every change. It is the ETag.
 	Version int64 `json:"version"`
 
-	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
+	// WorkflowNames Limits the webhook to events of sagas of these workflows. If empty, all workflows
+	// match.
 	WorkflowNames WebhookWorkflowNames `json:"workflow_names"`
 }
 
 // WebhookEnableInput defines model for WebhookEnableInput.
 type WebhookEnableInput struct {
-	// From Where to continue; by default where the webhook stopped.
+	// From Where to continue; default: where the webhook stopped.
 	From *WebhookEnableInputFrom `json:"from,omitempty"`
 
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 }
 
-// WebhookEnableInputFrom Where to continue; by default where the webhook stopped.
+// WebhookEnableInputFrom Where to continue; default: where the webhook stopped.
 type WebhookEnableInputFrom string
 
-// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
-// types.
+// WebhookEventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`. If empty, all
+// types match.
 type WebhookEventTypes = []string
 
 // WebhookInput defines model for WebhookInput.
 type WebhookInput struct {
 	Description *string `json:"description,omitempty"`
 
-	// Enabled Default: true.
+	// Enabled Whether the webhook is enabled; default: true.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
-	// types.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`. If empty, all
+	// types match.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
 
 	// From Where to begin; default: `now`. With `beginning`, every event that is still
@@ -8057,7 +8247,8 @@ type WebhookInput struct {
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL WebhookURL `json:"url"`
 
-	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
+	// WorkflowNames Limits the webhook to events of sagas of these workflows. If empty, all workflows
+	// match.
 	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
 }
 
@@ -8076,8 +8267,8 @@ type WebhookPatch struct {
 	Description *string `json:"description,omitempty"`
 	Enabled     *bool   `json:"enabled,omitempty"`
 
-	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`; empty: all
-	// types.
+	// EventTypes Types such as `saga.completed`, or prefixes such as `compensation.*`. If empty, all
+	// types match.
 	EventTypes *WebhookEventTypes `json:"event_types,omitempty"`
 
 	// Reason Recorded in the audit trail.
@@ -8086,7 +8277,8 @@ type WebhookPatch struct {
 	// URL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 	URL *WebhookURL `json:"url,omitempty"`
 
-	// WorkflowNames Only events of sagas of these workflows; empty: all workflows.
+	// WorkflowNames Limits the webhook to events of sagas of these workflows. If empty, all workflows
+	// match.
 	WorkflowNames *WebhookWorkflowNames `json:"workflow_names,omitempty"`
 }
 
@@ -8094,31 +8286,33 @@ type WebhookPatch struct {
 type WebhookSecret struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// ExpiresAt When a former secret stops being used for signing.
+	// ExpiresAt When an old secret stops being used for signing.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 // WebhookURL An absolute http or https URL that the server's egress rules allow. Redirects are not followed.
 type WebhookURL = string
 
-// WebhookWorkflowNames Only events of sagas of these workflows; empty: all workflows.
+// WebhookWorkflowNames Limits the webhook to events of sagas of these workflows. If empty, all workflows
+// match.
 type WebhookWorkflowNames = []string
 
 // Worker A process that executes job runs.
 type Worker struct {
 	AllowedActions []string `json:"allowed_actions"`
 
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// Commands Empty: everything.
+	// Commands If empty, the worker can execute all commands.
 	Commands     []string   `json:"commands,omitempty"`
 	DetachedAt   *time.Time `json:"detached_at,omitempty"`
 	DrainAt      *time.Time `json:"drain_at,omitempty"`
 	HeartbeatAt  time.Time  `json:"heartbeat_at"`
 	HeartbeatSeq *int64     `json:"heartbeat_seq,omitempty"`
 
-	// Labels As `name=value`.
+	// Labels Headers of the letter, each as `name=value`.
 	Labels  []string   `json:"labels,omitempty"`
 	Load    float64    `json:"load"`
 	LostAt  *time.Time `json:"lost_at,omitempty"`
@@ -8127,20 +8321,20 @@ type Worker struct {
 	Node    *string    `json:"node,omitempty"`
 	Pid     *int64     `json:"pid,omitempty"`
 
-	// Principal The principal whose credential registered it.
+	// Principal The principal whose credential registered the worker.
 	Principal    *string   `json:"principal,omitempty"`
 	Queues       []string  `json:"queues"`
 	Reason       *string   `json:"reason,omitempty"`
 	RegisteredAt time.Time `json:"registered_at"`
 
-	// Running As reported by its last heartbeat.
+	// Running Number of runs reported by its last heartbeat.
 	Running    int32   `json:"running"`
 	Sdk        *string `json:"sdk,omitempty"`
 	SdkVersion *string `json:"sdk_version,omitempty"`
 
-	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
-	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: its process must register again.
+	// State ACTIVE: receives runs. DRAINING: finishes its runs and receives no new ones. LOST: has
+	// sent neither a heartbeat nor a claim for `heartbeat_ttl_seconds`; the next one makes
+	// it ACTIVE again, independently of its runs. DETACHED: its process must register again.
 	State    WorkerState        `json:"state"`
 	Version  int64              `json:"version"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
@@ -8152,26 +8346,27 @@ type WorkerActionInput struct {
 	Reason *Reason `json:"reason,omitempty"`
 }
 
-// WorkerInput A worker process that starts.
+// WorkerInput The registration of a worker process.
 type WorkerInput struct {
-	// Commands What it can run, as `command_name` of the definitions; empty: everything.
+	// Commands The commands that the worker can execute, as in `command_name` of the definitions.
+	// If empty, it can execute all of them.
 	Commands []string `json:"commands,omitempty"`
 
-	// Labels Labels that runs can require, as name and value.
+	// Labels Labels, as names and values, that runs can require.
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// MaxRuns Maximum number of concurrent runs; limited by the setting
-	// `max_jobs_per_worker`, which is also the default.
+	// MaxRuns Maximum number of concurrent runs. The setting `max_jobs_per_worker` is both the
+	// upper limit and the default.
 	MaxRuns *int32 `json:"max_runs,omitempty"`
 
-	// Name For display; need not be unique.
+	// Name A display name. It need not be unique.
 	Name string `json:"name"`
 
-	// Node The host name.
+	// Node The name of the worker's host.
 	Node *string `json:"node,omitempty"`
 	Pid  *int64  `json:"pid,omitempty"`
 
-	// Queues The queues from which it gets runs; default: `default`.
+	// Queues The queues from which the worker receives runs; default: `default`.
 	Queues []string `json:"queues,omitempty"`
 
 	// Sdk The SDK used by the worker.
@@ -8187,61 +8382,62 @@ type WorkerList struct {
 	Workers    []Worker   `json:"workers"`
 }
 
-// WorkerRegistration What the worker needs to know.
+// WorkerRegistration The parameters that the worker needs.
 type WorkerRegistration struct {
-	// AssignLeaseMS How long it has to start an assigned run.
+	// AssignLeaseMS How long the worker has to start an assigned run.
 	AssignLeaseMS int64 `json:"assign_lease_ms"`
 
 	// HeartbeatIntervalMS How often to send a heartbeat.
 	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
 
-	// HeartbeatTTLMS Without a heartbeat for this long, the worker is LOST.
+	// HeartbeatTTLMS If the worker sends no heartbeat for this long, it is LOST.
 	HeartbeatTTLMS int64 `json:"heartbeat_ttl_ms"`
 
-	// MaxRuns Maximum number of runs that it may hold.
+	// MaxRuns Maximum number of runs that the worker may hold.
 	MaxRuns int32 `json:"max_runs"`
 
-	// RunLeaseMS How long the worker keeps a run without a heartbeat that names it.
+	// RunLeaseMS How long the worker keeps a run if no heartbeat names the run.
 	RunLeaseMS      int64 `json:"run_lease_ms"`
 	SettingsVersion int64 `json:"settings_version"`
 
-	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
-	// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-	// again, independently of its runs. DETACHED: its process must register again.
+	// State ACTIVE: receives runs. DRAINING: finishes its runs and receives no new ones. LOST: has
+	// sent neither a heartbeat nor a claim for `heartbeat_ttl_seconds`; the next one makes
+	// it ACTIVE again, independently of its runs. DETACHED: its process must register again.
 	State    WorkerState        `json:"state"`
 	WorkerID openapi_types.UUID `json:"worker_id"`
 }
 
-// WorkerState ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
-// heartbeat nor claim for `heartbeat_ttl_seconds`; the next one makes it ACTIVE
-// again, independently of its runs. DETACHED: its process must register again.
+// WorkerState ACTIVE: receives runs. DRAINING: finishes its runs and receives no new ones. LOST: has
+// sent neither a heartbeat nor a claim for `heartbeat_ttl_seconds`; the next one makes
+// it ACTIVE again, independently of its runs. DETACHED: its process must register again.
 type WorkerState string
 
 // Workflow defines model for Workflow.
 type Workflow struct {
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	// Changes Present only in the response to a `dry_run`: the changes that the request would make,
+	// with old and new values.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// CreatedAt When this version was registered.
 	CreatedAt  time.Time           `json:"created_at"`
 	Definition *WorkflowDefinition `json:"definition,omitempty"`
 
-	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise
-	// absent. What comes from the definition is left out.
+	// DefinitionUnreadable True if the stored definition is damaged or missing, otherwise absent. Members
+	// that come from the definition are then omitted.
 	DefinitionUnreadable *bool   `json:"definition_unreadable,omitempty"`
 	Description          *string `json:"description,omitempty"`
 
-	// Enabled Whether new sagas are accepted, for any version.
+	// Enabled Whether new sagas of any version are accepted.
 	Enabled bool `json:"enabled"`
 
-	// LatestVersion The version used by new sagas that name none.
+	// LatestVersion The version that new sagas use if they do not name one.
 	LatestVersion int    `json:"latest_version"`
 	Name          string `json:"name"`
 
-	// StepCount 0 if the definition is unreadable.
+	// StepCount The number of steps, or 0 if the definition is unreadable.
 	StepCount int `json:"step_count"`
 
-	// StepNames In execution order.
+	// StepNames The names of the steps, in execution order.
 	StepNames []string `json:"step_names"`
 
 	// UpdatedAt When a version was last registered, or the workflow was last enabled or
@@ -8252,52 +8448,54 @@ type Workflow struct {
 
 // WorkflowDefinition defines model for WorkflowDefinition.
 type WorkflowDefinition struct {
-	// CompensationRetry Omitted members are taken from the workflow's policy, then from the server's.
+	// CompensationRetry When and how often failed calls are retried. Omitted members are taken from the
+	// workflow's policy, then from the server's.
 	CompensationRetry *RetryPolicy `json:"compensation_retry,omitempty"`
 
-	// CompensationTimeoutMS Maximum duration of the compensation phase.
+	// CompensationTimeoutMS The maximum duration of the compensation phase.
 	CompensationTimeoutMS *int64  `json:"compensation_timeout_ms,omitempty"`
 	Description           *string `json:"description,omitempty"`
 
-	// Expressions Added by the server to definitions that have expressions beyond the
-	// references of earlier versions, which would read them as text.
+	// Expressions Added by the server to definitions whose expressions go beyond the references of
+	// earlier versions, which would read them as text.
 	Expressions *WorkflowDefinitionExpressions `json:"expressions,omitempty"`
 
-	// Name Letters, digits and `.` `_` `:` `-`, at most 255, starting with a letter or
-	// digit.
+	// Name The workflow's name: letters, digits and `.` `_` `:` `-`, at most 255, starting
+	// with a letter or digit.
 	Name string `json:"name"`
 
-	// OnCompensationFailure For the steps that have none.
+	// OnCompensationFailure The default for steps that do not set it.
 	OnCompensationFailure *OnCompensationFailure `json:"on_compensation_failure,omitempty"`
 
-	// OnFailure For the steps that have none.
+	// OnFailure The default for steps that do not set it.
 	OnFailure *OnFailure `json:"on_failure,omitempty"`
 
-	// Output A template for the result of a completed saga. A string `${…}` is replaced by
-	// the JSON value that it stands for: `${steps.NAME.path}` in a step's output,
-	// `${payload.path}` in the payload, or an expression. One that gives nothing
+	// Output A template for the result of a completed saga. A string `${…}` is replaced by the
+	// JSON value that it refers to: `${steps.NAME.path}` in a step's output,
+	// `${payload.path}` in the payload, or an expression. An expression without a value
 	// yields null. `$${` stands for the characters `${`.
 	Output JSONObject `json:"output,omitempty"`
 
-	// PayloadSchema A JSON Schema (2020-12) that payloads must fit. A saga whose payload does not
-	// is refused with 422.
+	// PayloadSchema A JSON Schema (2020-12) that payloads must match. A saga whose payload does not
+	// match is rejected with 422.
 	PayloadSchema JSONObject `json:"payload_schema,omitempty"`
 
-	// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
-	// omitted: the server's default; -1: forever. The latest version's retention
-	// applies to all sagas of the workflow.
+	// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or an
+	// omitted value means the server's default, and -1 means forever. The retention of the
+	// latest version applies to all sagas of the workflow.
 	Retention *Retention `json:"retention,omitempty"`
 
-	// Retry Omitted members are taken from the workflow's policy, then from the server's.
+	// Retry When and how often failed calls are retried. Omitted members are taken from the
+	// workflow's policy, then from the server's.
 	Retry *RetryPolicy `json:"retry,omitempty"`
 	Steps []Step       `json:"steps"`
 
-	// TimeoutMS When this time has passed, the saga is compensated.
+	// TimeoutMS The time after which the saga is compensated.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 }
 
-// WorkflowDefinitionExpressions Added by the server to definitions that have expressions beyond the
-// references of earlier versions, which would read them as text.
+// WorkflowDefinitionExpressions Added by the server to definitions whose expressions go beyond the references of
+// earlier versions, which would read them as text.
 type WorkflowDefinitionExpressions string
 
 // WorkflowInput A definition, or YAML text inside JSON.
@@ -8320,7 +8518,7 @@ type WorkflowValidation struct {
 	Name       string             `json:"name"`
 	StepCount  int                `json:"step_count"`
 
-	// StepNames In execution order.
+	// StepNames The names of the steps, in execution order.
 	StepNames []string                `json:"step_names"`
 	Valid     WorkflowValidationValid `json:"valid"`
 }
@@ -8568,7 +8766,7 @@ type WorkerID = UUID
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted `metadata` is an object, and so is `result`: the outputs of the steps by name,
+// ActionAccepted `metadata` is an object. So is `result`: it contains the outputs of the steps by name,
 // once the saga has completed.
 type ActionAccepted = Saga
 
@@ -8578,7 +8776,7 @@ type BackfillFound = Backfill
 // CertificationFound defines model for CertificationFound.
 type CertificationFound = Certification
 
-// DeadLetterGroupFound Letters with the same fingerprint, which stands for one kind of error.
+// DeadLetterGroupFound Letters with the same fingerprint, which identifies one kind of error.
 type DeadLetterGroupFound = DeadLetterGroup
 
 // DeadLetterPage defines model for DeadLetterPage.
@@ -8593,10 +8791,10 @@ type DeadLetterState = DeadLetter
 // DeliveryAccepted The delivery of one event to one endpoint.
 type DeliveryAccepted = Delivery
 
-// DryRunAnswer What an action would do. Nothing was changed.
+// DryRunAnswer The effect that an action would have. Nothing was changed.
 type DryRunAnswer = DryRunResult
 
-// Failure RFC 9457.
+// Failure A problem document (RFC 9457).
 type Failure = Problem
 
 // FenceFound The newest fencing token that was checked for a key.
@@ -8623,10 +8821,10 @@ type JobRunFound = JobRun
 // JobRunReplayed defines model for JobRunReplayed.
 type JobRunReplayed = JobRun
 
-// ParticipantFound A service that steps call, by name.
+// ParticipantFound A named service that steps call.
 type ParticipantFound = Participant
 
-// PreconditionRequired RFC 9457.
+// PreconditionRequired A problem document (RFC 9457).
 type PreconditionRequired = Problem
 
 // RedriveAccepted defines model for RedriveAccepted.
@@ -8691,52 +8889,50 @@ type WorkerAction = WorkerActionInput
 
 // EraseContentParams defines parameters for EraseContent.
 type EraseContentParams struct {
-	// DryRun Only count what would be erased.
+	// DryRun Only count what would be erased, without erasing it.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RunRetentionParams defines parameters for RunRetention.
 type RunRetentionParams struct {
-	// DryRun Only count what would be archived, by workflow.
+	// DryRun Only count the sagas that would be archived, by workflow.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListAPIKeysParams defines parameters for ListAPIKeys.
 type ListAPIKeysParams struct {
-	// Active Only active keys, or only revoked and expired ones.
+	// Active `true` selects active keys, `false` revoked and expired ones.
 	Active *bool `form:"active,omitempty" json:"active,omitempty"`
 
 	// TenantID Only keys of this tenant.
 	TenantID *UUID `form:"tenant_id,omitempty" json:"tenant_id,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8745,29 +8941,27 @@ type ListAPIKeysParamsInclude string
 
 // CreateAPIKeyParams defines parameters for CreateAPIKey.
 type CreateAPIKeyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RevokeAPIKeyParams defines parameters for RevokeAPIKey.
 type RevokeAPIKeyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -8775,17 +8969,17 @@ type RevokeAPIKeyParams struct {
 type ListActionsParams struct {
 	Kind *ActionKind `form:"kind,omitempty" json:"kind,omitempty"`
 
-	// Subject The id, fingerprint or topic of the subject.
+	// Subject Only actions on the subject with this id, fingerprint or topic.
 	Subject *Label `form:"subject,omitempty" json:"subject,omitempty"`
 	Actor   *Label `form:"actor,omitempty" json:"actor,omitempty"`
 	Verb    *Label `form:"verb,omitempty" json:"verb,omitempty"`
 
-	// Operation The operationId in this contract, or the CLI command. Actions on sagas record
-	// none: use `verb`.
+	// Operation The operationId in this contract, or the CLI command. Actions on sagas do not
+	// record one; filter them by `verb`.
 	Operation *Label `form:"operation,omitempty" json:"operation,omitempty"`
 	RequestID *Label `form:"request_id,omitempty" json:"request_id,omitempty"`
 
-	// Scope Default: `tenant`.
+	// Scope The scope of the actions. Default: `tenant`.
 	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
 
 	// From Only actions at or after this time.
@@ -8794,20 +8988,20 @@ type ListActionsParams struct {
 	// To Only actions before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8816,21 +9010,22 @@ type ListActionsParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
-	// FromSeq The first seal to check; default: 1, or the one after `kept`.
+	// FromSeq The first seal to check. Default: 1, or the seal after `kept`.
 	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
 
-	// Kept Number and hash of a seal that you kept elsewhere, such as an earlier
-	// `head`. The seal with that number must still have that hash; otherwise the
-	// answer is `ok: false`.
+	// Kept The number and hash of a seal that you kept elsewhere, such as an earlier `head`.
+	// The seal with that number must still have that hash; otherwise the response has
+	// `ok: false`.
 	Kept *string `form:"kept,omitempty" json:"kept,omitempty"`
 
-	// Trail `events` of sagas (the default) or `actions`, as listed by `/audit`.
+	// Trail The trail to verify: the `events` of sagas (the default) or the `actions` listed
+	// by `/audit`.
 	Trail *VerifyAuditParamsTrail `form:"trail,omitempty" json:"trail,omitempty"`
 
-	// Scope With `trail=actions`; default: `tenant`.
+	// Scope The scope of the actions; only with `trail=actions`. Default: `tenant`.
 	Scope *AuditScope `form:"scope,omitempty" json:"scope,omitempty"`
 
-	// Limit Maximum number of seals to check; default: 100.
+	// Limit Maximum number of seals to check. Default: 100.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -8839,35 +9034,33 @@ type VerifyAuditParamsTrail string
 
 // CancelBackfillParams defines parameters for CancelBackfill.
 type CancelBackfillParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeBackfillParams defines parameters for ResumeBackfill.
 type ResumeBackfillParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListArchivedDeadLettersParams defines parameters for ListArchivedDeadLetters.
 type ListArchivedDeadLettersParams struct {
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
 	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
@@ -8878,80 +9071,81 @@ type ListArchivedDeadLettersParams struct {
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
-	// ErrorClass Repeatable.
+	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
+	// lower case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
-	// Key The key, as text.
+	// Key The key of the letter, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Cannot be combined with `key`.
+	// KeyBase64 The key of the letter, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must match.
+	// Header A header and its value, as `name=value`. Repeatable: all given headers must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all given members must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only letters created at or after this time.
 	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only letters created before this time.
 	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// LastRetryFrom Inclusive.
+	// LastRetryFrom Only letters last retried at or after this time.
 	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
 
-	// LastRetryTo Exclusive.
+	// LastRetryTo Only letters last retried before this time.
 	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
 	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
 	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
 
-	// Resolution Repeatable.
+	// Resolution Repeatable: any of the given values may match.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin Minimum number of times the letter was redriven and came back.
+	// GenerationMin The minimum number of times that the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
-	// Source Repeatable.
+	// Source Repeatable: any of the given values may match.
 	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
 	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: the letter must have all labels.
+	// Label Repeatable: the letter must have all of the given labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters whose latest retry was made by this redrive.
+	// RedriveID Only letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of this lineage.
+	// RootID Only letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListArchivedDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8969,21 +9163,20 @@ type GetArchivedDeadLetterParams struct {
 
 // RestoreDeadLetterParams defines parameters for RestoreDeadLetter.
 type RestoreDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ExportDeadLettersParams defines parameters for ExportDeadLetters.
 type ExportDeadLettersParams struct {
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
 	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
@@ -8994,95 +9187,96 @@ type ExportDeadLettersParams struct {
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
-	// ErrorClass Repeatable.
+	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
+	// lower case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
-	// Key The key, as text.
+	// Key The key of the letter, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Cannot be combined with `key`.
+	// KeyBase64 The key of the letter, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must match.
+	// Header A header and its value, as `name=value`. Repeatable: all given headers must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all given members must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only letters created at or after this time.
 	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only letters created before this time.
 	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// LastRetryFrom Inclusive.
+	// LastRetryFrom Only letters last retried at or after this time.
 	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
 
-	// LastRetryTo Exclusive.
+	// LastRetryTo Only letters last retried before this time.
 	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
 	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
 	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
 
-	// Resolution Repeatable.
+	// Resolution Repeatable: any of the given values may match.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin Minimum number of times the letter was redriven and came back.
+	// GenerationMin The minimum number of times that the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
-	// Source Repeatable.
+	// Source Repeatable: any of the given values may match.
 	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
 	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: the letter must have all labels.
+	// Label Repeatable: the letter must have all of the given labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters whose latest retry was made by this redrive.
+	// RedriveID Only letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of this lineage.
+	// RootID Only letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// Limit Maximum number of letters to export; default: all.
+	// Limit Maximum number of letters to export. Default: all.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 
-	// Cursor The `cursor` of a line, or the `next_cursor` of the last one.
+	// Cursor The `cursor` of an exported line, or the `next_cursor` of the last line.
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListDeadLetterGroupsParams defines parameters for ListDeadLetterGroups.
 type ListDeadLetterGroupsParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []DeadLetterGroupState `form:"state,omitempty" json:"state,omitempty"`
 
 	// Topic The topic of the group's first letter.
 	Topic *DLQGroupTopic `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// ErrorType The error type of the group's letters.
+	// ErrorType Only groups whose letters have this error type.
 	ErrorType *Label `form:"error_type,omitempty" json:"error_type,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9091,33 +9285,33 @@ type ListDeadLetterGroupsParamsInclude string
 
 // UpdateDeadLetterGroupParams defines parameters for UpdateDeadLetterGroup.
 type UpdateDeadLetterGroupParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // DiscardDeadLetterGroupParams defines parameters for DiscardDeadLetterGroup.
 type DiscardDeadLetterGroupParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RetryDeadLetterGroupParams defines parameters for RetryDeadLetterGroup.
 type RetryDeadLetterGroupParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListDeadLettersParams defines parameters for ListDeadLetters.
 type ListDeadLettersParams struct {
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
 	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
@@ -9128,83 +9322,84 @@ type ListDeadLettersParams struct {
 	Fingerprint *DLQFingerprintFilter `form:"fingerprint,omitempty" json:"fingerprint,omitempty"`
 	ErrorType   *DLQErrorTypeFilter   `form:"error_type,omitempty" json:"error_type,omitempty"`
 
-	// ErrorClass Repeatable.
+	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message, as whole words, in any case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
+	// lower case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
-	// Key The key, as text.
+	// Key The key of the letter, as text.
 	Key *DLQKeyFilter `form:"key,omitempty" json:"key,omitempty"`
 
-	// KeyBase64 The key, in base64. Cannot be combined with `key`.
+	// KeyBase64 The key of the letter, in base64. Cannot be combined with `key`.
 	KeyBase64 *DLQKeyBase64Filter `form:"key_base64,omitempty" json:"key_base64,omitempty"`
 
-	// Header A header and its value, as `name=value`. Repeatable: all must match.
+	// Header A header and its value, as `name=value`. Repeatable: all given headers must match.
 	Header DLQHeaderFilter `form:"header,omitempty" json:"header,omitempty"`
 
 	// Payload A member of a JSON payload and its value, as `path=value`, for example
-	// `order.customer=c-17` or `total=12.5`. Repeatable: all must match.
+	// `order.customer=c-17` or `total=12.5`. Repeatable: all given members must match.
 	Payload DLQPayloadFilter `form:"payload,omitempty" json:"payload,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only letters created at or after this time.
 	CreatedFrom *DLQCreatedFrom `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only letters created before this time.
 	CreatedTo *DLQCreatedTo `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// LastRetryFrom Inclusive.
+	// LastRetryFrom Only letters last retried at or after this time.
 	LastRetryFrom *DLQLastRetryFrom `form:"last_retry_from,omitempty" json:"last_retry_from,omitempty"`
 
-	// LastRetryTo Exclusive.
+	// LastRetryTo Only letters last retried before this time.
 	LastRetryTo   *DLQLastRetryTo   `form:"last_retry_to,omitempty" json:"last_retry_to,omitempty"`
 	RetryCountMin *DLQRetryCountMin `form:"retry_count_min,omitempty" json:"retry_count_min,omitempty"`
 	RetryCountMax *DLQRetryCountMax `form:"retry_count_max,omitempty" json:"retry_count_max,omitempty"`
 
-	// Resolution Repeatable.
+	// Resolution Repeatable: any of the given values may match.
 	Resolution DLQResolutionFilter `form:"resolution,omitempty" json:"resolution,omitempty"`
 
-	// GenerationMin Minimum number of times the letter was redriven and came back.
+	// GenerationMin The minimum number of times that the letter was redriven and came back.
 	GenerationMin *DLQGenerationMin `form:"generation_min,omitempty" json:"generation_min,omitempty"`
 
-	// Source Repeatable.
+	// Source Repeatable: any of the given values may match.
 	Source        DLQSourceFilter       `form:"source,omitempty" json:"source,omitempty"`
 	SagaID        *DLQSagaFilter        `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	JobRunID      *DLQJobRunFilter      `form:"job_run_id,omitempty" json:"job_run_id,omitempty"`
 	CorrelationID *DLQCorrelationFilter `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	TraceID       *DLQTraceFilter       `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Label Repeatable: the letter must have all labels.
+	// Label Repeatable: the letter must have all of the given labels.
 	Label    DLQLabelFilter     `form:"label,omitempty" json:"label,omitempty"`
 	Assignee *DLQAssigneeFilter `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// RedriveID Letters whose latest retry was made by this redrive.
+	// RedriveID Only letters whose latest retry was made by this redrive.
 	RedriveID *DLQRedriveFilter `form:"redrive_id,omitempty" json:"redrive_id,omitempty"`
 
-	// RootID Letters of this lineage.
+	// RootID Only letters of this lineage.
 	RootID *DLQRootFilter `form:"root_id,omitempty" json:"root_id,omitempty"`
 
-	// Order Order of `created_at`; default: `desc`, newest first.
+	// Order The order by `created_at`. Default: `desc`, newest first.
 	Order *ListDeadLettersParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListDeadLettersParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9219,44 +9414,44 @@ type ListDeadLettersParamsInclude string
 
 // PushDeadLetterParams defines parameters for PushDeadLetter.
 type PushDeadLetterParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // PushDeadLettersParams defines parameters for PushDeadLetters.
 type PushDeadLettersParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
 type DeleteDeadLetterParams struct {
-	// Force Delete it even if a saga is waiting for it.
+	// Force Delete the letter even if a saga is waiting for it.
 	Force *bool `form:"force,omitempty" json:"force,omitempty"`
 
-	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
+	// Reason The reason for the request, which is recorded in the audit trail. If it is missing,
+	// the response is 422, as for a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetDeadLetterParams defines parameters for GetDeadLetter.
 type GetDeadLetterParams struct {
-	// Include What to include: `attempts`; `lineage` (as in the operations of these
-	// names); `raw` (`payload_base64`, byte for byte, for JSON and text payloads
-	// as well). `payload` and `headers` are always included.
+	// Include What to include: `attempts` or `lineage`, as returned by the operations of these
+	// names, or `raw`, which adds `payload_base64`, the exact bytes, for JSON and text
+	// payloads as well. `payload` and `headers` are always included.
 	Include []GetDeadLetterParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9268,108 +9463,103 @@ type GetDeadLetterParamsInclude string
 
 // UpdateDeadLetterParams defines parameters for UpdateDeadLetter.
 type UpdateDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // AcknowledgeDeadLetterParams defines parameters for AcknowledgeDeadLetter.
 type AcknowledgeDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
 type DiscardDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
 type RequeueDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
 type ResolveDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RetryDeadLetterParams defines parameters for RetryDeadLetter.
 type RetryDeadLetterParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9381,47 +9571,47 @@ type GetDefaultPolicyParams struct {
 
 // UpdateDefaultPolicyParams defines parameters for UpdateDefaultPolicy.
 type UpdateDefaultPolicyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
 type PutDefaultPolicyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListRedrivesParams defines parameters for ListRedrives.
 type ListRedrivesParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []RedriveState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9430,25 +9620,25 @@ type ListRedrivesParamsInclude string
 
 // CreateRedriveParams defines parameters for CreateRedrive.
 type CreateRedriveParams struct {
-	// Wait How long to wait for the redrive to end, for example `20s`. The
-	// server may shorten it.
+	// Wait How long to wait for the redrive to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetRedriveParams defines parameters for GetRedrive.
 type GetRedriveParams struct {
-	// Wait How long to wait for the redrive to end, for example `20s`. The
-	// server may shorten it.
+	// Wait How long to wait for the redrive to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9457,102 +9647,98 @@ type GetRedriveParams struct {
 
 // UpdateRedriveParams defines parameters for UpdateRedrive.
 type UpdateRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ApproveRedriveParams defines parameters for ApproveRedrive.
 type ApproveRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListRedriveItemsParams defines parameters for ListRedriveItems.
 type ListRedriveItemsParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []RedriveItemState `form:"state,omitempty" json:"state,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // PauseRedriveParams defines parameters for PauseRedrive.
 type PauseRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9562,14 +9748,14 @@ type ListDeadLetterTopicsParams struct {
 	// `orders.*`.
 	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
 
-	// CountUpTo Where to stop counting the letters of a topic in one status; `counts_capped` says
-	// of which there are more. By default, `counts` are exact.
+	// CountUpTo The number at which to stop counting the letters of a topic in one status;
+	// `counts_capped` says which counts were cut off. By default, `counts` are exact.
 	CountUpTo *int32 `form:"count_up_to,omitempty" json:"count_up_to,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
@@ -9582,56 +9768,56 @@ type GetTopicPolicyParams struct {
 
 // UpdateTopicPolicyParams defines parameters for UpdateTopicPolicy.
 type UpdateTopicPolicyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutTopicPolicyParams defines parameters for PutTopicPolicy.
 type PutTopicPolicyParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListDeadLettersOfTopicParams defines parameters for ListDeadLettersOfTopic.
 type ListDeadLettersOfTopicParams struct {
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status DLQStatusFilter `form:"status,omitempty" json:"status,omitempty"`
 
-	// Label Repeatable: the letter must have all labels.
+	// Label Repeatable: the letter must have all of the given labels.
 	Label DLQLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 
-	// Order Order of `created_at`; default: `desc`, newest first.
+	// Order The order by `created_at`. Default: `desc`, newest first.
 	Order *ListDeadLettersOfTopicParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListDeadLettersOfTopicParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9646,15 +9832,15 @@ type ListDeadLettersOfTopicParamsInclude string
 
 // RetryAllDeadLettersParams defines parameters for RetryAllDeadLetters.
 type RetryAllDeadLettersParams struct {
-	// Wait How long to wait for the redrive to end, for example `20s`. The
-	// server may shorten it.
+	// Wait How long to wait for the redrive to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9662,26 +9848,27 @@ type RetryAllDeadLettersParams struct {
 type ListJobEventsParams struct {
 	EventType *Label `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// Processed Only events whose runs have all been created or given up, or only the others.
+	// Processed `true` selects events whose runs have all been created or given up, `false` all
+	// others.
 	Processed     *bool      `form:"processed,omitempty" json:"processed,omitempty"`
 	CorrelationID *Label     `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	CreatedFrom   *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 	CreatedTo     *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9690,31 +9877,31 @@ type ListJobEventsParamsInclude string
 
 // PublishJobEventParams defines parameters for PublishJobEvent.
 type PublishJobEventParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListFencesParams defines parameters for ListFences.
 type ListFencesParams struct {
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ResetFenceParams defines parameters for ResetFence.
 type ResetFenceParams struct {
-	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
+	// Reason The reason for the request, which is recorded in the audit trail. If it is missing,
+	// the response is 422, as for a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 }
 
@@ -9734,37 +9921,37 @@ type ListJobDefinitionsParams struct {
 	Type    *JobType `form:"type,omitempty" json:"type,omitempty"`
 	Enabled *bool    `form:"enabled,omitempty" json:"enabled,omitempty"`
 
-	// Paused Only paused or only unpaused definitions.
+	// Paused `true` selects paused definitions, `false` all others.
 	Paused *bool `form:"paused,omitempty" json:"paused,omitempty"`
 
-	// BuiltIn Only built-in or only user-defined definitions.
+	// BuiltIn `true` selects built-in definitions, `false` user-defined ones.
 	BuiltIn     *bool  `form:"built_in,omitempty" json:"built_in,omitempty"`
 	CommandName *Label `form:"command_name,omitempty" json:"command_name,omitempty"`
 
-	// Label As `name=value`.
+	// Label A label, written as `name=value`.
 	Label *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 
-	// Sort What the list is sorted by; default: `created_at`.
+	// Sort The field to sort by. Default: `created_at`.
 	Sort *ListJobDefinitionsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Order Direction of `sort`; default: `desc`, newest first, for `created_at`, and `asc`
-	// for `name`. A cursor belongs to the order in which it was issued.
+	// Order The direction of `sort`. Default: `desc` (newest first) for `created_at` and `asc`
+	// for `name`. A cursor can be used only with the order in which it was issued.
 	Order *ListJobDefinitionsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, always present with `page`.
-	// `recent_runs`: how the last runs of each definition ended. `next_run_at`: when
-	// each is due next.
+	// Include What to add to the response. `total` adds `total_count`, which is always present
+	// with `page`. `recent_runs` adds the outcomes of each definition's last runs.
+	// `next_run_at` adds the time when each definition is due next.
 	Include []ListJobDefinitionsParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9779,15 +9966,14 @@ type ListJobDefinitionsParamsInclude string
 
 // CreateJobDefinitionParams defines parameters for CreateJobDefinition.
 type CreateJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9795,23 +9981,24 @@ type CreateJobDefinitionParams struct {
 type DeleteJobDefinitionParams struct {
 	Force *bool `form:"force,omitempty" json:"force,omitempty"`
 
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // GetJobDefinitionParams defines parameters for GetJobDefinition.
 type GetJobDefinitionParams struct {
-	// Include `recent_runs`: how its last runs ended. `next_run_at`: when it is due next. Both
-	// change without a new version, so with them the answer is never 304.
+	// Include `recent_runs` adds the outcomes of the definition's last runs, and `next_run_at`
+	// the time when it is due next. Both change without a new version, so a response
+	// with them is never 304.
 	Include []GetJobDefinitionParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9823,44 +10010,44 @@ type GetJobDefinitionParamsInclude string
 
 // UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
 type UpdateJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ReplaceJobDefinitionParams defines parameters for ReplaceJobDefinition.
 type ReplaceJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListBackfillsParams defines parameters for ListBackfills.
 type ListBackfillsParams struct {
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9869,8 +10056,8 @@ type ListBackfillsParamsInclude string
 
 // CreateBackfillParams defines parameters for CreateBackfill.
 type CreateBackfillParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -9878,76 +10065,76 @@ type CreateBackfillParams struct {
 type ListNextJobRunsParams struct {
 	Count *int `form:"count,omitempty" json:"count,omitempty"`
 
-	// From Only slots at or after this time; default: now.
+	// From Only slots at or after this time. Default: now.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 }
 
 // PauseJobDefinitionParams defines parameters for PauseJobDefinition.
 type PauseJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
 type ResumeJobDefinitionParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateJobRunParams defines parameters for CreateJobRun.
 type CreateJobRunParams struct {
-	// Wait How long to wait for the run to end, for example `20s`. The server
-	// may shorten it.
+	// Wait How long to wait for the run to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
-	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
+	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the `trace_id` of a
+	// job run. A malformed value is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 
-	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. Kept with the saga or run
-	// and sent on wherever its trace is: to participants and workers, and with its
-	// events. Ignored if it is malformed or longer, or without a valid `traceparent`.
+	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. The value is stored with the saga
+	// or run and propagated along with its trace: to participants and workers, and with its
+	// events. It is ignored if it is malformed or longer, or if there is no valid
+	// `traceparent`.
 	Tracestate *Tracestate `json:"tracestate,omitempty"`
 
-	// Baggage W3C Baggage, at most 64 members and 8192 bytes. Kept and sent on like
-	// `tracestate`, also without a `traceparent`. Ignored if it is malformed or longer.
+	// Baggage W3C Baggage, at most 64 members and 8192 bytes. The value is stored and propagated
+	// like `tracestate`, even without a `traceparent`. It is ignored if it is malformed or
+	// longer.
 	Baggage *Baggage `json:"baggage,omitempty"`
 }
 
@@ -9956,20 +10143,20 @@ type ListJobQueuesParams struct {
 	// State Return only queues in this state.
 	State *JobQueueState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9978,67 +10165,65 @@ type ListJobQueuesParamsInclude string
 
 // HoldJobQueueParams defines parameters for HoldJobQueue.
 type HoldJobQueueParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ReleaseJobQueueParams defines parameters for ReleaseJobQueue.
 type ReleaseJobQueueParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListJobRunsParams defines parameters for ListJobRuns.
 type ListJobRunsParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []JobRunState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Trigger Repeatable.
+	// Trigger Repeatable: any of the given values may match.
 	Trigger []JobTrigger `form:"trigger,omitempty" json:"trigger,omitempty"`
 
-	// Definition Id or name of the definition.
+	// Definition The id or name of the definition.
 	Definition *Label `form:"definition,omitempty" json:"definition,omitempty"`
 
-	// Worker The worker that has the run, or had it when it ended.
+	// Worker The worker that has the run, or that had it when it ended.
 	Worker *UUID  `form:"worker,omitempty" json:"worker,omitempty"`
 	Queue  *Label `form:"queue,omitempty" json:"queue,omitempty"`
 
-	// Label As `name=value`.
+	// Label A label, written as `name=value`.
 	Label         *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 	CorrelationID *Label          `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 
-	// CorrelationIDPrefix How the correlation ID begins; no character is a wildcard. The list is then sorted by
+	// CorrelationIDPrefix A prefix of the correlation ID, without wildcards. The list is then sorted by
 	// `correlation_id`.
 	CorrelationIDPrefix *Label `form:"correlation_id_prefix,omitempty" json:"correlation_id_prefix,omitempty"`
 	SagaID              *UUID  `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 
-	// RootRunID The run with this id and all its retries.
+	// RootRunID The run with this id, and all its retries.
 	RootRunID  *UUID   `form:"root_run_id,omitempty" json:"root_run_id,omitempty"`
 	BackfillID *UUID   `form:"backfill_id,omitempty" json:"backfill_id,omitempty"`
 	ErrorCode  *string `form:"error_code,omitempty" json:"error_code,omitempty"`
@@ -10053,41 +10238,42 @@ type ListJobRunsParams struct {
 	FinishedFrom *time.Time `form:"finished_from,omitempty" json:"finished_from,omitempty"`
 	FinishedTo   *time.Time `form:"finished_to,omitempty" json:"finished_to,omitempty"`
 
-	// LateByMin Runs that started at least this many minutes after their slot, or have been
-	// waiting at least that long since. A retry or a rerun counts from when it was due
-	// itself.
+	// LateByMin Only runs that started at least this many minutes after their slot, or that have
+	// been waiting at least that long since their slot. Retries and reruns are measured
+	// from their own due time.
 	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
 
-	// GaveUp `true`: runs that FAILED or TIMED_OUT, that no retry or rerun follows, and that
-	// do not belong to a saga. `false`: all others.
+	// GaveUp `true` selects runs that FAILED or TIMED_OUT, are not followed by a retry or
+	// rerun, and do not belong to a saga; `false` selects all others.
 	GaveUp *bool `form:"gave_up,omitempty" json:"gave_up,omitempty"`
 
-	// Sort What the list is sorted by; default: `created_at`. With `finished_at` it contains
-	// only runs that have ended, with `correlation_id` only those that have one. With a
-	// prefix filter, only the order of that text is allowed.
+	// Sort The field to sort by. Default: `created_at`. With `finished_at`, the list contains
+	// only runs that have ended; with `correlation_id`, only runs that have one. With a
+	// prefix filter, only the order of that field is allowed.
 	Sort *ListJobRunsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Order Direction of `sort`; default: `desc`, the latest first; for `correlation_id` `asc`,
-	// in the order of its bytes. A cursor belongs to the order in which it was issued.
+	// Order The direction of `sort`. Default: `desc` (latest first), or `asc` for
+	// `correlation_id`, which is sorted bytewise. A cursor can be used only with the
+	// order in which it was issued.
 	Order *ListJobRunsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListJobRunsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10107,20 +10293,20 @@ type ListJobRunsParamsInclude string
 type ListJobBulksParams struct {
 	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10129,50 +10315,48 @@ type ListJobBulksParamsInclude string
 
 // CreateJobBulkParams defines parameters for CreateJobBulk.
 type CreateJobBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelJobBulkParams defines parameters for CancelJobBulk.
 type CancelJobBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeJobBulkParams defines parameters for ResumeJobBulk.
 type ResumeJobBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
-	// View Default: `full`. `basic` omits arguments, result, checkpoint and stack
-	// trace, as lists do.
+	// View How much to return. Default: `full`. `basic` omits arguments, result, checkpoint
+	// and stack trace, as lists do.
 	View *GetJobRunParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Wait How long to wait for the run to end, for example `20s`. The server
-	// may shorten it.
+	// Wait How long to wait for the run to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -10184,43 +10368,44 @@ type GetJobRunParamsView string
 
 // CancelJobRunParams defines parameters for CancelJobRun.
 type CancelJobRunParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetRunLogParams defines parameters for GetRunLog.
 type GetRunLogParams struct {
-	// Attempt Only this attempt; default: all.
+	// Attempt Only chunks of this attempt. Default: all attempts.
 	Attempt *int32 `form:"attempt,omitempty" json:"attempt,omitempty"`
 
-	// AfterSeq Only chunks after this number; requires `attempt`.
+	// AfterSeq Only chunks with a number greater than this. Requires `attempt`.
 	AfterSeq *int32 `form:"after_seq,omitempty" json:"after_seq,omitempty"`
 
-	// TailBytes Only the last chunks, with about this many bytes in all and at least one: the end of a
-	// long log. Not with `after_seq`; `Last-Event-ID` overrides it.
+	// TailBytes Only the end of the log: the last chunks, with about this many bytes in total and
+	// at least one chunk. Cannot be combined with `after_seq`; `Last-Event-ID` overrides
+	// it.
 	TailBytes *int32 `form:"tail_bytes,omitempty" json:"tail_bytes,omitempty"`
 
-	// Before Only chunks before this one, given as its event id, such as `1.20` for chunk 20 of the first
-	// attempt: with `tail_bytes`, what came before what is known already. Not with `follow`.
+	// Before Only chunks before this one, given as its event id, such as `1.20` for chunk 20 of
+	// the first attempt. Combine it with `tail_bytes` to page backwards through a log.
+	// Cannot be combined with `follow`.
 	Before *string `form:"before,omitempty" json:"before,omitempty"`
 
 	// Stream Only chunks of this stream, such as stdout.
 	Stream *string `form:"stream,omitempty" json:"stream,omitempty"`
 	Follow *bool   `form:"follow,omitempty" json:"follow,omitempty"`
 
-	// Format The format of the response; overrides `Accept`.
+	// Format The format of the response, which overrides `Accept`.
 	Format *GetRunLogParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string                `json:"Accept,omitempty"`
 
-	// LastEventID The last id received. Overrides `attempt` and `after_seq`.
+	// LastEventID The last id that the client received. Overrides `attempt` and `after_seq`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
@@ -10229,33 +10414,32 @@ type GetRunLogParamsFormat string
 
 // ReassignJobRunParams defines parameters for ReassignJobRun.
 type ReassignJobRunParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RerunJobRunParams defines parameters for RerunJobRun.
 type RerunJobRunParams struct {
-	// Wait How long to wait for the run to end, for example `20s`. The server
-	// may shorten it.
+	// Wait How long to wait for the run to end, for example `20s`. The server may shorten the
+	// wait.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -10273,20 +10457,20 @@ type ListParticipantsParams struct {
 	// State Return only participants in this state.
 	State *ParticipantState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10297,27 +10481,28 @@ type ListParticipantsParamsInclude string
 type ListCertificationsParams struct {
 	State *CertificationState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Host Only of these hosts, as `host` of a certification has them.
+	// Host Only certifications of these hosts, written as in a certification's `host`.
 	Host []string `form:"host,omitempty" json:"host,omitempty"`
 
-	// Latest With `true`, only the newest of each host whose verdict is `CERTIFIED` or `BREACHES`, and the
-	// newest `INCOMPLETE` one if it is newer. Those of answers that come `later` are counted apart.
+	// Latest With `true`, returns for each host only the newest certification whose verdict is
+	// `CERTIFIED` or `BREACHES`, and the newest `INCOMPLETE` one if it is newer.
+	// Certifications of `later` answers are treated separately.
 	Latest *bool `form:"latest,omitempty" json:"latest,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10326,28 +10511,27 @@ type ListCertificationsParamsInclude string
 
 // ReportCertificationParams defines parameters for ReportCertification.
 type ReportCertificationParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelCertificationParams defines parameters for CancelCertification.
 type CancelCertificationParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetCertificationReportParams defines parameters for GetCertificationReport.
 type GetCertificationReportParams struct {
-	// Format The format of the response; overrides `Accept`.
+	// Format The format of the response, which overrides `Accept`.
 	Format *GetCertificationReportParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 	Accept *string                             `json:"Accept,omitempty"`
 }
@@ -10357,73 +10541,71 @@ type GetCertificationReportParamsFormat string
 
 // CertifyParticipantParams defines parameters for CertifyParticipant.
 type CertifyParticipantParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteParticipantParams defines parameters for DeleteParticipant.
 type DeleteParticipantParams struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // PutParticipantParams defines parameters for PutParticipant.
 type PutParticipantParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // HoldParticipantParams defines parameters for HoldParticipant.
 type HoldParticipantParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ReleaseParticipantParams defines parameters for ReleaseParticipant.
 type ReleaseParticipantParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -10431,37 +10613,37 @@ type ReleaseParticipantParams struct {
 type ListSagaErrorsParams struct {
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
-	// Status Repeatable; default: FAILED, and any status of unfinished sagas. Unfinished
-	// sagas are included only while they need attention; COMPLETED matches none.
+	// Status Repeatable. Default: FAILED and every status of unfinished sagas. Unfinished sagas
+	// are included only while they need attention, and COMPLETED matches none.
 	Status         []SagaStatus `form:"status,omitempty" json:"status,omitempty"`
 	NeedsAttention *bool        `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only sagas created at or after this time.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only sagas created before this time.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// EndedFrom Inclusive. Only sagas that have ended.
+	// EndedFrom Only sagas that ended at or after this time.
 	EndedFrom *time.Time `form:"ended_from,omitempty" json:"ended_from,omitempty"`
 
-	// EndedTo Exclusive. Only sagas that have ended.
+	// EndedTo Only sagas that ended before this time.
 	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10470,13 +10652,13 @@ type ListSagaErrorsParamsInclude string
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
-	// EventType Repeatable.
+	// EventType Repeatable: any of the given values may match.
 	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
 	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Actor Who requested it.
+	// Actor Only events requested by this actor.
 	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
 
 	// From Only events at or after this time.
@@ -10485,26 +10667,26 @@ type ListEventsParams struct {
 	// To Only events before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Wait How long to wait, for example `20s`, if there is no event after the cursor
-	// yet. The server may shorten it.
+	// Wait How long to wait if there is no event after the cursor yet, for example `20s`. The
+	// server may shorten the wait.
 	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
+	// Cursor A `next_cursor`, or the `cursor` of an event, passed back unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // StreamEventsParams defines parameters for StreamEvents.
 type StreamEventsParams struct {
-	// EventType Repeatable.
+	// EventType Repeatable: any of the given values may match.
 	EventType    EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
 	SagaID       *UUID     `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 	WorkflowName *string   `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	TraceID      *Label    `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 
-	// Actor Who requested it.
+	// Actor Only events requested by this actor.
 	Actor *Label `form:"actor,omitempty" json:"actor,omitempty"`
 
 	// From Only events at or after this time.
@@ -10516,47 +10698,47 @@ type StreamEventsParams struct {
 	// FromStart Start with the oldest available event. Cannot be combined with `cursor`.
 	FromStart *bool `form:"from_start,omitempty" json:"from_start,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
+	// Cursor A `next_cursor`, or the `cursor` of an event, passed back unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// LastEventID The last id received. Overrides `cursor` and `from_start`.
+	// LastEventID The last id that the client received. Overrides `cursor` and `from_start`.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
-	// Archived List the archive instead of the live sagas.
+	// Archived List archived sagas instead of live ones.
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 
-	// WorkflowName The `workflow_name` that sagas have: of those with inline `steps`, `inline:` and a hash,
-	// not what their client called the steps.
+	// WorkflowName The `workflow_name` of the sagas. For sagas with inline `steps`, this is `inline:`
+	// and a hash, not the name that the client gave the steps.
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
-	// Status Repeatable.
+	// Status Repeatable: any of the given values may match.
 	Status []SagaStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []SagaState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Lifecycle Repeatable.
+	// Lifecycle Repeatable: any of the given values may match.
 	Lifecycle []SagaLifecycle `form:"lifecycle,omitempty" json:"lifecycle,omitempty"`
 
-	// Active Whether the saga has started and not ended.
+	// Active `true` selects sagas that have started and not ended, `false` all others.
 	Active *bool `form:"active,omitempty" json:"active,omitempty"`
 
-	// DefinitionID A version of a workflow, as `name@version`, for example `order@3`.
+	// DefinitionID A version of a workflow, written as `name@version`, for example `order@3`.
 	DefinitionID  *string `form:"definition_id,omitempty" json:"definition_id,omitempty"`
 	CorrelationID *Label  `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
 	InitiatedBy   *Label  `form:"initiated_by,omitempty" json:"initiated_by,omitempty"`
 	TraceID       *Label  `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 	BusinessKey   *Label  `form:"business_key,omitempty" json:"business_key,omitempty"`
 
-	// BusinessKeyPrefix How the business key begins; no character is a wildcard. The list is then sorted by
+	// BusinessKeyPrefix A prefix of the business key, without wildcards. The list is then sorted by
 	// `business_key`.
 	BusinessKeyPrefix *Label `form:"business_key_prefix,omitempty" json:"business_key_prefix,omitempty"`
 
-	// CorrelationIDPrefix How the correlation ID begins; no character is a wildcard. The list is then sorted by
-	// `correlation_id`, unless there is a `business_key_prefix` too.
+	// CorrelationIDPrefix A prefix of the correlation ID, without wildcards. The list is then sorted by
+	// `correlation_id`, unless `business_key_prefix` is given as well.
 	CorrelationIDPrefix *Label `form:"correlation_id_prefix,omitempty" json:"correlation_id_prefix,omitempty"`
 
 	// Metadata A JSON object, for example `{"region":"eu"}`, that the saga's metadata must
@@ -10564,76 +10746,78 @@ type ListSagasParams struct {
 	Metadata       *string `form:"metadata,omitempty" json:"metadata,omitempty"`
 	NeedsAttention *bool   `form:"needs_attention,omitempty" json:"needs_attention,omitempty"`
 
-	// Assignee Who takes care of the saga.
+	// Assignee Only sagas assigned to this person.
 	Assignee *Label `form:"assignee,omitempty" json:"assignee,omitempty"`
 
-	// WaitsFor The participant at whose gate the saga waits. Cannot be combined with
-	// `archived=true`.
+	// WaitsFor Only sagas that are waiting at the gate of this participant. Cannot be combined
+	// with `archived=true`.
 	WaitsFor *Label `form:"waits_for,omitempty" json:"waits_for,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only sagas created at or after this time.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only sagas created before this time.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// UpdatedFrom Inclusive.
+	// UpdatedFrom Only sagas last updated at or after this time.
 	UpdatedFrom *time.Time `form:"updated_from,omitempty" json:"updated_from,omitempty"`
 
-	// UpdatedTo Exclusive.
+	// UpdatedTo Only sagas last updated before this time.
 	UpdatedTo *time.Time `form:"updated_to,omitempty" json:"updated_to,omitempty"`
 
-	// EndedFrom Inclusive. Only sagas that have ended.
+	// EndedFrom Only sagas that ended at or after this time.
 	EndedFrom *time.Time `form:"ended_from,omitempty" json:"ended_from,omitempty"`
 
-	// EndedTo Exclusive. Only sagas that have ended.
+	// EndedTo Only sagas that ended before this time.
 	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
 
-	// AttentionSinceFrom Inclusive. Only sagas that need attention, by the time since when they do.
+	// AttentionSinceFrom Only sagas that have needed attention since this time or later.
 	AttentionSinceFrom *time.Time `form:"attention_since_from,omitempty" json:"attention_since_from,omitempty"`
 
-	// AttentionSinceTo Exclusive. Only sagas that need attention, by the time since when they do.
+	// AttentionSinceTo Only sagas that have needed attention since before this time.
 	AttentionSinceTo *time.Time `form:"attention_since_to,omitempty" json:"attention_since_to,omitempty"`
 
-	// ErrorCode The code of the saga's error: why it turned back or, if it failed, why its
-	// compensation gave up. Completed sagas have none. Not with `archived=true`.
+	// ErrorCode The code of the saga's error, which says why the saga turned to compensation or,
+	// if it failed, why its compensation gave up. Completed sagas have no error. Cannot
+	// be combined with `archived=true`.
 	ErrorCode *string `form:"error_code,omitempty" json:"error_code,omitempty"`
 
-	// Step The name of the step that the saga is about: of an unfinished one, the step
-	// that is being executed or undone (`current_step_name`); of a failed one, the
-	// step whose undo gave up; of one that ended compensated, cancelled or timed
-	// out, the step at which it turned back. Requires `workflow_name` or
-	// `definition_id`, because names of steps belong to a workflow. Not with
-	// `archived=true`.
+	// Step The name of the step that the saga has reached or failed at. For an unfinished
+	// saga, this is the step that is being executed or compensated
+	// (`current_step_name`); for a failed saga, the step whose compensation gave up; for
+	// a saga that ended compensated, cancelled or timed out, the step at which it turned
+	// to compensation. Requires `workflow_name` or `definition_id`, because step names
+	// belong to a workflow. Cannot be combined with `archived=true`.
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 
-	// Sort What the list is sorted by; default: `created_at`, or what a prefix implies, which
-	// then cannot be changed. The list contains only sagas that have the value: with
-	// `completed_at` those that have ended. Keys are in the order of their bytes. With
-	// `archived=true` only `created_at`, `business_key` and `correlation_id`.
+	// Sort The field to sort by. Default: `created_at`, or the field that a prefix filter
+	// implies, which then cannot be changed. The list contains only sagas that have a
+	// value for the field; with `completed_at`, only those that have ended. Keys are
+	// sorted bytewise. With `archived=true`, only `created_at`, `business_key` and
+	// `correlation_id` are allowed.
 	Sort *ListSagasParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Order Direction of `sort`; default: `desc`, the latest first, for times, and `asc` for
-	// keys. A cursor belongs to the order in which it was issued.
+	// Order The direction of `sort`. Default: `desc` (latest first) for times and `asc` for
+	// keys. A cursor can be used only with the order in which it was issued.
 	Order *ListSagasParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListSagasParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10651,33 +10835,36 @@ type ListSagasParamsInclude string
 
 // CreateSagaParams defines parameters for CreateSaga.
 type CreateSagaParams struct {
-	// Wait How long to wait for the saga to end, for example `20s`. The server shortens it to
-	// `server.max_wait` (25 s), so that proxies do not give up first. When the wait is
-	// over the answer is the same as without one, with the current state: ask again.
+	// Wait How long to wait for the saga to end, for example `20s`. The server shortens the wait
+	// to `server.max_wait` (25 s), so that proxies do not time out first. If the wait
+	// expires, the response is the same as without a wait, with the current state; repeat
+	// the request to keep waiting.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
-	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
+	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the `trace_id` of a
+	// job run. A malformed value is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
 
-	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. Kept with the saga or run
-	// and sent on wherever its trace is: to participants and workers, and with its
-	// events. Ignored if it is malformed or longer, or without a valid `traceparent`.
+	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. The value is stored with the saga
+	// or run and propagated along with its trace: to participants and workers, and with its
+	// events. It is ignored if it is malformed or longer, or if there is no valid
+	// `traceparent`.
 	Tracestate *Tracestate `json:"tracestate,omitempty"`
 
-	// Baggage W3C Baggage, at most 64 members and 8192 bytes. Kept and sent on like
-	// `tracestate`, also without a `traceparent`. Ignored if it is malformed or longer.
+	// Baggage W3C Baggage, at most 64 members and 8192 bytes. The value is stored and propagated
+	// like `tracestate`, even without a `traceparent`. It is ignored if it is malformed or
+	// longer.
 	Baggage *Baggage `json:"baggage,omitempty"`
 }
 
@@ -10685,20 +10872,20 @@ type CreateSagaParams struct {
 type ListSagaBulksParams struct {
 	State *BulkState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10707,34 +10894,33 @@ type ListSagaBulksParamsInclude string
 
 // CreateSagaBulkParams defines parameters for CreateSagaBulk.
 type CreateSagaBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UpdateSagaBulkParams defines parameters for UpdateSagaBulk.
 type UpdateSagaBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelSagaBulkParams defines parameters for CancelSagaBulk.
 type CancelSagaBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -10742,46 +10928,47 @@ type CancelSagaBulkParams struct {
 type ListSagaBulkItemsParams struct {
 	Outcome *SagaBulkOutcome `form:"outcome,omitempty" json:"outcome,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ResumeSagaBulkParams defines parameters for ResumeSagaBulk.
 type ResumeSagaBulkParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetSagaParams defines parameters for GetSaga.
 type GetSagaParams struct {
-	// Wait How long to wait for the saga to end, for example `20s`. The server shortens it to
-	// `server.max_wait` (25 s), so that proxies do not give up first. When the wait is
-	// over the answer is the same as without one, with the current state: ask again.
+	// Wait How long to wait for the saga to end, for example `20s`. The server shortens the wait
+	// to `server.max_wait` (25 s), so that proxies do not time out first. If the wait
+	// expires, the response is the same as without a wait, with the current state; repeat
+	// the request to keep waiting.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
-	// once a call takes long; `steps` adds the steps, as listSteps has them.
+	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist only
+	// once a call has been running for a while; `steps` adds the steps as returned by
+	// listSteps.
 	Include []GetSagaParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
-	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
-	// the input and output of steps, the result of the saga, and of errors `details`,
-	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
-	// step logs that matter by their ids.
+	// View How much to return. Default: `full`. `basic` omits what attempts sent and received,
+	// the input and output of steps, the result of the saga, and the `details`,
+	// `stack_trace` and `cause` of errors. Use it for a saga with many attempts, and then
+	// request the step logs that matter by their ids.
 	View *GetSagaParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -10796,76 +10983,76 @@ type GetSagaParamsView string
 
 // UpdateSagaParams defines parameters for UpdateSaga.
 type UpdateSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // AcknowledgeSagaParams defines parameters for AcknowledgeSaga.
 type AcknowledgeSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelSagaParams defines parameters for CancelSaga.
 type CancelSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CompensateSagaParams defines parameters for CompensateSaga.
 type CompensateSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListSagaEventsParams defines parameters for ListSagaEvents.
 type ListSagaEventsParams struct {
-	// Order Default: `asc`.
+	// Order The order by time. Default: `asc`.
 	Order *ListSagaEventsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
-	// EventType Repeatable.
+	// EventType Repeatable: any of the given values may match.
 	EventType EventType `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor A `next_cursor`, or the `cursor` of an event, unchanged.
+	// Cursor A `next_cursor`, or the `cursor` of an event, passed back unchanged.
 	Cursor *EventCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
@@ -10874,64 +11061,64 @@ type ListSagaEventsParamsOrder string
 
 // ExtendDeadlineParams defines parameters for ExtendDeadline.
 type ExtendDeadlineParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ForceCompleteParams defines parameters for ForceComplete.
 type ForceCompleteParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ForceFailParams defines parameters for ForceFail.
 type ForceFailParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RestoreSagaParams defines parameters for RestoreSaga.
 type RestoreSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -10944,65 +11131,65 @@ type GetSagaResultParams struct {
 
 // ResumeSagaParams defines parameters for ResumeSaga.
 type ResumeSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ResumeCompensationParams defines parameters for ResumeCompensation.
 type ResumeCompensationParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RetrySagaParams defines parameters for RetrySaga.
 type RetrySagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListStepLogsParams defines parameters for ListStepLogs.
 type ListStepLogsParams struct {
-	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
-	// once a call takes long.
+	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist only
+	// once a call has been running for a while.
 	Include IncludeRunning `form:"include,omitempty" json:"include,omitempty"`
 
-	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
-	// the input and output of steps, the result of the saga, and of errors `details`,
-	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
-	// step logs that matter by their ids.
+	// View How much to return. Default: `full`. `basic` omits what attempts sent and received,
+	// the input and output of steps, the result of the saga, and the `details`,
+	// `stack_trace` and `cause` of errors. Use it for a saga with many attempts, and then
+	// request the step logs that matter by their ids.
 	View *ListStepLogsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// ID Only the step logs with these ids, of this saga.
+	// ID Only the step logs of this saga with these ids.
 	ID []openapi_types.UUID `form:"id,omitempty" json:"id,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -11017,10 +11204,10 @@ type ListStepLogsParamsView string
 
 // ListStepsParams defines parameters for ListSteps.
 type ListStepsParams struct {
-	// View Default: `full`. `basic` omits what attempts sent and what they were answered,
-	// the input and output of steps, the result of the saga, and of errors `details`,
-	// `stack_trace` and `cause`. Use it for a saga with many attempts, and ask for the
-	// step logs that matter by their ids.
+	// View How much to return. Default: `full`. `basic` omits what attempts sent and received,
+	// the input and output of steps, the result of the saga, and the `details`,
+	// `stack_trace` and `cause` of errors. Use it for a saga with many attempts, and then
+	// request the step logs that matter by their ids.
 	View *ListStepsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -11032,79 +11219,78 @@ type ListStepsParamsView string
 
 // CompleteStepParams defines parameters for CompleteStep.
 type CompleteStepParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // FailStepParams defines parameters for FailStep.
 type FailStepParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // SkipStepParams defines parameters for SkipStep.
 type SkipStepParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // SuspendSagaParams defines parameters for SuspendSaga.
 type SuspendSagaParams struct {
-	// DryRun `true` changes nothing and returns 200 with what would happen, including the
-	// calls that would be made.
+	// DryRun With `true`, nothing is changed and the response is 200 with what would happen,
+	// including the calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
-	// not part of the key.
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // StepDownLeaderParams defines parameters for StepDownLeader.
 type StepDownLeaderParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -11115,20 +11301,20 @@ type SearchParams struct {
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11137,11 +11323,11 @@ type ListSessionsParamsInclude string
 
 // DeleteSessionParams defines parameters for DeleteSession.
 type DeleteSessionParams struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 }
 
@@ -11153,19 +11339,19 @@ type GetSettingsParams struct {
 
 // ChangeSettingsParams defines parameters for ChangeSettings.
 type ChangeSettingsParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ListSettingChangesParams defines parameters for ListSettingChanges.
 type ListSettingChangesParams struct {
-	// Limit Default: 100.
+	// Limit Maximum number of changes to return. Default: 100.
 	Limit *int32 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
@@ -11173,26 +11359,26 @@ type ListSettingChangesParams struct {
 type ListSagaStatisticsParams struct {
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
-	// CreatedFrom Inclusive.
+	// CreatedFrom Only sagas created at or after this time.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive.
+	// CreatedTo Only sagas created before this time.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11201,14 +11387,14 @@ type ListSagaStatisticsParamsInclude string
 
 // GetSagaSeriesParams defines parameters for GetSagaSeries.
 type GetSagaSeriesParams struct {
-	// WorkflowName Only sagas of this workflow. Without it, those of all.
+	// WorkflowName Only sagas of this workflow. By default, the sagas of all workflows are counted.
 	WorkflowName *string             `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 	Bucket       *SeriesBucketLength `form:"bucket,omitempty" json:"bucket,omitempty"`
 
-	// CreatedFrom Inclusive. By default, 24 buckets before `created_to`.
+	// CreatedFrom Only sagas created at or after this time. Default: 24 buckets before `created_to`.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive. By default, now.
+	// CreatedTo Only sagas created before this time. Default: now.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 }
 
@@ -11216,22 +11402,22 @@ type GetSagaSeriesParams struct {
 type GetStepStatisticsParams struct {
 	WorkflowName string `form:"workflow_name" json:"workflow_name"`
 
-	// WorkflowVersion Only sagas of this version. Without it, all versions together, by the names of steps.
+	// WorkflowVersion Only sagas of this version. By default, all versions are combined by step name.
 	WorkflowVersion *int32 `form:"workflow_version,omitempty" json:"workflow_version,omitempty"`
 
-	// CreatedFrom Inclusive. By default, 24 hours before `created_to`.
+	// CreatedFrom Only sagas created at or after this time. Default: 24 hours before `created_to`.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
 
-	// CreatedTo Exclusive. By default, now.
+	// CreatedTo Only sagas created before this time. Default: now.
 	CreatedTo *time.Time `form:"created_to,omitempty" json:"created_to,omitempty"`
 }
 
 // ListTenantsParams defines parameters for ListTenants.
 type ListTenantsParams struct {
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
@@ -11240,48 +11426,48 @@ type ListTenantsParams struct {
 type GetTimelineParams struct {
 	CorrelationID Label `form:"correlation_id" json:"correlation_id"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // WatchParams defines parameters for Watch.
 type WatchParams struct {
-	// Saga IDs of sagas.
+	// Saga The IDs of the sagas to watch.
 	Saga WatchedSagas `form:"saga,omitempty" json:"saga,omitempty"`
 
-	// Run IDs of job runs.
+	// Run The IDs of the job runs to watch.
 	Run WatchedRuns `form:"run,omitempty" json:"run,omitempty"`
 
-	// Letter IDs of dead letters.
+	// Letter The IDs of the dead letters to watch.
 	Letter WatchedDeadLetters `form:"letter,omitempty" json:"letter,omitempty"`
 
-	// Redrive IDs of redrives.
+	// Redrive The IDs of the redrives to watch.
 	Redrive WatchedRedrives `form:"redrive,omitempty" json:"redrive,omitempty"`
 
-	// Group Fingerprints of groups of dead letters.
+	// Group Fingerprints of the dead-letter groups to watch.
 	Group []string `form:"group,omitempty" json:"group,omitempty"`
 }
 
 // ListWebhooksParams defines parameters for ListWebhooks.
 type ListWebhooksParams struct {
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11290,41 +11476,40 @@ type ListWebhooksParamsInclude string
 
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DeleteWebhookParams defines parameters for DeleteWebhook.
 type DeleteWebhookParams struct {
-	// Reason Recorded in the audit trail.
+	// Reason The reason for the request, which is recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // UpdateWebhookParams defines parameters for UpdateWebhook.
 type UpdateWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -11333,20 +11518,20 @@ type UpdateWebhookParams struct {
 type ListWebhookDeliveriesParams struct {
 	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11355,122 +11540,116 @@ type ListWebhookDeliveriesParamsInclude string
 
 // RedeliverWebhookDeliveryParams defines parameters for RedeliverWebhookDelivery.
 type RedeliverWebhookDeliveryParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DisableWebhookParams defines parameters for DisableWebhook.
 type DisableWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // EnableWebhookParams defines parameters for EnableWebhook.
 type EnableWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RedeliverFailedParams defines parameters for RedeliverFailed.
 type RedeliverFailedParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // TestWebhookParams defines parameters for TestWebhook.
 type TestWebhookParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListWorkersParams defines parameters for ListWorkers.
 type ListWorkersParams struct {
-	// State Repeatable.
+	// State Repeatable: any of the given values may match.
 	State []WorkerState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11479,57 +11658,53 @@ type ListWorkersParamsInclude string
 
 // DetachWorkerParams defines parameters for DetachWorker.
 type DetachWorkerParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // DrainWorkerParams defines parameters for DrainWorker.
 type DrainWorkerParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UndetachWorkerParams defines parameters for UndetachWorker.
 type UndetachWorkerParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // UndrainWorkerParams defines parameters for UndrainWorker.
 type UndrainWorkerParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -11538,26 +11713,26 @@ type ListWorkflowsParams struct {
 	// Name An exact name, or a prefix followed by `*`.
 	Name *Label `form:"name,omitempty" json:"name,omitempty"`
 
-	// Enabled Return only enabled or only disabled workflows.
+	// Enabled `true` selects enabled workflows, `false` disabled ones.
 	Enabled *bool `form:"enabled,omitempty" json:"enabled,omitempty"`
 
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListWorkflowsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11569,16 +11744,15 @@ type ListWorkflowsParamsInclude string
 
 // RegisterWorkflowParams defines parameters for RegisterWorkflow.
 type RegisterWorkflowParams struct {
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -11590,61 +11764,59 @@ type GetWorkflowParams struct {
 
 // DisableWorkflowParams defines parameters for DisableWorkflow.
 type DisableWorkflowParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // EnableWorkflowParams defines parameters for EnableWorkflow.
 type EnableWorkflowParams struct {
-	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
-	// `changes` what would change.
+	// DryRun With `true`, nothing is changed and the response is 200 with the resource as it would
+	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// IfMatch Proceed only if the resource has this `ETag`. Required for operations marked
+	// `x-if-match: required` and, with `server.require_if_match`, for all others as well,
 	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
-	// are not part of the key. The request takes effect once;
-	// repeating it within 24 hours returns the same response, marked
-	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
-	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
+	// are not part of the key. The request takes effect once; repeating it within 24 hours
+	// returns the same response, marked `Idempotent-Replayed: true`. A response that
+	// contained a secret is not repeated (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListWorkflowVersionsParams defines parameters for ListWorkflowVersions.
 type ListWorkflowVersionsParams struct {
-	// View How much of each item to return; default: `basic`.
+	// View How much of each item to return. Default: `basic`.
 	View *ListWorkflowVersionsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
-	// combined with `cursor`.
+	// Page The page number, starting at 1. Default: 1. `page * page_size` must be at most 10,000.
+	// Cannot be combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// PageSize Maximum number of items; default: 20.
+	// PageSize Maximum number of items. Default: 20.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// Cursor The unchanged `next_cursor` of the previous page, used with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total`: `total_count`, as far as counting is
-	// cheap; always present with `page`. `exact_total`: an exact count, which can take
-	// seconds for millions of items.
+	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
+	// always present with `page`. `exact_total` adds an exact count, which can take seconds
+	// for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -17070,7 +17242,7 @@ func ParseGetStorageResponse(rsp *http.Response) (*GetStorageResponse, error) {
 	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
-// GetStorageWithResponse Show the size and use of tables and indexes
+// GetStorageWithResponse Show the size and usage of tables and indexes
 //
 // GET /api/v1/admin/storage
 func (c *ClientWithResponses) GetStorageWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetStorageResponse, error) {
@@ -18287,7 +18459,7 @@ func ParseGetJobCalendarResponse(rsp *http.Response) (*GetJobCalendarResponse, e
 	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
-// GetJobCalendarWithResponse Get the slots of all jobs in a time
+// GetJobCalendarWithResponse List the slots of all jobs in a period
 //
 // GET /api/v1/job-calendar
 func (c *ClientWithResponses) GetJobCalendarWithResponse(ctx context.Context, params *GetJobCalendarParams, reqEditors ...RequestEditorFn) (*GetJobCalendarResponse, error) {
@@ -18698,7 +18870,7 @@ func (c *ClientWithResponses) CreateJobBulkWithBodyWithResponse(ctx context.Cont
 	return decoded(ParseCreateJobBulkResponse)(c.CreateJobBulkWithBody(ctx, params, contentType, body, reqEditors...))
 }
 
-// CreateJobBulkWithResponse Start a bulk cancel or rerun of job runs
+// CreateJobBulkWithResponse Start a bulk cancellation or rerun of job runs
 //
 // POST /api/v1/job-runs/bulk
 func (c *ClientWithResponses) CreateJobBulkWithResponse(ctx context.Context, params *CreateJobBulkParams, body CreateJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobBulkResponse, error) {
@@ -19129,7 +19301,7 @@ func ParseGetOverviewResponse(rsp *http.Response) (*GetOverviewResponse, error) 
 	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
-// GetOverviewWithResponse Show what needs a person
+// GetOverviewWithResponse Show what needs an operator's attention
 //
 // GET /api/v1/overview
 func (c *ClientWithResponses) GetOverviewWithResponse(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error) {
@@ -19187,7 +19359,7 @@ func (c *ClientWithResponses) ReportCertificationWithBodyWithResponse(ctx contex
 	return decoded(ParseReportCertificationResponse)(c.ReportCertificationWithBody(ctx, params, contentType, body, reqEditors...))
 }
 
-// ReportCertificationWithResponse Import the report of an examination performed elsewhere
+// ReportCertificationWithResponse Import a certification report produced elsewhere
 //
 // POST /api/v1/participants/certifications
 func (c *ClientWithResponses) ReportCertificationWithResponse(ctx context.Context, params *ReportCertificationParams, body ReportCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportCertificationResponse, error) {
@@ -19268,7 +19440,7 @@ func (c *ClientWithResponses) CertifyParticipantWithBodyWithResponse(ctx context
 	return decoded(ParseCertifyParticipantResponse)(c.CertifyParticipantWithBody(ctx, params, contentType, body, reqEditors...))
 }
 
-// CertifyParticipantWithResponse Start an examination of a participant
+// CertifyParticipantWithResponse Start the certification of a participant
 //
 // POST /api/v1/participants/certify
 func (c *ClientWithResponses) CertifyParticipantWithResponse(ctx context.Context, params *CertifyParticipantParams, body CertifyParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*CertifyParticipantResponse, error) {
@@ -20158,7 +20330,7 @@ func ParseSearchResponse(rsp *http.Response) (*SearchResponse, error) {
 	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
-// SearchWithResponse List everything with an ID, key or name
+// SearchWithResponse List the resources with an ID, key or name
 //
 // GET /api/v1/search
 func (c *ClientWithResponses) SearchWithResponse(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*SearchResponse, error) {
@@ -20194,7 +20366,7 @@ func ParseCreateSessionResponse(rsp *http.Response) (*CreateSessionResponse, err
 	return unless(&a, a.read(rsp, answer{201, &a.JSON201}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
-// CreateSessionWithResponse Create a session for a browser
+// CreateSessionWithResponse Create a browser session
 //
 // POST /api/v1/sessions
 func (c *ClientWithResponses) CreateSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error) {
@@ -20230,7 +20402,7 @@ func ParseDeleteSessionResponse(rsp *http.Response) (*DeleteSessionResponse, err
 	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
-// DeleteSessionWithResponse Delete a session, which signs the browser out
+// DeleteSessionWithResponse Delete a session and sign the browser out
 //
 // DELETE /api/v1/sessions/{session_id}
 func (c *ClientWithResponses) DeleteSessionWithResponse(ctx context.Context, sessionID UUID, params *DeleteSessionParams, reqEditors ...RequestEditorFn) (*DeleteSessionResponse, error) {
@@ -20289,7 +20461,7 @@ func ParseListSettingChangesResponse(rsp *http.Response) (*ListSettingChangesRes
 	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
-// ListSettingChangesWithResponse List changes of the job settings
+// ListSettingChangesWithResponse List changes to the job settings
 //
 // GET /api/v1/settings/history
 func (c *ClientWithResponses) ListSettingChangesWithResponse(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*ListSettingChangesResponse, error) {
@@ -20361,7 +20533,7 @@ func ParseGetStepStatisticsResponse(rsp *http.Response) (*GetStepStatisticsRespo
 	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
-// GetStepStatisticsWithResponse Get which steps of a workflow are slow or fail
+// GetStepStatisticsWithResponse Show which steps of a workflow are slow or failing
 //
 // GET /api/v1/statistics/steps
 func (c *ClientWithResponses) GetStepStatisticsWithResponse(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*GetStepStatisticsResponse, error) {
@@ -21040,7 +21212,7 @@ func (c *ClientWithResponses) SimulateWorkflowWithBodyWithResponse(ctx context.C
 	return decoded(ParseSimulateWorkflowResponse)(c.SimulateWorkflowWithBody(ctx, contentType, body, reqEditors...))
 }
 
-// SimulateWorkflowWithResponse Simulate a workflow against answers of your choice
+// SimulateWorkflowWithResponse Simulate a workflow with answers that you specify
 //
 // POST /api/v1/workflows/simulate
 func (c *ClientWithResponses) SimulateWorkflowWithResponse(ctx context.Context, body SimulateWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*SimulateWorkflowResponse, error) {
