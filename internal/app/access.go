@@ -68,8 +68,8 @@ func checker(
 	return identity.New(c), err
 }
 
-// bootstrap stores the configured admin key unless it already exists. If several nodes start
-// together, all try and one succeeds. A revoked key stays revoked.
+// bootstrap stores the configured admin key unless it already exists. If several nodes start at the
+// same time, all of them try and one succeeds. A revoked key stays revoked.
 func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now time.Time, log *slog.Logger) error {
 	if cfg.Auth.BootstrapAdminKey == "" {
 		return nil
@@ -108,8 +108,8 @@ func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now ti
 	return nil
 }
 
-// WithKeys calls f with the API keys of the configured database, or of the private one, started for
-// the call, if none is configured.
+// WithKeys calls f with the API keys of the configured database, or, if none is configured, of the
+// private database, which it starts for the duration of the call.
 func WithKeys(ctx context.Context, cfg config.Config, log *slog.Logger, f func(access.Store) error) error {
 	db, stop, err := openAlone(ctx, cfg, log)
 	if err != nil {
@@ -119,7 +119,7 @@ func WithKeys(ctx context.Context, cfg config.Config, log *slog.Logger, f func(a
 	return f(accessdb.NewKeys(db))
 }
 
-// openAlone is openDatabase for commands, which do not watch for the end of the private database.
+// openAlone is openDatabase for commands, which do not need to know when the private database exits.
 func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *postgres.DB, stop func(), err error) {
 	from, err := openLogins(ctx, cfg, log)
 	if err != nil {
@@ -145,7 +145,7 @@ func signOn(cfg config.Config, c *identity.Checker) *identity.Login {
 	}, c)
 }
 
-// jwtOf returns which tokens of the issuer are accepted.
+// jwtOf returns the settings that decide which of the issuer's tokens are accepted.
 func jwtOf(a config.Auth) identity.JWT {
 	return identity.JWT{
 		Issuer: a.JWTIssuer, Audience: a.JWTAudience, JWKSURL: a.JWKSURL, Algorithms: a.JWTAlgorithms, Leeway: a.JWTLeeway,
@@ -154,7 +154,7 @@ func jwtOf(a config.Auth) identity.JWT {
 	}
 }
 
-// singleSignOn returns the login for the pages, nil if there is none.
+// singleSignOn returns the sign-in for the pages, nil if none is configured.
 func singleSignOn(cfg config.Config, login *identity.Login) *ui.SingleSignOn {
 	if login == nil {
 		return nil
@@ -163,7 +163,7 @@ func singleSignOn(cfg config.Config, login *identity.Login) *ui.SingleSignOn {
 	refusal := func(err error) error {
 		f := fault.As(err)
 		if f == nil {
-			return err // nil, or an outage whose cause only the log contains
+			return err // nil, or an outage whose cause appears only in the log
 		}
 		out := &ui.Refusal{}
 		out.Status, out.Code, out.Detail, out.Type = http.StatusUnauthorized, f.Code, f.Detail, docs+strings.ToLower(f.Code)

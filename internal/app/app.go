@@ -60,7 +60,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // stopped before its database was available
+			return nil // the node was stopped before its database became available
 		}
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// archive counts archived rows, whether the loop or a request archived them.
+// archive counts archived rows, regardless of whether the loop or a request archived them.
 type archive struct {
 	saga.Archive
 	metrics *metrics.Metrics
@@ -25,7 +25,7 @@ func (n *node) retention() saga.Retention {
 	return saga.Retention{Completed: n.cfg.Retention.Completed, Failed: n.cfg.Retention.Failed}
 }
 
-// events returns the archive of old audit events; nil: they stay in the store.
+// events returns the archive for old audit events; nil means that they stay in the store.
 func (n *node) events() trail.EventArchive {
 	to, _ := n.trail.(trail.EventArchive)
 	return to

@@ -41,20 +41,20 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Options are those of a run, beyond the configuration.
+// Options are the options of a run that are not part of the configuration.
 type Options struct {
 	Version httpapi.Version
 	Log     *slog.Logger
-	// EUID is the effective user id of the process: root must not run programs of jobs.
+	// EUID is the effective user ID of the process: root must not run the programs of jobs.
 	EUID int
-	// Hangup asks the node to reload what it can without a restart; Load then reads the settings,
-	// and Level is the level of Log, which follows log.level. All optional.
+	// Hangup asks the node to reload what can be reloaded without a restart. Load then reads the
+	// settings, and Level is set to the new log.level. All three are optional.
 	Hangup <-chan os.Signal
 	Load   func() (config.Config, error)
 	Level  *slog.LevelVar
 	// Ready is called once the API answers, with its base URL. Optional.
 	Ready func(url string)
-	// After signals the end of server.drain_delay; nil: time.After.
+	// After signals the end of server.drain_delay; nil means time.After.
 	After func(time.Duration) <-chan time.Time
 }
 
@@ -66,9 +66,9 @@ type node struct {
 	addr net.Addr
 	stores
 	clock       *postgres.Clock
-	now         func() time.Time   // of clock
+	now         func() time.Time   // the current time according to clock
 	policy      *egress.Policy     // the destinations that calls may reach
-	trusted     func() *tls.Config // TLS to participants; nil: the system's authorities, no certificate
+	trusted     func() *tls.Config // TLS for participants; nil: the system's authorities and no client certificate
 	read        []reread
 	loaded      config.Config // as Load returned them
 	metrics     *metrics.Metrics
@@ -79,29 +79,29 @@ type node struct {
 	writes      *writes
 	callbacks   callbacks
 	calls       *participant.Client
-	known       *participantgate.Known // the participants with a name
-	secrets     *secrets.Bound         // that they may get; nil: none
-	keeper      *keeper.Keeper         // of their values; nil: there are none
-	vault       *vault.Reader          // of those in Vault; nil: there are none
-	gate        *participantgate.Gate  // in front of them
-	signing     func() [][]byte        // keys that sign calls of participants; nil: there are none
+	known       *participantgate.Known // the registered participants
+	secrets     *secrets.Bound         // secrets that participants may get; nil: none
+	keeper      *keeper.Keeper         // keeps the values of secrets; nil: there are none
+	vault       *vault.Reader          // reads the secrets in Vault; nil: there are none
+	gate        *participantgate.Gate  // limits and holds calls to participants
+	signing     func() [][]byte        // keys that sign calls to participants; nil: there are none
 	examiner    *player.Runner
 	definitions *pinned
 	ends        *longpoll.Board
-	takes       *groupcommit.Committer[registry.Grant, bool]    // of grants of gates
-	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // what waiters read, shared between them
+	takes       *groupcommit.Committer[registry.Grant, bool]    // grants of the gate
+	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // shared reads for waiting requests
 	engine      *engine.Engine
 	notices     *notices
 	letters     *letters             // nil: there is no dead-letter queue
 	jobs        *jobs                // nil: there are no job runs
-	leader      *scheduler.Scheduler // nil: this node leads no job runs
+	leader      *scheduler.Scheduler // nil: this node cannot lead job runs
 	checker     *identity.Checker    // nil in development mode
 	handler     http.Handler
-	draining    chan struct{} // closed on the signal to stop: not ready, but still serving
-	stopping    chan struct{} // closed just before the listening socket is
+	draining    chan struct{} // closed on the signal to stop: the node is not ready, but still serves
+	stopping    chan struct{} // closed just before the listening socket
 }
 
-// build assembles the node; each part may use those before it. It starts nothing.
+// build assembles the node, but starts nothing. Each part may use the parts before it.
 func build(
 	ctx context.Context,
 	cfg config.Config,
@@ -153,7 +153,7 @@ func (n *node) addMetrics(context.Context) error {
 	return nil
 }
 
-// addWrites adds the write paths for sagas, and the feed that they wake.
+// addWrites adds the write paths for sagas and the feed that they wake.
 func (n *node) addWrites(context.Context) error {
 	n.tail = audit.NewTail(n.trail, n.opt.Log)
 	n.writes = newWrites(n.sagas, n.cfg.Engine.CommitBatch, n.metrics, n.tail.Wake)
@@ -165,7 +165,7 @@ func (n *node) addWrites(context.Context) error {
 	return nil
 }
 
-// addCalls adds the caller of participants, and the policy for all outgoing calls.
+// addCalls adds the client that calls participants and the policy for all outgoing calls.
 func (n *node) addCalls(context.Context) (err error) {
 	n.policy, err = egress.NewPolicy(n.cfg.Egress.Allow, n.cfg.Egress.Deny, n.cfg.Egress.AllowLoopback)
 	if err != nil {
@@ -192,7 +192,7 @@ func (n *node) addNotices(context.Context) (err error) {
 	return err
 }
 
-// addEnds adds the board of requests that wait for the end of a saga, on this node and others.
+// addEnds adds the board of requests that wait for a saga to end, on this node or another.
 func (n *node) addEnds(context.Context) error {
 	cfg := longpoll.Config{Max: n.cfg.Server.MaxWaiting, Count: n.metrics.Waiting}
 	if n.jobStores != nil {
@@ -215,10 +215,10 @@ func (n *node) addEnds(context.Context) error {
 	return nil
 }
 
-// endsChannel is the channel for longpoll.Board's messages.
+// endsChannel is the notification channel for longpoll.Board's messages.
 const endsChannel = "skald_ends"
 
-// loadEach reads each of the sagas; nil: it does not exist, or cannot be read.
+// loadEach reads each of the sagas. The result is nil for a saga that does not exist or cannot be read.
 func loadEach(ctx context.Context, store saga.Store, batch []*saga.Ref) ([]*saga.Loaded, error) {
 	refs := make([]saga.Ref, len(batch))
 	for i, r := range batch {
@@ -240,7 +240,7 @@ func loadEach(ctx context.Context, store saga.Store, batch []*saga.Ref) ([]*saga
 	return out, nil
 }
 
-// sagaEnded notifies those that wait for the end of a saga.
+// sagaEnded notifies the requests that wait for a saga to end.
 func (n *node) sagaEnded(ref saga.Ref, committed *saga.Loaded) {
 	n.ends.Ended(longpoll.Key{Kind: longpoll.Saga, Tenant: ref.Tenant, ID: ref.ID}, longpoll.Committed(committed))
 }
@@ -273,8 +273,8 @@ func (n *node) addLetters(context.Context) (err error) {
 	return err
 }
 
-// addJobs adds job runs: the built-in definitions, this node's own worker, and its candidate for
-// leader.
+// addJobs adds job runs: the built-in definitions, this node's own worker, and its scheduler, which
+// may become the leader.
 func (n *node) addJobs(ctx context.Context) (err error) {
 	if n.jobs, err = n.newJobs(ctx); err != nil {
 		return err

@@ -20,9 +20,9 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// Periodic work of the deployment is done by runs of built-in definitions, which the worker inside
-// a node executes (one-product.md, point 5): once per deployment, with a history, and not while the
-// definition is paused.
+// Runs of built-in definitions do the periodic work of the deployment. The worker inside a node
+// executes them (one-product.md, point 5), so the work happens once per deployment, has a history,
+// and stops while the definition is paused.
 
 // ensureBuiltIns stores the built-in definitions in the default tenant.
 func (n *node) ensureBuiltIns(ctx context.Context) error {
@@ -47,8 +47,8 @@ func (n *node) runsBuiltIns() bool {
 	return n.jobStores != nil && n.works() && slices.Contains(n.cfg.Jobs.WorkerQueues, jobrun.SystemQueue)
 }
 
-// letterUpkeep is redrive.Config.Upkeep: if job runs archive dead letters and purge the archive,
-// the redrive loop does not.
+// letterUpkeep returns redrive.Config.Upkeep: the redrive loop archives dead letters and purges the
+// archive only if job runs do not.
 func (n *node) letterUpkeep() time.Duration {
 	if n.runsBuiltIns() {
 		return -1
@@ -56,8 +56,8 @@ func (n *node) letterUpkeep() time.Duration {
 	return 0
 }
 
-// within restricts a command to the permissions of the principal behind its run, however the run
-// was created. The API has already refused requests of principals without them.
+// within restricts a command to the permissions of the principal behind its run, no matter how the
+// run was created. The API has already refused requests from principals without these permissions.
 func (n *node) within(name string, do jobworker.Command) jobworker.Command {
 	return func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
 		need, asked := principal.ForJob(name, jobrun.Beyond(name, r.Args, int64(n.cfg.DLQ.BulkLimit)))
@@ -83,7 +83,7 @@ func answered(v any, err error) (json.RawMessage, error) {
 
 var errUnfinished = errors.New("the job was not completed: see the node's log")
 
-// asks returns the principal behind a run, for the record of what the run archived or deleted.
+// asks returns the principal behind a run, for the audit record of what the run archived or deleted.
 func asks(r *jobworker.Run, command string) operator.By {
 	return operator.By{Actor: r.InitiatedBy, Operation: command}
 }
@@ -103,7 +103,7 @@ func (n *node) keepLetters(job, result string, do func(context.Context) (count i
 	}
 }
 
-// prove checks the invariants of job runs, and fails the run and reports if any are violated.
+// prove checks the invariants of job runs. If any are violated, it reports them and fails the run.
 func prove(ctx context.Context, runs *jobdb.Jobs, r *jobworker.Run, violated func(n int)) (json.RawMessage, error) {
 	proofs, err := runs.Prove(ctx)
 	if err != nil {
@@ -137,11 +137,11 @@ type redriveArgs struct {
 	Reason string  `json:"reason"`
 }
 
-// watchEvery is the interval at which a run reads the state of the redrive that it waits for.
+// watchEvery is how often a run reads the state of the redrive that it waits for.
 const watchEvery = time.Second
 
-// redriveLetters starts a redrive of the tenant's letters and waits for its end. A second attempt
-// of the run waits for the redrive that the first one started.
+// redriveLetters starts a redrive of the tenant's letters and waits until it ends. A second attempt
+// of the run waits for the redrive that the first attempt started.
 func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
 	var args redriveArgs
 	if r.Args != nil {
@@ -149,7 +149,7 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 			return nil, &jobworker.Failure{Code: "ARGS", Message: err.Error(), Permanent: true}
 		}
 	}
-	var of *dlq.Filter // nil: all
+	var of *dlq.Filter // nil means all letters
 	if args.Topic != "" {
 		of = &dlq.Filter{Topic: args.Topic}
 	}

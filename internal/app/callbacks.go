@@ -12,21 +12,22 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
 
-// callbacks are the URLs to which participants report answers that come later (decision 0163).
+// callbacks are the URLs to which participants report deferred answers (decision 0163).
 type callbacks struct {
 	base   string // "": participants cannot reach this server
 	tokens httpkit.Callbacks
 }
 
-// addCallbacks adds the callback URLs. Their tokens are signed with the key of the cursors, which all nodes have.
+// addCallbacks adds the callback URLs. Their tokens are signed with the cursor key, which all nodes share.
 func (n *node) addCallbacks(ctx context.Context) error {
 	key, err := n.secret(ctx, "cursor")
 	n.callbacks = callbacks{base: callbackBase(&n.cfg, n.addr), tokens: httpkit.Callbacks{Key: key}}
 	return err
 }
 
-// callbackBase returns the URL before the path of the API at which participants reach this server, "" if none is known:
-// the configured one, or the address of a server that only its own machine reaches, as its participants then do.
+// callbackBase returns the base URL at which participants reach this server's API. It is the
+// configured URL or, if the server can be reached only from its own machine, its address, because
+// the participants then run on that machine too. It is "" if no URL is known.
 func callbackBase(cfg *config.Config, addr net.Addr) string {
 	if s := cfg.Server; s.PublicURL != "" {
 		return strings.TrimSuffix(s.PublicURL, "/")
@@ -50,7 +51,7 @@ func (c *callbacks) url(a reported.Attempt) string {
 	return c.base + "/api/v1/step-callbacks/" + c.tokens.Seal(httpkit.CallbackOfStep, a.Bytes())
 }
 
-// examination returns the callback URL of a call of an examination, "" if there is none.
+// examination returns the callback URL for a call of a certification, "" if there is none.
 func (c *callbacks) examination(of certification.Callback) string {
 	if c.base == "" {
 		return ""
@@ -74,7 +75,7 @@ func (c *callbacks) open(token string) (a reported.Attempt, ok bool) {
 	return reported.AttemptOf(what)
 }
 
-// reports returns what the API needs for reports.
+// reports returns the API's dependencies for reports.
 func (n *node) reports() sagaapi.Callbacks {
 	reports := sagaapi.Callbacks{
 		Served: n.callbacks.base != "", Open: n.callbacks.open, Address: n.known.Address, Outcome: n.calls.Report,

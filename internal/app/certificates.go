@@ -14,10 +14,10 @@ import (
 // reread is a setting whose files are reloaded without a restart.
 type reread struct {
 	setting string
-	now     func() error // loads them, whether changed or not
+	now     func() error // loads the files, even if they have not changed
 }
 
-// readAgain registers the files of a setting to be watched.
+// readAgain registers the files of a setting, which are then watched for changes.
 func readAgain[T any](known *[]reread, setting string, w *files.Watched[T]) {
 	*known = append(*known, reread{setting, func() error {
 		_, _, err := w.Look(func(T) bool { return true })
@@ -25,7 +25,8 @@ func readAgain[T any](known *[]reread, setting string, w *files.Watched[T]) {
 	}})
 }
 
-// watchTLS returns a function for the current TLS configuration of a client, nil if no file is set.
+// watchTLS returns a function that returns the current TLS configuration of a client, nil if no
+// file is set.
 func (n *node) watchTLS(section, cert, key, ca string) (func() *tls.Config, error) {
 	if cert == "" && ca == "" {
 		return nil, nil
@@ -40,8 +41,8 @@ func (n *node) watchTLS(section, cert, key, ca string) (func() *tls.Config, erro
 	return w.Current, nil
 }
 
-// signingKeys returns a function for the current signing keys for participants, nil if there are
-// none.
+// signingKeys returns a function that returns the current keys for signing calls to participants,
+// nil if there are none.
 func (n *node) signingKeys() (func() [][]byte, error) {
 	p := n.cfg.Participants
 	if p.SigningSecretsFile == "" {

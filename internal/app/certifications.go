@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification/player"
 )
 
-// certifications returns nil if there is no database in which nodes find them.
+// certifications returns the store of certifications, nil without a database in which nodes can find them.
 func (n *node) certifications() certification.Store {
 	if n.jobStores == nil {
 		return nil
@@ -16,10 +16,11 @@ func (n *node) certifications() certification.Store {
 	return n.jobStores.certified
 }
 
-// dialFor limits one connection of an examination.
+// dialFor limits how long a certification waits for one connection.
 const dialFor = 10 * time.Second
 
-// addExaminer adds what examines participants: it reaches them as the calls of steps do.
+// addExaminer adds the certification of participants, which reaches them in the same way as the
+// calls of steps.
 func (n *node) addExaminer(context.Context) error {
 	cfg := player.RunnerConfig{Now: n.now, NewID: newID, Log: n.opt.Log, Reach: func() player.Config {
 		to := player.Config{Dial: n.policy.DialContext(dialFor), Version: n.opt.Version.Version}

@@ -9,9 +9,10 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// How far the clock of a node may be from the database's before that is logged, and before the node
-// neither drives sagas nor is ready. Times are right in between, because they are corrected; but a
-// clock that is further off is not set at all, and certificates, tokens and logs depend on it.
+// Limits for the difference between a node's clock and the database's. Beyond the first, the
+// difference is logged. Beyond the second, the node does not drive sagas and is not ready. Between
+// the two, times are still right because they are corrected. A clock that is off by more is
+// probably not synchronized at all, and certificates, tokens and logs depend on it.
 const (
 	clockWarns = time.Second
 	clockStops = time.Minute
@@ -27,7 +28,7 @@ func (n *node) clockWrong() error {
 	return nil
 }
 
-// watchClock logs when the difference between the clocks passes a limit, and when it is small again.
+// watchClock logs when the difference between the clocks exceeds a limit, and when it is small again.
 func watchClock(c *postgres.Clock, log *slog.Logger) {
 	var was atomic.Int32
 	c.OnMeasured(func(ahead time.Duration) {

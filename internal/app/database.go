@@ -16,9 +16,10 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// openDatabase connects to the database in cfg with the logins from from, or starts the private
-// one, and migrates the schema or checks that it is current. lost is closed when the private
-// database exits unexpectedly, and is nil without one. stop stops what was started.
+// openDatabase connects to the database in cfg with the logins that from supplies, or starts the
+// private database. It then migrates the schema or checks that it is current. lost is closed when
+// the private database exits unexpectedly, and is nil without a private database. stop stops
+// everything that was started.
 func openDatabase(
 	ctx context.Context,
 	cfg *config.Config,
@@ -45,8 +46,8 @@ func openDatabase(
 }
 
 // PrivateDatabase starts the private PostgreSQL if cfg names no database, and sets its address in
-// cfg. lost is closed when it ends; it is nil if none was started, or if it belongs to another
-// process. stop is nil only after an error.
+// cfg. lost is closed when the private database exits; it is nil if none was started, or if another
+// process owns it. stop is nil only after an error.
 func PrivateDatabase(
 	ctx context.Context,
 	cfg *config.Config,
@@ -128,9 +129,9 @@ func connect(
 	})
 }
 
-// accept checks that the schema is current and row-level security is in place. Without the latter,
-// prod does not start; other environments log a warning and rely on the WHERE of every statement
-// alone.
+// accept checks that the schema is current and that row-level security is in place. Without
+// row-level security, prod does not start; other environments log a warning and rely only on the
+// WHERE clause of every statement.
 func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logger) (unsecured bool, err error) {
 	var changed *db.Changed
 	switch err := db.Current(ctx, dsn); {
@@ -152,7 +153,7 @@ func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logge
 	return true, nil
 }
 
-// keyring returns the keys that seal content; nil: content is not sealed.
+// keyring returns the keys that seal content; nil means that content is not sealed.
 func keyring(c config.Encryption) (*envelope.Keyring, error) {
 	keys, err := envelope.Parse(string(c.Keys))
 	if err != nil { // only if the Config did not come from Load
@@ -164,8 +165,8 @@ func keyring(c config.Encryption) (*envelope.Keyring, error) {
 	return keys, nil
 }
 
-// conditionOf asks for the state of a database. When a newer program has migrated it, it also asks which programs can
-// use the schema: the answer may change while this one runs.
+// conditionOf queries the state of a database. If a newer program has migrated the database, it
+// also queries which programs can use the schema: the answer may change while this program runs.
 func conditionOf(d *postgres.DB) func(context.Context) (postgres.Condition, error) {
 	return func(ctx context.Context) (postgres.Condition, error) {
 		c, err := d.Condition(ctx)
@@ -177,8 +178,8 @@ func conditionOf(d *postgres.DB) func(context.Context) (postgres.Condition, erro
 	}
 }
 
-// trusted returns an error if production must not trust a database with its sagas; other
-// environments log a warning. The private database may have only its superuser as a login.
+// trusted returns an error in production if the database is not safe enough for sagas; in other
+// environments it logs a warning. The private database may have its superuser as the only login.
 func trusted(ctx context.Context, d *postgres.DB, prod, private bool, log *slog.Logger) error {
 	c, err := d.Condition(ctx)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// refusedTopics returns a function that returns why events of job runs are not published to a
-// topic; nil without brokers. Skald would read events back from the topics it reads itself, or
-// misinterpret them.
+// refusedTopics returns a function that returns why events of job runs must not be published to a
+// topic; nil without brokers. If Skald published to a topic that it also reads, it would consume
+// its own events or misinterpret them.
 func refusedTopics(cfg config.Config) (func(topic string) string, error) {
 	if len(cfg.Kafka.Brokers) == 0 {
 		return nil, nil //nolint:nilnil // there is no Kafka
@@ -33,8 +33,8 @@ func refusedTopics(cfg config.Config) (func(topic string) string, error) {
 	}, nil
 }
 
-// newOutbox returns the publication of events that job runs emit to Kafka topics, nil
-// without brokers.
+// newOutbox returns the configuration for publishing the events that job runs emit to Kafka topics,
+// nil without brokers.
 func (n *node) newOutbox() (*publication.Config, error) {
 	m := n.metrics
 	if len(n.cfg.Kafka.Brokers) == 0 || n.jobStores == nil {

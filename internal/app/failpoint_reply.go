@@ -24,7 +24,7 @@ type createReply struct{ http.ResponseWriter }
 
 func (w createReply) WriteHeader(status int) {
 	if status == http.StatusCreated {
-		_ = failpoint.Hit(failpoint.CreateBeforeReply) // too late for an error
+		_ = failpoint.Hit(failpoint.CreateBeforeReply) // it is too late to return an error
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

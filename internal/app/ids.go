@@ -4,5 +4,5 @@ import (
 	"github.com/google/uuid"
 )
 
-// newID returns a UUIDv7: ids in time order keep the hot part of an index small.
+// newID returns a UUIDv7: IDs in time order keep the hot part of an index small.
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }

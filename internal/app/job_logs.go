@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// jobLogs is the store to which logs of job runs are moved, with the mover.
+// jobLogs is the store to which the logs of job runs are moved, and the mover.
 type jobLogs struct {
-	store *logstore.Store   // nil: they stay in the database
+	store *logstore.Store   // nil: logs stay in the database
 	keys  *envelope.Keyring // nil: none are sealed
 	mover *joblog.Mover
 	every time.Duration
@@ -51,7 +51,7 @@ func (n *node) newJobLogs(ctx context.Context) (l jobLogs, err error) {
 	return l, nil
 }
 
-// open returns the function with which the API reads moved logs; nil without a store.
+// open returns the function that the API uses to read moved logs; nil without a store.
 func (l *jobLogs) open() func(context.Context, *jobrun.Run) (io.ReadCloser, error) {
 	if l.store == nil {
 		return nil
@@ -67,7 +67,7 @@ func (l *jobLogs) close() {
 	}
 }
 
-// newHints returns the lease hints in Redis, nil without Redis, and a jobrun.Work that updates
+// newHints returns the lease hints in Redis (nil without Redis) and a jobrun.Work that updates
 // them.
 func (n *node) newHints() (*redislease.Hints, jobrun.Work, error) {
 	work, settings := n.jobStores.runs, n.jobStores.current

@@ -41,18 +41,18 @@ type jobStores struct {
 	elections   jobrun.Elections
 	settings    jobrun.SettingsStore
 	offloading  jobrun.Offloading
-	// current returns the settings, at most a few seconds old.
+	// current returns the settings, which may be a few seconds old.
 	current func(context.Context) (jobrun.Settings, error)
 	line    *notify.Line // passes messages between nodes
-	// admitted registers a function to call when runs of a queue become claimable, and onOver one
-	// to call when a run has ended.
+	// admitted registers a function that is called when runs of a queue become claimable, and
+	// onOver registers one that is called when a run has ended.
 	admitted  func(woke func(tenant uuid.UUID, queue string))
 	onOver    func(func(tenant, run uuid.UUID))
 	events    jobrun.Events
 	records   jobrun.RecordEvents
 	outbox    jobrun.Outbox
 	resealing resealing
-	// joinSteps and lookAfter serve saga steps that are job runs.
+	// joinSteps and lookAfter support saga steps that are job runs.
 	joinSteps   func(sagadb.JobSteps)
 	ensure      func(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error // built-in definitions
 	checkJobRun func(ctx context.Context, c saga.JobCall,
@@ -89,7 +89,7 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 // jobs is the part of a node that serves and executes job runs.
 type jobs struct {
 	*jobStores
-	work     jobrun.Work       // for the worker API
+	work     jobrun.Work       // behind the worker API
 	hints    *redislease.Hints // nil: there is no Redis
 	logs     jobLogs
 	own      *jobworker.Worker // nil: this node executes no runs
@@ -97,21 +97,21 @@ type jobs struct {
 	claims   *groupcommit.Committer[jobrun.ClaimRequest, []jobrun.Offer]
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
-	// exchanges end runs, and claim and start others
+	// exchanges end runs, claim others and start them
 	exchanges *groupcommit.Committer[jobrun.Exchange, jobrun.Exchanged]
 	// refuseTopic returns why events of job runs are not published to a topic; nil: no Kafka
 	refuseTopic func(topic string) string
-	argsAllow   []string                               // programs that treat their arguments as data
+	argsAllow   []string                               // programs that only treat their arguments as data
 	woken       []func(tenant uuid.UUID, queue string) // called when runs become claimable; immutable once run has begun
 }
 
-// tenantFence is the start of a run, with its tenant.
+// tenantFence is the start of a run together with its tenant.
 type tenantFence struct {
 	tenant uuid.UUID
 	jobrun.RunFence
 }
 
-// newJobs returns the job runs of a node, nil if the stores have none.
+// newJobs returns the job runs part of a node, nil if the stores have none.
 func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 	if n.jobStores == nil {
 		return nil, nil //nolint:nilnil // there are none
@@ -156,12 +156,12 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 }
 
 const (
-	fewRuns   = 10  // a claim of more gets its own statement
+	fewRuns   = 10  // a claim for more runs gets its own statement
 	maxClaims = 100 // in one statement
 )
 
-// claim combines claims of a few runs from one queue into one statement. A claim with any other
-// condition, or that got nothing from a combined statement, executes its own.
+// claim combines claims for a few runs from one queue into one statement. A claim that has other
+// conditions, or that got nothing from a combined statement, executes its own statement.
 func (j *jobs) claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	if len(a.Queues) == 1 && a.Slots <= fewRuns {
 		if offers, err := j.claims.Do(ctx, a); err != nil || len(offers) > 0 {
@@ -203,7 +203,8 @@ func (j *jobs) flushFinishes(ctx context.Context, batch []jobrun.Result) ([]jobr
 	return out, failpoint.Hit(failpoint.WorkerComplete)
 }
 
-// exchange combines small exchanges about one queue into one transaction. Any other has its own.
+// exchange combines small exchanges that concern one queue into one transaction. Any other exchange
+// gets its own transaction.
 func (j *jobs) exchange(ctx context.Context, x jobrun.Exchange) (jobrun.Exchanged, error) {
 	if len(x.Claim.Queues) == 1 && x.Claim.Slots <= fewRuns && len(x.Results) <= fewRuns {
 		return j.exchanges.Do(ctx, x)
@@ -215,7 +216,7 @@ func (j *jobs) exchange(ctx context.Context, x jobrun.Exchange) (jobrun.Exchange
 	return got[0], nil
 }
 
-// flushExchanges writes the results of workers, and claims and starts runs for them.
+// flushExchanges writes the results that workers report, and claims and starts runs for them.
 func (j *jobs) flushExchanges(ctx context.Context, batch []jobrun.Exchange) ([]jobrun.Exchanged, error) {
 	out, err := j.work.Exchange(ctx, batch)
 	if err != nil {
@@ -224,7 +225,7 @@ func (j *jobs) flushExchanges(ctx context.Context, batch []jobrun.Exchange) ([]j
 	return out, failpoint.Hit(failpoint.WorkerExchange)
 }
 
-// edge returns the API's dependencies on job runs; nil: there are none.
+// edge returns the API's dependencies for job runs, nil if there are none.
 func (j *jobs) edge() *httpapi.Jobs {
 	if j == nil {
 		return nil

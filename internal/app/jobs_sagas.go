@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// joinSteps makes sagas wait for job runs: the transaction that ends a run advances its saga, and
-// afterwards this node's engine and the clients that wait for the saga are notified.
+// joinSteps makes sagas wait for job runs. The transaction that ends a run advances its saga;
+// afterwards joinSteps notifies this node's engine and the clients that wait for the saga.
 func (n *node) joinSteps() {
 	if n.jobStores == nil {
 		return
@@ -43,7 +43,7 @@ func (n *node) checkJobRuns() func(context.Context, saga.JobCall) (*saga.Outcome
 	}
 }
 
-// cancelRun cancels a run for the saga that waits for it.
+// cancelRun cancels a run on behalf of the saga that waits for it.
 func (n *node) cancelRun(ctx context.Context, tenant, run uuid.UUID, reason string) error {
 	by := operator.By{Actor: "skald", Reason: reason}
 	_, err := n.jobStores.runs.Cancel(

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 )
 
-// leading contains the dependencies of the leader of job runs.
+// leading contains the dependencies of the job run leader.
 type leading struct {
 	sweeps *leaderdb.Sweeps
 	more   []scheduler.Sweep // sweeps in addition to the built-in ones

@@ -58,8 +58,8 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 			return prove(ctx, j.runs, r, j.metrics.InvariantsBroken)
 		},
 		jobrun.SystemReseal: j.resealing.sealAgain,
-		// One round of the periodic work of every node, for users who do not want to wait for the
-		// next one.
+		// Each runs one round of the periodic work that every node does, for users who do not want
+		// to wait for the next round.
 		jobrun.SystemOffload: func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
 			round, err := j.logs.mover.Once(ctx)
 			if err != nil {

@@ -39,16 +39,16 @@ type letters struct {
 	sagas    *targets.Saga
 	http     *targets.HTTP
 	kafka    *targets.Kafka      // nil: no brokers
-	ingest   *kafka.IngestConfig // nil: no dead-letter topics
+	ingest   *kafka.IngestConfig // nil: there are no dead-letter topics
 	sources  *kafka.IngestConfig // reads events; nil: no such topics
 	topics   kafka.Pattern
 }
 
-// webhooksAtOnce bounds how many webhook letters are claimed at once, because they are reverted one
-// by one.
+// webhooksAtOnce limits how many webhook letters are claimed at once, because they are reverted one
+// at a time.
 const webhooksAtOnce = 32
 
-// newLetters returns the dead-letter queue, nil if the stores have none.
+// newLetters returns the dead-letter queue, nil if the stores do not support it.
 func (n *node) newLetters() (*letters, error) {
 	if n.deadLetters == nil {
 		return nil, nil //nolint:nilnil // there is none
@@ -140,7 +140,7 @@ func letterPolicy(d config.DLQ) dlq.Policy {
 	return p
 }
 
-// lettersEdge returns the API's dependencies on the queue.
+// lettersEdge returns the API's dependencies for the dead-letter queue.
 func (n *node) lettersEdge() *dlqapi.DeadLetters {
 	l, d := n.letters, n.cfg.DLQ
 	if l == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// deadTopics returns the pattern of the topics to ingest; none if ingestion is off.
+// deadTopics returns the pattern of the topics to ingest, which matches none if ingestion is off.
 func deadTopics(cfg config.Config) (kafka.Pattern, error) {
 	return kafka.NewPattern(cfg.Ingest.Topics, cfg.Ingest.Exclude)
 }
@@ -69,7 +69,7 @@ func (n *node) newSources(letters kafka.Arrivals) (*kafka.IngestConfig, error) {
 		}
 		names = append(names, regexp.QuoteMeta(s.Topic))
 	}
-	slices.Sort(names) // the expression shows whether these topics were read before
+	slices.Sort(names) // the resulting expression identifies the set of topics
 	cfg := &kafka.IngestConfig{
 		Connection: brokers(n.cfg),
 		Topics:     "^(?:" + strings.Join(names, "|") + ")$",

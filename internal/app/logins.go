@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/vault"
 )
 
-// logins is the source of database logins: the settings, a password file or Vault.
+// logins is the source of database logins: the settings, a password file, or Vault.
 type logins struct {
 	credentials.Source
 	log   *slog.Logger
@@ -28,7 +28,7 @@ type logins struct {
 	state metrics.Logins // guarded by mu
 }
 
-// openLogins returns the source that cfg selects, with a login just read, and renews it until
+// openLogins returns the source that cfg selects, with a freshly read login, which it renews until
 // close.
 func openLogins(ctx context.Context, cfg config.Config, log *slog.Logger) (*logins, error) {
 	l := &logins{Source: credentials.Fixed{}, log: log}
@@ -71,7 +71,7 @@ func (l *logins) vault(v config.Vault) vault.Config {
 	return cfg
 }
 
-// vaultOf says how to reach Vault and to sign in.
+// vaultOf returns how to reach Vault and sign in to it.
 func vaultOf(v config.Vault) vault.Config {
 	return vault.Config{
 		Address: v.Address, Namespace: v.Namespace, CACert: v.CACert, Timeout: v.Timeout,
@@ -96,7 +96,7 @@ func (l *logins) observe(err error, until time.Time) {
 	l.state.ValidUntil = until
 }
 
-// report shows the state of the login in the metrics, if it can change.
+// report updates the metrics with the state of the login, if it can change.
 func (l *logins) report(m *metrics.Metrics) {
 	if _, fixed := l.Source.(credentials.Fixed); fixed {
 		return
@@ -108,8 +108,8 @@ func (l *logins) report(m *metrics.Metrics) {
 	})
 }
 
-// lifetime returns how long a connection may be used, well below the lifetime of its login; 0:
-// unlimited.
+// lifetime returns how long a connection may be used, which is well below the lifetime of its
+// login; 0 means no limit.
 func (l *logins) lifetime(configured time.Duration) time.Duration {
 	if l.lease == nil {
 		return configured
@@ -120,14 +120,14 @@ func (l *logins) lifetime(configured time.Duration) time.Duration {
 	return configured
 }
 
-// changed registers f, which is called after a login has replaced another.
+// changed registers f, which is called after the login has changed.
 func (l *logins) changed(f func()) {
 	if l.lease != nil {
 		l.lease.OnChange(f)
 	}
 }
 
-// close stops renewing the login. Call it when all connections are closed.
+// close stops renewing the login. Call it after all connections have been closed.
 func (l *logins) close() {
 	l.stop()
 	l.runs.Wait()
@@ -136,12 +136,12 @@ func (l *logins) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := l.end(ctx); err != nil { // otherwise it expires
+	if err := l.end(ctx); err != nil { // if this fails, the login expires later
 		l.log.Warn("cannot revoke the Vault token", slog.Any("error", err))
 	}
 }
 
-// DSN returns the address of the configured database with a login that is valid now. The private
+// DSN returns the address of the configured database with a currently valid login. The private
 // database, if used, must have been started.
 func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
 	l, err := openLogins(ctx, cfg, log)

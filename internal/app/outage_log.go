@@ -10,31 +10,32 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// How the log behaves while the database cannot be used.
+// Timing of the log while the database is unavailable.
 const (
-	outageProbe   = time.Second // how often the database is asked whether it is back
-	outageRepeat  = time.Minute // how often the log says that it is not
-	outageAnswers = time.Second // after an answer, an error is taken for one of something else
+	outageProbe   = time.Second // how often the database is checked during an outage
+	outageRepeat  = time.Minute // how often the log repeats that the outage continues
+	outageAnswers = time.Second // for this long after a successful check, errors are not blamed on the database
 )
 
-// outageLog is a handler that replaces the messages of an outage of the database, thousands a minute
-// from every request and loop, by one when it begins, one when it ends, and their number in between.
-// A message belongs to an outage if its error may come from the database and a check of the database
-// fails too: a participant or a broker that cannot be reached looks the same.
+// outageLog is a handler that summarizes a database outage, during which every request and loop
+// would log an error: thousands of messages a minute. It logs one message when the outage begins,
+// one when it ends, and how many it suppressed in between. A message belongs to an outage if its
+// error may come from the database and a check of the database fails as well; the error alone is
+// not enough, because an unreachable participant or broker causes the same error.
 type outageLog struct {
 	slog.Handler
 	*outage
 }
 
 type outage struct {
-	plain   *slog.Logger // without the attributes of a part of the node
+	plain   *slog.Logger // without the attributes of a component
 	judging sync.WaitGroup
 
 	mu       sync.Mutex
-	check    func(context.Context) error // guarded by mu, as are the others; nil: there is no database
-	ctx      context.Context             // ends with the checks
-	checking bool                        // a goroutine asks the database
-	answered time.Time                   // when it last did
+	check    func(context.Context) error // guarded by mu, like the fields below; nil: there is no database
+	ctx      context.Context             // ends when the checks end
+	checking bool                        // a goroutine is checking the database
+	answered time.Time                   // when the database last answered
 	held     []heldEntry                 // until it is known whether there is an outage
 	since    time.Time                   // zero: there is none
 	counted  int
@@ -45,15 +46,15 @@ type heldEntry struct {
 	record slog.Record
 }
 
-// maxHeld is how many messages wait for the check; the others are written at once.
+// maxHeld limits how many messages wait for the check; any more are written immediately.
 const maxHeld = 100
 
 func newOutageLog(to slog.Handler) *outageLog {
 	return &outageLog{to, &outage{plain: slog.New(to)}}
 }
 
-// watch begins to check messages, with a function that returns nil if the database can be used. stop
-// ends that.
+// watch begins to check messages. The function returns nil if the database is usable. stop ends the
+// checks.
 func (o *outage) watch(check func(context.Context) error) (stop func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +87,7 @@ func (l *outageLog) WithGroup(name string) slog.Handler {
 	return &outageLog{l.Handler.WithGroup(name), l.outage}
 }
 
-// mayBeOutage reports whether a record is about an error that an unusable database causes.
+// mayBeOutage reports whether a record is about an error that an unusable database could have caused.
 func mayBeOutage(r *slog.Record) (found bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)
@@ -96,7 +97,7 @@ func mayBeOutage(r *slog.Record) (found bool) {
 	return found
 }
 
-// take takes over a record; false: it must be written.
+// take holds or drops a record. It returns false if the record must be written.
 func (o *outage) take(to slog.Handler, r *slog.Record) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,7 +116,7 @@ func (o *outage) take(to slog.Handler, r *slog.Record) bool {
 	return true
 }
 
-// judge asks the database, and goes on asking until it can be used.
+// judge checks the database, and repeats the check until the database is usable.
 func (o *outage) judge(ctx context.Context, check func(context.Context) error) {
 	ask := func() error {
 		within, cancel := context.WithTimeout(ctx, probeTime)
@@ -150,7 +151,7 @@ func (o *outage) judge(ctx context.Context, check func(context.Context) error) {
 	o.end()
 }
 
-// end writes what was held. It unlocks o.
+// end writes the messages that were held, and unlocks o.
 func (o *outage) end() {
 	held := o.held
 	o.held, o.since, o.checking, o.answered = nil, time.Time{}, false, time.Now()

@@ -10,11 +10,11 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// participantsChannel tells nodes that a participant has changed, and that sagas that waited for one
-// are due.
+// participantsChannel is the channel that notifies nodes that a participant has changed, or that
+// sagas that waited for a participant are due.
 const participantsChannel = "skald_participants"
 
-// addParticipants adds what this node knows of participants with a name, and their gates.
+// addParticipants adds this node's copy of the registered participants, and their gates.
 func (n *node) addParticipants(context.Context) error {
 	n.known = participantgate.NewKnown(n.participants)
 	n.takes = groupcommit.New(groupcommit.Config[registry.Grant, bool]{
@@ -37,9 +37,9 @@ func (n *node) addParticipants(context.Context) error {
 	return nil
 }
 
-// participantChangedHere is called before a change by a person is answered: this node knows of it by then, so that a
-// saga that is started after the answer to a hold waits at the gate. Other nodes look at once, and need up to a second
-// if they cannot be told.
+// participantChangedHere is called before the API answers a request that changes a participant.
+// This node then already has the change, so a saga that starts after a hold was answered waits at
+// the gate. Other nodes reload as soon as they are notified, and within a second otherwise.
 func (n *node) participantChangedHere() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -49,7 +49,7 @@ func (n *node) participantChangedHere() {
 	n.participantsChanged()
 }
 
-// participantsChanged makes all nodes look for changed participants.
+// participantsChanged makes all nodes reload changed participants.
 func (n *node) participantsChanged() {
 	n.known.Wake()
 	if n.jobStores != nil {

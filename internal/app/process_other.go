@@ -2,7 +2,7 @@
 
 package app
 
-// thisProcess returns "": only Linux identifies a process uniquely.
+// thisProcess returns "": processes can be identified uniquely only on Linux.
 func thisProcess() string { return "" }
 
 func isGone(string) bool { return false }

@@ -16,31 +16,31 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// How long readiness relies on the last known state of the database, and how long it waits for a
+// How long readiness uses the last known state of the database, and how long it waits for a
 // response.
 const (
-	conditionFor = 5 * time.Second // after a good one
-	failureFor   = time.Second     // after a bad one
+	conditionFor = 5 * time.Second // after a successful check
+	failureFor   = time.Second     // after a failed check
 	probeTime    = 1500 * time.Millisecond
-	readyTime    = 1800 * time.Millisecond // for all of it: probes of load balancers give up after 2 s
+	readyTime    = 1800 * time.Millisecond // for the whole response: load balancers' probes give up after 2 s
 )
 
-// condition checks the state of the database, at most every few seconds, however many callers there
-// are.
+// condition checks the state of the database at most once every few seconds, no matter how many
+// callers there are.
 type condition struct {
 	ask     func(context.Context) (postgres.Condition, error) // nil: there is no database
 	metrics *metrics.Metrics
 	now     func() time.Time
 
 	mu    sync.Mutex
-	known postgres.Condition // guarded by mu, as are the others
+	known postgres.Condition // guarded by mu, like the fields below
 	err   error
 	until time.Time
-	check chan struct{} // closed at the end of the check that is in progress; nil: there is none
+	check chan struct{} // closed at the end of the check in progress; nil: none is in progress
 }
 
-// get returns the state of the database, which may be a moment old, or the error of ctx if that ends
-// first.
+// get returns the state of the database, which may be slightly out of date, or the error of ctx if
+// ctx ends first.
 func (c *condition) get(ctx context.Context) (postgres.Condition, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *condition) get(ctx context.Context) (postgres.Condition, error) {
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	if c.check == check { // it has not ended
+	if c.check == check { // the check has not ended
 		return postgres.Condition{}, ctx.Err()
 	}
 	return c.known, c.err
@@ -67,12 +67,12 @@ func (c *condition) get(ctx context.Context) (postgres.Condition, error) {
 // refresh brings the metrics of the database up to date.
 func (c *condition) refresh(ctx context.Context) {
 	if c.ask != nil {
-		_, _ = c.get(ctx) // the metrics show it
+		_, _ = c.get(ctx) // the metrics show the error
 	}
 }
 
-// watch brings them up to date until ctx ends, on a node without a lease whose renewals would: it
-// measures the node's clock as well.
+// watch keeps the metrics up to date until ctx ends. It is for nodes without a lease, whose
+// renewals would otherwise do this. It also measures the node's clock.
 func (c *condition) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.refresh(ctx)
@@ -95,7 +95,7 @@ func (c *condition) renew(ctx context.Context, done chan<- struct{}) {
 	close(done)
 }
 
-// ready reports whether this node can serve, within readyTime; the error's text is public.
+// ready reports within readyTime whether this node can serve. The text of the error is public.
 func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 	var is httpapi.Readiness
 	select {
@@ -120,7 +120,7 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 		case c.Schema > expected && !db.Has(c.Floor):
 			return is, fmt.Errorf("the schema of the database is too new for this server: version %d no longer has what "+
 				"version %d uses", c.Schema, expected)
-		case c.Schema > expected: // the first nodes of an upgrade have migrated it: it holds what older ones need
+		case c.Schema > expected: // an upgrade has migrated the schema, which older nodes can use
 			is.Warnings = append(is.Warnings, fmt.Sprintf(
 				"the schema of the database is newer than this server: version %d, not %d", c.Schema, expected))
 		}
@@ -134,7 +134,7 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 		return is, vital
 	}
 	if !n.cfg.Has(config.RoleEngine) {
-		return is, nil // other nodes drive the sagas that it accepts
+		return is, nil // other nodes drive the sagas that this node accepts
 	}
 	return is, n.engine.Healthy()
 }
@@ -151,14 +151,14 @@ func (n *node) pinged(ctx context.Context) error {
 	}
 }
 
-// unready logs why the database cannot be used, and returns that in public words: those of the error,
-// where it has some that are not about time, otherwise those given.
+// unready logs why the database cannot be used and returns the public form of the reason: the
+// public text of the error if it has one and is not a timeout, otherwise the given text.
 func (n *node) unready(ctx context.Context, err error, otherwise string) error {
 	words := postgres.Trouble(err)
 	if words == "" || postgres.Late(err) {
 		words = otherwise
 	}
-	if ctx.Err() == nil { // otherwise only the client has disconnected
+	if ctx.Err() == nil { // otherwise the client has merely disconnected
 		n.opt.Log.WarnContext(ctx, "not ready: "+words, slog.Any("error", err))
 	}
 	return errors.New(words)

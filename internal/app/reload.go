@@ -7,8 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 )
 
-// watchHangup reloads, whenever requested and until ctx ends, what can be reloaded without a
-// restart.
+// watchHangup reloads on every request, until ctx ends, whatever can be reloaded without a restart.
 func (n *node) watchHangup(ctx context.Context) {
 	for {
 		select {
@@ -21,7 +20,7 @@ func (n *node) watchHangup(ctx context.Context) {
 }
 
 // reload reloads the watched files immediately, applies a new log level, and logs which other
-// settings have changed: those take effect after a restart.
+// settings have changed. Those take effect only after a restart.
 func (n *node) reload() {
 	log := n.opt.Log
 	for _, r := range n.read {
@@ -46,7 +45,7 @@ func (n *node) reload() {
 			continue
 		}
 		var level slog.Level
-		if level.UnmarshalText([]byte(next.Log.Level)) == nil { // validated by config
+		if level.UnmarshalText([]byte(next.Log.Level)) == nil { // package config has validated it
 			n.opt.Level.Set(level)
 			n.loaded.Log.Level = next.Log.Level
 			log.Info("read again", slog.String("setting", key))

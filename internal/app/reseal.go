@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// resealing is what the job system.reseal needs from the stores of a database.
+// resealing contains the store operations that the job system.reseal needs.
 type resealing struct {
 	db      *postgres.DB
 	letters *dlqdb.Queue
@@ -25,12 +25,12 @@ type resealing struct {
 
 // resealed is the result of a run of system.reseal.
 type resealed struct {
-	Key      string                      `json:"key"`      // the key that seals; "": none
-	Resealed map[string]int64            `json:"resealed"` // rows, by table
+	Key      string                      `json:"key"`      // the key that now seals; "": none
+	Resealed map[string]int64            `json:"resealed"` // number of rows by table
 	Left     map[string]map[string]int64 `json:"left"`     // rows that still need another key, by key and table
 	// StoredLogs counts the logs outside of the database that may need an older key.
 	StoredLogs int64 `json:"stored_logs"`
-	// Digested counts the dead letters whose key digest was added.
+	// Digested counts the dead letters to which a key digest was added.
 	Digested int64 `json:"digested"`
 }
 
@@ -45,7 +45,7 @@ func (s resealing) sealAgain(ctx context.Context, r *jobworker.Run) (json.RawMes
 	if out.Key == "" || r.Trigger == jobrun.ByTime && s.db.Keys.Count() == 1 {
 		return answered(out, nil)
 	}
-	var from postgres.Resealing // from the previous attempt
+	var from postgres.Resealing // progress of the previous attempt
 	if r.Checkpoint != nil && json.Unmarshal(r.Checkpoint, &from) != nil {
 		from = postgres.Resealing{}
 	}

@@ -8,20 +8,20 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// recordTime bounds how long a stopping node takes to record the results of a round.
+// recordTime limits how long a stopping node takes to record the results of a round.
 const recordTime = 10 * time.Second
 
-// retained executes one round of retention with do, and then records what it has archived and
-// deleted, as one action of by for each affected tenant; the zero By is Skald itself.
+// retained executes one round of retention with do. It then records what the round archived and
+// deleted, as one action by "by" for each affected tenant; the zero By is Skald itself.
 //
 // A round consists of many transactions, thousands if there is a backlog, and one action for each
-// would bury the actions of people. So the record follows the round, even one that was cut short by
-// an error or by the node stopping. A crash before that loses the counts of the round, but nothing
-// that was archived: it is in the archive, with the time of archiving.
+// would bury the actions of people. So the record is written after the round, even if an error or
+// the stop of the node cut the round short. A crash before that loses the round's counts, but no
+// archived data: every archived row is in the archive, with the time of archiving.
 func (n *node) retained(ctx context.Context, by operator.By, subject string, do func(context.Context)) {
 	counted, tally := operator.Tallied(ctx)
 	do(counted)
-	if n.deadLetters == nil { // the memory store has no record of actions
+	if n.deadLetters == nil { // the memory store does not record actions
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)

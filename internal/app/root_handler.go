@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui"
 )
 
-// front returns the handler of all paths: the API, the metrics, the pages, and "/", which lists
+// front returns the handler for all paths: the API, the metrics, the pages, and "/", which lists
 // them.
 func (n *node) front(api http.Handler) (http.Handler, error) {
 	edge, metrics := n.metrics.Instrument(pointBeforeReply(published(baseOf(n.cfg.Server), api))), n.metrics.Handler()
@@ -32,7 +32,7 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		switch path := r.URL.Path; {
 		case path == "/metrics" && r.Method == http.MethodGet:
-			n.database.refresh(r.Context()) // also where no load balancer asks whether the node is ready
+			n.database.refresh(r.Context()) // needed where no load balancer probes readiness
 			metrics.ServeHTTP(w, r)
 		case pages != nil && strings.HasPrefix(path, "/ui/"):
 			pages.ServeHTTP(w, r)
@@ -53,8 +53,8 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 	return compress.New(toBrowsers(n.cfg.Server.PublicURL, belowBase(base, all)))
 }
 
-// toBrowsers returns a handler that knows how browsers reach this server, where that is configured:
-// over TLS, whatever the last hop is, so that cookies are Secure.
+// toBrowsers returns a handler that treats requests as made over TLS if the configuration says that
+// browsers use TLS. Cookies are then Secure, even if the last hop is plain HTTP.
 func toBrowsers(public string, all http.Handler) http.Handler {
 	if !strings.HasPrefix(public, "https://") {
 		return all
@@ -65,8 +65,9 @@ func toBrowsers(public string, all http.Handler) http.Handler {
 	})
 }
 
-// baseOf returns what a proxy adds in front of the paths of this server: "" if nothing. A path is
-// enough where clients without the proxy can use it too; that of a public URL is only there.
+// baseOf returns the prefix that a proxy adds to the paths of this server, "" if none. A base path
+// is also usable by clients that bypass the proxy; the path of a public URL exists only at the
+// proxy.
 func baseOf(s config.Server) string {
 	if s.BasePath != "" {
 		return s.BasePath
@@ -77,8 +78,8 @@ func baseOf(s config.Server) string {
 	return ""
 }
 
-// published returns a handler of the API whose Location headers and links begin with base. The pages
-// call the API without it.
+// published returns a handler for the API whose Location headers and links begin with base. The
+// pages call the API without the base.
 func published(base string, api http.Handler) http.Handler {
 	if base == "" {
 		return api
@@ -104,7 +105,7 @@ func (p *publishedResponse) WriteHeader(status int) {
 func (p *publishedResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // belowBase returns a handler for all paths below base, the path at which a proxy exposes this
-// server, and for the same paths without it.
+// server, and for the same paths without base.
 func belowBase(base string, all http.Handler) http.Handler {
 	if base == "" {
 		return all
@@ -116,19 +117,19 @@ func belowBase(base string, all http.Handler) http.Handler {
 			http.Redirect(w, r, base+"/", http.StatusSeeOther)
 		case strings.HasPrefix(r.URL.Path, base+"/"):
 			below.ServeHTTP(w, r)
-		default: // a proxy has taken the base path away
+		default: // a proxy has stripped the base path
 			all.ServeHTTP(w, r)
 		}
 	})
 }
 
-// asDeclared keeps browsers from guessing a content type other than the declared one, because most
-// responses contain text from clients. The header value is shared, to avoid allocations, and never
-// changed.
+// asDeclared prevents browsers from guessing a content type other than the declared one, because
+// most responses contain text from clients. The header value is shared to avoid allocations and is
+// never modified.
 var asDeclared = []string{"nosniff"}
 
-// pages returns the handler of the pages for people and of the manual, nil if there are none. The
-// manual is served even without the other pages, because problem documents link to it.
+// pages returns the handler for the pages and the manual, nil if there are none. The manual is
+// served even without the other pages, because problem documents link to it.
 func (n *node) pages(api http.Handler) (http.Handler, error) {
 	c := n.cfg.UI
 	if !n.cfg.Has(config.RoleAPI) {
@@ -147,19 +148,19 @@ func (n *node) pages(api http.Handler) (http.Handler, error) {
 	return ui.New(cfg)
 }
 
-// contractOfParticipants responds with what a participant serves. It is not an operation of Skald's
-// own contract: what is in it is called by Skald.
+// contractOfParticipants responds with the contract that participants must implement. It is not
+// part of Skald's own contract, because Skald is the caller of these operations.
 func contractOfParticipants(w http.ResponseWriter) {
 	doc, err := api.ParticipantContract()
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError) // a test reads the document
+		http.Error(w, err.Error(), http.StatusInternalServerError) // a test ensures that the document can be read
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(doc) // the client has disconnected, or has the response
 }
 
-// whereThingsAre responds to programs that request "/".
+// whereThingsAre responds to programs that request "/" with a list of paths.
 func whereThingsAre(w http.ResponseWriter, base string, pages bool) {
 	places := map[string]string{
 		"api": base + "/api/v1", "contract": base + "/openapi.json",

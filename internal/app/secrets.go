@@ -16,19 +16,20 @@ import (
 	"github.com/skald-saga/skald/internal/secret/vault"
 )
 
-// addSecrets adds the secrets that participants may get, and reads them if this node makes calls. One that cannot be
-// read is logged, and keeps no node from starting (decision 0149).
+// addSecrets adds the secrets that participants may get, and reads them if this node makes calls. A
+// secret that cannot be read is logged, but does not prevent the node from starting (decision
+// 0149).
 func (n *node) addSecrets(ctx context.Context) (err error) {
 	reads := n.cfg.Has(config.RoleEngine)
 	if len(n.cfg.ParticipantSecrets) == 0 {
-		if reads { // the series of an alert exists from the start
+		if reads { // so that the time series behind an alert exists from the start
 			n.metrics.WatchSecrets(nil, func() int { return 0 })
 		}
 		return nil
 	}
 	cfg := keeper.Config{MaxAge: n.cfg.Participants.SecretMaxAge, Log: n.opt.Log}
 	var bindings []registry.Binding
-	var owners, names []string // of each source, and each once
+	var owners, names []string // of each source, without duplicates
 	inVault := false
 	for _, of := range n.cfg.ParticipantSecrets {
 		b := registry.Binding{
@@ -70,7 +71,7 @@ func (n *node) addSecrets(ctx context.Context) (err error) {
 	return nil
 }
 
-// keepSecrets reads the secrets of participants again and again until ctx ends.
+// keepSecrets re-reads the secrets of participants periodically until ctx ends.
 func (n *node) keepSecrets(ctx context.Context) {
 	if n.keeper == nil || !n.cfg.Has(config.RoleEngine) {
 		return
@@ -84,13 +85,13 @@ func (n *node) keepSecrets(ctx context.Context) {
 	if n.vault != nil {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		if err := n.vault.Close(end); err != nil { // otherwise it expires
+		if err := n.vault.Close(end); err != nil { // if this fails, the token expires later
 			n.opt.Log.Warn("cannot revoke the Vault token", slog.Any("error", err))
 		}
 	}
 }
 
-// hidden is called when a participant has repeated a secret in its answer.
+// hidden is called when a participant's answer contained a secret, which was redacted.
 func (n *node) hidden(c *saga.Call) {
 	name := c.By.Names()
 	if name == "" {

@@ -104,8 +104,8 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 	err = ended(ctx.Done(), nil)
 	close(n.draining)
 	if err == nil && s.DrainDelay > 0 {
-		// Load balancers learn from /readyz that the node is stopping, with some delay; until then
-		// requests are served as before.
+		// Load balancers learn from /readyz that the node is stopping, but with some delay; until
+		// then the node serves requests as before.
 		n.opt.Log.Info(
 			"no longer ready; the socket closes after server.drain_delay",
 			slog.Duration("drain_delay", s.DrainDelay),
@@ -138,7 +138,7 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 	return err
 }
 
-// announce waits until the node is ready, then logs that and calls Options.Ready.
+// announce waits until the node is ready, then logs it and calls Options.Ready.
 func (n *node) announce(ctx context.Context, sock *socket) {
 	for ctx.Err() == nil {
 		if _, err := n.ready(ctx); err == nil {
@@ -170,7 +170,7 @@ func (n *node) serveProfiling(addr string) (closeIt func(), err error) {
 		return func() {}, unusableAddress("server.debug_addr", "SKALD_SERVER_DEBUG_ADDR", addr, err)
 	}
 	s := &http.Server{Handler: profiling(), ReadHeaderTimeout: 5 * time.Second}
-	go s.Serve(l) //nolint:errcheck // it ends with Close
+	go s.Serve(l) //nolint:errcheck // returns after Close
 	return func() { s.Close() }, nil
 }
 

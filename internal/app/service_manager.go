@@ -10,11 +10,11 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Notifications to a service manager that speaks systemd's protocol (sd_notify(3)); without one they do nothing. That
-// a manager cannot be reached is not an error of the server.
+// Notifications to a service manager that supports systemd's protocol (sd_notify(3)). Without a
+// manager they do nothing, and a manager that cannot be reached is not an error.
 
-// notifyListening reports that the server answers requests with h. It may still wait for its database, as the status
-// then says: that a server is not ready for that reason needs no restart.
+// notifyListening reports that the server answers requests with h. The server may still be waiting
+// for its database; the status then says so, because a restart would not help.
 func notifyListening(ctx context.Context, h http.Handler) {
 	notifyManager(daemon.SdNotifyReady)
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
@@ -30,8 +30,9 @@ func notifyStopping() { notifyManager(daemon.SdNotifyStopping + "\nSTATUS=stoppi
 
 func notifyManager(state string) { _, _ = daemon.SdNotify(false, state) }
 
-// answerWatchdog reports every third of the interval that /healthz is answered: a process whose requests hang is
-// restarted by the manager. It asks the handler rather than the socket, which may want a client's certificate.
+// answerWatchdog reports three times per watchdog interval that /healthz is answered; the manager
+// restarts a process whose requests hang. It calls the handler rather than the socket, which may
+// require a client certificate.
 func answerWatchdog(ctx context.Context, interval time.Duration, h http.Handler) {
 	for loop.Sleep(ctx, interval/3) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/healthz", nil)
@@ -46,7 +47,7 @@ func answerWatchdog(ctx context.Context, interval time.Duration, h http.Handler)
 	}
 }
 
-// statusOnly is a response of which only the status is kept.
+// statusOnly is a response writer that keeps only the status.
 type statusOnly struct {
 	header http.Header
 	status int

@@ -22,8 +22,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// socket accepts requests from the first moment: until the node has its database, it responds that
-// the node is starting (httpapi.Starting), and then as the node does.
+// socket accepts requests from the beginning. Until the node has its database, it responds that the
+// node is starting (httpapi.Starting); after that, the node's handler responds.
 type socket struct {
 	addr    net.Addr
 	tls     *tls.Config // nil: plain HTTP
@@ -33,12 +33,12 @@ type socket struct {
 	abandon context.CancelFunc // ends the requests in flight
 
 	handler  atomic.Pointer[http.Handler]
-	refused  atomic.Pointer[func()] // called for each connection beyond the limit per address
+	refused  atomic.Pointer[func()] // called for each connection over the per-address limit
 	obstacle atomic.Pointer[string] // why the node has not started yet
 }
 
-// unusableAddress returns the error for an address on which this process cannot listen: which setting names it, and if
-// the port is taken, what to do.
+// unusableAddress returns the error for an address on which this process cannot listen. It names
+// the setting and, if the port is taken, says what to do.
 func unusableAddress(setting, variable, addr string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s (%s): %w", setting, variable, err)
@@ -47,7 +47,7 @@ func unusableAddress(setting, variable, addr string, err error) error {
 		setting, variable, addr)
 }
 
-// openSocket begins to serve on l. ctx is the context of requests, without its cancellation.
+// openSocket begins to serve on l. Requests get the values of ctx, but not its cancellation.
 func openSocket(ctx context.Context, cfg *config.Config, opt *Options, l net.Listener) (*socket, error) {
 	s := &socket{addr: l.Addr(), failed: make(chan error, 1)}
 	s.wait("the server is starting")
@@ -99,14 +99,14 @@ func (s *socket) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.handler.Load()).ServeHTTP(w, r)
 }
 
-// use makes h the handler of all further requests.
+// use makes h the handler for all further requests.
 func (s *socket) use(h http.Handler) { s.handler.Store(&h) }
 
-// wait sets the reason, shown in responses, why the node has not started yet.
+// wait sets the reason why the node has not started yet, which responses contain.
 func (s *socket) wait(obstacle string) { s.obstacle.Store(&obstacle) }
 
-// close stops serving. Requests in flight may continue until ctx ends, and are asked to end after a
-// quarter of limit.
+// close stops serving. Requests in flight may continue until ctx ends; after a quarter of limit
+// they are asked to end.
 func (s *socket) close(ctx context.Context, limit time.Duration) {
 	defer s.abandon()
 	time.AfterFunc(limit/4, s.abandon)
@@ -122,8 +122,9 @@ const (
 	sayEvery     = time.Minute
 )
 
-// openWaiting calls open until the database is available, accepts writes and has its schema, so that a node may start
-// before them. It returns early if ctx ends, or on an error that neither explains.
+// openWaiting calls open until the database is available, accepts writes and has the right schema,
+// so that a node may be started before its database. It returns early if ctx ends or on any other
+// error.
 func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() error) error {
 	began, pause := time.Now(), firstPause
 	var said time.Time

@@ -40,8 +40,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// stores holds all stores, on PostgreSQL or in memory; both pass the same contract tests
-// (internal/test/storetest, eventtest).
+// stores holds all stores, either on PostgreSQL or in memory; both kinds pass the same contract
+// tests (internal/test/storetest, eventtest).
 type stores struct {
 	sagas        sagaStore
 	workflows    workflow.Store
@@ -52,12 +52,12 @@ type stores struct {
 	hooks        hookStore
 	participants participantStore
 	publications trail.Publications
-	eraser       erasure.Eraser    // nil: nothing can be erased
+	eraser       erasure.Eraser    // nil: erasure is not supported
 	deadLetters  *deadLetterStores // nil: there are no dead letters without PostgreSQL
 	timeline     timeline.Store    // nil: there is none
-	overview     overview.Store    // nil: there are only sagas
+	overview     overview.Store    // nil: the overview has only sagas
 	jobStores    *jobStores        // nil: there are no job runs without PostgreSQL
-	// secret returns 32 random bytes by name, the same for the lifetime of the store.
+	// secret returns 32 random bytes for a name, which stay the same for the lifetime of the store.
 	secret  func(ctx context.Context, name string) ([]byte, error)
 	storage func(ctx context.Context) (storage.Storage, error) // nil: there are no tables
 	ping    func(ctx context.Context) error
@@ -102,7 +102,8 @@ type hookStore interface {
 }
 
 // openStores opens the stores of the configured database. lost is closed when the private database
-// exits unexpectedly, and is nil without one; stop stops what was started.
+// exits unexpectedly, and is nil without a private database. stop stops everything that was
+// started.
 func openStores(
 	ctx context.Context,
 	cfg *config.Config,

@@ -34,8 +34,8 @@ const (
 // Trails lists all trails.
 var Trails = []Trail{SagaEvents, TenantActions, DeploymentActions}
 
-// VerifyAudit verifies a trail of a tenant, from a seal to its end, in the configured database, and
-// calls progress after each part. The schema must be current; nothing is written.
+// VerifyAudit verifies a tenant's trail in the configured database, from a given seal to the end of
+// the trail, and calls progress after each part. The schema must be current. Nothing is written.
 func VerifyAudit(
 	ctx context.Context,
 	cfg config.Config,
@@ -77,8 +77,8 @@ func VerifyAudit(
 	}
 }
 
-// Explained returns nil if the record of actions can store reason: it must not be empty, as in the
-// API, or too long.
+// Explained returns nil if reason can be stored in the record of actions: as in the API, it must be
+// neither empty nor too long.
 func Explained(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
@@ -89,7 +89,7 @@ func Explained(reason string) error {
 	return nil
 }
 
-// Commanded returns ctx for a command that changes something: the record of actions names the
+// Commanded returns ctx for a command that makes changes: the record of actions then names the
 // command, with the operating system's user and host as its address.
 func Commanded(ctx context.Context, actor, command, reason string) context.Context {
 	return operator.As(ctx, commandedBy(actor, command, reason))

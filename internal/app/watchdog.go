@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// stillness is how long a loop that runs every few seconds may go without finishing a round.
+// stillness is how long a loop that runs every few seconds may take to finish a round.
 const stillness = time.Minute
 
 // addWatchdog adds the watchdog, once all loops are known.
@@ -21,8 +21,8 @@ func (n *node) addWatchdog(context.Context) error {
 	return nil
 }
 
-// watch registers the loops that this node runs. Vital loops are those without which sagas make no
-// progress: while one is late, the node is not ready, and new sagas go to other nodes. The other
+// watch registers the loops that this node runs. Sagas make no progress without the vital loops:
+// while a vital loop is late, the node is not ready, and new sagas go to other nodes. The other
 // loops are not urgent, or run on every node.
 func (n *node) watch() {
 	n.loops = loop.NewWatchdog(time.Now)
@@ -71,7 +71,7 @@ func (n *node) watch() {
 	}
 }
 
-// rounds returns the loops of this node, for operators.
+// rounds returns the state of this node's loops, for operators.
 func (n *node) rounds() (all []overview.Loop) {
 	for _, r := range n.loops.Rounds() {
 		all = append(all, overview.Loop{
@@ -81,7 +81,7 @@ func (n *node) rounds() (all []overview.Loop) {
 	return all
 }
 
-// late returns the watchdog's report on this node, and whether the node cannot work.
+// late returns the watchdog's report on this node and whether a vital loop is late.
 func (n *node) late() (warnings []string, vital error) {
 	late := n.loops.Late()
 	for _, l := range late {

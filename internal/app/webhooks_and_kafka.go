@@ -23,7 +23,7 @@ import (
 type notices struct {
 	hooks  delivery.Config
 	sender *delivery.Sender
-	topic  *publication.Config // nil: no topic for events
+	topic  *publication.Config // nil: there is no topic for events
 	outbox *publication.Config // events of job runs; nil: no Kafka
 }
 
@@ -103,7 +103,7 @@ func (n *notices) run(ctx context.Context) {
 	n.sender.Close()
 }
 
-// checkEndpoint returns httpapi.Webhooks.CheckEndpoint or sagaapi.Sagas.CheckParticipant.
+// checkEndpoint returns the function for httpapi.Webhooks.CheckEndpoint or sagaapi.Sagas.CheckParticipant.
 func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
 	return func(raw string) string {
 		u, err := url.Parse(raw)

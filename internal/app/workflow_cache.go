@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// pinned caches workflow versions. They are immutable, so entries never become stale; the cache is
-// emptied when it has grown large.
+// pinned caches workflow versions. Versions are immutable, so entries never become stale; the cache
+// is emptied when it grows too large.
 type pinned struct {
 	store workflow.Store
 

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// writes is the only write path to the saga tables: all creates and changes of sagas, in group
-// commits.
+// writes is the only write path to the saga tables. It combines all creates and changes of sagas
+// into group commits.
 type writes struct {
 	creates *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
 	changes *groupcommit.Committer[saga.Change, committed]
@@ -19,7 +19,7 @@ type writes struct {
 	told    func() // called after audit events are committed
 }
 
-// committed is the answer for one change.
+// committed is the result of committing one change.
 type committed struct {
 	refused   error
 	undoUntil *time.Time // saga.Change.After.CompensationTimeoutAt as stored
@@ -36,7 +36,7 @@ func newWrites(store saga.Store, batch int, m *metrics.Metrics, told func()) *wr
 			Flush: func(ctx context.Context, batch []saga.Change) ([]committed, error) {
 				refusals, err := store.Commit(ctx, batch)
 				if err == nil && failpoint.Hit(failpoint.CommitUnknown) != nil {
-					err = failpoint.ErrInjected // committed, but the caller gets an error
+					err = failpoint.ErrInjected // the change is committed, but the caller gets an error
 				}
 				results := make([]committed, len(refusals))
 				for i, refused := range refusals {
@@ -69,7 +69,7 @@ func (w *writes) Create(ctx context.Context, n saga.NewSaga) (saga.CreateResult,
 // Commit writes one change; see saga.Store.Commit.
 func (w *writes) Commit(ctx context.Context, c saga.Change) error { return w.Drive(ctx, &c) }
 
-// Drive is Commit for the engine, which continues with the change as it was stored.
+// Drive is Commit for the engine, which continues with the change as stored.
 func (w *writes) Drive(ctx context.Context, c *saga.Change) error {
 	answer, err := w.changes.Do(ctx, *c)
 	switch {
@@ -84,7 +84,7 @@ func (w *writes) Drive(ctx context.Context, c *saga.Change) error {
 	return nil
 }
 
-// Act is Commit for an API request that changes the course of a saga, such as cancel.
+// Act is Commit for an API request that intervenes in a saga, such as cancel.
 func (w *writes) Act(ctx context.Context, c saga.Change) error {
 	if err := failpoint.Hit(failpoint.CancelBefore); err != nil {
 		return err

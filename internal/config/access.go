@@ -17,8 +17,8 @@ const (
 	AuthOff      AuthMode = "off"
 )
 
-// Auth decides which credentials are accepted. BootstrapAdminKey and OIDCClientSecret hold the content of
-// their files when those are given.
+// Auth decides which credentials are accepted. BootstrapAdminKey and OIDCClientSecret hold the
+// content of their files if files are given.
 type Auth struct {
 	Mode                  AuthMode      `key:"mode" validate:"oneof=auto required off" doc:"Whether the API requires credentials. With auto, it does unless listen_addr is on loopback, the profile is dev or test, and neither a bootstrap key nor an issuer is set. off is refused in prod and when listen_addr is not on loopback."`
 	BootstrapAdminKey     Secret        `key:"bootstrap_admin_key" env:"SKALD_BOOTSTRAP_ADMIN_KEY" validate:"omitempty,api_key" doc:"An API key, as printed by skald key generate. At start it is stored as an admin key for all tenants, unless it already exists. Excludes bootstrap_admin_key_file."`
@@ -54,8 +54,7 @@ func defaultAuth() Auth {
 	}
 }
 
-// Encryption has the keys that content is sealed with. Keys holds the content of
-// KeyFile when that is given.
+// Encryption has the keys that seal content. Keys holds the content of KeyFile if a file is given.
 type Encryption struct {
 	Keys    Secret `key:"keys" doc:"Master keys as ID:KEY, separated by commas or white space; KEY is 32 bytes in base64, as printed by openssl rand -base64 32. The first key encrypts, all keys decrypt. Excludes key_file."`
 	KeyFile string `key:"key_file" doc:"File that contains the master keys, one per line. Excludes keys."`
@@ -66,7 +65,7 @@ func defaultEncryption() Encryption {
 	return Encryption{Seal: true}
 }
 
-// Tenant is the default for requests whose credential and headers name no tenant.
+// Tenant is the default tenant, for requests whose credential and headers do not name one.
 type Tenant struct {
 	DefaultID     uuid.UUID `key:"default_id" validate:"required" doc:"Tenant of requests that do not name one."`
 	DefaultRegion string    `key:"default_region" validate:"max=32" doc:"Region code of the default tenant."`

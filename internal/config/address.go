@@ -60,7 +60,7 @@ func egressEntry(s string) bool {
 	return isTarget(target) && (ports == "" || portRange(ports[1:]))
 }
 
-// isTarget accepts more names than isHost: international ones and wildcards, but nothing that
+// isTarget accepts more names than isHost: internationalized names and wildcards, but nothing that
 // resolvers parse as an address.
 func isTarget(s string) bool {
 	if _, err := netip.ParsePrefix(s); err == nil {

@@ -22,11 +22,11 @@ type ParticipantSecrets []ParticipantBinding
 type ParticipantBinding struct {
 	Tenant      uuid.UUID // zero: the default tenant
 	Participant string
-	BaseURL     string         // in the form of registry.BaseOf
+	BaseURL     string         // as returned by registry.BaseOf
 	Secrets     []SecretSource // sorted by name
 }
 
-// SecretSource is where a secret is read from: a file, or a key of a secret of Vault.
+// SecretSource is the place a secret is read from: a file, or a key of a secret in Vault.
 type SecretSource struct {
 	Name      string
 	File      string
@@ -43,15 +43,15 @@ func (p ParticipantSecrets) fromVault() bool {
 	})
 }
 
-// bindings reads participant_secrets and collects what is wrong with it. A mistake names participants and secrets, and
-// quotes no other text, which may be a secret in the wrong place.
+// bindings reads participant_secrets and collects the mistakes in it. A mistake names participants
+// and secrets, but quotes no other text, which may be a secret in the wrong place.
 type bindings struct{ mistakes []string }
 
 func (r *bindings) fail(format string, args ...any) {
 	r.mistakes = append(r.mistakes, fmt.Sprintf(format, args...))
 }
 
-// participantSecrets reads a value of the file, or YAML in the environment.
+// participantSecrets reads a value from the file, or YAML from the environment.
 func participantSecrets(raw any) (ParticipantSecrets, []string) {
 	r := &bindings{}
 	if text, isText := raw.(string); isText {
@@ -148,8 +148,8 @@ func (r *bindings) source(key, name string, raw any) SecretSource {
 	return s
 }
 
-// withTextKeys returns a section of a file. It turns keys that YAML parses as numbers and the like
-// into text.
+// withTextKeys returns a section of a file, with keys that YAML parses as numbers or other types
+// converted to text.
 func withTextKeys(value any) (map[string]any, bool) {
 	keys, ok := value.(map[string]any)
 	if other, mixed := value.(map[any]any); mixed {

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// reread maps secrets to their files, which are read again while the program runs.
+// reread maps secrets to their files, which are reloaded while the program runs.
 var reread = map[string]string{
 	"database.password":            "database.password_file",
 	"participants.signing_secrets": "participants.signing_secrets_file",
 }
 
 // Changed returns the keys of the settings whose values differ. A secret from a file that is
-// read again anyway counts only if the file's path differs.
+// reloaded anyway counts only if the path of the file differs.
 func Changed(from, to Config) []string {
 	var keys []string
 	for _, f := range fields {

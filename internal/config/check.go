@@ -54,8 +54,8 @@ func newChecker() *validator.Validate {
 	return v
 }
 
-// check reports values out of range, and then every violated rule that relates settings which
-// are valid on their own.
+// check reports values out of range, and then every violated rule between settings that are valid
+// on their own.
 func (l *loader) check(cfg Config) {
 	var invalid validator.ValidationErrors
 	if err := checker.Struct(cfg); err != nil && !errors.As(err, &invalid) {
@@ -93,7 +93,7 @@ var rules = []rule{
 		return unless(c.Database.MaxIdleConns <= c.Database.MaxOpenConns,
 			"must not exceed database.max_open_conns")
 	}},
-	// A shorter one would cut statements off before their own timeout and leave their outcome
+	// A shorter timeout would cut off statements before their own timeout and leave their outcome
 	// unknown.
 	{"database.io_timeout", []string{"database.statement_timeout"}, func(c Config) string {
 		return unless(c.Database.IOTimeout > c.Database.StatementTimeout,
@@ -209,7 +209,7 @@ var rules = []rule{
 	}},
 }
 
-// brokenSigning returns what is wrong with the signing secrets, in the way of brokenKeys.
+// brokenSigning is like brokenKeys, but for the signing secrets.
 func brokenSigning(c Config, here bool) string {
 	if _, err := SigningKeys(string(c.Participants.SigningSecrets)); err != nil && here {
 		return err.Error()
@@ -217,7 +217,7 @@ func brokenSigning(c Config, here bool) string {
 	return ""
 }
 
-// SigningKeys returns the keys in participants.signing_secrets, or in its file.
+// SigningKeys returns the keys in participants.signing_secrets or in its file.
 func SigningKeys(secrets string) ([][]byte, error) {
 	keys, err := webhooks.ParseSecrets(secrets)
 	if err != nil || len(keys) > 2 || len(keys) == 0 && secrets != "" {
@@ -226,8 +226,8 @@ func SigningKeys(secrets string) ([][]byte, error) {
 	return keys, nil
 }
 
-// brokenKeys returns what is wrong with the master keys; "" if they are valid or do not come
-// from the settings (here is false).
+// brokenKeys returns what is wrong with the master keys; "" if they are valid, or if they do not
+// come from the settings (here is false).
 func brokenKeys(c Config, here bool) string {
 	if _, err := envelope.Parse(string(c.Encryption.Keys)); err != nil && here {
 		return err.Error()

@@ -1,10 +1,10 @@
 // Package config turns defaults, a YAML file and the environment into one
 // validated Config. Nothing else in the program reads the environment.
 //
-// The tags of the structs below define each setting completely: its key, what
-// is allowed (validate), further names of its environment variable (env) and its
-// meaning (doc). The loader, its messages, docs/configuration.md and
-// config.example.yaml are all derived from these tags.
+// The tags of the structs below define each setting completely: its key, its allowed values
+// (validate), additional names for its environment variable (env), and its meaning (doc). The
+// loader, its messages, docs/configuration.md and config.example.yaml are all derived from these
+// tags.
 //
 // Files, each on top of those before it: address, pages, secret, bindings, profile, server, engine, access, letters,
 // webhooks, jobs, vault, database, config, field, rule, mistake, conninfo, dsn, jobs_check, roles, sources,
@@ -16,9 +16,8 @@ import (
 	"time"
 )
 
-// Config is everything an operator can set. Load returns it complete and
-// checked; Default returns it with nothing set. It is a value:
-// copy it freely, and do not write to its lists.
+// Config is everything an operator can set. Load returns it complete and validated; Default returns
+// the defaults alone. It is a value: copy it freely, but do not write to its lists.
 type Config struct {
 	Store              StoreKind          `key:"store" validate:"oneof=postgres memory" doc:"Where sagas are stored: postgres, or memory for trials. Data in memory is lost when the process ends; prod refuses this store."`
 	Roles              []string           `key:"roles" validate:"min=1,dive,oneof=api engine scheduler worker ingest" doc:"The roles of this process: api serves the API, engine drives sagas, scheduler may lead the job runs (with jobs.scheduler), worker executes Skald's own job runs (with jobs.worker), ingest reads dead letters from Kafka (with ingest.topics). Deliveries, redrives, retention and sealing run in every process. At least one process must have each role."`
@@ -47,7 +46,7 @@ type Config struct {
 	Failpoints         string             `key:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Only binaries built with -tags failpoints support it; refused in prod."`
 }
 
-// StoreKind is where sagas are kept.
+// StoreKind is where sagas are stored.
 type StoreKind string
 
 // Roles of a process.
@@ -68,8 +67,7 @@ const (
 	Memory     StoreKind = "memory"
 )
 
-// App names the installation. Apart from the profile, the program does not depend on
-// it.
+// App names the installation. Except for the profile, it does not affect the program's behavior.
 type App struct {
 	Name        string      `key:"name" validate:"required,max=63" doc:"Name of this installation, for logs."`
 	Version     string      `key:"version" validate:"max=64" doc:"Version of this installation; empty means the binary's own."`
@@ -82,7 +80,7 @@ type Audit struct {
 	SealInterval time.Duration `key:"seal_interval" validate:"min=50ms,max=1h" doc:"How often new audit events are sealed into their tenant's hash chain; until then, a change of an event is only detectable through the event's own digest."`
 }
 
-// Log is how much is logged, and in which format.
+// Log configures how much is logged, and in which format.
 type Log struct {
 	Level  string `key:"level" validate:"oneof=debug info warn error" doc:"Minimum level that is logged."`
 	Format string `key:"format" validate:"oneof=json text" doc:"json for machines, text for people."`
@@ -94,8 +92,8 @@ type TestSeams struct {
 	ClockOffset time.Duration `key:"clock_offset" validate:"min=-87600h,max=87600h" doc:"Added to this node's clock; may be negative."`
 }
 
-// Default returns the configuration of a profile when nothing is set. An unknown
-// profile gets Dev's; Load refuses it.
+// Default returns the configuration of a profile if nothing is set. For an unknown profile it
+// returns Dev's; Load rejects unknown profiles.
 func Default(env Environment) Config {
 	c := Config{
 		Store:        PostgreSQL,
@@ -121,8 +119,8 @@ func Default(env Environment) Config {
 		Kafka:        defaultKafka(),
 		Ingest:       defaultIngest(),
 	}
-	// Pools and TLS are from seed 1's table of environments; migration and loopback calls
-	// depend on the purpose of each environment.
+	// Pool sizes and TLS come from seed 1's table of environments; migration and loopback calls
+	// follow from the purpose of each environment.
 	switch env {
 	case Staging:
 		c.Database.SSLMode, c.Database.MaxOpenConns, c.Database.MaxIdleConns = "require", 25, 5

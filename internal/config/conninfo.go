@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Mistakes in a connection string. None quotes it, because it contains the password.
+// Mistakes in a connection string. None of them quotes the string, because it contains the password.
 var (
 	errNotURL   = errors.New("must be a postgres:// URL; percent-encode special characters in user and password")
 	errNotDSN   = errors.New("must be a postgres:// URL or keyword DSN such as host=db dbname=skald password='it\\'s'")
@@ -23,17 +23,16 @@ var (
 	errBinary  = errors.New("must not set binary_parameters: JSON cannot be sent that way")
 )
 
-// parameterName matches a parameter name, which is not quoted.
+// parameterName matches the name of a parameter; names are never quoted.
 var parameterName = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)
 
 var sslModes = []string{"", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
-// parseConnInfo parses libpq's connection strings, URL or keywords, into parameters; none for
-// an empty string. pq.NewConfig is not suitable: from a URL with several hosts and ports it
-// makes hosts named a:5433, its errors quote parts of the string, and it mixes in the
-// environment and defaults, so that parameters missing from the string, which we have to fill
-// in, cannot be distinguished from those it has
-// (TestTheDriverCannotReadConnectionStringsForUs).
+// parseConnInfo parses libpq's connection strings, URL or keywords, into parameters; none for an
+// empty string. pq.NewConfig is not suitable: it turns a URL with several hosts and ports into
+// hosts named a:5433, its errors quote parts of the string, and it mixes in the environment and
+// defaults. We have to fill in the parameters that are missing from the string, and could no longer
+// tell which they are (TestTheDriverCannotReadConnectionStringsForUs).
 func parseConnInfo(s string) (map[string]string, error) {
 	s = strings.TrimSpace(s)
 	var p map[string]string
@@ -73,8 +72,8 @@ func cutScheme(s string) (string, bool) {
 	return "", false
 }
 
-// parseURL reads [user[:password]@][host[:port],…][/dbname][?key=value&…]. The hosts are cut
-// out before net/url parses the rest, because it supports only one.
+// parseURL reads [user[:password]@][host[:port],…][/dbname][?key=value&…]. The hosts are cut out
+// before net/url parses the rest, because net/url supports only one host.
 func parseURL(rest string) (map[string]string, error) {
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -191,7 +190,7 @@ func validPorts(p map[string]string) bool {
 	})
 }
 
-// hostCount returns how many servers the parameters name.
+// hostCount returns the number of servers that the parameters name.
 func hostCount(p map[string]string) int {
 	return 1 + max(strings.Count(p["host"], ","), strings.Count(p["hostaddr"], ","))
 }

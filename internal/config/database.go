@@ -2,8 +2,8 @@ package config
 
 import "time"
 
-// Database is how PostgreSQL is reached. URL and Host are never both set: Load lets the later
-// source win. Password holds the content of PasswordFile when that is given.
+// Database configures the connection to PostgreSQL. URL and Host are never both set: Load lets the
+// later source win. Password holds the content of PasswordFile if a file is given.
 type Database struct {
 	URL              Secret        `key:"url" doc:"PostgreSQL URL or keyword DSN, possibly with several hosts (postgres://a:5432,b:5432/skald, or host=a,b dbname=skald). The keys below supply values that it omits. Excludes host."`
 	Host             string        `key:"host" validate:"omitempty,db_hosts" doc:"Host, or several separated by commas; a directory means a Unix socket. Excludes url."`

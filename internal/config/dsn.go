@@ -9,24 +9,25 @@ import (
 // starts its private PostgreSQL.
 func (d Database) Embedded() bool { return d.URL == "" && d.Host == "" }
 
-// How long an attempt at a host may take, in seconds; a URL may set its own. Where there is another host, a silent one
-// must not keep it waiting; a lone host that is busy is better waited for.
+// How long an attempt to connect to a host may take, in seconds; a URL may set its own timeout.
+// With several hosts, a silent one must not delay the attempt at the next one for long; with a
+// single host that is busy, it is better to wait.
 const (
 	connectTimeout      = "2"
 	connectTimeoutAlone = "10"
 )
 
-// DSN returns the lib/pq connection string: always in keyword form, every value quoted,
-// the password in clear text. The URL's parameters have precedence; those that it lacks
-// come from the other settings: host, port, name, user, password, TLS,
-// statement_timeout (unless 0), an application name, a connect timeout, and with
-// several hosts target_session_attrs=read-write, so that standbys are skipped.
+// DSN returns the lib/pq connection string: always in keyword form, every value quoted, the
+// password in clear text. The URL's parameters take precedence; missing parameters come from the
+// other settings: host, port, name, user, password, TLS, statement_timeout (unless 0), an
+// application name, a connect timeout, and, with several hosts, target_session_attrs=read-write, so
+// that standbys are skipped.
 //
-// It is empty when Embedded; set URL to the private server's to get the same parameters for it.
+// It is empty if Embedded; set URL to that of the private server to get the same parameters for it.
 // A URL that Load would reject is returned unchanged, so that the driver rejects it.
 func (d Database) DSN() string { return d.DSNAs("", "") }
 
-// DSNAs is DSN with another user and password, which override the URL's; empty ones have no
+// DSNAs is DSN with another user and password, which override the URL's; empty values have no
 // effect.
 func (d Database) DSNAs(user string, password Secret) string {
 	if d.Embedded() {
@@ -98,8 +99,8 @@ func (d Database) urlHasPassword() bool {
 	return err == nil && p["password"] != ""
 }
 
-// spread returns a list of n ports for n hosts, as the driver needs it: a single port
-// counts for all hosts, an empty one is the default.
+// spread returns a list of n ports for n hosts, in the form that the driver needs: a single port
+// applies to all hosts, and an empty one is the default port.
 func spread(ports, fallback string, n int) string {
 	list := strings.Split(ports, ",")
 	for len(list) < n && !strings.Contains(ports, ",") {

@@ -2,8 +2,8 @@ package config
 
 import "time"
 
-// Engine is the saga engine of one node. Timeouts whose names begin with default_ apply
-// to workflows that set none.
+// Engine configures the saga engine of one node. Timeouts whose names begin with default_ apply to
+// workflows that do not set them.
 type Engine struct {
 	NodeID                     string        `key:"node_id" env:"SKALD_NODE_ID" validate:"omitempty,node_id" doc:"Name of this node, unique among the nodes of a database; empty means host name and port."`
 	LeaseTTL                   time.Duration `key:"lease_ttl" env:"SKALD_LEASE_TTL" validate:"min=1s,max=5m" doc:"A node that has not renewed its lease for this long counts as dead, and other nodes take over its sagas."`
@@ -39,10 +39,10 @@ func defaultEngine() Engine {
 	}
 }
 
-// Egress decides which addresses the engine may call. Every entry is an address, a
-// CIDR, a host name or *.domain, optionally followed by :PORT or :PORT-PORT; IPv6 with
-// a port must be in brackets. Package egress interprets the entries; Load catches
-// typos, so that they are reported together with all other mistakes.
+// Egress decides which addresses the engine may call. Every entry is an address, a CIDR, a host
+// name or *.domain, optionally followed by :PORT or :PORT-PORT; IPv6 with a port must be in
+// brackets. Package egress interprets the entries; Load only catches typos, so that they are
+// reported together with all other mistakes.
 type Egress struct {
 	Allow         []string `key:"allow" validate:"dive,egress_entry" doc:"If not empty, only these destinations may be called. An entry within a range that is blocked by default, such as loopback or link-local, allows that part of it."`
 	Deny          []string `key:"deny" validate:"dive,egress_entry" doc:"Destinations that must not be called; overrides allow."`
@@ -54,7 +54,7 @@ func defaultEgress() Egress {
 }
 
 // Participants configures how Skald and the participants of sagas authenticate each other.
-// SigningSecrets holds the content of SigningSecretsFile when that is given.
+// SigningSecrets holds the content of SigningSecretsFile if a file is given.
 type Participants struct {
 	TLSCertFile        string        `key:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https participants, and to https targets of dead letters, that ask for one. It is read again when it changes. Requires tls_key_file."`
 	TLSKeyFile         string        `key:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
@@ -68,13 +68,13 @@ func defaultParticipants() Participants {
 	return Participants{SecretMaxAge: time.Hour}
 }
 
-// Retention is how long ended sagas are kept. A workflow's own retention wins.
+// Retention is how long ended sagas are kept. A workflow's own retention takes precedence.
 type Retention struct {
 	Completed time.Duration `key:"completed" validate:"omitempty,min=1m,max=876000h" doc:"How long completed sagas stay live; 0 means forever."`
 	Failed    time.Duration `key:"failed" validate:"omitempty,min=1m,max=876000h" doc:"How long sagas that ended in any other way stay live; 0 means forever. Sagas that need attention are never archived."`
 	Interval  time.Duration `key:"interval" validate:"omitempty,min=1s,max=720h" doc:"How often this node archives expired sagas; 0 means never."`
 	BatchSize int           `key:"batch_size" validate:"min=1,max=10000" doc:"Maximum number of sagas archived in one transaction."`
-	// Events and EventsArchive concern the audit trail.
+	// Events and EventsArchive apply to the audit trail.
 	Events        time.Duration `key:"events" validate:"omitempty,min=1m,max=876000h" doc:"How long audit events stay in the live table before they move to the archive. The history of a saga still includes archived events, but the feed does not. 0 means forever."`
 	EventsArchive time.Duration `key:"events_archive" validate:"omitempty,min=1m,max=876000h" doc:"How long audit events are kept in the archive, counted from when they were written. After that, whole months are deleted, and only their seals are kept. 0 means forever."`
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// envPrefix begins the name of every environment variable of Skald.
+// envPrefix is the prefix of all of Skald's environment variables.
 const envPrefix = "SKALD_"
 
 // field is one setting, derived from the tags of Config.
 type field struct {
-	key     string   // path in the file: database.max_open_conns
-	names   []string // environment variables; the first is the one to show
+	key     string   // path in the file, such as database.max_open_conns
+	names   []string // environment variables; messages show the first
 	allowed string   // completes "must be …"
 	doc     string
 	section string // "" at the top level
@@ -89,8 +89,8 @@ func index(fields []field) map[string]field {
 	return out
 }
 
-// describe returns in words what a type and its validate tag allow: the same phrase for
-// a value that cannot be parsed, one out of range, and the manual.
+// describe returns in words what a type and its validate tag allow. The same phrase serves for
+// values that cannot be parsed, values out of range, and the manual.
 func describe(t reflect.Type, validate string) string {
 	rule := map[string]string{}
 	for part := range strings.SplitSeq(validate, ",") {
@@ -134,9 +134,9 @@ func optional(words, validate string) string {
 	return ""
 }
 
-// convert returns the setting's Go value for a value of the file (any YAML scalar or
-// list) or the environment (always a string), and whether that is possible. It never
-// guesses: a number is neither a duration nor text.
+// convert converts a value of the file (any YAML scalar or list) or of the environment (always a
+// string) to the setting's Go value, and reports whether that is possible. It never guesses: a
+// number is neither a duration nor text.
 func (f field) convert(raw any) (any, bool) {
 	text, isText := raw.(string)
 	target := reflect.New(f.typ)
@@ -149,7 +149,7 @@ func (f field) convert(raw any) (any, bool) {
 	switch {
 	case f.typ == reflect.TypeFor[time.Duration]():
 		d, err := time.ParseDuration(strings.TrimSpace(text))
-		if raw == 0 { // YAML's 0 needs no unit
+		if raw == 0 { // a YAML 0 needs no unit
 			return time.Duration(0), true
 		}
 		return d, isText && err == nil
@@ -213,7 +213,7 @@ func toList(raw any) (any, bool) {
 	return out, true
 }
 
-// customRules describes our own validate tags in words.
+// customRules maps our own validate tags to descriptions.
 var customRules = map[string]string{
 	"listen_addr":   "host:port, :port or [address]:port",
 	"loopback_addr": "host:port with a loopback host, such as 127.0.0.1:6060",

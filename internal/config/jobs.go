@@ -2,9 +2,9 @@ package config
 
 import "time"
 
-// Jobs configures whether this node may lead the scheduler, where the logs of job runs are
-// moved, and which Redis holds lease hints. LogS3SecretKey holds the content of
-// LogS3SecretKeyFile when that is given.
+// Jobs configures whether this node may lead the scheduler, where the logs of job runs are moved,
+// and which Redis holds lease hints. LogS3SecretKey holds the content of LogS3SecretKeyFile if a
+// file is given.
 type Jobs struct {
 	Scheduler            bool          `key:"scheduler" doc:"Whether this node may become leader of the job scheduler. One node at a time is the leader; without a leader, running jobs continue but no new ones start."`
 	Worker               bool          `key:"worker" doc:"Whether this node executes job runs: Skald's own commands, and programs if worker_shell is on."`

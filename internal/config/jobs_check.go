@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// offloadURL reports whether s has the form of a log store's URL; package logstore is
-// stricter.
+// offloadURL reports whether s has the form of a log store's URL. Package logstore is stricter.
 func offloadURL(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.User != nil || u.Fragment != "" {
@@ -26,8 +25,8 @@ func offloadURL(s string) bool {
 	return false
 }
 
-// redisHosts returns a Redis URL as one URL for each of its hosts, nil when it does not
-// have that form; package redislease is stricter.
+// redisHosts splits a Redis URL into one URL for each of its hosts; nil if it does not have the
+// form of a Redis URL. Package redislease is stricter.
 func redisHosts(s string) []*url.URL {
 	scheme, rest, _ := strings.Cut(s, "://")
 	if !slices.Contains(
@@ -78,8 +77,8 @@ var (
 	ownEnv  = regexp.MustCompile(`^(PATH|HOME|LANG|TZ|SKALD_.*)$`)
 )
 
-// CheckUser returns an error when a process of this effective user id must not run with
-// these settings.
+// CheckUser returns an error if a process with this effective user ID must not run with these
+// settings.
 func (c Config) CheckUser(euid int) error {
 	if euid == 0 && c.Jobs.WorkerShell {
 		return errors.New("jobs.worker_shell is on and Skald runs as root, so every program of a job would as well: " +

@@ -2,7 +2,8 @@ package config
 
 import "time"
 
-// Kafka configures the brokers, and where events are published: nowhere without EventTopic.
+// Kafka configures the brokers and the topic to which events are published; without EventTopic they
+// are not published.
 type Kafka struct {
 	Brokers      []string `key:"brokers" validate:"dive,broker" doc:"Some brokers of the cluster, host:port."`
 	EventTopic   string   `key:"event_topic" validate:"max=249" doc:"Topic to which audit events are published, such as skald.saga.events; empty means that they are not published."`
@@ -21,7 +22,7 @@ func defaultKafka() Kafka {
 	return Kafka{SourceGroup: "skald-events", SourceStart: "latest"}
 }
 
-// Ingest configures which topics of Kafka are dead-letter topics, and how their records become
+// Ingest configures which Kafka topics are dead-letter topics, and how their records become
 // letters.
 type Ingest struct {
 	Topics             string   `key:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as (?i)[._-]dl[qt]$, where (?i) ignores case, or ^error[.].+[.] for the names that Spring Cloud Stream chooses (docs/kafka.md has both in one); new topics are found automatically. Letters are never sent to a matching topic. Empty means that no topics are read."`
@@ -44,8 +45,8 @@ func defaultIngest() Ingest {
 	}
 }
 
-// DLQ configures how dead letters are treated and redriven. The first eight settings are the
-// policy of topics and tenants without their own.
+// DLQ configures how dead letters are treated and redriven. The first eight settings are the policy
+// for topics and tenants that have none of their own.
 type DLQ struct {
 	AutoRetry       bool          `key:"auto_retry" doc:"Whether letters from Kafka and REST are retried automatically."`
 	MaxRetries      int           `key:"max_retries" validate:"min=0,max=1000" doc:"Retries before a letter is DEAD, if the letter does not set its own number."`

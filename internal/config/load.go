@@ -18,11 +18,11 @@ import (
 
 // Load builds the configuration: the profile's defaults, overridden by the YAML file at path,
 // overridden by environ ("NAME=value", as from os.Environ; the last value of a repeated name
-// counts). An empty path means no file; none is searched for.
+// counts). An empty path means no file; Load does not search for one.
 //
-// The error is an *Error with every mistake found, and then the Config is zero. Mistakes name
-// keys, variables and files, never values: a value may be a secret in the wrong place. Load
-// reads the file and the files of secrets, and nothing else.
+// The error is an *Error with every mistake found; the Config is then zero. Mistakes name keys,
+// variables and files, never values: a value may be a secret in the wrong place. Load reads the
+// file and the files of secrets, and nothing else.
 func Load(path string, environ []string) (Config, error) {
 	var l loader
 	fromFile := l.readFile(path)
@@ -45,8 +45,8 @@ func Load(path string, environ []string) (Config, error) {
 	return cfg, nil
 }
 
-// layer holds the values of one source: typed values by key, and for each the file or
-// variable it came from.
+// layer holds the values of one source: typed values by key, and the file or variable that each
+// came from.
 type layer struct {
 	values map[string]any
 	origin map[string]string
@@ -56,14 +56,14 @@ func newLayer() layer { return layer{map[string]any{}, map[string]string{}} }
 
 // loader collects the mistakes of one Load.
 type loader struct {
-	file     string         // that is read
-	lines    map[string]int // of its keys
+	file     string         // the file to read
+	lines    map[string]int // line numbers of its keys
 	origins  []layer        // strongest first
 	mistakes []Mistake
 }
 
-// set stores a value, or reports one that could not be converted; the default is then
-// used in its place, so that it causes no further mistakes.
+// set stores a value, or reports that it could not be converted. In that case the default is used
+// in its place, so that there are no follow-on mistakes.
 func (l *loader) set(into layer, f field, raw any, origin string) {
 	into.origin[f.key] = origin
 	if f.typ == reflect.TypeFor[ParticipantSecrets]() {
@@ -86,7 +86,7 @@ func (l *loader) set(into layer, f field, raw any, origin string) {
 	into.values[f.key] = value
 }
 
-// add reports a mistake in the value that origin has for key; in a file, with its line.
+// add reports a mistake in the value that origin has for key, with the line number if origin is a file.
 func (l *loader) add(key, origin, detail string) {
 	if line := l.lines[key]; line > 0 && origin == l.file {
 		origin += ":" + strconv.Itoa(line)
@@ -128,12 +128,13 @@ func (l *loader) readFile(path string) layer {
 	return out
 }
 
-// linesOf returns the lines of a file's keys and of those below them, as `section` and `section.key`.
+// linesOf returns the line numbers of a file's keys and of the keys below them, named `section` and
+// `section.key`.
 func linesOf(content []byte) map[string]int {
 	lines := map[string]int{}
 	var document yamlv3.Node
 	if yamlv3.Unmarshal(content, &document) != nil || len(document.Content) == 0 {
-		return lines // without keys
+		return lines // the file has no keys
 	}
 	var note func(prefix string, of *yamlv3.Node)
 	note = func(prefix string, of *yamlv3.Node) {
@@ -152,7 +153,7 @@ func linesOf(content []byte) map[string]int {
 	return lines
 }
 
-// readTree walks a parsed file. A key with no value counts as not given.
+// readTree walks a parsed file. A key without a value counts as not given.
 func (l *loader) readTree(out layer, path string, tree map[string]any) {
 	for _, name := range sortedKeys(tree) {
 		value := tree[name]
@@ -219,10 +220,11 @@ func (l *loader) readEnv(environ []string) layer {
 	return out
 }
 
-// ofOtherPrograms reports whether a variable belongs to a program that uses Skald; a shell may have it for both. The
-// first two tell workers where the server is and who they are, the third is the key of clients, the fourth that of
-// `skald participant certify`, the fifth the secret of participants for signed calls. The others describe a run to a
-// shell job, which may itself run skald.
+// ofOtherPrograms reports whether a variable belongs to a program that uses Skald; a shell may set
+// variables for both. The first two tell workers where the server is and who they are, the third is
+// the API key of clients, the fourth is the key of `skald participant certify`, and the fifth is
+// the secret of participants for signed calls. The others describe a run to a shell job, which may
+// itself run skald.
 func ofOtherPrograms(name string) bool {
 	switch name {
 	case "SKALD_URL", "SKALD_KEY", "SKALD_API_KEY", "SKALD_CERTIFY_SECRET", "SKALD_SECRET",
@@ -239,9 +241,9 @@ var serviceLinkNames = regexp.MustCompile(
 	`^SKALD_(SERVICE_.*|PORT(_.*)?|(.+_)?SERVICE_(HOST|PORT(_.*)?)|.+_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`,
 )
 
-// serviceLink reports whether Kubernetes has set a variable, rather than an operator. A
-// Service named skald-database makes SKALD_DATABASE_PORT=tcp://10.0.0.1:5432, which
-// only its value distinguishes from the port setting.
+// serviceLink reports whether a variable was set by Kubernetes rather than by an operator. A
+// Service named skald-database makes SKALD_DATABASE_PORT=tcp://10.0.0.1:5432, which only its value
+// distinguishes from the port setting.
 func serviceLink(name, value string) bool {
 	return serviceLinkNames.MatchString(name) ||
 		strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
@@ -296,7 +298,7 @@ func (l *loader) merge(layers ...layer) Config {
 	}
 	cfg := Default(env)
 	for _, in := range layers {
-		for key, value := range in.values { // of the setting's type: see field.convert
+		for key, value := range in.values { // value has the setting's type: see field.convert
 			cfg.setting(key).Set(reflect.ValueOf(value))
 		}
 	}
@@ -316,8 +318,8 @@ func (l *loader) readSecretFile(key, path string, into *Secret) {
 	*into = Secret(content)
 }
 
-// readDocument parses a YAML file. It rejects further documents, which would otherwise be
-// ignored.
+// readDocument parses a YAML file. It rejects a file with several documents, because only the first
+// would be used.
 func readDocument(content []byte) (tree map[string]any, err error) {
 	d := yamlv3.NewDecoder(bytes.NewReader(content))
 	err = d.Decode(&tree)

@@ -20,7 +20,7 @@ type Error struct {
 // Mistake is one thing to correct. It never contains a value.
 type Mistake struct {
 	Key    string // path of the setting, or an unknown key or variable; "" for the file as a whole
-	Origin string // the variable or file of the value, "default", or "" when Key is enough
+	Origin string // the variable or file that set the value, "default", or "" if Key is enough
 	Detail string // what is allowed instead
 }
 
@@ -54,7 +54,7 @@ func (m Mistake) String() string {
 // quoted matches content of the file in the YAML parser's errors.
 var quoted = regexp.MustCompile("`[^`]*`|'[^']*'")
 
-// describeFileError describes what is wrong with a file without quoting its values.
+// describeFileError describes an error in a file without quoting its values.
 func describeFileError(err error) string {
 	var types *yamlv3.TypeError
 	switch {
@@ -89,7 +89,7 @@ func reason(err error) string {
 // unknownKey returns the message for a key of the file that does not exist, with the
 // key that was probably meant.
 func unknownKey(key string) string {
-	if _, ok := byKey[key]; ok { // it exists, but the dot must be nesting
+	if _, ok := byKey[key]; ok { // the key exists, but must be nested instead of dotted
 		name, rest, _ := strings.Cut(key, ".")
 		return fmt.Sprintf("must be written as %s under %s", rest, name)
 	}
@@ -136,9 +136,9 @@ func didYouMean(name string) string {
 
 func lastPart(key string) string { return key[strings.LastIndex(key, ".")+1:] }
 
-// nearest returns the candidate that is the fewest edits away from word, or "" if even that one
-// needs more than the limit: one edit, plus one for every eight letters of word. Case and separators do
-// not count, so maxOpenConns is near max_open_conns. Of equals, the first wins.
+// nearest returns the candidate that is the fewest edits away from word, or "" if it exceeds the
+// limit: one edit, plus one for every eight letters of word. Case and separators do not count, so
+// maxOpenConns is near max_open_conns. Ties go to the first candidate.
 func nearest(word string, candidates []string) string {
 	plain := func(s string) string {
 		return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))

@@ -14,7 +14,7 @@ type UI struct {
 	Links  []string `key:"links" validate:"dive,ui_link" doc:"Links to other tools, shown next to a trace id or a correlation id: the name, =, and a URL that contains {trace_id} or {correlation_id}, such as Jaeger=https://jaeger.example/trace/{trace_id}. A comma in the URL is written %2C."`
 }
 
-// UIMode is what the pages offer, if there are any.
+// UIMode decides whether there are pages and what they offer.
 type UIMode string
 
 // The modes.
@@ -36,7 +36,7 @@ func linkOf(entry string) (Link, bool) {
 	if end := strings.IndexAny(host, "/?#"); end >= 0 {
 		host = host[:end]
 	}
-	// Clients choose correlation IDs, which must not determine the server that a link leads to.
+	// Clients choose correlation IDs, so these must not determine the server that a link leads to.
 	ok := err == nil && !strings.ContainsAny(host, "{}") && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") &&
 		l.Name != "" && len(l.Name) <= 60 &&
 		(strings.Contains(l.URL, "{trace_id}") || strings.Contains(l.URL, "{correlation_id}"))
@@ -48,7 +48,7 @@ func uiLink(entry string) bool {
 	return ok
 }
 
-// Templates returns the links of the pages.
+// Templates returns the templates of the pages' links.
 func (u UI) Templates() (all []Link) {
 	for _, entry := range u.Links {
 		if l, ok := linkOf(entry); ok {
@@ -60,7 +60,7 @@ func (u UI) Templates() (all []Link) {
 
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]*[A-Za-z0-9_~-])+$`)
 
-// publicURL reports whether a path can be added to s.
+// publicURL reports whether s is a URL to which a path can be appended.
 func publicURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&

@@ -2,7 +2,7 @@ package config
 
 import "errors"
 
-// Environment is the profile: it selects defaults, and prod refuses unsafe settings.
+// Environment is the profile. It selects the defaults, and prod rejects unsafe settings.
 type Environment string
 
 // The profiles. Load reads "production" as Prod.

@@ -6,7 +6,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// roleOf reads an entry of auth.jwt_role_map. The name may contain a =.
+// roleOf reads an entry of auth.jwt_role_map. The name may contain "=".
 func roleOf(entry string) (name string, role principal.Role, ok bool) {
 	at := strings.LastIndexByte(entry, '=')
 	if at < 0 {
@@ -21,7 +21,7 @@ func roleName(entry string) bool {
 	return ok
 }
 
-// Roles returns the roles of the names in JWTRoleClaim, nil if the names are roles themselves.
+// Roles maps the names in JWTRoleClaim to roles; nil if the names are themselves roles.
 func (a Auth) Roles() map[string]principal.Role {
 	var roles map[string]principal.Role
 	for _, entry := range a.JWTRoleMap {

@@ -1,7 +1,7 @@
 package config
 
-// rule is a condition between settings. broken returns what is allowed
-// instead, or "" when the condition holds.
+// rule is a condition between settings. broken returns what is allowed instead, or "" if the
+// condition holds.
 type rule struct {
 	key    string   // the setting that the mistake is reported for
 	with   []string // the other settings that it depends on

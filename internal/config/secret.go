@@ -6,10 +6,10 @@ import (
 	"log/slog"
 )
 
-// Secret is text that must not be shown. Every verb of fmt that can print a string, and JSON,
-// YAML, text and slog encodings, show [secret], set or not. string(s) is the only way to get
-// the value. Two leaks remain, both inherent to fmt: %p (go vet refuses it), and a Secret in an
-// unexported field, whose methods fmt cannot call, so keep it in exported fields.
+// Secret is text that must not be shown. Every fmt verb that can print a string, and the JSON,
+// YAML, text and slog encodings, show [secret], whether it is set or not. string(s) is the only way
+// to get the value. Two leaks remain, both inherent to fmt: %p (go vet refuses it), and a Secret in
+// an unexported field, whose methods fmt cannot call, so keep it in exported fields.
 type Secret string
 
 const hidden = "[secret]"

@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Server is the HTTP API. Byte counts are of the body as sent.
+// Server configures the HTTP API. Byte counts refer to the body as sent.
 type Server struct {
 	ListenAddr      string        `key:"listen_addr" env:"SKALD_LISTEN_ADDR" validate:"listen_addr" doc:"Address of the API. Port 0 picks a free one; an empty host means all interfaces."`
 	BasePath        string        `key:"base_path" validate:"omitempty,base_path" doc:"Path under which a proxy publishes this server, such as /skald: the pages link below it, and requests are accepted with and without it. Empty means the root."`
@@ -45,7 +45,7 @@ func defaultServer() Server {
 	}
 }
 
-// Limits bounds what clients register and send.
+// Limits sets the limits for what clients register and send.
 type Limits struct {
 	MaxSteps         int   `key:"max_steps" validate:"min=1,max=10000" doc:"Maximum number of steps of a workflow."`
 	MaxWorkflowBytes int64 `key:"max_workflow_bytes" validate:"min=1024,max=16777216" doc:"Maximum size of a workflow definition, in bytes."`

@@ -2,9 +2,9 @@ package config
 
 import "time"
 
-// Vault configures the address of HashiCorp Vault, how Skald logs in there, and what it reads:
-// a stored password (StaticPath) or a login that Vault creates for this node (DynamicPath). At
-// most one of the two is set.
+// Vault configures the address of HashiCorp Vault, how Skald logs in to it, and what it reads: a
+// stored password (StaticPath) or a login that Vault creates for this node (DynamicPath). At most
+// one of the two is set.
 type Vault struct {
 	Address     string `key:"address" validate:"omitempty,vault_address" doc:"Address of Vault or of a Vault agent. prod refuses http:// except on loopback."`
 	Namespace   string `key:"namespace" validate:"max=255" doc:"Namespace of Vault Enterprise."`

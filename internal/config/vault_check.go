@@ -25,8 +25,7 @@ func (v Vault) inTheClear() bool {
 	return u.Hostname() != "localhost" && (err != nil || !addr.Unmap().IsLoopback())
 }
 
-// missing returns the setting that the method requires but that is not set; "" if none is
-// missing.
+// missing returns the setting that the method requires and that is not set, "" if none is missing.
 func (v Vault) missing() string {
 	switch {
 	case v.AuthMethod == "token" && v.Token == "":
@@ -41,10 +40,10 @@ func (v Vault) missing() string {
 	return ""
 }
 
-// usesVault reports whether anything comes from Vault.
+// usesVault reports whether any setting comes from Vault.
 func (c Config) usesVault() bool { return c.Vault.Keeps() || c.ParticipantSecrets.fromVault() }
 
-// vaultRules are the conditions between Vault's settings and the database's.
+// vaultRules are the rules between Vault's settings and the database's.
 var vaultRules = []rule{
 	{"vault.address", []string{"vault.static_path", "vault.dynamic_path", "participant_secrets"}, func(c Config) string {
 		return unless(!c.usesVault() || c.Vault.Address != "", "must be set with a path, or for participant_secrets")
@@ -76,7 +75,7 @@ var vaultRules = []rule{
 			"must not be given when database.url has a password",
 		)
 	}},
-	// A login owns what it creates, so Vault could not drop it afterwards.
+	// A login owns the objects that it creates, so Vault could not drop it afterwards.
 	{"database.auto_migrate", []string{"vault.dynamic_path"}, func(c Config) string {
 		return unless(c.Vault.DynamicPath == "" || !c.Database.AutoMigrate,
 			"must be false with vault.dynamic_path: run skald migrate up as the role that owns the schema")

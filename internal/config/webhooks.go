@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Webhooks configures deliveries. An endpoint must also be allowed by Egress.
+// Webhooks configures deliveries. Egress must allow the endpoints as well.
 type Webhooks struct {
 	AllowHTTP       bool          `key:"allow_http" doc:"Whether endpoints may use plain http. Others on the network can then read and replay deliveries."`
 	TLSCertFile     string        `key:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https endpoints that ask for one. The user who registers a webhook chooses the endpoint, so this is not the certificate used for participants. It is read again when it changes. Requires tls_key_file."`

@@ -1,23 +1,23 @@
 package fault
 
-// Problem is a code of the API, as docs/problems.md explains it.
+// Problem is an error code of the API, as explained in docs/problems.md.
 type Problem struct {
 	Code    string
-	Title   string // of every problem document with the code
+	Title   string // title of every problem document with this code
 	Meaning string
 	Status  []int
 }
 
-// Catalogue is the problems of one package, in the order of docs/problems.md.
+// Catalogue lists the problems of one package, in the order of docs/problems.md.
 type Catalogue []Problem
 
-// Add adds a problem and returns its code, so that no code is without its title.
+// Add adds a problem and returns its code, so that every code has a title.
 func (c *Catalogue) Add(code, title, meaning string, status ...int) string {
 	*c = append(*c, Problem{Code: code, Title: title, Meaning: meaning, Status: status})
 	return code
 }
 
-// Problems are those of any package.
+// Problems are the problems that any package may use.
 var Problems Catalogue
 
 // Their codes, stable and part of the API.

@@ -11,18 +11,18 @@ import (
 
 // QueryWrite runs a fixed statement on the writers' connections. It is prepared once per
 // connection, because parsing and planning the large statements costs more than running them;
-// database/sql prepares it again on each new connection of its pool. Like QueryRead it sees the
+// database/sql prepares it again on each new connection of its pool. Like QueryRead, it sees the
 // rows of all tenants; statements for one tenant go through tenant.go.
 func (db *DB) QueryWrite(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return db.Query(ctx, db.Write, query, args)
 }
 
-// QueryRead runs a query on the readers' connections of the engine, prepared.
+// QueryRead runs a prepared query on the engine's readers' connections.
 func (db *DB) QueryRead(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return db.Query(ctx, db.Read, query, args)
 }
 
-// Query runs a query on the connections of a pool, prepared.
+// Query runs a prepared query on the connections of a pool.
 func (db *DB) Query(ctx context.Context, pool *sqlx.DB, query string, args []any) (*sql.Rows, error) {
 	stmt, err := db.Prepared(ctx, pool, query)
 	if err != nil {
@@ -54,10 +54,10 @@ func (db *DB) Prepared(ctx context.Context, pool *sqlx.DB, query string) (*sqlx.
 	return s, nil
 }
 
-// PreparedIn returns a statement that is prepared for a transaction on the writers'
-// connections. It never takes a second connection from that pool: transactions that all
-// wait for a second one would wait for each other. A statement that is not prepared yet
-// is prepared for this transaction alone, and in the background for those that follow.
+// PreparedIn returns a statement that is prepared for a transaction on the writers' connections. It
+// never takes a second connection from that pool, because transactions that all wait for a second
+// connection would deadlock. A statement that is not prepared yet is prepared for this transaction
+// alone, and in the background for later ones.
 func (db *DB) PreparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.Stmt, error) {
 	if s, ok := db.statements.Load(statement{db.Write, query}); ok {
 		return tx.StmtxContext(ctx, s.(*sqlx.Stmt)), nil
@@ -67,7 +67,7 @@ func (db *DB) PreparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.
 			defer db.preparing.Delete(query)
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), prepareWithin)
 			defer cancel()
-			_, _ = db.Prepared(ctx, db.Write, query) // else the next transaction tries
+			_, _ = db.Prepared(ctx, db.Write, query) // if this fails, the next transaction tries
 		}()
 	}
 	s, err := tx.PreparexContext(ctx, query)
@@ -79,8 +79,8 @@ func (db *DB) PreparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.
 
 const prepareWithin = 10 * time.Second
 
-// OneByOne repeats a refused batch item by item, so that a bad item cannot stop the others. It
-// stops at an outage.
+// OneByOne repeats a rejected batch item by item, so that one bad item does not block the others.
+// It stops at an outage.
 func OneByOne[T, R any](batch []T, do func([]T) ([]R, error)) ([]R, error) {
 	out := make([]R, 0, len(batch))
 	for i := range batch {

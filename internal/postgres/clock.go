@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// Clock is the database's clock as far as this node knows it: the node's own clock, corrected by
-// what answers of the database have proven about their difference. Times that are stored were
-// written by the database's clock, so this is the clock to compare them with, and the one whose
-// times participants get.
+// Clock is this node's estimate of the database's clock: the node's own clock, corrected by what
+// the database's answers prove about the difference. Stored times come from the database's clock,
+// so they must be compared with this clock. Participants also get times from this clock.
 type Clock struct {
 	own     func() time.Time
-	behind  atomic.Int64 // what is added to own, in nanoseconds
+	behind  atomic.Int64 // offset that is added to own, in nanoseconds
 	changed atomic.Pointer[func(ahead time.Duration)]
 }
 
 // NewClock returns a clock that agrees with own until a measurement proves that it does not.
 func NewClock(own func() time.Time) *Clock { return &Clock{own: own} }
 
-// Now is the time, in UTC and microseconds.
+// Now returns the current time in UTC, in microseconds.
 func (c *Clock) Now() time.Time {
 	return c.own().Add(time.Duration(c.behind.Load())).UTC().Truncate(time.Microsecond)
 }
 
-// Ahead is by how much the node's own clock is ahead of the database's, negative when it is behind.
+// Ahead returns by how much the node's own clock is ahead of the database's. It is negative if the
+// node's clock is behind.
 func (c *Clock) Ahead() time.Duration { return -time.Duration(c.behind.Load()) }
 
-// OnMeasured has f called after each measurement.
+// OnMeasured registers f, which is called after each measurement.
 func (c *Clock) OnMeasured(f func(ahead time.Duration)) { c.changed.Store(&f) }
 
-// Ask calls ask, which reads the database's clock once, and measures with it.
+// Ask calls ask, which reads the database's clock once, and uses the result as a measurement.
 func (c *Clock) Ask(ask func(there *time.Time) error) error {
 	var there time.Time
 	sent := c.own()
@@ -40,13 +40,13 @@ func (c *Clock) Ask(ask func(there *time.Time) error) error {
 	return err
 }
 
-// measured corrects the clock: the database's clock showed there at some moment between sent and
-// answered. Within that the answer proves nothing, so the clock moves only as far as it must, and a
-// slow answer does not disturb what quicker ones have shown.
+// measured corrects the clock: at some moment between sent and answered, the database's clock
+// showed the time there. The moment within that interval is unknown, so the clock is moved only as
+// far as necessary, and a slow answer does not undo the precision of quicker ones.
 func (c *Clock) measured(sent, there, answered time.Time) {
 	least, most := there.Sub(answered), there.Sub(sent)
 	if least > most {
-		return // the own clock was set back meanwhile
+		return // the node's own clock was set back in the meantime
 	}
 	behind := min(max(time.Duration(c.behind.Load()), least), most)
 	c.behind.Store(int64(behind))

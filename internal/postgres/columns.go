@@ -13,12 +13,11 @@ import (
 	"github.com/lib/pq/oid"
 )
 
-// BinaryColumn builds one array in PostgreSQL's binary form: a column of a batch, which
-// is sent as one parameter and expanded by unnest. It is written by hand because every
-// transition goes through it, and pq.Array knows only the text form, which both sides
-// would have to format and parse element by element. All elements have one type;
-// integers of any size are sent as bigint. Only the writers' connections take such a
-// parameter (binaryArray).
+// BinaryColumn builds an array in PostgreSQL's binary format: a column of a batch, which is sent as
+// one parameter and expanded by unnest. It is hand-written because every transition uses it, and
+// pq.Array supports only the text format, which both sides would have to format and parse element
+// by element. All elements have the same type; integers of any size are sent as bigint. Only the
+// writers' connections take such a parameter (binaryArray).
 type BinaryColumn struct {
 	of    oid.Oid // type of the elements; 0 while all are NULL
 	N     uint32
@@ -30,17 +29,17 @@ type BinaryColumn struct {
 // BinaryColumnOf returns an empty column with room for about this many elements.
 func BinaryColumnOf(elements int) BinaryColumn { return BinaryColumn{rows: elements} }
 
-// The head of a binary array: dimensions, whether it has NULLs, type of the
-// elements, their number, index of the first.
+// The header of a binary array: the number of dimensions, whether there are NULLs, the type of the
+// elements, their number, and the index of the first.
 const arrayHead = 5 * 4
 
-// next appends the header of the next element, which has size bytes; nullSize: NULL.
+// next appends the header of the next element, which has size bytes; nullSize means NULL.
 func (c *BinaryColumn) next(size int) []byte {
 	if len(c.b) == 0 {
 		c.b = make([]byte, arrayHead, max(256, min(arrayHead+c.rows*(4+max(size, 0)), firstBytes)))
 	}
 	c.N++
-	return binary.BigEndian.AppendUint32(c.b, uint32(size)) //nolint:gosec // nothing here is that long
+	return binary.BigEndian.AppendUint32(c.b, uint32(size)) //nolint:gosec // no column here is that long
 }
 
 const nullSize = -1
@@ -50,7 +49,7 @@ const nullSize = -1
 const firstBytes = 64 << 10
 
 // Parameter returns the finished array. If all elements are NULL, their type is unknown, so the
-// array is sent as text, which needs none.
+// array is sent as text, which does not need a type.
 func (c *BinaryColumn) Parameter() any {
 	if c.N == c.nulls {
 		return "{" + strings.TrimSuffix(strings.Repeat("NULL,", int(c.N)), ",") + "}"
@@ -61,9 +60,9 @@ func (c *BinaryColumn) Parameter() any {
 	return binaryArray(c.b)
 }
 
-// binaryArray is a parameter in binary form. Only the writers' connections send such
-// parameters (pq.Config.BinaryParameters); all others refuse it, instead of passing it
-// as text that the server cannot read.
+// binaryArray is a parameter in binary form. Only the writers' connections send such parameters
+// (pq.Config.BinaryParameters); all others reject it instead of passing it as text that the server
+// cannot read.
 type binaryArray []byte
 
 // BinaryValue implements lib/pq's interface for connections with binary parameters.
@@ -98,11 +97,11 @@ func (c *BinaryColumn) uniform() bool {
 		return c.N == c.nulls
 	}
 	all := c.b[arrayHead:]
-	each := 4 + int(binary.BigEndian.Uint32(all)) // of the first with its size, and of the others if they are the same
+	each := 4 + int(binary.BigEndian.Uint32(all)) // length of the first element, with its size prefix
 	return len(all) == each*int(c.N) && bytes.Equal(all[:len(all)-each], all[each:])
 }
 
-// first returns the first element of a uniform column as a single parameter; nil: NULL.
+// first returns the first element of a uniform column as a single parameter; nil means NULL.
 func (c *BinaryColumn) first() any {
 	if c.N == c.nulls {
 		return nil
@@ -111,7 +110,7 @@ func (c *BinaryColumn) first() any {
 	return binaryArray(c.b[arrayHead+4:][:size:size])
 }
 
-// intUnless adds v, or NULL when it equals nothing.
+// intUnless adds v, or NULL if it equals nothing.
 func (c *BinaryColumn) intUnless(v, nothing int64) {
 	if v == nothing {
 		c.Null()
@@ -147,13 +146,13 @@ func (c *BinaryColumn) boolOrNull(v *bool) {
 	c.Bool(*v)
 }
 
-// UUID adds an id.
+// UUID adds an ID.
 func (c *BinaryColumn) UUID(v uuid.UUID) {
 	c.of = oid.T_uuid
 	c.b = append(c.next(len(v)), v[:]...)
 }
 
-// UUIDUnlessZero adds v, or NULL when it is zero.
+// UUIDUnlessZero adds v, or NULL if it is zero.
 func (c *BinaryColumn) UUIDUnlessZero(v uuid.UUID) {
 	if v == uuid.Nil {
 		c.Null()
@@ -171,7 +170,7 @@ func (c *BinaryColumn) Time(t time.Time) {
 	c.b = binary.BigEndian.AppendUint64(c.next(8), uint64(t.UnixMicro()-postgresEpoch)) //nolint:gosec // the same 64 bits
 }
 
-// TimeOrNull adds a time, NULL when nil.
+// TimeOrNull adds a time, or NULL if it is nil.
 func (c *BinaryColumn) TimeOrNull(t *time.Time) {
 	if t == nil {
 		c.Null()
@@ -185,7 +184,7 @@ func (c *BinaryColumn) bytes(v []byte) {
 	c.b = append(c.next(len(v)), v...)
 }
 
-// BytesOrNull adds v, NULL when it is nil.
+// BytesOrNull adds v, or NULL if it is nil.
 func (c *BinaryColumn) BytesOrNull(v []byte) {
 	if v == nil {
 		c.Null()
@@ -200,7 +199,7 @@ func (c *BinaryColumn) Text(v string) {
 	c.b = append(c.next(len(v)), v...)
 }
 
-// TextUnlessEmpty adds v, or NULL when it is "".
+// TextUnlessEmpty adds v, or NULL if it is "".
 func (c *BinaryColumn) TextUnlessEmpty(v string) {
 	if v == "" {
 		c.Null()
@@ -209,7 +208,7 @@ func (c *BinaryColumn) TextUnlessEmpty(v string) {
 	c.Text(v)
 }
 
-// JSON adds a JSON text, NULL when nil.
+// JSON adds a JSON text, or NULL if it is nil.
 func (c *BinaryColumn) JSON(v []byte) {
 	if v == nil {
 		c.Null()

@@ -11,16 +11,16 @@ import (
 	"github.com/lib/pq"
 )
 
-// A primary with a synchronous standby commits locally and then waits for the standby. When the
-// wait is canceled, it answers COMMIT with success and a warning: the rows are there and visible,
-// but are lost if the standby takes over. So Skald never cancels a commit, and one whose wait
-// another session canceled has an unknown outcome (invariant F63, decision 0066).
+// A primary with a synchronous standby commits locally and then waits for the standby. If the wait
+// is canceled, the primary answers COMMIT with success and a warning: the rows exist and are
+// visible, but are lost if the standby takes over. So Skald never cancels a commit, and if another
+// session cancels the wait, the outcome of the commit is unknown (invariant F63, decision 0066).
 
-// errUnconfirmed is the error of a commit that PostgreSQL answered with a warning.
+// errUnconfirmed is the error for a commit that PostgreSQL answered with a warning.
 var errUnconfirmed = errors.New("PostgreSQL stopped waiting for its synchronous standby: the transaction " +
 	"is committed on the primary and may be missing on the standby, so its outcome is unknown")
 
-// errLost is the error of a statement whose connection was lost while it ran.
+// errLost is the error for a statement whose connection was lost while it ran.
 var errLost = errors.New("the connection was lost during the statement; whether it was carried out is unknown")
 
 // commits tracks the state of a connection's current transaction, and the warnings that the
@@ -31,20 +31,20 @@ type commits struct {
 }
 
 // sayWarnings is run on each new connection, because a role or a database may be configured to
-// suppress warnings. As a startup parameter it would have to be allowed in each PgBouncer.
+// suppress warnings. If it were a startup parameter, every PgBouncer would have to allow it.
 const sayWarnings = `SET client_min_messages = warning`
 
-// heard handles a notice: a message of the server that is not an error.
+// heard handles a notice, which is a server message that is not an error.
 func (c *commits) heard(notice *pq.Error) {
 	if notice.Code.Class() == "01" {
 		c.warned = true
-		// Others may come from the statement itself, from auto_explain for example.
+		// Other notices may come from the statement itself or from auto_explain, for example.
 		c.notReplicated = c.notReplicated || notice.Routine == "SyncRepWaitForLSN"
 	}
 }
 
-// begin prepares for a statement and returns the context to run it with. A statement that
-// writes outside a transaction commits, so its context is never canceled; the server's timeouts
+// begin prepares for a statement and returns the context to run it with. A statement that writes
+// outside a transaction commits implicitly, so its context is never canceled; the server's timeouts
 // limit it.
 func (c *commits) begin(ctx context.Context, writes bool) context.Context {
 	c.warned, c.notReplicated = false, false
@@ -64,11 +64,11 @@ func writes(statement string) bool {
 	return false
 }
 
-// tx is a transaction of a connection.
+// tx is a transaction on a connection.
 type tx struct {
 	driver.Tx
 	of   *commits
-	ctx  context.Context // of the transaction
+	ctx  context.Context // context of the transaction
 	line *line
 }
 
@@ -102,12 +102,11 @@ type pqRows interface {
 	driver.RowsColumnTypePrecisionScale
 }
 
-// rows are the rows of a statement. A statement outside a transaction commits after the last
-// one.
+// rows are the rows of a statement. A statement outside a transaction commits after the last row.
 type rows struct {
 	pqRows
 	of    *commits
-	ended func() // call it when they are closed
+	ended func() // called when the rows are closed
 }
 
 func (c *commits) rows(r driver.Rows, ended func()) (driver.Rows, error) {

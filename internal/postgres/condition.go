@@ -8,15 +8,15 @@ import (
 
 // Condition is the state of a server as far as it affects the durability and the isolation of data.
 type Condition struct {
-	Schema int // the version of the schema, that of its newest migration
-	// Floor is the newest migration that a program must know to use the schema; 0: nothing says so. Only asked for,
-	// by the program itself, when the schema is newer than the program.
+	Schema int // the version of the schema, which is that of its newest migration
+	// Floor is the newest migration that a program must know to use the schema; 0 means that there
+	// is no requirement. The program queries it only if the schema is newer than the program.
 	Floor int
 	// Off lists the settings that are off although the server may lose confirmed writes without
 	// them: fsync, synchronous_commit, full_page_writes.
 	Off       []string
 	Login     string
-	Superuser bool // Login is one: nothing keeps it from the rows of all tenants
+	Superuser bool // Login is a superuser, so it can access the rows of all tenants
 }
 
 // Settings are the settings that Condition checks.
@@ -47,11 +47,11 @@ func (c Condition) Warnings() []string {
 	return out
 }
 
-// condition writes a few bytes to the WAL, which its commit flushes like those of any other write,
-// and to no table. A full disk would not show by that: WAL files are allocated ahead, and so is the
-// page of a row that is updated in place. So it also writes a temporary file of some 300 kB, by
-// reading a function's result that does not fit into its work_mem; a table grows in the same file
-// system unless temp_tablespaces says otherwise.
+// condition writes a few bytes to the WAL, which its commit flushes like any other write, but
+// writes to no table. This would not detect a full disk: WAL files are allocated in advance, and so
+// is the page of a row that is updated in place. So it also writes a temporary file of about 300
+// kB, by reading a function's result that does not fit into work_mem. Temporary files are in the
+// same file system as the tables unless temp_tablespaces is set.
 const condition = `
 SELECT pg_logical_emit_message(true, 'skald', 'readiness') IS NULL OR spilled = 0,
        current_setting('transaction_read_only') = 'on',

@@ -12,34 +12,34 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// connector makes the connections of one pool. Each signs in with the login that the source
-// returns at that moment, and is closed after its current use once its login was replaced or
-// its server is no longer the primary.
+// connector makes the connections of one pool. Each connection signs in with the login that the
+// source returns at that moment. After the login has been replaced, or when the server is no longer
+// the primary, the connection is closed after its current use.
 type connector struct {
 	config  pq.Config
 	dialer  dialer
 	logins  credentials.Source
 	lines   *lines        // shared by all pools
-	retired *atomic.Int64 // shared by all pools: connections made before this number are closed after use
-	// once is for statements that must not run twice: if the connection fails during one, the
-	// caller gets the error, and database/sql does not repeat the statement.
+	retired *atomic.Int64 // shared by all pools: connections with a lower number are closed after use
+	// once is for statements that must not run twice: if the connection fails during such a
+	// statement, the caller gets the error, and database/sql does not repeat the statement.
 	once bool
-	// prompt is for statements that end with their context even while they commit. A lease
-	// renewal without a timely answer does not count, whether it was committed or not.
+	// prompt is for statements that end with their context even while they commit. A lease renewal
+	// without a timely answer does not count, no matter whether it was committed.
 	prompt bool
 }
 
 // Driver implements driver.Connector.
 func (c *connector) Driver() driver.Driver { return pq.Driver{} }
 
-// Connect implements driver.Connector. When the server refuses the login, the
-// source is asked for a newer one, and if there is one, it is tried at once.
+// Connect implements driver.Connector. If the server rejects the login, Connect asks the source for
+// a newer one and, if there is one, tries it at once.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	login, err := c.logins.Login(ctx, credentials.Login{})
 	if err != nil {
 		return nil, err
 	}
-	retired := c.retired.Load() // before the server is chosen
+	retired := c.retired.Load() // must be read before the server is chosen
 	raw, at, err := c.connect(ctx, login)
 	if loginRefused(err) {
 		newer, e := c.logins.Login(ctx, login)
@@ -52,7 +52,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	made := &conn{pqConn: raw, of: c, login: login, retired: retired, line: at, socket: newProbe(at.Conn)}
-	if c.config.Runtime != nil { // RequireOwnSessions, which sets nothing, changes nothing
+	if c.config.Runtime != nil { // nil for RequireOwnSessions, which must not change any setting
 		if _, err := made.ExecContext(ctx, sayWarnings, nil); err != nil {
 			_ = raw.Close()
 			return nil, err
@@ -80,7 +80,7 @@ func (c *connector) connect(ctx context.Context, l credentials.Login) (pqConn, *
 	return s.pqConn, s.line, err
 }
 
-// session is a connection of the driver, and what it goes over.
+// session is a driver connection and the network connection underneath.
 type session struct {
 	pqConn
 	line *line
@@ -123,13 +123,13 @@ type pqConn interface {
 	driver.NamedValueChecker
 }
 
-// conn is a connection that tracks whether it may be reused. database/sql never uses one from
-// two goroutines at once.
+// conn is a connection that tracks whether it may be reused. database/sql never uses a connection
+// from two goroutines at once.
 type conn struct {
 	pqConn
 	of      *connector
 	login   credentials.Login
-	retired int64 // of connector.retired, when it was made
+	retired int64 // value of connector.retired when the connection was made
 	line    *line
 	socket  probe
 	spent   bool
@@ -142,8 +142,9 @@ func (c *conn) IsValid() bool {
 		c.of.logins.Current(c.login) && c.pqConn.IsValid()
 }
 
-// ResetSession is called before each use but the first. It checks the socket, and so detects a
-// connection that the server has closed before anything is sent whose outcome would be unknown.
+// ResetSession is called before each use except the first. It checks the socket, so that a
+// connection closed by the server is detected before a statement is sent whose outcome would be
+// unknown.
 func (c *conn) ResetSession(ctx context.Context) error {
 	if !c.IsValid() || !c.socket.quiet() {
 		c.spent = true
@@ -152,8 +153,8 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	return c.pqConn.ResetSession(ctx)
 }
 
-// judge decides by a statement's error whether the connection is kept, and returns the
-// error for the caller. alive is whether the connection could be used before.
+// judge decides from a statement's error whether to keep the connection, and returns the error for
+// the caller. alive is whether the connection was usable before.
 func (c *conn) judge(err error, alive bool) error {
 	switch {
 	case err == nil && c.commits.notReplicated:
@@ -161,15 +162,15 @@ func (c *conn) judge(err error, alive bool) error {
 	case err == nil:
 		return nil
 	case serverReadOnly(err):
-		// The primary has become a standby, and all other connections lead to it as well.
+		// The primary has become a standby, and all other connections go to it as well.
 		c.spent = true
 		c.of.retired.CompareAndSwap(c.retired, c.retired+1)
 		return &repeatable{err}
 	case stalePlan(err):
-		c.spent = true // and with it what it has prepared
+		c.spent = true // and with the connection, its prepared statements
 		return &repeatable{err}
 	case permissionDenied(err) && c.mayChange():
-		// This is what PostgreSQL tells sessions whose role was dropped.
+		// This is the message that PostgreSQL sends to sessions whose role was dropped.
 		c.spent = true
 		return &repeatable{err}
 	case c.of.once && alive && errors.Is(err, driver.ErrBadConn):
@@ -184,17 +185,17 @@ func (c *conn) mayChange() bool {
 	return !fixed
 }
 
-// repeatable is the error of a statement that certainly had no effect: unless it was in
-// a transaction, database/sql repeats it on another connection.
+// repeatable is the error for a statement that certainly had no effect. Unless it was in a
+// transaction, database/sql repeats the statement on another connection.
 type repeatable struct{ cause error }
 
 func (e *repeatable) Error() string        { return e.cause.Error() }
 func (e *repeatable) Unwrap() error        { return e.cause }
 func (e *repeatable) Is(target error) bool { return target == driver.ErrBadConn }
 
-// BeginTx implements driver.ConnBeginTx. The driver would watch ctx until the
-// transaction has ended, and cancel COMMIT as well. Statements have contexts of their
-// own, and when ctx ends before COMMIT, database/sql rolls back.
+// BeginTx implements driver.ConnBeginTx. It does not pass ctx to the driver, which would watch it
+// until the end of the transaction and cancel even COMMIT. Statements have contexts of their own,
+// and if ctx ends before COMMIT, database/sql rolls back.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	defer c.line.until(ctx, grace, false)()
 	begun, err := c.pqConn.BeginTx(context.WithoutCancel(ctx), opts)
@@ -205,7 +206,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return &tx{begun, &c.commits, ctx, c.line}, nil
 }
 
-// begin returns the context to run a statement with, and what to call when it has ended.
+// begin returns the context to run a statement with, and a function to call when the statement has ended.
 func (c *conn) begin(ctx context.Context, writes bool) (run context.Context, ended func()) {
 	run = c.commits.begin(ctx, writes && !c.of.prompt)
 	return run, c.line.until(ctx, grace, run.Done() != nil)
@@ -285,5 +286,5 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 	return result, s.c.judge(err, alive)
 }
 
-// errAddress wraps no cause: that would quote the address, and with it the password.
+// errAddress does not wrap its cause, which would quote the address including the password.
 var errAddress = errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")

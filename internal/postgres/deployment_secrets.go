@@ -17,17 +17,18 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// orderSecret is the name of the deployment's secret under which the keys of ordered
-// letters are digested. It stays the same when master keys are rotated and is wrapped
-// with the one that is current (decision 0053).
+// orderSecret is the name of the deployment's secret that is used to digest the keys of ordered
+// letters. It stays the same when master keys are rotated, and is wrapped with the current master
+// key (decision 0053).
 const orderSecret = "order"
 
-// digestBytes is the length of a digest. Letters of two keys with the same digest would only
-// wait for each other.
+// digestBytes is the length of a digest. If two keys had the same digest, their letters would
+// merely wait for each other.
 const digestBytes = 16
 
-// KeyDigest returns a digest by which the database can compare the keys of letters of a topic
-// without knowing them. It is nil without encryption: the keys themselves can be compared then.
+// KeyDigest returns a digest with which the database can compare the keys of a topic's letters
+// without knowing them. It is nil without encryption, because the keys themselves can then be
+// compared.
 func (db *DB) KeyDigest(ctx context.Context, tenant uuid.UUID, topic string, key []byte) ([]byte, error) {
 	if db.Keys == nil || key == nil {
 		return nil, nil
@@ -43,7 +44,7 @@ func (db *DB) KeyDigest(ctx context.Context, tenant uuid.UUID, topic string, key
 	return mac.Sum(nil)[:digestBytes], nil
 }
 
-// orderSecret returns the secret of KeyDigest, and makes it if there is none.
+// orderSecret returns the secret for KeyDigest, and creates it if there is none.
 func (db *DB) orderSecret(ctx context.Context) ([]byte, error) {
 	db.ordering.Lock()
 	defer db.ordering.Unlock()
@@ -61,9 +62,9 @@ func (db *DB) orderSecret(ctx context.Context) ([]byte, error) {
 	return db.order, nil
 }
 
-// admitOrderSecret reads the secret, or makes it. With encryption, a secret that an older key
-// wrapped is wrapped again with the current one, so that the older key is no longer needed for
-// it. The node that wrapped it registers its key.
+// admitOrderSecret reads the secret or creates it. With encryption, a secret that was wrapped with
+// an older key is wrapped again with the current key, so that the older key is no longer needed for
+// it. The node that wrapped the secret registers its key.
 func admitOrderSecret(ctx context.Context, tx *sqlx.Tx, keys *envelope.Keyring) (secret []byte, err error) {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, keyCheck); err != nil {
 		return nil, err
@@ -99,9 +100,9 @@ func admitOrderSecret(ctx context.Context, tx *sqlx.Tx, keys *envelope.Keyring) 
 // keyCheck is the prefix of the name under which the check value of a key is stored.
 const keyCheck = "envelope:"
 
-// AdmitKeys checks that Config.Encryption has every key that was ever used for sealing: a node
-// that lacks one would take over sagas that it cannot read. Then it registers the key used from
-// now on, so that nodes that start later can check it. Call it before anything is written.
+// AdmitKeys checks that Config.Encryption has every key that was ever used for sealing; a node that
+// lacks a key would take over sagas that it cannot read. It then registers the key that is used
+// from now on, so that nodes that start later can check it. Call it before anything is written.
 func (db *DB) AdmitKeys(ctx context.Context) error {
 	if err := db.admitKeys(ctx); err != nil || db.Keys == nil {
 		return err
@@ -112,7 +113,7 @@ func (db *DB) AdmitKeys(ctx context.Context) error {
 
 func (db *DB) admitKeys(ctx context.Context) error {
 	return db.InRead(ctx, func(tx *sqlx.Tx) error {
-		// One node at a time: otherwise two with different keys would lock each other out.
+		// One node at a time; otherwise two nodes with different keys would lock each other out.
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, keyCheck); err != nil {
 			return fmt.Errorf("read which encryption keys are in use: %w", err)
 		}

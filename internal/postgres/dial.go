@@ -10,22 +10,23 @@ import (
 
 const (
 	keepAlive = 15 * time.Second
-	// What limits the attempt to set up a session with one server, unless the address says otherwise
-	// (connect_timeout): a silent server must not keep the others waiting, but a lone one may be busy.
+	// Limits for the attempt to set up a session with one server, unless the address sets
+	// connect_timeout. With several servers, a silent one must not delay the attempts at the
+	// others; a lone server may be busy and gets more time.
 	connectWithin = 2 * time.Second
 	connectAlone  = 10 * time.Second
-	// grace is how long a server has to answer that it has canceled a statement.
+	// grace is how long a server has to confirm that it has canceled a statement.
 	grace = time.Second
 )
 
-// dialer makes connections on which no read and no write waits forever, as they do in bare lib/pq
-// when the peer goes silent, whatever the context says.
+// dialer makes connections on which no read or write waits forever. With plain lib/pq they do when
+// the peer goes silent, even if the context has ended.
 type dialer struct {
 	net.Dialer
 	io    time.Duration
 	lines *lines        // nil: connections are not tracked
-	due   time.Duration // when the server has to have answered a statement; 0: unknown
-	idle  bool          // the server owes no answer: the connections listen
+	due   time.Duration // time within which the server must answer a statement; 0: unknown
+	idle  bool          // the server owes no answer: the connection is used to LISTEN
 }
 
 func (d dialer) Dial(network, addr string) (net.Conn, error) {
@@ -60,25 +61,25 @@ func (d dialer) dial(ctx context.Context, network, addr string) (*line, error) {
 
 // line is a connection to a server. Each read and write ends at the earliest of these: after io, at
 // the deadline that the driver has set (for the handshake), soon after the context of the statement
-// has ended, and at once when the server is given up.
+// has ended, or at once when all connections to the server are abandoned.
 type line struct {
 	net.Conn
 	io      time.Duration
 	lines   *lines
 	due     time.Duration
 	idle    bool
-	of      *peer        // nil without lines
-	reading atomic.Int64 // when the current read began, in nanoseconds; 0: there is none
+	of      *peer        // nil if lines is nil
+	reading atomic.Int64 // when the current read began, in nanoseconds; 0: no read is in progress
 
 	mu        sync.Mutex
-	driver    time.Time // guarded by mu, as are the others; zero: none
+	driver    time.Time // guarded by mu, like the fields below; zero: none
 	cut       time.Time // zero: none
 	asked     bool      // the server was asked to cancel the statement that is cut off
-	statement int       // counts, so that the end of an earlier context has no effect
+	statement int       // counter, so that the end of an earlier statement's context has no effect
 	given     bool      // up
 }
 
-// past is a deadline for what must end at once.
+// past is a deadline for operations that must end at once.
 var past = time.Unix(1, 0)
 
 // limit returns the deadline of an operation that begins now.
@@ -118,16 +119,17 @@ func (l *line) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// evident reports whether a read that began then and failed shows that the server is silent: it has
-// kept its client waiting that long in the handshake, after a request to cancel the statement, or in
-// all. A commit, which is not canceled, may wait for a standby.
+// evident reports whether a failed read, which started at began, shows that the server is silent.
+// That is the case if a deadline has passed (for the handshake, for the answer to a cancel request,
+// or for any read) after a long enough wait. A commit, which is not canceled, may wait for a
+// standby.
 func (l *line) evident(began time.Time) bool {
 	now := time.Now()
 	passed := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	over := passed(l.driver) || l.asked && passed(l.cut) || now.Sub(began) >= l.io
-	return over && !l.given && now.Sub(began) >= silence*3/4 // the handshake has begun before
+	return over && !l.given && now.Sub(began) >= silence*3/4 // the handshake started earlier, so allow some slack
 }
 
 func (l *line) Write(b []byte) (int, error) {
@@ -148,10 +150,10 @@ func (l *line) SetDeadline(t time.Time) error {
 	return l.Conn.SetDeadline(l.limit(time.Now()))
 }
 
-// SetReadDeadline is SetDeadline: no caller needs more.
+// SetReadDeadline is the same as SetDeadline: no caller needs to set only one.
 func (l *line) SetReadDeadline(t time.Time) error { return l.SetDeadline(t) }
 
-// SetWriteDeadline is SetDeadline: no caller needs more.
+// SetWriteDeadline is the same as SetDeadline: no caller needs to set only one.
 func (l *line) SetWriteDeadline(t time.Time) error { return l.SetDeadline(t) }
 
 func (l *line) Close() error {
@@ -161,8 +163,9 @@ func (l *line) Close() error {
 	return l.Conn.Close()
 }
 
-// until limits a statement: it ends soon after ctx, within wait, whatever the server does. asked is
-// whether the server is asked to cancel it. Call the result when the statement has ended.
+// until limits a statement: it ends within wait after ctx has ended, whatever the server does.
+// asked is whether the server is asked to cancel it. Call the returned function when the statement
+// has ended.
 func (l *line) until(ctx context.Context, wait time.Duration, asked bool) (ended func()) {
 	if ctx.Done() == nil {
 		return func() {}
@@ -212,14 +215,14 @@ func (l *line) givenUp() bool {
 }
 
 // remembering is the dialer of one session. It keeps the connection that it made while the session
-// was set up. Later it only dials to cancel statements, which must not take longer than grace: the
-// driver waits for it.
+// was set up. After that, it dials only to cancel statements, which must not take longer than grace
+// because the driver waits for it.
 type remembering struct {
 	dialer
-	attempt context.Context // of the setup
+	attempt context.Context // context of the setup
 
 	mu   sync.Mutex
-	last *line // guarded by mu; before TLS
+	last *line // guarded by mu; the connection below TLS
 	done bool  // guarded by mu: the session is set up
 }
 
@@ -243,7 +246,7 @@ func (d *remembering) DialContext(ctx context.Context, network, addr string) (ne
 	d.mu.Lock()
 	d.last = c
 	d.mu.Unlock()
-	if d.attempt.Err() != nil { // abandon was called before it was there
+	if d.attempt.Err() != nil { // abandon was called before the connection was made
 		c.giveUp()
 	}
 	return c, nil
@@ -271,7 +274,7 @@ func (d *remembering) abandon() {
 	}
 }
 
-// complete returns the connection of the session, once it is set up.
+// complete returns the connection of the session once the session is set up.
 func (d *remembering) complete() *line {
 	d.mu.Lock()
 	defer d.mu.Unlock()

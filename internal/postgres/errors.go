@@ -25,8 +25,8 @@ func SQLState(err error) string {
 	return ""
 }
 
-// Collided reports whether the server rolled a transaction back because it conflicted
-// with another one: running it again may succeed.
+// Collided reports whether the server rolled back a transaction because it conflicted with another
+// one; running it again may succeed.
 func Collided(err error) bool {
 	switch SQLState(err) {
 	case "40001", "40P01", "55P03": // serialization, deadlock, lock_timeout
@@ -35,9 +35,9 @@ func Collided(err error) bool {
 	return false
 }
 
-// Exhausted returns what the server has run out of: disk, memory, connections or another of its
-// limits; "" for other errors. The statement had no effect, and others may fail in the same
-// way, so it counts as an outage.
+// Exhausted returns which resource the server has run out of: disk, memory, connections or another
+// limit; "" for other errors. The statement had no effect, and others may fail in the same way, so
+// this counts as an outage.
 func Exhausted(err error) string {
 	switch s := SQLState(err); {
 	case s == "53100":
@@ -52,9 +52,10 @@ func Exhausted(err error) string {
 	return ""
 }
 
-// Away reports whether no server answered, or only standbys, or one that is starting, stopping or
-// has no connection to spare: it may be available in a moment. A refused login, a missing database,
-// too few sessions of a pooler, PgBouncer's protocol violation (08P01) or a TLS alert is an answer.
+// Away reports whether the database is unreachable but may be available soon: no server answered,
+// only standbys did, or the server is starting, stopping or out of connections. Definite answers do
+// not count: a rejected login, a missing database, too few sessions of a pooler, PgBouncer's
+// protocol violation (08P01), or a TLS alert.
 func Away(err error) bool {
 	switch s := SQLState(err); {
 	case slices.Contains([]string{"08000", "08001", "08003", "08006", "57P01", "57P02", "57P03", "53300"}, s):
@@ -66,21 +67,22 @@ func Away(err error) bool {
 	if errors.As(err, &few) {
 		return false
 	}
-	var alert *net.OpError // crypto/tls wraps an alert of the server in one
+	var alert *net.OpError // crypto/tls wraps the server's alert in this type
 	if errors.As(err, &alert) && alert.Op == "remote error" {
 		return false
 	}
-	var network net.Error // a *net.OpError or *net.DNSError, or a deadline that has passed
+	var network net.Error // a *net.OpError, a *net.DNSError, or an exceeded deadline
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, driver.ErrBadConn) || standby(err)
 }
 
-// Passing reports whether the database may be usable later as it is configured: it is unavailable, has run out of
-// something, or accepts no writes.
+// Passing reports whether the problem is temporary, so that the database may be usable later
+// without changes to the configuration: it is unavailable, has run out of a resource, or accepts no
+// writes.
 func Passing(err error) bool { return Away(err) || Exhausted(err) != "" || serverReadOnly(err) }
 
-// Trouble says in words what is wrong with the database when a connection to it or a write fails
-// with err; "" if the error shows nothing of that kind. The words are public.
+// Trouble describes what is wrong with the database if a connection or a write fails with err; ""
+// if the error does not point to the database. The text is public.
 func Trouble(err error) string {
 	switch s := SQLState(err); {
 	case s == "53300":
@@ -103,25 +105,25 @@ func Trouble(err error) string {
 	return ""
 }
 
-// Late reports whether a time limit of ours has passed without an answer.
+// Late reports whether one of our own time limits passed without an answer.
 func Late(err error) bool {
-	var network net.Error // context.DeadlineExceeded is one as well
+	var network net.Error // context.DeadlineExceeded is one, too
 	return errors.As(err, &network) && network.Timeout()
 }
 
-// standby reports whether the driver has refused a server because it is a standby, or read-only.
+// standby reports whether the driver rejected a server because it is a standby or read-only.
 func standby(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "server is in hot standby mode") ||
 		strings.Contains(err.Error(), "session is read-only"))
 }
 
-// tooFewSessions is the error of a pooler that has fewer sessions than a node needs.
+// tooFewSessions is the error for a pooler that has fewer sessions than a node needs.
 type tooFewSessions struct{ error }
 
 func (e *tooFewSessions) Unwrap() error { return e.error }
 
-// stalePlan reports whether a prepared statement could not be run because the schema has
-// changed the type of its result since. On another connection it is prepared again.
+// stalePlan reports whether a prepared statement could not be run because a schema change has
+// altered the type of its result. Another connection prepares it again.
 func stalePlan(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "0A000" && e.Routine == "RevalidateCachedQuery"
@@ -130,15 +132,15 @@ func stalePlan(err error) bool {
 // TimedOut reports whether the server ended a statement because of statement_timeout.
 func TimedOut(err error) bool { return SQLState(err) == "57014" }
 
-// DataError reports whether the server refused the statement's data: nothing of it was
-// written, and the other rows of a batch may still be valid. These are data exceptions
-// (22), constraint violations (23) and program limits (54).
+// DataError reports whether the server rejected the data of the statement. Nothing was written, and
+// the other rows of a batch may still be valid. These are data exceptions (22), constraint
+// violations (23) and program limits (54).
 func DataError(err error) bool {
 	s := SQLState(err)
 	return strings.HasPrefix(s, "22") || strings.HasPrefix(s, "23") || strings.HasPrefix(s, "54")
 }
 
-// UniqueViolation is the SQLSTATE of a key that already exists.
+// UniqueViolation is the SQLSTATE for a key that already exists.
 const UniqueViolation = "23505"
 
 // Violates reports whether err is a unique violation of the named constraint.
@@ -147,15 +149,15 @@ func Violates(err error, constraint string) bool {
 	return errors.As(err, &e) && e.Code == UniqueViolation && e.Constraint == constraint
 }
 
-// serverReadOnly reports whether a write reached a server that accepts none: a standby,
-// or a primary that was set to read-only.
+// serverReadOnly reports whether a write reached a server that accepts no writes: a standby, or a
+// primary that was set to read-only.
 func serverReadOnly(err error) bool { return SQLState(err) == "25006" }
 
-// permissionDenied reports whether the session's role may not do what it tried.
+// permissionDenied reports whether the session's role lacks the permission for the statement.
 func permissionDenied(err error) bool { return SQLState(err) == "42501" }
 
-// loginRefused reports whether the server did not let the user in: a wrong
-// password, or no such role or one that may not log in.
+// loginRefused reports whether the server rejected the login: the password is wrong, or the role
+// does not exist or may not log in.
 func loginRefused(err error) bool {
 	s := SQLState(err)
 	return s == "28P01" || s == "28000"

@@ -8,8 +8,8 @@ import (
 // beatEvery is the time between two heartbeats.
 const beatEvery = time.Second
 
-// heartbeat asks the server for a sign of life every second, on a connection for leases, and gives
-// up all connections to a server that gives none, until stop.
+// heartbeat pings the server every second on a connection for leases, and abandons all connections
+// to a server that does not respond, until stop.
 func (db *DB) heartbeat(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -22,7 +22,7 @@ func (db *DB) heartbeat(ctx context.Context) {
 		began := time.Now()
 		alive := db.beat(ctx)
 		now := time.Now()
-		if now.Sub(began) > silence+beatEvery { // this process was stopped, or has no time
+		if now.Sub(began) > silence+beatEvery { // this process was paused or starved of CPU time
 			db.lines.restart(now)
 			continue
 		}
@@ -31,22 +31,22 @@ func (db *DB) heartbeat(ctx context.Context) {
 			db.lines.silent(p, p.was)
 		}
 		for _, p := range quiet {
-			if alive != nil && p != alive { // the sessions are with another server now
+			if alive != nil && p != alive { // the sessions have moved to another server
 				db.lines.silent(p, p.was)
 			}
 		}
 	}
 }
 
-// beat returns the server that has answered; nil: none has.
+// beat returns the server that has answered, nil if none has.
 func (db *DB) beat(ctx context.Context) (alive *peer) {
 	waiting, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	s, err := db.Lease.Conn(waiting) // both may be in use, which says nothing
+	s, err := db.Lease.Conn(waiting) // both connections may be in use, which proves nothing
 	if err != nil {
 		return nil
 	}
-	defer s.Close() //nolint:errcheck // it only asks
+	defer s.Close() //nolint:errcheck // it only pings
 	_ = s.Raw(func(raw any) error {
 		c, ok := raw.(*conn)
 		if !ok {
@@ -57,11 +57,11 @@ func (db *DB) beat(ctx context.Context) (alive *peer) {
 		defer stop()
 		ended := c.line.until(asked, 0, false)
 		defer ended()
-		err := c.pqConn.Ping(context.WithoutCancel(ctx)) // to cancel it would take longer
+		err := c.pqConn.Ping(context.WithoutCancel(ctx)) // canceling it would take longer
 		switch took := time.Since(began); {
 		case err == nil:
 			alive = c.line.of
-		case took >= silence && took < silence+beatEvery: // if longer, this process was stopped
+		case took >= silence && took < silence+beatEvery: // if it took longer, this process was paused
 			db.lines.silent(c.line.of, heard)
 		}
 		return err

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// A server that hangs, whose machine is paused or whose network is cut, closes nothing: its
-// connections stay open, and each statement would wait for its own time limit. So all connections
-// to one server are judged together: as soon as one shows that the server is silent, all of them
-// are given up, and their statements end (decision 0114).
+// A server that hangs, because its machine is paused or its network is cut, does not close its
+// connections: they stay open, and each statement would wait for its own time limit. So all
+// connections to one server are judged together: as soon as one shows that the server is silent,
+// all of them are abandoned, and their statements end (decision 0114).
 
-// silence is how long a server may leave an answer due while nothing at all arrives from it.
+// silence is how long a server may owe an answer while nothing at all arrives from it.
 const silence = 2 * time.Second
 
-// lines are the open connections of all pools, by server.
+// lines holds the open connections of all pools, by server.
 type lines struct {
-	told func(server string, connections int) // what silent did; optional
-	good atomic.Int64                         // the host that was last connected to, of those in the address
+	told func(server string, connections int) // called when silent has abandoned connections; optional
+	good atomic.Int64                         // index of the host in the address that was last connected to
 
 	mu    sync.Mutex
 	peers map[string]*peer // guarded by mu
 }
 
-// peer is a server: what is at one address.
+// peer is the server at one address.
 type peer struct {
 	address string
-	heard   atomic.Uint64        // how often something has arrived from it
+	heard   atomic.Uint64        // how many times data has arrived from it
 	open    map[tracked]struct{} // guarded by lines.mu
 
-	// Of the heartbeat alone: what heard was, and since when.
+	// Used only by the heartbeat: the last value of heard, and since when it has had this value.
 	was   uint64
 	since time.Time
 }
@@ -38,8 +38,8 @@ type peer struct {
 type tracked interface {
 	giveUp()
 	givenUp() bool
-	// awaits returns since when the server has owed an answer, in nanoseconds, 0 if it owes none; and
-	// when it has to have answered, 0 if that is unknown.
+	// awaits returns since when the server has owed an answer, in nanoseconds (0 if it owes none),
+	// and within what time it must answer (0 if that is unknown).
 	awaits() (since int64, due time.Duration)
 }
 
@@ -71,7 +71,8 @@ func (ls *lines) remove(l tracked, p *peer) {
 	}
 }
 
-// silent gives up all connections to a server, unless it has been heard more often than that.
+// silent abandons all connections to a server, unless data has arrived from it since heard had the
+// given value.
 func (ls *lines) silent(p *peer, heard uint64) {
 	ls.mu.Lock()
 	if p.heard.Load() != heard {
@@ -92,7 +93,7 @@ func (ls *lines) silent(p *peer, heard uint64) {
 }
 
 // look returns the servers from which nothing has arrived for silence although one of their
-// connections waits for an answer, and of these the ones whose own time limit for it has passed.
+// connections waits for an answer, and which of these have exceeded the time limit for that answer.
 func (ls *lines) look(now time.Time) (quiet, overdue []*peer) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -123,7 +124,7 @@ func (ls *lines) look(now time.Time) (quiet, overdue []*peer) {
 	return quiet, overdue
 }
 
-// restart begins to count the silence of all servers again.
+// restart resets the silence timers of all servers.
 func (ls *lines) restart(now time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// ListenPing is how often the user of a Listener has to call Ping.
+	// ListenPing is how often the user of a Listener must call Ping.
 	ListenPing = 30 * time.Second
-	// listenPause is after how long the driver finds that it is closed.
+	// listenPause is how long the driver takes to notice that it was closed.
 	listenPause = 50 * time.Millisecond
 )
 
@@ -25,7 +25,7 @@ type Listener struct {
 	Lost <-chan struct{} // closed when the connection is lost
 }
 
-// Listener opens a connection for LISTEN. It is lost when ctx ends, or when its server keeps silent.
+// Listener opens a connection for LISTEN. It is lost when ctx ends or its server goes silent.
 func (db *DB) Listener(ctx context.Context) (*Listener, error) {
 	login, err := db.logins.Login(ctx, credentials.Login{})
 	if err != nil {
@@ -36,7 +36,7 @@ func (db *DB) Listener(ctx context.Context) (*Listener, error) {
 	d := lasting{ctx, dialer{
 		Dialer: net.Dialer{KeepAlive: keepAlive}, io: 2 * ListenPing, lines: db.lines, idle: true,
 	}}
-	// The driver would connect again, but always with the same login: so it is closed first.
+	// The driver would reconnect, but always with the same login, so it is closed first.
 	l.Listener = pq.NewDialListener(d, signedIn(db.dsn, login), listenPause, listenPause,
 		func(event pq.ListenerEventType, err error) {
 			<-made
@@ -60,14 +60,14 @@ func (db *DB) Listener(ctx context.Context) (*Listener, error) {
 
 // Close closes the connection.
 func (l *Listener) Close() {
-	_ = l.Listener.Close() // nothing was written on it
+	_ = l.Listener.Close() // nothing was written on this connection
 	go func() {
-		for range l.Notify { // the driver waits for a reader before it ends
+		for range l.Notify { // the driver does not end until the channel is drained
 		}
 	}()
 }
 
-// lasting makes connections that last until ctx ends.
+// lasting dials connections that last until ctx ends.
 type lasting struct {
 	ctx context.Context
 	dialer
@@ -88,7 +88,7 @@ func (d lasting) DialTimeout(network, addr string, timeout time.Duration) (net.C
 	return d.DialContext(ctx, network, addr)
 }
 
-// signedIn returns the address dsn with the login l in it.
+// signedIn returns the address dsn with the login l.
 func signedIn(dsn string, l credentials.Login) string {
 	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
 		quote := strings.NewReplacer(`\`, `\\`, `'`, `\'`)

@@ -12,10 +12,10 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// CountPage sets the total of a page that has been read: from the page itself if possible,
-// otherwise with the query that count returns. A bounded count takes at most CountFor: where
-// matching rows are far apart, finding even ten thousand takes too long for a number that is
-// rarely read.
+// CountPage sets the total for a page that has been read: from the page itself if possible,
+// otherwise with the query that count returns. A bounded count takes at most CountFor: if matching
+// rows are far apart, finding even ten thousand takes too long for a number that people rarely look
+// at.
 func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.Request[C], found *page.Of[T],
 	count func() (query string, args []any)) error {
 	read := int64(len(found.Items))
@@ -46,19 +46,19 @@ func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.R
 	return nil
 }
 
-// NewestFirst describes a list that is sorted by a time and the id, newest first, unless it says
-// otherwise.
+// NewestFirst describes a list that is sorted by a time and the ID, newest first by default.
 type NewestFirst struct {
 	Columns string
 	From    string // table and alias
-	At, ID  string // its time and its id, with the alias
-	// Key is a text that comes before the time in the order; "": none. A page begins after AfterKey.
+	At, ID  string // the columns of the time and the ID, with the alias
+	// Key is a text column that precedes the time in the sort order; "" means none. A page begins
+	// after AfterKey.
 	Key, AfterKey string
 	Ascending     bool
 }
 
-// Direction returns what a list adds to the columns that it is ordered by, and how those of an item after a place
-// compare with the place.
+// Direction returns the suffix for the columns of ORDER BY, and the operator with which items after
+// a position compare with the position.
 func Direction(ascending bool) (order, than string) {
 	if ascending {
 		return "", ">"
@@ -66,7 +66,7 @@ func Direction(ascending bool) (order, than string) {
 	return " DESC", "<"
 }
 
-// ReadFew is ReadPage for lists that are short enough to be counted to the end.
+// ReadFew is ReadPage for lists that are short enough to be counted completely.
 func ReadFew[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
 	scan func(row Scanner, more ...any) (T, error)) (found page.Of[T], err error) {
 	var total int64

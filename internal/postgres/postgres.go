@@ -1,17 +1,17 @@
-// Package postgres is the kit of the stores on PostgreSQL, which are in the packages of their
+// Package postgres is the toolkit for the stores on PostgreSQL, which are in the packages of their
 // subjects (saga/sagadb, dlq/dlqdb, jobrun/jobdb and so on); it imports none of them. Read
-// postgres.go (pools), tenant.go and tx.go (the tenant and role for which a statement runs),
-// batch.go (prepared statements), then table.go and statement.go (one line for each column).
+// postgres.go (pools), tenant.go and tx.go (the tenant and role as which a statement runs),
+// batch.go (prepared statements), then table.go and statement.go (one line per column).
 //
-// It opens five small pools. Two are for what the API does on behalf of one tenant, and use a
-// database role that sees only that tenant's rows: one for reads by key, and one for everything
-// else. The former keeps all its connections open: bursts of such reads would otherwise open
-// and close connections all the time, at ten times the cost of the reads. The other three use
-// the engine's role, which sees all tenants. Writes of sagas use connections on which the
-// planner may only choose nested loops over indexes: with default settings it chooses hash
-// joins and scans while tables are small, and the cached plan stays as they grow (trap X46).
-// Leases have their own connections, one for the engine's and one for that of the leader of the
-// job runs, so that they are renewed however busy the others are (invariant F30).
+// It opens five small pools. Two are for the API's work on behalf of one tenant and use a database
+// role that sees only that tenant's rows: one for reads by key, and one for everything else. The
+// pool for reads by key keeps all its connections open; otherwise bursts of such reads would
+// constantly open and close connections, at ten times the cost of the reads. The other three use
+// the engine's role, which sees all tenants. Writes of sagas use connections on which the planner
+// may only choose nested loops over indexes: with default settings it chooses hash joins and scans
+// while tables are small, and the cached plan stays as they grow (trap X46). Leases have their own
+// connections, one for the engine's lease and one for the lease of the job run leader, so that they
+// are renewed no matter how busy the other pools are (invariant F30).
 //
 // Files, each on top of those before it: errors, rows, lines, dial, commits, clock, reach,
 // connector, heartbeat, postgres, columns, keyed, statement, table, sealed_tables, values, where,
@@ -38,59 +38,59 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Config is how to reach PostgreSQL. DSN is required; zero durations and counts mean the
-// defaults in the comments.
+// Config configures the connection to PostgreSQL. DSN is required; zero durations and counts mean
+// the defaults in the comments.
 type Config struct {
 	DSN              string
 	MaxOpenConns     int           // 10; for all pools together, but at least as many as they need (11)
-	MaxIdleConns     int           // 3; kept open for reads by key, where MaxOpenConns leaves room
+	MaxIdleConns     int           // 3; kept open for reads by key, if MaxOpenConns leaves room
 	ConnMaxLifetime  time.Duration // 5 min
 	StatementTimeout time.Duration // 30 s; enforced by the server; negative: the server's own setting applies
-	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
+	IOTimeout        time.Duration // 60 s; the connection is closed after that much silence; must exceed StatementTimeout
 	CountFor         time.Duration // 10 ms; limit for counting a list when no exact total was requested
 	Application      string        // "skald"
-	// Logins supplies the credentials of connections; nil: those in DSN.
+	// Logins supplies the credentials of connections; nil means those in DSN.
 	Logins credentials.Source
-	// Unsecured leaves connections with the login's own rights, for a database
-	// without Skald's roles: then WHERE tenant_id alone separates tenants.
+	// Unsecured leaves connections with the login's own rights, for a database without Skald's
+	// roles. In that case, only WHERE tenant_id separates tenants.
 	Unsecured bool
 	// Encryption seals the content that clients and participants send (decision 0026). If nil,
 	// nothing is sealed.
 	Encryption *envelope.Keyring
-	// Unreadable is called when the engine leaves out a saga because its sealed
-	// content cannot be opened. The error shows no content. Optional.
+	// Unreadable is called when the engine skips a saga because its sealed content cannot be
+	// opened. The error does not show the content. Optional.
 	Unreadable func(ctx context.Context, err error)
-	// NewID generates ids; nil: UUIDv7.
+	// NewID generates IDs; nil means UUIDv7.
 	NewID func() uuid.UUID
-	Clock *Clock // corrected by what the database says of its time; nil: one of this DB
-	// Silent is called when a server has kept silent and all connections to it are given up.
+	Clock *Clock // corrected with the database's time; nil: the DB creates its own
+	// Silent is called when a server has gone silent and all connections to it have been abandoned.
 	// Optional.
 	Silent func(server string, connections int)
 }
 
-// DB is an open database. Close it when nothing uses its stores any more.
+// DB is an open database. Close it when its stores are no longer used.
 type DB struct {
 	point *sqlx.DB // one tenant's reads by key, prepared
 	list  *sqlx.DB // one tenant's lists and registrations
-	Read  *sqlx.DB // the engine's reads, reports, upkeep
-	Write *sqlx.DB // creates, changes, claims
+	Read  *sqlx.DB // the engine's reads, reports, and maintenance
+	Write *sqlx.DB // creates, changes, and claims
 	Lease *sqlx.DB
 
-	idle map[*sqlx.DB]int // how many connections each pool keeps
-	// pooled: a pooler in between, such as PgBouncer in session mode (RequireOwnSessions),
-	// does not pass on the role that a connection names at its start, so each transaction
-	// sets it again.
+	idle map[*sqlx.DB]int // number of connections that each pool keeps open
+	// pooled is set if there is a pooler in between, such as PgBouncer in session mode
+	// (RequireOwnSessions). It does not pass on the role that a connection names at startup, so
+	// each transaction sets the role again.
 	pooled   bool
 	CountFor time.Duration
 	Clock    *Clock
 	Keys     *envelope.Keyring // nil: nothing is sealed
-	// NewID generates the ids of rows whose need only a store sees: records of actions, and
+	// NewID generates the IDs of rows that stores create on their own: records of actions, and
 	// events of groups of dead letters.
 	NewID      func() uuid.UUID
 	unreadable func(context.Context, error)
-	dsn        string // for the connection that listens, with logins
+	dsn        string // for the listening connection, in combination with logins
 	logins     credentials.Source
-	statements sync.Map // statement → *sqlx.Stmt
+	statements sync.Map // maps statement to *sqlx.Stmt
 	ordering   sync.Mutex
 	order      []byte   // the secret of KeyDigest, guarded by ordering; nil: not read yet
 	preparing  sync.Map // queries that are being prepared in the background
@@ -101,19 +101,19 @@ type DB struct {
 
 // The database roles that connections act as (docs/tenants.md).
 const (
-	appRole    = "saga_app_role"    // sees the rows of the tenant in skald.tenant_id
+	appRole    = "saga_app_role"    // sees only the rows of the tenant in skald.tenant_id
 	engineRole = "saga_engine_role" // sees all
 )
 
-// writers is how many connections write sagas: one committer per kind (creates,
-// transitions) and one for claims.
+// writers is the number of connections that write sagas: one per committer (creates, transitions)
+// and one for claims.
 const writers = 3
 
-// leases is how many connections renew leases: one for the node's, one for that of the leader
-// of the job runs, so that neither waits for the other.
+// leases is the number of connections that renew leases: one for the node's lease and one for the
+// job run leader's, so that neither waits for the other.
 const leases = 2
 
-// shares divides the connections that are neither the writers' nor the leases'.
+// shares divides the connections that are left after the writers and the leases.
 func (c *Config) shares() (point, list, read int) {
 	rest := max(6, c.MaxOpenConns-writers-leases)
 	point = min(max(2, c.MaxIdleConns), rest-4)
@@ -136,12 +136,11 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	db.stopBeats = stop
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
-	// Lists find a few rows by an index, in memory or on an SSD. At the default cost of a
-	// random page the planner would read two whole indexes first, in order to visit fewer
-	// rows.
+	// Lists use an index to find a few rows, in memory or on an SSD. At the default cost of a
+	// random page, the planner would first read two whole indexes in order to visit fewer rows.
 	cheap := map[string]string{"random_page_cost": "1.1"}
-	// No plan depends on the content of a batch, and planning the creation of sagas takes as
-	// long as running it.
+	// No plan depends on the content of a batch, and planning the statement that creates sagas
+	// takes as long as running it.
 	planner := map[string]string{
 		"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off",
 		"plan_cache_mode": "force_generic_plan",
@@ -162,14 +161,14 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	} {
 		set := map[string]string{}
 		if !cfg.Unsecured {
-			// Not SET ROLE: there is no session state that could be lost or forgotten,
-			// and RESET ALL returns to this role.
+			// This is better than SET ROLE: no session state can get lost or be forgotten, and
+			// RESET ALL returns to this role.
 			set["role"] = p.role
 		}
 		maps.Copy(set, p.set)
 		c := prepare(base.Clone(), cfg, db.lines, p.name, p.timeout, set)
 		c.retired, c.once, c.prompt = &retired, p.pool == &db.Write, p.pool == &db.Lease
-		c.config.BinaryParameters = p.pool == &db.Write // for column
+		c.config.BinaryParameters = p.pool == &db.Write // for BinaryColumn
 		*p.pool = sqlx.NewDb(sql.OpenDB(c), "postgres")
 		db.idle[*p.pool] = p.open
 		(*p.pool).SetMaxOpenConns(p.open)
@@ -239,8 +238,8 @@ func prepare(
 	}
 	maps.Copy(pc.Runtime, set)
 	ms := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
-	// A plan with a disabled node has an enormous cost, which triggers JIT; compiling took
-	// half a second, and our statements are short anyway.
+	// A plan with a disabled node has an enormous cost, which triggers JIT. Compilation took half a
+	// second, and our statements are short anyway.
 	pc.Runtime["jit"] = "off"
 	if timeout > 0 {
 		pc.Runtime["statement_timeout"] = ms(timeout)
@@ -263,7 +262,7 @@ func (db *DB) pools() []*sqlx.DB {
 	return []*sqlx.DB{db.point, db.list, db.Read, db.Write, db.Lease}
 }
 
-// Ping returns nil when the database answers on every pool.
+// Ping returns nil if the database answers on every pool.
 func (db *DB) Ping(ctx context.Context) error {
 	pools := db.pools()
 	errs := make([]error, len(pools))
@@ -296,8 +295,8 @@ func (db *DB) Close() {
 	}
 }
 
-// SQL returns the engine's pool for reads, which sees all tenants: for
-// statistics, for example.
+// SQL returns the engine's pool for reads, which sees all tenants. It is used for statistics, for
+// example.
 func (db *DB) SQL() *sql.DB { return db.Read.DB }
 
 // Points returns the pool of a tenant's reads by key.

@@ -4,8 +4,8 @@ package postgres
 
 import "net"
 
-// probe cannot inspect a socket on this platform: a session that the server has closed is
-// detected by its next statement.
+// probe cannot inspect a socket on this platform; its next statement detects that the server has
+// closed a session.
 type probe struct{}
 
 func newProbe(net.Conn) probe { return probe{} }

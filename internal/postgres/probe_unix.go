@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// probe looks at the socket of an idle session without waiting.
-type probe struct{ raw syscall.RawConn } // nil: it cannot be inspected
+// probe inspects the socket of an idle session without waiting.
+type probe struct{ raw syscall.RawConn } // nil: the socket cannot be inspected
 
 func newProbe(c net.Conn) probe {
 	if sc, ok := c.(syscall.Conn); ok {
@@ -20,8 +20,8 @@ func newProbe(c net.Conn) probe {
 }
 
 // quiet reports whether the server has neither sent anything nor closed the connection. Between
-// statements it sends something only before it closes. This may consume a byte, which does not
-// matter: the session is then abandoned.
+// statements, the server sends data only before it closes the connection. The probe may consume a
+// byte, which does not matter because the session is then abandoned.
 func (p probe) quiet() bool {
 	if p.raw == nil {
 		return true

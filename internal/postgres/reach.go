@@ -10,10 +10,10 @@ import (
 	"github.com/lib/pq"
 )
 
-// headStart is how much earlier the server that was last connected to is tried than the next one.
+// headStart is the delay between the attempt at one server and the attempt at the next.
 const headStart = 250 * time.Millisecond
 
-// hosts returns a configuration for each host of an address.
+// hosts returns one configuration for each host of an address.
 func hosts(of pq.Config) []pq.Config {
 	first := of.Clone()
 	first.Multi = nil
@@ -26,9 +26,9 @@ func hosts(of pq.Config) []pq.Config {
 	return all
 }
 
-// reach returns a session with the first host that accepts one. The host that was last connected to
-// is tried first, and the others one after the other, headStart later each, or as soon as one has
-// failed: a host that keeps silent does not use up the time of its caller.
+// reach returns a session with the first host that accepts one. It tries the host that was last
+// connected to first. It then tries the others one after the other, each after headStart or as soon
+// as an attempt has failed, so that a silent host does not use up the caller's time.
 func reach[S io.Closer](
 	ctx context.Context,
 	ls *lines,
@@ -69,7 +69,7 @@ func reach[S io.Closer](
 			running--
 			if o.err == nil {
 				ls.good.Store(int64(o.host))
-				go func() { // the attempts end because of ctx
+				go func() { // the attempts end with ctx
 					for range running {
 						if late := <-ended; late.err == nil {
 							_ = late.made.Close()

@@ -16,35 +16,35 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Resealing is the progress of Reseal, as a JSON document from which another process can
-// continue.
+// Resealing is the progress of Reseal. As a JSON document, it allows another process to continue.
 type Resealing struct {
-	Key   string   `json:"key"`   // with which everything is to be sealed
-	Pass  int      `json:"pass"`  // through all tables; the last one finds nothing to do
-	Table string   `json:"table"` // that is being read; "": the pass has ended
-	After []string `json:"after"` // key of the last row that was done; nil: none
-	Rows  int64    `json:"rows"`  // that were read in this pass
-	Moved int64    `json:"moved"` // of them, sealed again
-	Busy  int64    `json:"busy"`  // of them, changed by another session at that moment
-	// Resealed counts the rows that all passes sealed again, by table.
+	Key   string   `json:"key"`   // ID of the key that everything will be sealed with
+	Pass  int      `json:"pass"`  // number of the pass over all tables; the last pass finds nothing to do
+	Table string   `json:"table"` // table that is being read; "": the pass has ended
+	After []string `json:"after"` // primary key of the last processed row; nil: none
+	Rows  int64    `json:"rows"`  // rows read in this pass
+	Moved int64    `json:"moved"` // how many of these were resealed
+	Busy  int64    `json:"busy"`  // how many of these another session was changing
+	// Resealed counts the rows that all passes resealed, by table.
 	Resealed map[string]int64 `json:"resealed"`
 	// Left counts the rows of this pass that still need another key, by key and table.
 	Left map[string]map[string]int64 `json:"left"`
 }
 
 const (
-	resealPage  = 500     // rows that are looked at at once
-	resealRows  = 100     // rows that are sealed again at once,
-	resealBytes = 4 << 20 // or as many as have this much content
+	resealPage  = 500     // rows that are checked at once
+	resealRows  = 100     // rows that are resealed at once,
+	resealBytes = 4 << 20 // or fewer, with at most this much content
 	maxPasses   = 10
 )
 
-// Reseal seals with the current key the content of tables that other keys have sealed, in small batches of
-// page rows (0: 500), and continues at from, if that is not zero. tell is called after each batch. It repeats
-// passes over all tables until one finds nothing more to do: then Left has only what cannot be opened.
+// Reseal reseals with the current key all content in the tables that was sealed with other keys, in small
+// batches of page rows (0: 500). It continues at from, if that is not zero. tell is called after
+// each batch. Passes over all tables are repeated until a pass finds nothing to do; Left then
+// contains only rows that cannot be opened.
 //
-// A row is written only if it is not locked and its content has not changed since it was read,
-// so no other write waits for long or is lost. Its version and updated_at stay as they are.
+// A row is written only if it is not locked and its content has not changed since it was read, so
+// no other write waits for long or is lost. Its version and updated_at stay the same.
 func (db *DB) Reseal(ctx context.Context, tables []SealedTable, from Resealing, page int,
 	tell func(Resealing)) (Resealing, error) {
 	if page == 0 {
@@ -61,7 +61,7 @@ func (db *DB) Reseal(ctx context.Context, tables []SealedTable, from Resealing, 
 		begun := st.Table == ""
 		for i := range tables {
 			if begun = begun || tables[i].Name == st.Table; !begun {
-				continue // done before
+				continue // already done
 			}
 			if st.Table != tables[i].Name {
 				st.Table, st.After = tables[i].Name, nil
@@ -106,7 +106,7 @@ func (db *DB) resealTable(ctx context.Context, t *SealedTable, st *Resealing, pa
 	}
 }
 
-// rest leaves the database as much time as was taken.
+// rest pauses for as long as the last batch took.
 func rest(ctx context.Context, taken time.Duration) error {
 	if !loop.Sleep(ctx, min(taken, time.Second)) {
 		return context.Cause(ctx)
@@ -120,8 +120,8 @@ type oldRow struct {
 	bytes int64
 }
 
-// findSealed reads the next page of a table: the rows to be sealed again, the key of
-// the last row, and how many rows there were.
+// findSealed reads the next page of a table. It returns the rows to be resealed, the primary key of
+// the last row, and the number of rows read.
 func (db *DB) findSealed(ctx context.Context, t *SealedTable, st *Resealing, page int) (
 	found []oldRow, last []string, n int, err error,
 ) {
@@ -151,7 +151,7 @@ func (db *DB) findSealed(ctx context.Context, t *SealedTable, st *Resealing, pag
 	return found, last, n, err
 }
 
-// firstRows is how many rows are sealed again at once.
+// firstRows returns how many rows are resealed at once.
 func firstRows(rows []oldRow) int {
 	var size int64
 	for i, r := range rows {
@@ -162,7 +162,7 @@ func firstRows(rows []oldRow) int {
 	return len(rows)
 }
 
-// resealRows seals the content of rows again. Those that another session holds, or has changed
+// resealRows reseals the content of rows. Rows that another session has locked, or has changed
 // since they were found, are left for the next pass.
 func (db *DB) resealRows(ctx context.Context, t *SealedTable, st *Resealing, found []oldRow) error {
 	at := make([]string, len(found))
@@ -194,8 +194,8 @@ func (db *DB) resealRows(ctx context.Context, t *SealedTable, st *Resealing, fou
 	}
 	var n int64
 	err = db.InRead(ctx, func(tx *sqlx.Tx) error {
-		// The triggers that stamp updated_at leave these rows alone, and those that
-		// guard ended sagas let them pass (migration 0253).
+		// The triggers that stamp updated_at ignore these updates, and the triggers that protect
+		// ended sagas allow them (migration 0253).
 		if _, err := tx.ExecContext(ctx, `SELECT set_config('skald.resealing', 'on', true)`); err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (db *DB) resealRows(ctx context.Context, t *SealedTable, st *Resealing, fou
 	if busy := int64(len(b.at)) - n; busy > 0 {
 		st.Busy += busy
 		for key := range olds {
-			st.leave(t, key, busy) // each at most
+			st.leave(t, key, busy) // an upper bound for each
 		}
 	}
 	return nil
@@ -228,16 +228,15 @@ func (st *Resealing) leave(t *SealedTable, key string, rows int64) {
 	st.Left[key][t.Name] += rows
 }
 
-// resealed is a batch of rows to be written: their locations, and the old and new values of
-// each column.
+// resealed is a batch of rows to write: their locations, and the old and new values of each column.
 type resealed struct {
 	at      []string
 	content [][]sql.NullString
 }
 
-// resealRow reads one row and adds it to the batch if it can be sealed again. It
-// returns the keys with which its content was sealed, and those that remain necessary
-// because the content cannot be opened.
+// resealRow reads one row and adds it to the batch if it can be resealed. It returns the keys with
+// which the content was sealed, and the keys that are still needed because content cannot be
+// opened.
 func (db *DB) resealRow(t *SealedTable, row Scanner, b *resealed) (read, left map[string]bool, err error) {
 	var at string
 	var tenant, place uuid.UUID
@@ -296,8 +295,8 @@ func (db *DB) resealRow(t *SealedTable, row Scanner, b *resealed) (read, left ma
 	return read, left, nil
 }
 
-// again seals a value with the current key, and returns the one that it was sealed
-// with; "": the value stays as it is.
+// again reseals a value with the current key, and returns the key that it was sealed with; "" means
+// that the value stays the same.
 func (v *SealedValue) again(p *envelope.Sealer, f envelope.Field, old []byte) (fresh []byte, key string, err error) {
 	if v.Form == SealedJSON {
 		if !bytes.HasPrefix(old, []byte(`{"$skald_enc"`)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Scanner is a row, or rows that are positioned on one.
+// Scanner is a row, or rows that are positioned at one.
 type Scanner interface{ Scan(dest ...any) error }
 
 // EachRow calls f for every row and closes rows.
@@ -26,8 +26,8 @@ func EachRow(rows *sql.Rows, f func() error) error {
 	return rows.Err()
 }
 
-// ChangedOne reports whether a statement changed the single row that it addresses.
-// doing names the operation in errors.
+// ChangedOne reports whether a statement changed the single row that it targets. doing names the
+// operation in errors.
 func ChangedOne(res sql.Result, doing string, err error) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", doing, err)
@@ -36,8 +36,8 @@ func ChangedOne(res sql.Result, doing string, err error) (bool, error) {
 	return n == 1, err
 }
 
-// UTC converts times to UTC in place, so that they compare equal: the driver returns
-// them in the session's zone.
+// UTC converts times to UTC in place, so that equal times compare equal: the driver returns them in
+// the session's time zone.
 func UTC(times ...*time.Time) {
 	for _, t := range times {
 		if t != nil {
@@ -46,7 +46,7 @@ func UTC(times ...*time.Time) {
 	}
 }
 
-// Canonical returns jsonb text in the form that it had before it was stored; nil: nil.
+// Canonical returns jsonb text in the form that it had before it was stored; nil stays nil.
 func Canonical(b []byte) (json.RawMessage, error) {
 	if b == nil {
 		return nil, nil
@@ -73,7 +73,7 @@ func (db *DB) ExecByTenant(ctx context.Context, statement string, args ...any) (
 	return ScanCounts(rows)
 }
 
-// ScanCounts reads rows of a tenant and a count.
+// ScanCounts reads rows that consist of a tenant and a count.
 func ScanCounts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
 	found := map[uuid.UUID]int64{}
 	err := EachRow(rows, func() error {
@@ -84,7 +84,7 @@ func ScanCounts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err // its durability is unknown
+		return nil, err // the durability of the changes is unknown
 	}
 	return found, nil
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// SealedTable describes which content of a table is sealed, and for which place, so that Reseal
-// can seal it again.
+// SealedTable describes which content of a table is sealed, and for which place, so that Reseal can
+// reseal it.
 type SealedTable struct {
-	Name  string   // with its schema
-	Key   []string // the columns of the primary key
-	Place string   // the column with the id that content is sealed for, beside tenant_id
-	// Step, Action and Attempt are the columns of an envelope.Field; "": it has none.
+	Name  string   // including the schema
+	Key   []string // columns of the primary key
+	Place string   // column with the ID that content is sealed for, in addition to tenant_id
+	// Step, Action and Attempt are the columns of an envelope.Field; "" means that there is no such column.
 	Step, Action, Attempt string
 	Values                []SealedValue
 }
@@ -24,12 +24,12 @@ type SealedValue struct {
 	Column string
 	Form   SealedForm
 	Field  string // the name of the envelope.Field
-	// Inside lists the members of a document that are sealed; nil: the whole value is sealed.
+	// Inside lists the members of a document that are sealed; nil means that the whole value is sealed.
 	Inside []SealedMember
 }
 
-// SealedMember is a sealed member of a JSON document. "*" in its path stands for every
-// member, whose name is the step of the field.
+// SealedMember is a sealed member of a JSON document. "*" in its path stands for every member; the
+// member's name is the step of the field.
 type SealedMember struct {
 	Path  []string
 	Field string

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// longestAfter bounds what After returns; Policy.Delay limits it further.
+// longestAfter is the maximum that After returns; Policy.Delay limits the wait further.
 const longestAfter = 24 * time.Hour
 
 // After returns the wait that a Retry-After header requests, in seconds or as an HTTP date: 0
@@ -19,7 +19,7 @@ func After(header string, now time.Time) time.Duration {
 	}
 	if strings.Trim(header, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(header, 10, 32)
-		if err != nil { // more digits than any plausible number has
+		if err != nil { // it has more digits than any plausible number
 			return longestAfter
 		}
 		return min(time.Duration(seconds)*time.Second, longestAfter)
@@ -35,8 +35,8 @@ func After(header string, now time.Time) time.Duration {
 // httpDates are the forms of a date in HTTP (RFC 9110, 5.6.7).
 var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
 
-// AsksToWait reports whether an answer with this HTTP status means that the caller should come back
-// later, so that its Retry-After counts: 408, 425, 429 and 503.
+// AsksToWait reports whether an answer with this HTTP status (408, 425, 429 or 503) asks the caller
+// to try again later, so that its Retry-After counts.
 func AsksToWait(status int) bool {
 	switch status {
 	case 408, 425, 429, 503:

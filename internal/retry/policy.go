@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Class is why an attempt failed, in the terms of seed 2's retry_on (section saga_instances,
-// retry_policy).
+// Class is the kind of failure of an attempt, in the terms of seed 2's retry_on (section
+// saga_instances, retry_policy).
 type Class string
 
 // Classes of failed attempts. Refused is definite and never retried; every
@@ -30,8 +30,8 @@ var Classes = []Class{Timeout, Network, Unavailable, ServerError, BadResponse}
 // request or to the service that was called.
 func (c Class) Transient() bool { return c == Timeout || c == Network || c == Unavailable }
 
-// Policy is how many attempts are made, and how far apart. JSON names are seed 2's. Zero fields
-// mean "inherit": see Or.
+// Policy defines how many attempts are made and how far apart they are. The JSON names are seed
+// 2's. Zero fields mean "inherit": see Or.
 type Policy struct {
 	MaxAttempts       int      `json:"max_attempts,omitempty"`        // calls in total, including the first
 	InitialIntervalMS int64    `json:"initial_interval_ms,omitempty"` // wait before the second attempt
@@ -48,14 +48,14 @@ func share(f float64) *float64 { return &f }
 // Retry-After cannot delay a saga for years.
 const MaxAfter = time.Hour
 
-// Default is the policy of an action without its own: three attempts.
+// Default is the policy of an action without a policy of its own: three attempts.
 var Default = Policy{
 	MaxAttempts: 3, InitialIntervalMS: 200, MaxIntervalMS: 10_000,
 	Multiplier: 2, Jitter: share(0.2), RetryOn: Classes,
 }
 
-// Patient is the policy of a compensation without its own. A compensation that gives up leaves
-// effects behind and needs an operator, so it is tried for about 15 minutes.
+// Patient is the policy of a compensation without a policy of its own. A compensation that gives up
+// leaves effects behind and needs an operator, so it is retried for about 15 minutes.
 var Patient = Policy{
 	MaxAttempts: 20, InitialIntervalMS: 500, MaxIntervalMS: 60_000,
 	Multiplier: 2, Jitter: share(0.2), RetryOn: Classes,
@@ -90,11 +90,11 @@ func (p Policy) Allows(c Class, failures int) bool {
 	return c != Refused && failures < p.MaxAttempts && slices.Contains(p.RetryOn, c)
 }
 
-// Delay returns the backoff before the attempt that follows the given number of failed ones (1
-// or more). jitter is in [0,1) and spreads the wait by ±Policy.Jitter. A participant's
-// Retry-After (0 when none) is a lower bound. The result is never negative, and at most the
-// larger of cap·(1+Jitter) and min(retryAfter, 1 h), where cap is the larger of MaxInterval and
-// InitialInterval; no number of failures overflows it (trap X23).
+// Delay returns the backoff before the attempt that follows the given number of failed ones (1 or
+// more). jitter is in [0,1) and spreads the wait by ±Policy.Jitter. A participant's Retry-After (0
+// if none) is a lower bound. The result is never negative, and at most the larger of cap·(1+Jitter)
+// and min(retryAfter, 1 h), where cap is the larger of MaxInterval and InitialInterval; no number
+// of failures overflows it (trap X23).
 func (p Policy) Delay(failures int, jitter float64, retryAfter time.Duration) time.Duration {
 	base := float64(p.InitialIntervalMS) * math.Pow(p.Multiplier, float64(max(failures, 1)-1))
 	base = min(base, float64(max(p.MaxIntervalMS, p.InitialIntervalMS)))

@@ -1,13 +1,13 @@
 package retry
 
-// Ratio is when too many of the calls to something have failed to go on calling it. One rule
-// judges redrives (package dlq) and participants (package registry).
+// Ratio is the failure rate at which a target is no longer called. The same rule applies to
+// redrives (package dlq) and participants (package registry).
 type Ratio struct {
-	Max  float64 // above this share; 0: never
-	From int64   // with fewer calls nothing is concluded
+	Max  float64 // maximum share of failed calls; 0: no limit
+	From int64   // minimum number of calls for a judgment
 }
 
-// Broken reports whether more than the share of the calls that ended have failed.
+// Broken reports whether more than the maximum share of the calls that ended have failed.
 func (r Ratio) Broken(ended, failed int64) bool {
 	return r.Max > 0 && ended >= r.From && float64(failed) > r.Max*float64(ended)
 }

@@ -119,7 +119,7 @@ var Verbs = []VerbRule{
 	{
 		ForceComplete,
 		Admin,
-		"end as completed, whatever has been done",
+		"end as completed, regardless of which steps have run",
 		func(r *Instance) bool { return turnable(r) && r.Attempt > 0 },
 		needsDefinition | needsContent,
 	},

@@ -16,8 +16,8 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// server is the Skald server that a demo fills, as one person or program, with the same requests
-// that these would send with curl.
+// server is the Skald server that a demo fills, as seen by one person or program. It sends the same
+// requests that they would send with curl.
 type server struct{ url, credential string }
 
 // errGone means that the resource was changed concurrently, which a demo with ongoing activity must

@@ -1,6 +1,6 @@
 // Package demo runs the complete order example: participants with a durable ledger, a Skald node,
 // and three orders: one completes, one is refused, and the outcome of one stays unknown. It prints
-// what happened and checks the ledger. A demo that is kept running is a server with something in
+// what happened and checks the ledger. A demo that keeps running is a server with resources in
 // every state, for people to explore and operate.
 //
 // Files, each on top of those before it: api, people, timeline, demo, sagas, services, jobs, keep, letters,
@@ -31,7 +31,7 @@ import (
 
 // Config configures a demo. All fields are required.
 type Config struct {
-	Skald    config.Config // as `serve` would use it; the address is replaced by a free one
+	Skald    config.Config // as `serve` would use it; the address is replaced by an unused one
 	Workflow string        // path of the example's workflow.yaml
 	Dir      string        // directory of the ledger; an existing ledger is replaced
 	Version  httpapi.Version
@@ -39,10 +39,11 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// written is the participants' address in workflow.yaml, which is replaced by the actual one.
+// written is the participants' address as written in workflow.yaml; the demo replaces it with the
+// actual address.
 const written = "127.0.0.1:9001"
 
-// order is one order of the demo with its expected end.
+// order is one order of the demo and the state in which it is expected to end.
 type order struct {
 	title   string
 	payload string
@@ -128,7 +129,7 @@ func openShop(path string, log *slog.Logger) (addr string, closeIt func(), err e
 		return "", nil, errors.Join(err, s.Close())
 	}
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
-	go server.Serve(l) //nolint:errcheck // it ends with Close
+	go server.Serve(l) //nolint:errcheck // returns after Close
 	return l.Addr().String(), func() {
 		server.Close()
 		if err := s.Close(); err != nil {
@@ -176,7 +177,7 @@ func register(ctx context.Context, c *client.ClientWithResponses, path, particip
 	return w.StepNames, nil
 }
 
-// run starts one saga and waits for its end.
+// run starts one saga and waits until it ends.
 func run(ctx context.Context, c *client.ClientWithResponses, o order) (*client.Saga, error) {
 	name, wait := "order", "30s"
 	res, err := c.CreateSagaWithResponse(ctx, &client.CreateSagaParams{Wait: &wait},
@@ -190,7 +191,7 @@ func run(ctx context.Context, c *client.ClientWithResponses, o order) (*client.S
 	return res.JSON201, nil
 }
 
-// verify reads the ledger back from disk and compares it with the ends of the sagas.
+// verify reads the ledger back from disk and compares it with the final states of the sagas.
 func verify(out io.Writer, path string, ends map[string]ledger.SagaEnd) error {
 	entries, err := ledger.Read(path)
 	if err != nil {

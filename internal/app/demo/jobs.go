@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// fillJobs defines jobs and brings runs into every state in which a run can stay.
+// fillJobs defines jobs and creates runs in every state in which a run can stay.
 func (f *filler) fillJobs(ctx context.Context) error {
 	for _, d := range []object{
 		{"name": "nightly-report", "type": "time", "command_name": "report", "labels": object{"team": "finance"},
@@ -76,11 +76,11 @@ func (f *filler) fillJobs(ctx context.Context) error {
 	return f.webhooks(ctx)
 }
 
-// settlement is a job whose last night a person asks about.
+// settlement is a job with a run last night that a person might investigate.
 const settlement = "nightly-settlement"
 
-// nights runs the settlement of the past nights. In the night before last the bank's statement does not come, so that
-// run goes on, and last night's is skipped.
+// nights runs the settlement of the past nights. The bank's statement for the night before last
+// never arrives, so that run is still going and last night's run was skipped.
 func (f *filler) nights(ctx context.Context) error {
 	now := time.Now().UTC()
 	last := now.Truncate(24 * time.Hour).Add(150 * time.Minute)
@@ -89,8 +89,8 @@ func (f *filler) nights(ctx context.Context) error {
 	}
 	for _, b := range []struct {
 		in    object
-		after time.Time // of the slot that is the last of these
-		state string    // in which it stays
+		after time.Time // the time of the last of these slots
+		state string    // the state in which the run stays
 	}{
 		{object{"from": last.AddDate(0, 0, -7), "to": last, "max_active": 1}, last.AddDate(0, 0, -1), "RUNNING"},
 		{object{"from": last, "to": last.Add(time.Minute), "overlap": "forbid"}, last, "SKIPPED"},
@@ -113,7 +113,7 @@ func (f *filler) nights(ctx context.Context) error {
 	return nil
 }
 
-// settle settles a night. The bank's statement of the night before last never comes.
+// settle settles one night. The bank's statement for the night before last never arrives.
 func settle(ctx context.Context, r *worker.Run) (any, error) {
 	night := r.ScheduledFor.Format("2006-01-02")
 	fmt.Fprintf(r.Stdout(), "asking the bank for its statement of %s\n", night)
@@ -128,7 +128,7 @@ func settle(ctx context.Context, r *worker.Run) (any, error) {
 	return object{"night": night, "payments": 1204}, nil
 }
 
-// lost registers a worker that takes a run and then goes silent.
+// lost registers a worker that claims a run and then stops responding.
 func (f *filler) lost(ctx context.Context) error {
 	if err := f.kim.post(ctx, "/job-definitions/render/runs", object{"args": object{"scene": 7}}); err != nil {
 		return err

@@ -17,40 +17,41 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// KeepConfig configures a demo that is kept running.
+// KeepConfig configures a demo that keeps running.
 type KeepConfig struct {
-	Skald   config.Config // as `serve` would use it; without a configured database it gets one of its own
+	Skald   config.Config // as `serve` would use it; without a configured database the demo gets its own
 	Scale   float64       // amount of data: 1 is 3,000 letters
 	Dir     string        // directory of the private database, which is deleted at the end
 	Version httpapi.Version
 	Out     io.Writer
 	Log     *slog.Logger
-	// Ready is called with where everything is once it is there. Optional.
+	// Ready is called with the addresses once everything is available. Optional.
 	Ready func(Place)
 }
 
-// Place says where a demo that is kept running is, and how to get in.
+// Place is where to find a demo that keeps running, and how to sign in.
 type Place struct {
 	URL          string // of the server
-	SignIn       string // opens the pages, signed in as the visitor
+	SignIn       string // URL that opens the pages, signed in as the visitor
 	Participants string // URL of the services
 	Key          string // API key of the visitor, who is an operator
-	AdminKey     string // of an admin for all tenants
+	AdminKey     string // API key of an admin for all tenants
 }
 
-// filler fills a server, as an admin where nothing else is said.
+// filler fills a server with data, as an admin unless stated otherwise.
 type filler struct {
 	server
-	kim, shop, billing, worker server // others who send requests
+	kim, shop, billing, worker server // other clients that send requests
 	services                   *services
 	scale                      float64
 }
 
-// scaled returns n at the demo's scale, large enough for each group to have one.
+// scaled returns n at the demo's scale, but at least enough for one letter in each group.
 func (f *filler) scaled(n int) int { return max(48, int(float64(n)*f.scale)) }
 
-// Keep runs a server with something in every state, for people to explore and operate, until ctx
-// ends. Some of it is active: orders arrive, a job runs every ten seconds, a redrive continues.
+// Keep runs a server with resources in every state, for people to explore and operate, until ctx
+// ends. There is some ongoing activity: orders arrive, a job runs every ten seconds, and a redrive
+// is in progress.
 func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 	services, closeServices, err := openServices(cfg.Log)
 	if err != nil {
@@ -68,7 +69,7 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 		defer func() { _ = os.RemoveAll(dir) }() // the rest is in the temporary directory
 		cfg.Skald.Database.EmbeddedDir = filepath.Join(dir, "postgres")
 	}
-	cfg.Skald.Engine.DrainTimeout = time.Second // its participants end with it
+	cfg.Skald.Engine.DrainTimeout = time.Second // its participants stop at the same time
 	admin, err := newKey()
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 		return err
 	}
 	defer func() {
-		closeServices() // before the server, which would wait for slow answers
+		closeServices() // first, because the server would wait for slow answers
 		err = errors.Join(err, stop())
 	}()
 	services.people.at(url)
@@ -111,7 +112,8 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 	return f.move(ctx)
 }
 
-// welcome is what the demo prints: the server, its services, the path that signs in, and the visitor's API key.
+// welcome is the text that the demo prints: the server, its services, the sign-in path, and the
+// visitor's API key.
 const welcome = `
 Skald         %[1]s%[3]s
               You are signed in there as kim, an operator. Become ada, an admin, or otto, an auditor:
@@ -140,7 +142,7 @@ func newKey() (string, error) {
 	return string(access.NewToken(chance)), err
 }
 
-// newFiller makes the credentials of those who fill the server, and the visitor's API key.
+// newFiller creates the credentials of the clients that fill the server, and the visitor's API key.
 func newFiller(
 	ctx context.Context, url, admin string, services *services, cfg KeepConfig,
 ) (f *filler, key string, err error) {
@@ -167,8 +169,8 @@ func newFiller(
 	return f, issue(visitor, roles[visitor]), err
 }
 
-// move starts an order every three seconds; every tenth cannot be closed and is compensated. Every fifth time a
-// parcel is sent too.
+// move starts an order every three seconds. Every tenth order cannot be closed and is compensated.
+// With every fifth order it sends a parcel.
 func (f *filler) move(ctx context.Context) error {
 	for n := 1000; loop.Sleep(ctx, 3*time.Second); n++ {
 		err := f.order(ctx, n)

@@ -52,7 +52,7 @@ func (f *filler) fillLetters(ctx context.Context) error {
 	return f.redrives(ctx)
 }
 
-// three of four letters belong to one of the first three groups.
+// Three out of four letters belong to one of the first three groups.
 func (f *filler) letter(n int) object {
 	cause := causes[n/4%len(causes)]
 	if n%4 != 0 {
@@ -69,8 +69,8 @@ func (f *filler) letter(n int) object {
 	}
 }
 
-// wrongAmount is a letter for people to correct: the refund of an order that is a saga of the demo, and has a run
-// of a job too.
+// wrongAmount is a letter for people to correct. It is the refund of an order that has both a saga
+// and a job run in the demo.
 func (f *filler) wrongAmount() object {
 	const why = "amount 599.00 exceeds the 59.90 that were paid for order-4711"
 	return object{
@@ -101,7 +101,7 @@ func (f *filler) groups(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.billing.post(ctx, "/dlq/messages", f.letter(44)) // of the group that was resolved: it is back
+	return f.billing.post(ctx, "/dlq/messages", f.letter(44)) // a new letter reopens the group that was resolved
 }
 
 // letterStates acts on single letters.
@@ -139,7 +139,7 @@ func (f *filler) redrives(ctx context.Context) error {
 			in[name] = value
 		}
 		by := f.server
-		if r.with["approval_required"] == true { // it takes a second person
+		if r.with["approval_required"] == true { // a second person must approve it
 			by = f.kim
 		}
 		var made struct{ ID string }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// fillParticipants registers services by name, with a workflow whose requests and answers are mapped, and holds one of
-// them: what is sent there waits.
+// fillParticipants registers services by name, with a workflow that maps requests and answers, and
+// holds one of the services so that calls to it wait.
 func (f *filler) fillParticipants(ctx context.Context) error {
 	for _, name := range []string{"customs", "haulier"} {
 		settings := object{"base_url": f.services.url + "/" + name}
@@ -35,7 +35,7 @@ func (f *filler) fillParticipants(ctx context.Context) error {
 	if err := f.post(ctx, "/workflows", workflow); err != nil {
 		return err
 	}
-	if err := f.imports(ctx, 0, 90, 400); err != nil { // the first one needs no declaration
+	if err := f.imports(ctx, 0, 90, 400); err != nil { // the first import needs no declaration
 		return err
 	}
 	if err := f.rest(ctx, "import", "completed", 2); err != nil {
@@ -48,7 +48,7 @@ func (f *filler) fillParticipants(ctx context.Context) error {
 	return f.imports(ctx, 2, 800, 1200)
 }
 
-// imports starts sagas for goods of some values.
+// imports starts sagas that import goods of the given values.
 func (f *filler) imports(ctx context.Context, first int, values ...float64) error {
 	for i, value := range values {
 		key := fmt.Sprintf("import-%d", first+i)

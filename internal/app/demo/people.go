@@ -15,13 +15,13 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 )
 
-// roles are the people of a demo that is kept running, with their roles. Visitors are kim unless they choose to be
-// someone else.
+// roles are the people of a demo that keeps running, with their roles. A visitor is kim unless they
+// choose to be someone else.
 var roles = map[string]string{visitor: "operator", "ada": "admin", "otto": "auditor"}
 
 const visitor = "kim"
 
-// people is the identity provider of a demo that is kept running: it signs people in without asking for a password.
+// people is the identity provider of a demo that keeps running: it signs people in without a password.
 type people struct {
 	issuer string // URL
 	skald  string // URL of the server, once it is known; guarded by mu
@@ -29,22 +29,22 @@ type people struct {
 	secret string
 
 	mu    sync.Mutex
-	asked map[string]request // guarded by mu: sign-ins that have begun, by the code that ends them
+	asked map[string]request // guarded by mu: sign-ins in progress, by the code that completes them
 }
 
-// request is a sign-in that has begun.
+// request is a sign-in in progress.
 type request struct {
 	person string
 	url.Values
 }
 
-// Names of the server at the provider, and of the provider's key.
+// The server's client ID at the provider, and the ID of the provider's key.
 const (
 	clientID = "skald-demo"
 	keyID    = "demo"
 )
 
-// chosen is the cookie with the person that a browser's visitor has chosen to be.
+// chosen is the cookie that stores which person the visitor has chosen to be.
 const chosen = "skald-demo-person"
 
 func newPeople(root string) (*people, error) {
@@ -52,7 +52,7 @@ func newPeople(root string) (*people, error) {
 	return &people{issuer: root + "/people", key: key, secret: rand.Text(), asked: map[string]request{}}, err
 }
 
-// signIn configures a server whose people these are.
+// signIn configures a server to use this identity provider.
 func (p *people) signIn(a *config.Auth) {
 	a.Mode, a.JWTIssuer, a.JWKSURL, a.JWTDefaultTenant = config.AuthRequired, p.issuer, "", true
 	a.JWTRoleClaim, a.JWTRoleMap, a.JWTAlgorithms = "role", nil, []string{"EdDSA"}
@@ -76,7 +76,7 @@ func (p *people) token(person, audience, nonce string) (string, error) {
 	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(p.key, []byte(signed))), nil
 }
 
-// serve adds the provider's endpoints: those of OpenID Connect, and one to become another person.
+// serve adds the provider's endpoints: the OpenID Connect ones, and one for becoming another person.
 func (p *people) serve(mux *http.ServeMux) {
 	mux.HandleFunc("GET /people/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, object{
@@ -85,7 +85,7 @@ func (p *people) serve(mux *http.ServeMux) {
 		})
 	})
 	mux.HandleFunc("GET /people/keys", func(w http.ResponseWriter, _ *http.Request) {
-		public, _ := p.key.Public().(ed25519.PublicKey) // it is always one
+		public, _ := p.key.Public().(ed25519.PublicKey) // the key is always of this type
 		answer(w, http.StatusOK, object{"keys": []object{{
 			"kty": "OKP", "crv": "Ed25519", "x": base64.RawURLEncoding.EncodeToString(public), "kid": keyID, "use": "sig",
 			"alg": "EdDSA",
@@ -96,14 +96,14 @@ func (p *people) serve(mux *http.ServeMux) {
 	mux.HandleFunc("GET /people/as/{person}", p.become)
 }
 
-// at tells the provider where the server is.
+// at sets the URL of the server.
 func (p *people) at(skald string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.skald = skald
 }
 
-// become makes the visitor of a browser another person, who is then signed in.
+// become makes the visitor another person and signs that person in.
 func (p *people) become(w http.ResponseWriter, r *http.Request) {
 	person := r.PathValue("person")
 	if roles[person] == "" {
@@ -118,7 +118,7 @@ func (p *people) become(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, p.skald+signInPath, http.StatusFound)
 }
 
-// signInPath begins a sign-in at the server.
+// signInPath is the path at the server that begins a sign-in.
 const signInPath = "/ui/sign-in/oidc"
 
 func (p *people) authorize(w http.ResponseWriter, r *http.Request) {
@@ -135,21 +135,21 @@ func (p *people) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(p.asked) > 1000 {
-		clear(p.asked) // sign-ins that were not finished
+		clear(p.asked) // drops sign-ins that were not completed
 	}
 	p.asked[code] = request{person, q}
 	back.RawQuery = url.Values{"code": {code}, "state": {q.Get("state")}}.Encode()
 	http.Redirect(w, r, back.String(), http.StatusFound)
 }
 
-// isSkald reports whether a URL leads to the server, by whatever name of this machine the browser uses.
+// isSkald reports whether a URL leads to the server, whichever name of this machine the browser uses.
 func (p *people) isSkald(u *url.URL) bool {
 	skald, err := url.Parse(p.skald)
 	return err == nil && u.Scheme == skald.Scheme && u.Port() == skald.Port() &&
 		slices.Contains([]string{skald.Hostname(), "localhost", "127.0.0.1", "::1"}, u.Hostname())
 }
 
-// exchange returns the ID token for a code, once.
+// exchange returns the ID token for a code, which can be used only once.
 func (p *people) exchange(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
 	id, secret, _ := r.BasicAuth()

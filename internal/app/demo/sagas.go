@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fillSagas starts sagas and brings at least one into every state in which a saga can stay.
+// fillSagas starts sagas so that there is at least one in every state in which a saga can stay.
 func (f *filler) fillSagas(ctx context.Context) error {
 	for _, as := range [][2]string{
 		{"stock/reserve", "flaky"}, {"orders/close", "refuse"}, {"stock/return", "down"}, {"carrier/slot", "slow"},
@@ -18,7 +18,7 @@ func (f *filler) fillSagas(ctx context.Context) error {
 		return err
 	}
 	for n := range f.scaled(60) {
-		if n == 24 { // those that have started keep version 1
+		if n == 24 { // sagas that have already started keep version 1
 			if err := f.workflow(ctx, orderWithInvoice); err != nil {
 				return err
 			}
@@ -51,8 +51,8 @@ func (f *filler) fillSagas(ctx context.Context) error {
 	if err := f.shipments(ctx); err != nil {
 		return err
 	}
-	// The compensation of the late orders has exhausted its retries once they are FAILED. From then
-	// on it would succeed, so that a person can retry it.
+	// Once the late orders are FAILED, their compensation has exhausted its retries. From then on
+	// it would succeed, so that a person can retry it.
 	if err := f.rest(ctx, "late-order", "failed", 4); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (f *filler) order(ctx context.Context, n int) error {
 	})
 }
 
-// paid announces that an order is paid, which starts a run.
+// paid sends the event that an order is paid, which starts a run.
 func (f *filler) paid(ctx context.Context, n int) error {
 	correlation := fmt.Sprint(4700 + n)
 	return f.shop.post(ctx, "/events", object{
@@ -106,7 +106,7 @@ func (f *filler) paid(ctx context.Context, n int) error {
 	})
 }
 
-// parcel starts a saga that waits until its depot answers again.
+// parcel starts a saga that waits until the depot is back up.
 func (f *filler) parcel(ctx context.Context, n int) error {
 	return f.shop.post(ctx, "/sagas", object{
 		"workflow_name": "parcel", "business_key": fmt.Sprintf("parcel-%d", n), "correlation_id": fmt.Sprint(4700 + n),
@@ -114,7 +114,7 @@ func (f *filler) parcel(ctx context.Context, n int) error {
 	})
 }
 
-// rest waits until enough sagas of a workflow are in a state.
+// rest waits until enough sagas of a workflow have reached a state.
 func (f *filler) rest(ctx context.Context, workflow, state string, enough int) error {
 	return until(ctx, workflow+" "+state, func() (bool, error) {
 		var page struct{ Sagas []struct{} }
@@ -127,7 +127,7 @@ func (f *filler) rest(ctx context.Context, workflow, state string, enough int) e
 type workflow struct {
 	name    string
 	retry   object
-	timeout int // of a call, in milliseconds
+	timeout int // timeout of a call, in milliseconds
 	steps   []string
 }
 
@@ -137,7 +137,7 @@ var (
 	steady  = object{"max_attempts": 100, "initial_interval_ms": 3000, "max_interval_ms": 3000}
 )
 
-// workflows are those with which the demo begins.
+// workflows are the workflows that the demo registers at the beginning.
 var workflows = []workflow{
 	{"order", quick, 120_000, []string{"reserve-stock stock/reserve stock/release", "charge-payment charges/create charges/refund",
 		"confirm-order orders/confirm orders/cancel", "notify mail/send"}},
@@ -152,13 +152,13 @@ var workflows = []workflow{
 	{"parcel", steady, 120_000, []string{"pack stock/pack stock/unpack", "collect depot/collect depot/bring-back", "notify mail/send"}},
 }
 
-// orderWithInvoice is the second version of order: it writes an invoice, and charges with more patience.
+// orderWithInvoice is the second version of order: it adds an invoice and retries the charge more often.
 var orderWithInvoice = workflow{"order", steady, 120_000, []string{
 	"reserve-stock stock/reserve stock/release", "charge-payment charges/create charges/refund",
 	"write-invoice invoices/write invoices/void", "confirm-order orders/confirm orders/cancel", "notify mail/send",
 }}
 
-// register registers the workflows with which the demo begins.
+// register registers the workflows that exist at the beginning of the demo.
 func (f *filler) register(ctx context.Context) error {
 	for _, w := range workflows {
 		if err := f.workflow(ctx, w); err != nil {
@@ -168,7 +168,7 @@ func (f *filler) register(ctx context.Context) error {
 	return nil
 }
 
-// workflow registers a workflow, or its next version.
+// workflow registers a workflow or its next version.
 func (f *filler) workflow(ctx context.Context, w workflow) error {
 	var steps []object
 	for _, line := range w.steps {

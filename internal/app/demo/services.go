@@ -16,16 +16,16 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// services are the participants of a demo that is kept running. They have no ledger, and respond as
+// services are the participants of a demo that keeps running. They have no ledger and respond as
 // configured.
 type services struct {
 	url    string
-	people *people // at the same address
+	people *people // the identity provider, at the same address
 	began  time.Time
 	mu     sync.Mutex
 	as     map[string]string // how an operation such as "stock/release" responds; default: ok
 	seen   map[string]int    // calls by path and Idempotency-Key, for operations that succeed at the third attempt
-	last   []arrival         // the newest calls, oldest first; one for each operation and answer
+	last   []arrival         // the newest calls, oldest first; one per operation and answer
 	stop   chan struct{}
 }
 
@@ -34,14 +34,14 @@ type arrival struct {
 	At              time.Time
 	Operation, Body string
 	Status          int
-	Before          int // how often the operation has answered so before
+	Before          int // how many times the operation has given this answer before
 }
 
-// arrivals is how many calls the page of the services lists.
+// arrivals is the number of calls that the services' page lists.
 const arrivals = 50
 
-// arrived adds a call. Of those of one operation with one answer only the newest is kept, so that a single letter
-// stays in sight among webhooks that are sent again and again.
+// arrived adds a call. It keeps only the newest call per operation and answer, so that a single
+// letter remains visible among webhooks that are sent again and again.
 func arrived(all []arrival, a arrival) []arrival {
 	like := func(o arrival) bool { return o.Operation == a.Operation && o.Status == a.Status }
 	if i := slices.IndexFunc(all, like); i >= 0 {
@@ -58,7 +58,7 @@ var manners = map[string]string{
 	"slow": "200 after a minute", "tidal": "503 for a minute, then 200 for a minute", "strict": "422 if amount exceeds paid",
 }
 
-// tide is how long a tidal operation is down, and then up.
+// tide is how long a tidal operation is down, and then how long it is up.
 const tide = time.Minute
 
 // openServices serves the participants and the people of a demo on a free loopback port.
@@ -96,7 +96,7 @@ func (s *services) behave(operation, manner string) {
 	s.as[operation] = manner
 }
 
-// teach is the HTTP handler of behave: curl -X PUT -d down .../manners/stock/release.
+// teach is the HTTP handler for behave: curl -X PUT -d down .../manners/stock/release.
 func (s *services) teach(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 100))
 	manner := strings.TrimSpace(string(text))
@@ -109,9 +109,10 @@ func (s *services) teach(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s now answers %s\n", operation, manners[manner])
 }
 
-// respond answers a call as the operation behaves. Nothing in the body changes that, unless it is strict.
+// respond answers a call in the way that is set for the operation. The body makes no difference
+// unless the operation is strict.
 func (s *services) respond(w http.ResponseWriter, r *http.Request) {
-	text, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // a body that cannot be read is empty
+	text, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // a body that cannot be read counts as empty
 	operation := r.PathValue("service") + "/" + r.PathValue("operation")
 	s.mu.Lock()
 	manner, call := s.as[operation], operation+" "+r.Header.Get("Idempotency-Key")
@@ -179,5 +180,5 @@ func (s *services) page(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Unlock()
 	slices.Reverse(last)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = arrivalsPage.Execute(w, object{"URL": s.url, "Last": last}) // the browser has gone, or has the page
+	_ = arrivalsPage.Execute(w, object{"URL": s.url, "Last": last}) // the browser has the page or has gone
 }

@@ -1,6 +1,6 @@
-// Package janitor does periodic work on every node: it checks that no saga is forgotten, raises
-// attention for sagas that make no progress, deletes old idempotency keys, measures the tables,
-// rolls up the statistics and archives what has expired. Several nodes may run it at once.
+// Package janitor does periodic work on every node: it checks that no saga is forgotten, marks
+// sagas that make no progress as needing attention, deletes old idempotency keys, measures the
+// tables, rolls up the statistics and archives expired rows. Several nodes may run it at once.
 package janitor
 
 import (
@@ -22,7 +22,7 @@ type Store interface {
 	RollUp(ctx context.Context) error
 }
 
-// Config of Run. Store and Log are required.
+// Config configures Run. Store and Log are required.
 type Config struct {
 	Store   Store
 	Log     *slog.Logger
@@ -30,17 +30,17 @@ type Config struct {
 	KeepKey time.Duration // 48 h: how long an idempotency key is kept; the API promises 24 h
 	// Counted is called with the result of each check. Optional.
 	Counted func(stuck int, live map[saga.State]int)
-	// Storage returns the sizes of the tables; Measured is called with them, after the first pause
-	// and then every five minutes. nil: neither.
+	// Storage returns the sizes of the tables. Measured is called with them after the first pause
+	// and then every five minutes. If nil, tables are not measured.
 	Storage  func(context.Context) (storage.Storage, error)
 	Measured func(storage.Storage)
 
-	// Commit writes one change, see saga.Store. With it the janitor sets
-	// Saga.NeedsAttention on sagas that make no progress; nil: it does not.
+	// Commit writes one change; see saga.Store. The janitor uses it to set Saga.NeedsAttention on
+	// sagas that make no progress; nil means that it does not.
 	Commit func(context.Context, saga.Change) error
 	Now    func() time.Time
-	// StalledAfter (15 min) is how long a saga that is due may go without a change, and
-	// StalledFailures (20) how many attempts of a call may fail in a row.
+	// A saga makes no progress if it is due and has not changed for StalledAfter (15 min), or if
+	// StalledFailures (20) attempts of a call have failed in a row.
 	StalledAfter    time.Duration
 	StalledFailures int
 	// Raised is called for each saga that was marked as needing attention, with the reason.
@@ -50,8 +50,9 @@ type Config struct {
 
 const measureEvery = 5 * time.Minute
 
-// raiseRest is how many times as long as a search for sagas that make no progress the rest after it is. The search
-// reads every unfinished saga: a million that wait for a participant took it 3.7 s, a fourth of a core every 15 s.
+// raiseRest is the length of the pause after a search for sagas that make no progress, as a
+// multiple of the duration of the search. The search reads every unfinished saga: with a million
+// sagas waiting for a participant it took 3.7 s, a quarter of a core every 15 s.
 const raiseRest = 20
 
 // Run works until ctx ends.
@@ -74,8 +75,9 @@ func Run(ctx context.Context, cfg Config) {
 	if cfg.Raised == nil {
 		cfg.Raised = func(string) {}
 	}
-	// What concerns sagas that wait comes at once, the rest after the first pause: nodes that start one after the
-	// other, as at an update, would all measure hundreds of tables and indexes while they take over each other's sagas.
+	// Work that concerns waiting sagas starts at once, the rest after the first pause. Otherwise
+	// nodes that start one after the other, as in a rolling update, would all measure hundreds of
+	// tables and indexes while they take over each other's sagas.
 	work := upkeep{Config: cfg}
 	for {
 		check(ctx, cfg)
@@ -91,7 +93,7 @@ func Run(ctx context.Context, cfg Config) {
 	}
 }
 
-// upkeep is what may be late.
+// upkeep is the work that is not urgent.
 type upkeep struct {
 	Config
 	keysExpired, measured, raiseAgain time.Time
@@ -121,7 +123,7 @@ func (u *upkeep) round(ctx context.Context) {
 	}
 }
 
-// check counts the sagas that violate invariant I1: neither owned nor due, so that no node
+// check counts the sagas that violate invariant I1: they are neither owned nor due, so no node
 // would ever pick them up again.
 func check(ctx context.Context, cfg Config) {
 	stuck, live, err := cfg.Store.Stuck(ctx)
@@ -140,9 +142,9 @@ func check(ctx context.Context, cfg Config) {
 // raiseBatch is how many sagas are read at once.
 const raiseBatch = 200
 
-// raise sets NeedsAttention on sagas that make no progress. Any node may do it: a change of a
-// saga that has moved in the meantime is stale and is dropped. The mark is cleared when the
-// saga moves (saga.Apply) or an operator acknowledges it.
+// raise sets NeedsAttention on sagas that make no progress. Any node may do this: if a saga has
+// progressed in the meantime, the change is stale and is dropped. The mark is cleared when the saga
+// progresses (saga.Apply) or an operator acknowledges it.
 func raise(ctx context.Context, cfg Config) {
 	q := saga.NeglectedQuery{Idle: cfg.StalledAfter, Failures: cfg.StalledFailures, Limit: raiseBatch}
 	for ctx.Err() == nil {
@@ -178,7 +180,7 @@ func raisePage(ctx context.Context, cfg Config, stalled []saga.Stalled) {
 			cfg.Raised(stalled[i].Reason)
 		case ctx.Err() != nil:
 			return
-		case fault.KindOf(err) != fault.Conflict: // otherwise it has moved on
+		case fault.KindOf(err) != fault.Conflict: // otherwise the saga has progressed
 			log.WarnContext(ctx, "cannot raise attention for a saga that makes no progress", slog.Any("error", err))
 		}
 	}

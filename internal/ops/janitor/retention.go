@@ -10,31 +10,31 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Archive is what retention needs of the store.
+// Archive is the part of the store that retention needs.
 type Archive interface {
 	ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (int, error)
 }
 
-// RetentionConfig of Retain. Archive and Log are required.
+// RetentionConfig configures Retain. Archive and Log are required.
 type RetentionConfig struct {
 	Archive  Archive
 	Log      *slog.Logger
-	Default  saga.Retention // of workflows that set none
+	Default  saga.Retention // for workflows that do not set one
 	Interval time.Duration  // between rounds; 0: Retain returns at once
 	Batch    int            // 500; sagas per transaction
-	// Events moves old audit events, as EventRetention says; nil: they stay.
+	// Events moves old audit events in accordance with EventRetention; nil means that they stay.
 	Events         trail.EventArchive
 	EventRetention trail.EventRetention
-	// Done is called after every round without an error. Optional.
+	// Done is called after every successful round. Optional.
 	Done func()
-	// Round runs a round by calling do, and records what it archived; nil: just call do.
+	// Round runs a round by calling do and records what it archived; nil means that do is called directly.
 	Round func(ctx context.Context, do func(context.Context))
 }
 
-// Retain archives the expired sagas of all tenants, every Interval, until ctx ends. Any number
-// of nodes may do it: they share the work. After each batch it pauses for as long as the batch
-// took, so that a backlog uses at most half of a connection's time. What a round does not
-// archive because of an error is left to the next one.
+// Retain archives the expired sagas of all tenants, every Interval, until ctx ends. Any number of
+// nodes may run it; they share the work. After each batch it pauses for as long as the batch took,
+// so that a backlog uses at most half of a connection's time. If a round fails, the next one
+// archives the remaining sagas.
 func Retain(ctx context.Context, cfg RetentionConfig) {
 	if cfg.Interval <= 0 {
 		return
@@ -45,8 +45,8 @@ func Retain(ctx context.Context, cfg RetentionConfig) {
 	if cfg.Round == nil {
 		cfg.Round = func(ctx context.Context, do func(context.Context)) { do(ctx) }
 	}
-	// The random wait spreads nodes that start together, and is short, so that even a node that
-	// restarts often archives.
+	// The random wait spreads out nodes that start at the same time. It is short so that a node
+	// that restarts often still archives.
 	wait := loop.Within(cfg.Interval / 10)
 	for loop.Sleep(ctx, wait) {
 		var archived int
@@ -70,7 +70,7 @@ func Retain(ctx context.Context, cfg RetentionConfig) {
 	}
 }
 
-// retain archives until nothing is left, and returns how many it archived.
+// retain archives until nothing is left to archive, and returns how many sagas it archived.
 func retain(ctx context.Context, cfg RetentionConfig) (total int, err error) {
 	for {
 		began := time.Now()
@@ -82,7 +82,7 @@ func retain(ctx context.Context, cfg RetentionConfig) (total int, err error) {
 	}
 }
 
-// retainEvents archives and purges audit events until nothing is left to do.
+// retainEvents archives and purges audit events until none are left.
 func retainEvents(ctx context.Context, cfg RetentionConfig) error {
 	if cfg.EventRetention == (trail.EventRetention{}) {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ingest holds the metrics of dead letters that are read from Kafka.
+// ingest holds the metrics of dead letters read from Kafka.
 type ingest struct {
 	read     prometheus.Counter
 	stored   prometheus.Counter
@@ -60,7 +60,7 @@ func newIngest(
 	}
 }
 
-// sources holds the metrics of records of Kafka topics that become events.
+// sources holds the metrics of Kafka records that become events.
 type sources struct {
 	read, stored, refused, failures, skipped prometheus.Counter
 	lag, paused                              prometheus.Gauge
@@ -99,7 +99,7 @@ func (m *Metrics) SourceFailed() { m.sources.failures.Inc() }
 // SourceLag records the number of unread records.
 func (m *Metrics) SourceLag(records int64) { m.sources.lag.Set(float64(records)) }
 
-// SourcePaused records whether reading waits for the database.
+// SourcePaused records whether reading is waiting for the database.
 func (m *Metrics) SourcePaused(paused bool) { set(m.sources.paused, paused) }
 
 func set(g prometheus.Gauge, on bool) {
@@ -120,13 +120,13 @@ func (m *Metrics) Ingested(read, stored int) {
 // IngestReduced counts a record that was stored in a reduced form.
 func (m *Metrics) IngestReduced() { m.ingest.refused.Inc() }
 
-// IngestFailed counts a failure of ingestion that is retried.
+// IngestFailed counts an ingestion failure that is retried.
 func (m *Metrics) IngestFailed() { m.ingest.failures.Inc() }
 
 // IngestLag records the number of unread records.
 func (m *Metrics) IngestLag(records int64) { m.ingest.lag.Set(float64(records)) }
 
-// IngestPaused records whether ingestion waits for the database.
+// IngestPaused records whether ingestion is waiting for the database.
 func (m *Metrics) IngestPaused(paused bool) { set(m.ingest.paused, paused) }
 
 // IngestHeld counts records whose letters are held.

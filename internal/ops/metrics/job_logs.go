@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// jobUpkeep holds the metrics of moving logs, and of lease hints in Redis.
+// jobUpkeep holds the metrics of moving logs and of lease hints in Redis.
 type jobUpkeep struct {
 	logs     *prometheus.CounterVec
 	bytes    prometheus.Counter
@@ -50,7 +50,7 @@ func (m *Metrics) LogsMoved(moved, failed, purged int, bytes int64) {
 	m.upkeep.purged.Add(float64(purged))
 }
 
-// Hinted counts the commands of one round trip to Redis; lost: Redis did not answer.
+// Hinted counts the commands of one round trip to Redis; lost means that Redis did not answer.
 func (m *Metrics) Hinted(commands int, lost bool, took time.Duration) {
 	outcome := "answered"
 	if lost {

@@ -62,8 +62,7 @@ func newJobs(
 	}
 }
 
-// JobLeads records that this node has started (under epoch) or stopped leading the job
-// runs.
+// JobLeads records that this node has started (in the given epoch) or stopped leading the job runs.
 func (m *Metrics) JobLeads(leads bool, epoch int64) {
 	m.jobs.epoch.Set(float64(epoch))
 	if leads {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// Metrics holds Skald's Prometheus metrics. Their names are part of the interface.
+// Metrics holds Skald's Prometheus metrics. Their names are part of the public interface.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -47,7 +47,7 @@ type Metrics struct {
 	jobs     *jobs
 	refused  prometheus.Counter
 	limited  *prometheus.CounterVec
-	writable *prometheus.GaugeVec // without a series until the database has been asked
+	writable *prometheus.GaugeVec // has no series until the database has been checked
 	risks    *prometheus.GaugeVec
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
@@ -112,7 +112,7 @@ func New(load func() (running, waiting int)) *Metrics {
 		"Participants with a name, by the state of their gate as this node knows it.",
 		"state",
 	)
-	m.Gates(nil) // the series are there before the first round
+	m.Gates(nil) // so that the series exist before the first round
 	m.stuck = gauge(
 		"skald_sagas_stuck",
 		"Sagas that are neither owned nor due; any value but 0 indicates a bug.",
@@ -203,7 +203,7 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Instrument counts and times the requests that go to h.
+// Instrument counts and times the requests to h.
 func (m *Metrics) Instrument(h http.Handler) http.Handler {
 	return promhttp.InstrumentHandlerDuration(m.reqTime, promhttp.InstrumentHandlerCounter(m.requests, h))
 }
@@ -232,13 +232,13 @@ func (m *Metrics) Call(a saga.Action, o *saga.Outcome) {
 	m.callTime.WithLabelValues(string(a)).Observe(o.EndedAt.Sub(o.StartedAt).Seconds())
 }
 
-// Reported counts a report of a participant whose answer has come later.
+// Reported counts a deferred answer that a participant has reported.
 func (m *Metrics) Reported(result string) { m.reports.WithLabelValues(result).Inc() }
 
 // Claimed counts claimed sagas.
 func (m *Metrics) Claimed(n int) { m.claimed.Add(float64(n)) }
 
-// Batch returns the observer of one group commit's batch sizes.
+// Batch returns the observer of batch sizes for one group commit.
 func (m *Metrics) Batch(kind string) func(int) {
 	h := m.batch.WithLabelValues(kind)
 	return func(n int) { h.Observe(float64(n)) }
@@ -271,7 +271,7 @@ func (m *Metrics) Database(writable, superuser bool, off, settings []string) {
 	}
 	m.writable.WithLabelValues().Set(value(writable))
 	if !writable {
-		return // nothing else is known
+		return // the remaining values are unknown
 	}
 	m.risks.WithLabelValues("superuser").Set(value(superuser))
 	for _, name := range settings {
@@ -279,13 +279,13 @@ func (m *Metrics) Database(writable, superuser bool, off, settings []string) {
 	}
 }
 
-// RateLimited counts a request that a limit refused.
+// RateLimited counts a request that a rate limit rejected.
 func (m *Metrics) RateLimited(limit string) { m.limited.WithLabelValues(limit).Inc() }
 
 // ConnRefused counts a connection that was closed because its client had too many.
 func (m *Metrics) ConnRefused() { m.refused.Inc() }
 
-// Waiting records how many requests are waiting for an end.
+// Waiting records how many requests are waiting for a saga or run to end.
 func (m *Metrics) Waiting(requests int) { m.waiting.Set(float64(requests)) }
 
 // Streams records how many live streams are open.
@@ -301,7 +301,7 @@ func (m *Metrics) Counted(stuck int, live map[saga.State]int) {
 	}
 }
 
-// Gates records in which states the gates of participants are.
+// Gates records the states of the participants' gates.
 func (m *Metrics) Gates(by map[registry.State]int) {
 	for _, s := range registry.States {
 		m.gates.WithLabelValues(string(s)).Set(float64(by[s]))
@@ -311,7 +311,7 @@ func (m *Metrics) Gates(by map[registry.State]int) {
 // Archived counts sagas that were archived.
 func (m *Metrics) Archived(n int) { m.archived.Add(float64(n)) }
 
-// Measured records the sizes of the tables; those of dropped tables disappear.
+// Measured records the sizes of the tables and removes the series of dropped tables.
 func (m *Metrics) Measured(s storage.Storage) {
 	m.bytes.Reset()
 	m.tuples.Reset()
@@ -341,7 +341,7 @@ func (m *Metrics) Loop(name string) {
 }
 
 // Clock registers the metric of the difference between this node's clock and the database's. It may
-// be called once.
+// be called only once.
 func (m *Metrics) Clock(ahead func() time.Duration) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "skald_clock_offset_seconds", Help: "By how much this node's clock is ahead of the database's, as far as that is certain; negative when it is behind. Above 60 the node is not ready."},
@@ -349,8 +349,8 @@ func (m *Metrics) Clock(ahead func() time.Duration) {
 	))
 }
 
-// Watch registers the metric of late loops, and has done called with each loop that
-// finishes a round. It may be called once, before any loop runs.
+// Watch registers the metric of late loops; done is called with each loop that finishes a round. It
+// may be called only once, before any loop runs.
 func (m *Metrics) Watch(done func(loop string), late func() []string) {
 	m.done = done
 	m.registry.MustRegister(prometheus.NewGaugeFunc(

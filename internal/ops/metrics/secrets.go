@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// secretMetrics are those of the secrets that participants get.
+// secretMetrics holds the metrics of participants' secrets.
 type secretMetrics struct{ failures, hidden *prometheus.CounterVec }
 
 func newSecretMetrics(counter func(name, help string, labels ...string) *prometheus.CounterVec) *secretMetrics {
@@ -21,7 +21,7 @@ func newSecretMetrics(counter func(name, help string, labels ...string) *prometh
 	}
 }
 
-// WatchSecrets registers the metrics of the secrets of participants. Call it at most once.
+// WatchSecrets registers the metrics of participants' secrets. Call it at most once.
 func (m *Metrics) WatchSecrets(participants []string, unreadable func() int) {
 	each(m.secrets.failures, participants)
 	each(m.secrets.hidden, participants)
@@ -31,14 +31,14 @@ func (m *Metrics) WatchSecrets(participants []string, unreadable func() int) {
 	}, func() float64 { return float64(unreadable()) }))
 }
 
-// SecretRead counts a reading of a secret of a participant that failed.
+// SecretRead counts a failed attempt to read a participant's secret.
 func (m *Metrics) SecretRead(participant string, err error) {
 	if err != nil {
 		m.secrets.failures.WithLabelValues(participant).Inc()
 	}
 }
 
-// SecretHidden counts an answer of a participant that repeated a secret.
+// SecretHidden counts an answer in which a participant repeated a secret.
 func (m *Metrics) SecretHidden(participant string) {
 	m.secrets.hidden.WithLabelValues(participant).Inc()
 }

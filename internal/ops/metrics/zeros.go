@@ -13,8 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
-// zeros creates the series of every label whose values are known. A counter that appears with its
-// first failure appears at 1 and has not increased: no alert would ever see that failure.
+// zeros creates the series for all label values that are known in advance. A counter that first
+// appears when something fails appears with the value 1, which is not an increase, so no alert
+// would ever see that failure.
 func (m *Metrics) zeros() {
 	for _, s := range saga.States {
 		if s.Terminal() {
@@ -35,7 +36,7 @@ func (m *Metrics) zeros() {
 	each(m.reports, reported.Counted)
 	each(m.stalled, saga.StuckReasons)
 	each(m.limited, []string{"key", "tenant", "creates"})
-	codes := []string{"500", "502", "503"} // the others tell of clients
+	codes := []string{"500", "502", "503"} // other codes are the clients' fault
 	each(m.requests, []string{"get", "head", "post", "put", "patch", "delete"}, codes)
 	each(m.notices.attempts, []string{"delivered", "retried", "failed", "abandoned"})
 	each(m.letters.drives,
@@ -58,7 +59,7 @@ func texts[T ~string](values ...T) (all []string) {
 	return all
 }
 
-// each creates the series of all combinations of labels.
+// each creates the series for all combinations of labels.
 func each(of *prometheus.CounterVec, labels ...[]string) {
 	sets := [][]string{nil}
 	for _, values := range labels {
@@ -75,15 +76,15 @@ func each(of *prometheus.CounterVec, labels ...[]string) {
 	}
 }
 
-// Expect shows loops that this node runs as of now, before their first round, so that one that
-// never finishes a round is seen as well.
+// Expect creates the series of the loops that this node runs before their first round, so that a
+// loop that never finishes a round is visible as well.
 func (m *Metrics) Expect(loops ...string) {
 	for _, name := range loops {
 		m.loops.WithLabelValues(name).Set(float64(time.Now().UnixMilli()) / 1000)
 	}
 }
 
-// JobSweeps creates the series of the sweeps that the leader makes.
+// JobSweeps creates the series for the leader's sweeps.
 func (m *Metrics) JobSweeps(names []string) {
 	for _, name := range names {
 		m.jobs.moved.WithLabelValues(name)
@@ -95,7 +96,7 @@ func (m *Metrics) JobSweeps(names []string) {
 // EngineLimit records how many calls this node may have in flight.
 func (m *Metrics) EngineLimit(calls int) { m.limit.Set(float64(calls)) }
 
-// Risks creates the series of the settings of the database that may be off.
+// Risks creates the series for the database settings that may be off.
 func (m *Metrics) Risks(settings []string) {
 	for _, name := range append([]string{"superuser"}, settings...) {
 		m.risks.WithLabelValues(name)

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Kind of a cause.
+// Kind is the kind of a cause.
 type Kind string
 
 // Kinds of causes.
@@ -39,14 +39,14 @@ type Cause struct {
 	Name string // the workflow, topic, job definition, queue, worker, webhook, participant or node
 	Step string
 	Code string // error code or reason
-	Why  string // of sagas: the reason for attention; of a participant: byPerson or ""
-	Text string // of a group: its message; of a participant: why it is held
-	ID   string // of the item, if there is only one; the fingerprint of a group
-	// Groups is how many groups of dead letters are merged; 0: at most one is concerned.
+	Why  string // for sagas: the reason for attention; for a participant: byPerson or ""
+	Text string // for a group: its message; for a participant: why it is held
+	ID   string // ID of the item, if there is only one; for a group, its fingerprint
+	// Groups is how many groups of dead letters are merged; 0 means that at most one group is concerned.
 	Groups int
 	Count  Count
-	Wait   Count // of a participant: the sagas that wait for it; of a queue: its runs
-	most   int   // letters of the group whose text it has, if several are merged
+	Wait   Count // for a participant: the sagas that wait for it; for a queue: its waiting runs
+	most   int   // number of letters in the group that supplied Text, if several are merged
 	Since  time.Time
 }
 
@@ -54,7 +54,7 @@ type Cause struct {
 func (c *Cause) Key() string {
 	id := c.ID
 	if c.aggregates() {
-		id = "" // of an example
+		id = "" // the ID is only an example
 	}
 	return strings.Join([]string{string(c.Kind), url.QueryEscape(c.Name), url.QueryEscape(c.Step),
 		url.QueryEscape(c.Why), url.QueryEscape(c.Code), id}, "/")
@@ -69,10 +69,10 @@ func (c *Cause) aggregates() bool {
 	return c.Groups > 0
 }
 
-// byPerson is the Why of a participant that a person holds.
+// byPerson is the value of Why for a participant that a person has put on hold.
 const byPerson = "person"
 
-// Counted sets how many items were found; n above the limit means that there are more.
+// Counted sets the number of items found; an n above the limit means that there are more.
 func (c *Cause) Counted(n int) {
 	if c.Kind == ParticipantHeld || c.Kind == QueueHeld {
 		c.Count, c.Wait = Count{N: 1}, CountOf(n)
@@ -85,7 +85,7 @@ func (c *Cause) Counted(n int) {
 	c.Count = upTo(most, n)
 }
 
-// Only returns the item when there is only one.
+// Only returns the item if there is only one.
 func (c *Cause) Only() string {
 	if c.aggregates() && (c.Count.N != 1 || c.Count.Capped) {
 		return ""
@@ -99,7 +99,7 @@ type Step struct {
 	Permission principal.Permission
 }
 
-// Part returns the part that the caller must be allowed to read.
+// Part returns the part of the overview that the caller must be allowed to read.
 func (c *Cause) Part() Part {
 	switch c.Kind {
 	case SagasAttention, SagasStuck, ParticipantHeld:
@@ -187,7 +187,7 @@ func (c *Cause) Link() string {
 			only = append(only, "error_code", c.Code)
 		}
 		switch c.Next().Operation {
-		case "resumeCompensation", "retrySaga": // the step that gave up, or that fails
+		case "resumeCompensation", "retrySaga": // the step that gave up or keeps failing
 			if c.Step != "" {
 				only = append(only, "step", c.Step)
 			}
@@ -226,18 +226,18 @@ func (c *Cause) Link() string {
 	return api + "/scheduler/leader"
 }
 
-// groupStates are the states of groups, by the kind of their causes.
+// groupStates maps the kinds of causes to the states of groups.
 var groupStates = map[Kind]string{GroupNew: "NEW", GroupRegressed: "REGRESSED"}
 
-// Merge makes one cause of the groups of one state whose letters have the same type of error in the same topic: they
-// fail for the same reason, in different words. A topic that ends in * cannot be selected exactly, nor can letters
-// without a type of error.
+// Merge combines groups in the same state whose letters have the same error type in the same topic
+// into one cause: they fail for the same reason, with different messages. It leaves out topics that
+// end in * and letters without an error type, because these cannot be selected exactly.
 func (o *Overview) Merge() {
 	type kind struct {
 		Kind
 		topic, errorType string
 	}
-	first := map[kind]int{} // the cause that stands for all, by its place in kept
+	first := map[kind]int{} // index in kept of the cause that represents all
 	kept := o.Causes[:0]
 	for _, c := range o.Causes {
 		k := kind{c.Kind, c.Name, c.Code}
@@ -255,7 +255,7 @@ func (o *Overview) Merge() {
 	o.Causes = kept
 }
 
-// join adds the group of a cause. The text remains that of the group with the most letters.
+// join adds the group of another cause. Text remains that of the group with the most letters.
 func (c *Cause) join(o *Cause) {
 	if c.Groups == 0 {
 		c.Groups, c.most = 1, c.Count.N

@@ -13,8 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Why groups the reasons why sagas need attention: all free texts of people count as one
-// reason.
+// Why groups the reasons why sagas need attention: all reasons that people typed count as one.
 func Why(reason string) (why string, stuck bool) {
 	if slices.Contains(saga.StuckReasons, reason) {
 		return reason, true
@@ -25,7 +24,7 @@ func Why(reason string) (why string, stuck bool) {
 	return raised, false
 }
 
-// OfSagas is a Store over a store that has only sagas.
+// OfSagas is a Store on top of a store that has only sagas.
 type OfSagas struct {
 	Sagas saga.Store
 	Now   func() time.Time
@@ -34,10 +33,10 @@ type OfSagas struct {
 // Missing implements Store.
 func (OfSagas) Missing() []Part { return []Part{DeadLetters, JobRuns, Webhooks, Nodes} }
 
-// Nodes implements Store: there is only this node, which has no lease.
+// Nodes implements Store. There is only this node, which has no lease.
 func (OfSagas) Nodes(context.Context) ([]Incarnation, error) { return nil, nil }
 
-// Tenants implements Store: this store does not record them.
+// Tenants implements Store. This store does not record tenants.
 func (OfSagas) Tenants(context.Context, page.Request[uuid.UUID]) (page.Of[Tenant], error) {
 	return page.Of[Tenant]{}, nil
 }
@@ -83,7 +82,7 @@ func (o OfSagas) Overview(ctx context.Context, tenant uuid.UUID) (Overview, erro
 
 var live = slices.DeleteFunc(slices.Clone(saga.States[:]), saga.State.Terminal)
 
-// title is the name under which people know a saga.
+// title is the name that people use for a saga.
 func title(s *saga.Saga) string {
 	if s.BusinessKey != nil {
 		return *s.BusinessKey
@@ -106,7 +105,7 @@ func causeOf(s *saga.Saga) Cause {
 	return c
 }
 
-// Attend sets the kind of a cause of sagas from their reason for attention.
+// Attend sets the kind of a cause from the reason why its sagas need attention.
 func (c *Cause) Attend() {
 	why, stuck := Why(c.Why)
 	c.Why, c.Kind = why, SagasAttention
@@ -115,7 +114,7 @@ func (c *Cause) Attend() {
 	}
 }
 
-// CountSagas sets the counts of sagas from their causes; found is how many were examined.
+// CountSagas sets the counts of sagas from their causes; found is the number of sagas that were checked.
 func (o *Overview) CountSagas(found int) {
 	for i := range o.Causes {
 		switch c := &o.Causes[i]; c.Kind {

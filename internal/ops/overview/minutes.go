@@ -2,30 +2,31 @@ package overview
 
 import "time"
 
-// Minutes is how many minutes are counted one by one; the last one is not over.
+// Minutes is the number of minutes that are counted separately; the last one is still in progress.
 const Minutes = 60
 
-// MostByMinute is how many letters, and how many sagas of a part that is not rolled up, are counted by the minute: the
-// newest.
+// MostByMinute is the maximum number of letters, and of sagas of a part that is not rolled up, that
+// are counted by minute. The newest are counted.
 const MostByMinute = 10_000
 
-// Minute is what happened in one minute. A number that is nil was not counted: there is too much of it.
+// Minute is the activity in one minute. A nil number was not counted because there were too many items.
 type Minute struct {
 	From            time.Time
-	Started, Failed *int64 // sagas that were created in it, and those of them that have ended otherwise than completed
+	Started, Failed *int64 // sagas created in it, and how many of these ended in a state other than completed
 	Letters         *int64
 }
 
-// LastMinutes returns the period of the minutes that are counted at a time.
+// LastMinutes returns the period covered by the minutes counted at a given time.
 func LastMinutes(now time.Time) (from, to time.Time) {
 	to = now.UTC().Truncate(time.Minute).Add(time.Minute)
 	return to.Add(-Minutes * time.Minute), to
 }
 
-// SagaPart is a part of the sagas, all of which are counted together.
+// SagaPart is a subset of the sagas that is counted separately.
 type SagaPart string
 
-// Parts of the sagas. Those since the horizon are fresh; before it, they are rolled up when they have ended.
+// Subsets of the sagas. Sagas created since the horizon are fresh; older ones are rolled up once
+// they have ended.
 const (
 	RolledUp   SagaPart = "rolled_up"
 	Fresh      SagaPart = "fresh"
@@ -33,23 +34,24 @@ const (
 	GaveUp     SagaPart = "gave_up"
 )
 
-// SagaCount counts the sagas of one part in one minute, by its number.
+// SagaCount is the number of sagas of one part in one minute, which is identified by its number.
 type SagaCount struct {
 	Part            SagaPart
 	Minute          int
 	Started, Failed int64
 }
 
-// MinuteCounts is what a store has counted: of each part but the rolled up, and of letters, at most one more than
-// MostByMinute, the newest.
+// MinuteCounts contains the counts of a store. Except for the rolled-up part, at most the newest
+// MostByMinute+1 items are counted of each part, and of letters.
 type MinuteCounts struct {
 	Sagas   []SagaCount
 	Horizon int           // the minute since which sagas are fresh
-	Letters map[int]int64 // by the number of the minute
+	Letters map[int]int64 // by number of the minute
 }
 
-// Minutes returns the minutes since from. Where a part has more than were counted, the minutes that lack some of it
-// are not known: of fresh sagas those from the horizon on, else all before.
+// Minutes returns the minutes since from. If a part has more items than were counted, the numbers
+// of the minutes before the oldest counted item are unknown; for fresh sagas, only back to the
+// horizon.
 func (c *MinuteCounts) Minutes(from time.Time) []Minute {
 	all := make([]Minute, Minutes)
 	started, failed := make([]int64, Minutes), make([]int64, Minutes)
@@ -73,7 +75,7 @@ func (c *MinuteCounts) Minutes(from time.Time) []Minute {
 		}
 		return false
 	}
-	first, letters := Minutes, int64(0) // the minute of the oldest letter that was counted
+	first, letters := Minutes, int64(0) // the minute of the oldest counted letter
 	for n, count := range c.Letters {
 		first, letters = min(first, n), letters+count
 	}

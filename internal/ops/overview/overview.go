@@ -1,5 +1,5 @@
-// Package overview has the rules of the overview: what needs a person, one line per cause; search by an id or key;
-// and streams of changing states.
+// Package overview has the rules for the overview (a list of everything that needs a person, with
+// one line per cause), for the search by ID or key, and for the streams of changing states.
 //
 // Files, each on top of those before it: parts, causes, words, search, watch, places, minutes, overview, listed.
 package overview
@@ -31,7 +31,7 @@ type Leader struct {
 	SweptAt   *time.Time
 }
 
-// Slot is when a job is due.
+// Slot is a time at which a job is due.
 type Slot struct {
 	Definition string
 	DueAt      time.Time
@@ -45,15 +45,15 @@ type Topic struct {
 	Oldest *time.Time
 }
 
-// FlowOver is the period over which the current traffic is counted.
+// FlowOver is the period over which current traffic is counted.
 const FlowOver = 5 * time.Minute
 
-// Flow counts the arrivals of the last FlowOver, or the newest Most of them and the time in
-// which they arrived.
+// Flow counts the arrivals during the last FlowOver or, if there are more than Most, the newest
+// Most arrivals and the time span in which they arrived.
 type Flow struct {
 	N             int
 	Over          time.Duration
-	Ended, Failed int // of N
+	Ended, Failed int // number out of N
 }
 
 // PerMinute is the rate of arrivals per minute.
@@ -67,7 +67,7 @@ func (f Flow) PerMinute() float64 {
 // Traffic is the current activity.
 type Traffic struct{ Sagas, Letters, Runs Flow }
 
-// Overview is what needs a person. Figures of a missing part are zero.
+// Overview lists what needs a person. The figures of a missing part are zero.
 type Overview struct {
 	At time.Time
 
@@ -82,7 +82,7 @@ type Overview struct {
 	WebhooksDisabled, WebhooksFailed Count
 
 	Traffic  Traffic
-	Minutes  []Minute // the oldest first; nil: the store does not count them
+	Minutes  []Minute // oldest first; nil: the store does not count them
 	Causes   []Cause
 	Topics   []Topic
 	Nodes    []Node
@@ -91,8 +91,8 @@ type Overview struct {
 	Next     []Slot
 }
 
-// Sort orders the causes as people should look at them: by urgency, then by age times count, and then by key, so
-// that the order is stable.
+// Sort puts the causes in the order in which people should look at them: by urgency, then by age
+// times count, and finally by key, so that the order is stable.
 func (o *Overview) Sort() {
 	slices.SortFunc(o.Causes, func(a, b Cause) int {
 		return cmp.Or(cmp.Compare(a.urgency(), b.urgency()), cmp.Compare(b.weight(o.At), a.weight(o.At)),
@@ -100,8 +100,9 @@ func (o *Overview) Sort() {
 	})
 }
 
-// urgency ranks a kind; lower is more urgent. First what makes no progress until a person acts, then what has
-// gone wrong, and last unacknowledged errors: a backlog of them would push everything else off the screen.
+// urgency ranks a kind; lower is more urgent. Causes that block progress until a person acts come
+// first, then other failures, and unacknowledged errors come last, because a backlog of them would
+// push everything else off the screen.
 func (c *Cause) urgency() int {
 	switch c.Kind {
 	case SagasAttention, SagasStuck, ParticipantHeld, NoLeader, SweepLate:
@@ -116,14 +117,14 @@ func (c *Cause) weight(now time.Time) float64 {
 	return max(now.Sub(c.Since).Seconds(), 1) * float64(c.Count.N)
 }
 
-// How late the leader, or a run, may be before that is a cause.
+// How late the leader or a run may be before it counts as a cause.
 const (
 	sweepGrace = time.Minute
 	LateAfter  = time.Minute
 )
 
-// Judge adds the causes that concern the leader: there is none although there are job definitions, or it does
-// not sweep.
+// Judge adds the causes that concern the leader: there are job definitions but no leader, or the
+// leader does not sweep.
 func (o *Overview) Judge(hasDefinitions bool) {
 	l := o.Leader
 	switch {
@@ -135,16 +136,16 @@ func (o *Overview) Judge(hasDefinitions bool) {
 	}
 }
 
-// Store reads overviews, finds things and reads their states. A tenant sees only its own.
+// Store reads overviews, searches for resources and reads their states. A tenant sees only its own data.
 type Store interface {
 	Overview(ctx context.Context, tenant uuid.UUID) (Overview, error)
-	// Search returns at most MostHits of each kind, the newest first.
+	// Search returns at most MostHits hits of each kind, newest first.
 	Search(ctx context.Context, tenant uuid.UUID, q Query) ([]Hit, error)
 	// States returns the states of the resources that exist, in any order.
 	States(ctx context.Context, tenant uuid.UUID, w *Watched) ([]State, error)
-	// Nodes returns the last incarnation of each node, live ones first.
+	// Nodes returns the latest incarnation of each node, live ones first.
 	Nodes(ctx context.Context) ([]Incarnation, error)
-	// Tenants returns a page of all tenants, by id.
+	// Tenants returns a page of the list of all tenants, ordered by ID.
 	Tenants(ctx context.Context, r page.Request[uuid.UUID]) (page.Of[Tenant], error)
 	// Missing lists the parts that the store does not have.
 	Missing() []Part

@@ -2,7 +2,7 @@ package overview
 
 import "strconv"
 
-// Part is a part of the overview, which the caller may or may not read.
+// Part is a part of the overview for which the caller needs permission.
 type Part string
 
 // Parts.
@@ -17,24 +17,24 @@ const (
 // Parts lists every part.
 var Parts = []Part{Sagas, DeadLetters, JobRuns, Webhooks, Nodes}
 
-// Most is the limit up to which items are counted, and of the items of a part that are
-// examined.
+// Most is the limit up to which items are counted, and the maximum number of items of a part that
+// are checked.
 const Most = 1000
 
-// MostLetters is the limit up to which the letters of a group are counted: enough to order the
-// groups.
+// MostLetters is the limit up to which the letters of a group are counted. It is high enough to
+// order the groups.
 const MostLetters = 100
 
 // MostCauses is how many causes of one kind are shown.
 const MostCauses = 20
 
-// Count is a number of items, at most Most; Capped: there are more.
+// Count is a number of items, at most Most. Capped means that there are more.
 type Count struct {
 	N      int
 	Capped bool
 }
 
-// CountOf returns a count of up to Most+1 items that were found.
+// CountOf returns the Count for n found items, where n is at most Most+1.
 func CountOf(n int) Count { return upTo(Most, n) }
 
 func upTo(most, n int) Count { return Count{min(n, most), n > most} }
@@ -46,7 +46,7 @@ func (c Count) Add(o Count) Count {
 	return sum
 }
 
-// number shows a count: "41", "more than 1,000".
+// number formats a count: "41", "more than 1,000".
 func (c Count) number() string {
 	if c.Capped {
 		return "more than 1,000"
@@ -57,5 +57,5 @@ func (c Count) number() string {
 	return strconv.Itoa(c.N)
 }
 
-// raised stands for the reasons for attention that people give in words of their own.
+// raised stands for all reasons for attention that people typed.
 const raised = "raised"

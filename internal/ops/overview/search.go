@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// MostHits is how many of one kind a search returns.
+// MostHits is the maximum number of hits of one kind that a search returns.
 const MostHits = 10
 
 // HitKind is the kind of a hit.
@@ -33,7 +33,7 @@ const (
 // Match is the field that matched.
 type Match string
 
-// What is searched.
+// Fields that are searched.
 const (
 	ByID          Match = "id"
 	ByFingerprint Match = "fingerprint"
@@ -48,14 +48,14 @@ type Hit struct {
 	Kind     HitKind
 	ID       string
 	Title    string
-	State    string // "": it has none
+	State    string // "": the kind has no states
 	Archived bool
 	At       *time.Time
 	Matched  Match
-	Begins   bool // what matched only begins with the text
+	Begins   bool // the match is only a prefix match
 }
 
-// Part returns the part that the caller must be allowed to read.
+// Part returns the part of the overview that the caller must be allowed to read.
 func (h *Hit) Part() Part {
 	switch h.Kind {
 	case HitSaga, HitWorkflow:
@@ -68,21 +68,21 @@ func (h *Hit) Part() Part {
 	return JobRuns
 }
 
-// Query is what a person searches for.
+// Query is a person's search query.
 type Query struct {
 	Text        string
-	Prefix      string    // what keys and names may begin with instead
+	Prefix      string    // text that keys and names may begin with instead of matching exactly
 	ID          uuid.UUID // zero: it cannot be one
 	Fingerprint string    // "": it cannot be one
 	Shown       Shown
 }
 
-// Shown lists the parts that the caller may read in addition to sagas.
+// Shown lists the parts, apart from sagas, that the caller may read.
 type Shown struct{ Letters, Runs bool }
 
 var fingerprint = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// AskedFor parses what a person has typed or pasted. Ids may be in upper case or in braces.
+// AskedFor parses the text that a person typed or pasted. IDs may be in upper case or in braces.
 func AskedFor(text string, show Shown) Query {
 	q := Query{Text: strings.TrimSpace(text), Shown: show}
 	q.Prefix = cmp.Or(strings.TrimSuffix(q.Text, "*"), q.Text)

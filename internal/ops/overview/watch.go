@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// MostWatched is how many resources one stream follows.
+// MostWatched is the maximum number of resources that one stream follows.
 const MostWatched = 100
 
-// WatchKind is the kind of a followed resource.
+// WatchKind is the kind of resource that a stream follows.
 type WatchKind string
 
 // Kinds of resources that can be followed.
@@ -50,10 +50,10 @@ type Sighting struct {
 	told    map[string]State
 }
 
-// Watch returns a sighting before anything was sent.
+// Watch returns the sighting of a stream that has sent nothing yet.
 func Watch(w *Watched) *Sighting { return &Sighting{w, map[string]State{}} }
 
-// Changed returns the states that differ from those sent, in the order in which the resources are followed,
+// Changed returns the states that differ from those sent, in the order of the followed resources,
 // and records them as sent.
 func (s *Sighting) Changed(found []State) []State {
 	now := make(map[string]State, len(found))

@@ -16,7 +16,7 @@ func (c *Cause) of(one, many string) string {
 	return c.Count.number() + " " + many
 }
 
-// verb returns the form of a verb that fits the count.
+// verb returns the form of a verb that agrees with the count.
 func (c *Cause) verb(one, many string) string {
 	if c.Count.N == 1 && !c.Count.Capped {
 		return one
@@ -31,7 +31,7 @@ func (c *Cause) withCode() string {
 	return " (" + c.Code + ")"
 }
 
-// step returns the name of the step, or words for an unknown one.
+// step returns the name of the step, or a phrase for an unknown one.
 func (c *Cause) step() string {
 	if c.Step == "" {
 		return "a step"
@@ -39,7 +39,7 @@ func (c *Cause) step() string {
 	return c.Step
 }
 
-// waiting says how many sagas wait for a participant.
+// waiting returns a phrase for how many sagas wait for a participant.
 func (c *Cause) waiting() string {
 	switch c.Wait {
 	case Count{}:
@@ -127,7 +127,7 @@ func (c *Cause) Summary() string {
 	return fmt.Sprintf("Node %s leads the job runs, but does not look for lost and late runs", c.Name)
 }
 
-// Means describes the consequences of the cause, and the remedy.
+// Means describes the consequences of the cause and the remedy.
 func (c *Cause) Means() string {
 	switch c.Kind {
 	case SagasAttention:

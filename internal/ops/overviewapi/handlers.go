@@ -1,4 +1,4 @@
-// Package overviewapi is the HTTP edge of the overview, the search and the streams of states.
+// Package overviewapi implements the HTTP operations of the overview, the search and the streams of states.
 //
 // Files, each on top of those before it: parts, known, overview, search, watch, places, handlers.
 package overviewapi

@@ -12,26 +12,27 @@ import (
 
 type tenantID = uuid.UUID
 
-// How often a node refreshes an overview that people view, and for how long after the last request: pages request
-// it every ten seconds. If reading it takes long, it is read less often, so that this takes at most a
-// two-hundredth of a connection's time; but a page is never older than twice rare, or than two readings if these
-// take longer.
+// How often a node refreshes an overview that people view, and for how long after the last request.
+// Pages request it every ten seconds. An overview that takes long to read is read less often, so
+// that reading it uses at most 1/200 of a connection's time. However, a page is never older than
+// twice rare, or than two readings if these take longer.
 const (
 	every    = 5 * time.Second
 	seldom   = 15 * time.Second
 	lookedAt = 15 * time.Second
 	share    = 200
-	maxKnown = 1000 // tenants
+	maxKnown = 1000 // number of tenants
 )
 
-// known caches the overviews that this node has read recently. However many people look, each tenant's is read only
-// once at a time. While it is being viewed it is refreshed in the background, so that no request waits; only the
-// first request after a pause waits for a reading.
+// known caches the overviews that this node has read recently. No matter how many people view it,
+// each tenant's overview is read only once at a time. While people view it, it is refreshed in the
+// background, so that requests do not wait; only the first request after a pause waits time limit
+// for a reading.
 type known struct {
 	read     func(context.Context, tenantID) (overview.Overview, error)
 	now      func() time.Time
 	within   time.Duration   // for a reading
-	stopping <-chan struct{} // nil: never
+	stopping <-chan struct{} // nil: the node never stops
 
 	mu sync.Mutex
 	of map[tenantID]*kept // guarded by mu
@@ -40,20 +41,20 @@ type known struct {
 // kept is one tenant's overview.
 type kept struct {
 	is      overview.Overview
-	at      time.Time     // when it was read; zero: not yet
-	took    time.Duration // to read it
+	at      time.Time     // when the overview was read; zero: not yet
+	took    time.Duration // how long the reading took
 	asked   time.Time     // when it was last requested
-	reading *reading      // nil: it is not being read
+	reading *reading      // nil: no reading is in progress
 }
 
-// reading is a reading in progress; done is closed at its end.
+// reading is a reading in progress; done is closed when it ends.
 type reading struct {
 	done chan struct{}
 	is   overview.Overview
 	err  error
 }
 
-// again is the pause between a reading and the next one.
+// again is the pause before the next reading.
 func (o *kept) again() time.Duration { return max(every, min(share*o.took, max(seldom, o.took))) }
 
 // tooOld reports whether the overview is too old to be shown.
@@ -102,7 +103,7 @@ func (k *known) begin(tenant tenantID, o *kept) {
 		defer k.mu.Unlock()
 		defer close(r.done)
 		o.reading = nil
-		if r.err != nil { // not kept: the next request reads it
+		if r.err != nil { // not cached: the next request reads the overview
 			return
 		}
 		o.is, o.at = r.is, k.now()
@@ -111,7 +112,7 @@ func (k *known) begin(tenant tenantID, o *kept) {
 	}()
 }
 
-// goOn reads the overview again if it is being viewed.
+// goOn reads the overview again if people still view it.
 func (k *known) goOn(tenant tenantID, o *kept) {
 	select {
 	case <-k.stopping:

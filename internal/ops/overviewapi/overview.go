@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// GetOverview returns what needs a person.
+// GetOverview returns the list of what needs a person.
 func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -58,8 +58,8 @@ func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObj
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: tag}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// tagOf returns the entity tag of an overview, which ignores the times of reading and of renewals, and which minutes
-// those are in which nothing happened.
+// tagOf returns the entity tag of an overview. It ignores the times of the reading and of lease
+// renewals, and the timestamps of minutes in which nothing happened.
 func tagOf(o api.Overview, quiet bool) (string, error) {
 	o.CheckedAt, o.SealedAt = time.Time{}, nil
 	if quiet {

@@ -16,13 +16,13 @@ func may(ctx context.Context, p principal.Permission) bool {
 	return req.Who.Subject == "" || req.Who.Role.Allows(p)
 }
 
-// needs maps each part to the permission that it requires in addition to that of the operation.
+// needs maps each part to the permission that it requires in addition to the operation's.
 var needs = map[overview.Part]principal.Permission{
 	overview.Sagas: principal.SagasRead, overview.Webhooks: principal.SagasRead, overview.Nodes: principal.SagasRead,
 	overview.DeadLetters: principal.DLQRead, overview.JobRuns: principal.JobsRead,
 }
 
-// omitted lists the parts that are withheld from the caller; shown reports which are included.
+// omitted lists the parts that are withheld from the caller; shown reports which parts are included.
 func (s *Handlers) omitted(ctx context.Context) (out []api.OverviewOmitted, shown func(overview.Part) bool) {
 	out = []api.OverviewOmitted{}
 	var hidden []overview.Part

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// ListNodes returns the nodes, and the loops of this one.
+// ListNodes returns the nodes and the loops of this node.
 func (s *Handlers) ListNodes(ctx context.Context, _ api.ListNodesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -40,7 +40,7 @@ func toAPINode(n *overview.Incarnation) api.Node {
 	}
 }
 
-// ListTenants returns a page of tenants, by id.
+// ListTenants returns a page of tenants, ordered by ID.
 func (s *Handlers) ListTenants(ctx context.Context, in api.ListTenantsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// Search finds anything by an id, key or name.
+// Search finds resources of any kind by ID, key or name.
 func (s *Handlers) Search(ctx context.Context, in api.SearchRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -57,18 +57,18 @@ func (s *Handlers) Watch(ctx context.Context, in api.WatchRequestObject) (api.Re
 	return st, err
 }
 
-// stream is one client's.
+// stream is the stream of one client.
 type stream struct {
 	*httpkit.Stream
 	s       *Handlers
-	ctx     context.Context //nolint:containedctx // of the request, which this responds to
+	ctx     context.Context //nolint:containedctx // the context of the request that the stream answers
 	tenant  uuid.UUID
 	watched *overview.Watched
 	seen    *overview.Sighting
 	first   []overview.State
 }
 
-// Redacted returns the stream: states have no content of clients.
+// Redacted returns the stream unchanged, because states contain no client content.
 func (st *stream) Redacted(httpkit.Redactor) (api.Response, bool) { return st, true }
 
 func (st *stream) look() ([]overview.State, error) {
@@ -95,7 +95,7 @@ func (st *stream) Write(w http.ResponseWriter) error {
 	return nil
 }
 
-// tell sends the states that have changed.
+// tell sends the states that have changed to the client.
 func (st *stream) tell(found []overview.State) {
 	for _, is := range st.seen.Changed(found) {
 		out := api.WatchedState{Kind: api.WatchedStateKind(is.Kind), ID: is.ID}

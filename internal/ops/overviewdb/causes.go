@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// causeTable is the result of the statements of causes. n may be one more than overview.Most.
+// causeTable is the result table of the statements that find causes. n is at most overview.Most+1.
 var causeTable = postgres.NewTable(
 	postgres.Text("kind", func(c *overview.Cause) *overview.Kind { return &c.Kind }),
 	postgres.Text("name", func(c *overview.Cause) *string { return &c.Name }),
@@ -26,19 +26,20 @@ var causeTable = postgres.NewTable(
 	postgres.Time("since", func(c *overview.Cause) *time.Time { return &c.Since }),
 )
 
-// causes makes a statement from one that selects the columns of causeTable as rows.
+// causes builds a statement from one that selects the columns of causeTable as rows.
 func causes(with string) *postgres.Statement {
 	bounded := fmt.Sprintf(with+"\nSELECT "+causeTable.Selected("c")+" FROM causes c", bounds...)
 	return postgres.Named(bounded, postgres.Single("tenant"))
 }
 
-// bounds are the arguments of the formats below: %[1]d, one more than the items that are counted; %[2]d, the number
-// of causes; %[3]d, how many items of a list are examined; %[4]d, one more than the letters of a group that are
-// counted.
+// bounds are the arguments of the formats below: %[1]d is the limit for counting items plus one;
+// %[2]d is the number of causes; %[3]d is how many items of a list are checked; %[4]d is the limit
+// for counting the letters of a group plus one.
 var bounds = []any{overview.Most + 1, overview.MostCauses, overview.Most, overview.MostLetters + 1}
 
-// sagaCauses: sagas that need attention, the oldest first. All reasons that people wrote are one
-// cause. The index of a step differs between versions of a workflow, so they are grouped by its name.
+// sagaCauses selects sagas that need attention, oldest first. All reasons that people wrote count
+// as one cause. The index of a step differs between versions of a workflow, so sagas are grouped by
+// the name of the step.
 var sagaCauses = causes(`
 WITH needing AS MATERIALIZED (
 	SELECT s.id,
@@ -78,10 +79,11 @@ WITH needing AS MATERIALIZED (
 	  FROM named GROUP BY workflow_name, step_name, code, why
 )`)
 
-// groupCauses: errors that are new or came back, among the groups that most recently received letters, if they
-// have letters that need attention. Letters of sagas and of failed runs do not count: those are causes
-// themselves. Letters are counted up to overview.MostLetters only: counting a thousand of each of forty groups
-// took half the time of the whole overview.
+// groupCauses selects errors that are new or came back. It checks the groups that most recently
+// received letters, and selects those with letters that need attention. Letters of sagas and of
+// failed runs do not count, because these are causes themselves. Letters are counted only up to
+// overview.MostLetters: counting a thousand in each of forty groups took half the time of the whole
+// overview.
 var groupCauses = causes(`
 WITH recent AS MATERIALIZED (
 	SELECT g.fingerprint, g.state, g.topic, g.error_type, g.message, g.first_seen, g.last_seen, g.sample_id
@@ -125,8 +127,9 @@ WITH recent AS MATERIALIZED (
 	  FROM recent WHERE state IN ('HALTED', 'AWAITING_APPROVAL') LIMIT %[2]d
 )`)
 
-// failedRuns: runs that gave up in the last day. A saga or a retry takes care of the others. They are found by their
-// slots, of which the newest are read: a rerun may be for one of last week.
+// failedRuns selects runs that gave up in the last day, except those that a saga or a retry takes
+// care of. It finds them by slot and reads the newest slots, but a rerun may belong to a slot of
+// last week.
 var failedRuns = `failed AS MATERIALIZED (
 	SELECT f.* FROM (
 		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id
@@ -144,7 +147,7 @@ var failedRuns = `failed AS MATERIALIZED (
 	   AND ` + strings.ReplaceAll(jobdb.NoneFollows("f"), "f.tenant_id", "@tenant") + `
 )`
 
-// waitingRuns: runs that should have started, and whether an active worker would take them.
+// waitingRuns selects runs that should have started, and whether an active worker would take them.
 const waitingRuns = `waiting AS MATERIALIZED (
 	SELECT r.*,
 	       EXISTS (SELECT FROM jobs.workers w
@@ -186,8 +189,8 @@ WITH causes AS (
 	  FROM jobs.workers w WHERE w.tenant_id = @tenant AND w.state = 'LOST' ORDER BY w.registered_at DESC, w.id LIMIT %[2]d
 )`)
 
-// webhookCauses: webhooks that Skald disabled, or that fail. A webhook is identified by its
-// host.
+// webhookCauses selects webhooks that Skald has disabled or that fail. A webhook is identified by
+// its host.
 var webhookCauses = causes(`
 WITH causes AS (
 	SELECT CASE WHEN h.enabled THEN 'webhook_failing' ELSE 'webhook_disabled' END AS kind,
@@ -204,7 +207,8 @@ WITH causes AS (
 	 ORDER BY h.id LIMIT %[2]d
 )`)
 
-// participantCauses: participants that are held, those first that have been held longest. n are the sagas that wait.
+// participantCauses selects participants on hold, starting with those held longest. n is the number
+// of waiting sagas.
 var participantCauses = causes(`
 WITH held AS MATERIALIZED (
 	SELECT p.name, p.reason, p.held_by, p.since FROM saga.participants p
@@ -223,7 +227,8 @@ WITH held AS MATERIALIZED (
 	  FROM held h
 )`)
 
-// queueCauses: queues that people hold, those first that have been held longest. n are the runs that wait.
+// queueCauses selects queues that people have put on hold, starting with those held longest. n is
+// the number of waiting runs.
 var queueCauses = causes(`
 WITH held AS MATERIALIZED (
 	SELECT q.name, q.reason, q.since FROM jobs.queues q

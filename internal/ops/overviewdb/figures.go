@@ -20,7 +20,7 @@ import (
 // figure is a count and its destination.
 type figure struct {
 	of   func(*overview.Overview) *overview.Count
-	text string // selects rows to count
+	text string // statement that selects the rows to count
 }
 
 var figures = []figure{
@@ -57,8 +57,8 @@ var figures = []figure{
 		`SELECT FROM saga.webhooks h WHERE h.tenant_id = @tenant AND h.enabled AND h.failing_since IS NOT NULL`},
 }
 
-// allFigures counts everything up to one more than overview.Most. Its last columns are the time, when the trail was
-// last sealed, and whether there are job definitions.
+// allFigures counts everything, up to overview.Most+1. Its last columns are the current time, the
+// time when the trail was last sealed, and whether there are job definitions.
 var allFigures = func() *postgres.Statement {
 	var list []string
 	for _, f := range figures {
@@ -81,7 +81,7 @@ SELECT `+strings.Join(list, ", ")+`, statement_timestamp(),
  WHERE %[2]d > 0`, bounds...), postgres.Single("tenant"))
 }()
 
-// readFigures reads the counts into o, and returns 1 when there are job definitions.
+// readFigures reads the counts into o, and returns 1 if there are job definitions.
 func readFigures(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID,
 	o *overview.Overview) (definitions int, err error) {
 	var dest []any
@@ -104,9 +104,9 @@ func readFigures(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID,
 	return definitions, nil
 }
 
-// flowOf counts the newest overview.Most rows of a table since overview.FlowOver ago, by an index that begins with the
-// tenant and the time: how many there are, how many of them have ended and failed, and, if there may be more, the time
-// of the oldest.
+// flowOf counts the newest overview.Most rows of a table in the last overview.FlowOver, using an
+// index that begins with the tenant and the time. It selects how many rows there are, how many of
+// them have ended and failed and, if there may be more, the time of the oldest.
 func flowOf(table, at, ended, failed string) string {
 	return `
 	SELECT count(*) AS n, count(*) FILTER (WHERE f.ended) AS ended, count(*) FILTER (WHERE f.failed) AS failed,
@@ -155,8 +155,8 @@ var slotTable = postgres.NewTable(
 	postgres.Time("next_due_at", func(s *overview.Slot) *time.Time { return &s.DueAt }),
 )
 
-// nextSlots: $1 is the tenant. Paused definitions have no slots. The runs of the next minute exist already, and the
-// definition's next slot is the one after them.
+// nextSlots: $1 is the tenant. Paused definitions have no slots. The runs of the next minute
+// already exist, and the definition's next slot is the one after them.
 var nextSlots = `
 SELECT ` + slotTable.Selected("n") + ` FROM (
 	SELECT s.name, min(s.due) AS next_due_at FROM (
@@ -179,7 +179,8 @@ var nodeTable = postgres.NewTable(
 	postgres.Time("lease_until", func(n *overview.Node) *time.Time { return &n.LeaseUntil }),
 )
 
-// aliveNodes: the last incarnation of each name, while it is alive and for an hour after that.
+// aliveNodes selects the latest incarnation of each node name while it is alive, and for an hour
+// afterwards.
 var aliveNodes = `
 SELECT ` + nodeTable.Selected("n") + ` FROM (
 	SELECT DISTINCT ON (e.node_name) e.node_name, e.lease_until, e.lease_until > statement_timestamp() AS alive

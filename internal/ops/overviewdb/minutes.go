@@ -13,18 +13,19 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// lettersByMinute counts the newest $4 letters of a period by the number of their minute, by the index of their
-// arrival: those of a flood in bounded time.
+// lettersByMinute counts the newest $4 letters of a period by minute number. It uses the index of
+// arrival times, so that even a flood of letters is counted in bounded time.
 const lettersByMinute = `
 SELECT floor(extract(epoch FROM m.created_at - $2::timestamptz) / 60)::int, count(*)
   FROM (SELECT created_at FROM dlq.dlq_messages
          WHERE tenant_id = $1 AND created_at >= $2 AND created_at < $3 ORDER BY created_at DESC LIMIT $4) AS m
  GROUP BY 1`
 
-// sagasByMinute counts the sagas created in a period by the number of their minute, in bounded time however many there
-// are. Those that ended before the horizon of the roll-up are counted already (saga.saga_counts); of those created
-// since the horizon, of the unfinished ones and of those whose compensation gave up the newest $4 each are read. The
-// last column is the minute of the horizon.
+// sagasByMinute counts the sagas created in a period by minute number, in bounded time no matter
+// how many there are. Sagas that ended before the horizon of the roll-up have already been counted
+// (saga.saga_counts). Of three other sets (sagas created since the horizon, unfinished ones, and
+// those whose compensation gave up), the newest $4 each are read. The last column is the minute of
+// the horizon.
 var sagasByMinute = fmt.Sprintf(`
 WITH RECURSIVE horizon AS MATERIALIZED (
 	SELECT least(greatest(created_before, $2::timestamptz), $3::timestamptz) AS at FROM saga.saga_counts_horizon
@@ -60,7 +61,7 @@ SELECT part, floor(extract(epoch FROM at - $2::timestamptz) / 60)::int, sum(n)::
   FROM found
  GROUP BY 1, 2`, overview.RolledUp, overview.Fresh, overview.Unfinished, overview.GaveUp, saga.Completed, saga.Failed)
 
-// readMinutes counts what happened in the minutes before a time.
+// readMinutes counts the activity in the minutes before a given time.
 func readMinutes(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time) ([]overview.Minute, error) {
 	from, to := overview.LastMinutes(at)
 	counts := overview.MinuteCounts{Letters: map[int]int64{}}

@@ -1,5 +1,5 @@
-// Package overviewdb reads overviews, search results and states from PostgreSQL. Every statement reads a bounded
-// number of rows, by an index.
+// Package overviewdb reads overviews, search results and states from PostgreSQL. Every statement
+// uses an index to read a bounded number of rows.
 //
 // Files, each on top of those before it: causes, figures, minutes, search, watch, places, overviewdb.
 package overviewdb
@@ -36,8 +36,8 @@ func New(db *postgres.DB, topics Topics) *Store { return &Store{db, topics} }
 // Missing implements overview.Store.
 func (*Store) Missing() []overview.Part { return nil }
 
-// Overview implements overview.Store. Its parts are read side by side: one after the other, the first visitor after a
-// pause would wait for twice as long.
+// Overview implements overview.Store. It reads the parts concurrently; otherwise the first visitor
+// after a pause would wait twice as long.
 func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Overview, err error) {
 	var definitions int
 	side, ctx := errgroup.WithContext(ctx)
@@ -95,7 +95,7 @@ func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Ove
 	return o, nil
 }
 
-// topicsLooked is how many topics are checked for alerts.
+// topicsLooked is the number of topics that are checked for alerts.
 const topicsLooked = 100
 
 // deployment reads the figures that all tenants share.

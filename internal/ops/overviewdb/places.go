@@ -26,7 +26,8 @@ var incarnationTable = postgres.NewTable(
 	postgres.Bool("leads", func(n *overview.Incarnation) *bool { return &n.Leads }),
 )
 
-// incarnations: the last one of each name, while it is alive and for a day after that.
+// incarnations selects the latest incarnation of each node name while it is alive, and for a day
+// afterwards.
 var incarnations = fmt.Sprintf(`
 WITH last AS MATERIALIZED (
 	SELECT DISTINCT ON (e.node_name) e.* FROM saga.engine_nodes e
@@ -63,15 +64,15 @@ var tenantTable = postgres.NewTable(
 	postgres.TimeOrNil("active_at", func(t *overview.Tenant) **time.Time { return &t.ActiveAt }),
 )
 
-// traces are the tables of which at least one has a row of each tenant that has done anything; each has an
-// index that begins with the tenant.
+// traces are tables of which at least one has a row for every tenant that has had any activity.
+// Each has an index that begins with the tenant.
 var traces = [][2]string{
 	{"saga.audit_seals", "tenant_id"}, {"saga.audit_action_seals", "tenant_id"}, {"saga.saga_states", "tenant_id"},
 	{"saga.workflows", "tenant_id"}, {"dlq.dlq_messages", "tenant_id"}, {"jobs.workers", "tenant_id"},
 	{"saga.api_keys", "bound_tenant_id"},
 }
 
-// following selects the tenant after a given one: one row from each table, by its index.
+// following selects the next tenant after a given one by reading one row from the index of each table.
 func following(after string) string {
 	var firsts []string
 	for _, t := range traces {
@@ -81,8 +82,8 @@ func following(after string) string {
 	return "least(" + strings.Join(firsts, ",\n\t\t") + ")"
 }
 
-// tenants: $1 is the tenant before the first one, $2 how many. It skips from tenant to tenant, however many rows
-// each has.
+// tenants selects tenants: $1 is the tenant before the first one, $2 the number of tenants. It
+// skips from tenant to tenant, no matter how many rows each of them has.
 var tenants = fmt.Sprintf(`
 WITH RECURSIVE found (id, n) AS (
 	SELECT `+following("$1::uuid")+`, 1
@@ -103,7 +104,7 @@ SELECT `+tenantTable.Selected("t")+` FROM (
 
 // Tenants implements overview.Store.
 func (st *Store) Tenants(ctx context.Context, r page.Request[uuid.UUID]) (page.Of[overview.Tenant], error) {
-	var after uuid.UUID // that of the deployment, which is not a tenant
+	var after uuid.UUID // the deployment's ID, which is not a tenant
 	if r.After != nil {
 		after = *r.After
 	}

@@ -35,8 +35,8 @@ type found struct {
 	begins             bool
 }
 
-// beginning makes a branch of those of which a text only begins with what is looked for, in the order of its bytes:
-// that of an index (decision 0104).
+// beginning builds a branch for rows in which a text only begins with the query. It compares in
+// byte order, which is the order of an index (decision 0104).
 func (f found) beginning(where, text string) found {
 	f.where = where + text + ` ~>=~ @prefix AND ` + text + ` ~<~ @after`
 	f.order, f.begins = " ORDER BY "+text+" USING ~<~", true
@@ -95,8 +95,8 @@ func inLetters() (all []found) {
 		of := func(table, where string, by overview.Match) {
 			all = append(all, found{table + " m", "@letters AND m.tenant_id = @tenant AND " + where, "", columns, by, false})
 		}
-		// A row-level policy keeps the planner from using the index of the terms; the tenant's views
-		// have no policy.
+		// A row-level policy prevents the planner from using the index of the terms; the tenant's
+		// views have no policy.
 		terms := tableOf("dlq.tenant_messages", archived)
 		of(table, "m.id = @id", overview.ByID)
 		of(terms, "m.terms @> ARRAY[@correlation::integer] AND m.correlation_id = @text", overview.ByCorrelation)
@@ -193,10 +193,11 @@ const (
 	d.created_at AS at`
 )
 
-// beyondText is greater than every key and name, which have 255 characters at most.
+// beyondText is greater than every key and name, which have at most 255 characters.
 var beyondText = strings.Repeat("\U0010FFFF", 256)
 
-// everything finds hits. What several branches find is one hit, by the first match, ids before keys.
+// everything finds all hits. A row that several branches find is one hit, with the first match; IDs
+// come before keys.
 var everything = func() *postgres.Statement {
 	text := ""
 	for i, f := range append(append(inSagas(), inLetters()...), others...) {

@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// An account is the user that PostgreSQL runs as. It refuses to run as root, and initdb also
-// refuses users without a passwd entry (containers with an arbitrary uid).
+// An account is the user that PostgreSQL runs as. PostgreSQL refuses to run as root, and initdb
+// also refuses users without a passwd entry (containers with an arbitrary uid).
 type account struct {
 	name     string // for messages
 	uid, gid int    // as seen by this process; they own the files
-	// namespace runs it in a user namespace in which our own uid has the name "nobody". To the rest
-	// of the system, including file permissions, it has our uid: this needs no chown and can
-	// traverse every directory that we can.
+	// If namespace is set, PostgreSQL runs in a user namespace in which our own uid has the name
+	// "nobody". To the rest of the system, including file permissions, it has our uid, so it needs
+	// no chown and can traverse every directory that we can.
 	namespace bool
 }
 
@@ -31,7 +31,7 @@ func accounts() []account {
 		if _, err := user.LookupId(strconv.Itoa(self.uid)); err == nil {
 			return []account{self}
 		}
-		return append(namespaced(self), self) // self last: its error is initdb's own message
+		return append(namespaced(self), self) // self is last because its error is initdb's own message
 	}
 	var list []account
 	for _, name := range []string{"postgres", "nobody"} {
@@ -49,7 +49,7 @@ func accounts() []account {
 	return append(list, namespaced(self)...)
 }
 
-// accountsOf lists the users that the server of existing data may run as: its owner.
+// accountsOf lists the users as which a server on existing data may run: the owner of the data.
 func accountsOf(pgdata string) ([]account, error) {
 	info, err := os.Stat(pgdata)
 	if err != nil {
@@ -75,7 +75,7 @@ func accountsOf(pgdata string) ([]account, error) {
 	return list, nil
 }
 
-// command prepares a PostgreSQL program to run as a, in dir. It gets almost nothing of our
+// command prepares a PostgreSQL program to run as a, in dir. The program gets almost none of our
 // environment, which may contain secrets.
 func (a account) command(dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
@@ -88,15 +88,14 @@ func (a account) command(dir, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// probe reports whether a can work in dir and run the binaries in bin. Trying is the only
-// reliable way: permissions, ACLs, seccomp and the limits of containers all matter.
+// probe reports whether a can work in dir and run the binaries in bin. Trying is the only reliable
+// check, because permissions, ACLs, seccomp and container limits all matter.
 func (a account) probe(ctx context.Context, dir, bin string) error {
 	_, err := run(ctx, a.command(dir, filepath.Join(bin, "postgres"), "--version"))
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	// The kernel's "permission denied" names the program, even when the directory is not
-	// accessible.
+	// The kernel's "permission denied" names the program even if the directory is the problem.
 	if closed := errors.Join(a.closedDir(dir), a.closedDir(bin)); closed != nil && !a.namespace {
 		return fmt.Errorf("as %s: %w", a.name, closed)
 	}
@@ -131,7 +130,7 @@ func (a account) closedDir(dir string) error {
 	return nil
 }
 
-// own makes a the owner of path. Only root can do that, and has to.
+// own makes a the owner of path. Only root can do this, and only root needs to.
 func (a account) own(path string) error {
 	if a.uid == os.Getuid() {
 		return nil

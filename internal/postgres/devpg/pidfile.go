@@ -15,16 +15,17 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// pidFile is the part of postmaster.pid, PostgreSQL's file about its state, that we use.
+// pidFile is the part that we use of postmaster.pid, PostgreSQL's file about its state.
 type pidFile struct {
 	pid   int
-	port  int  // 0 while the server has not got that far
-	ready bool // accepts connections
+	port  int  // 0 until the server has written it
+	ready bool // whether the server accepts connections
 }
 
 func pidFilePath(pgdata string) string { return filepath.Join(pgdata, "postmaster.pid") }
 
-// readPidFile reads as much of the file as has been written. A missing file is fs.ErrNotExist.
+// readPidFile reads as much of the file as has been written. If the file is missing, the error is
+// fs.ErrNotExist.
 func readPidFile(pgdata string) (pidFile, error) {
 	b, err := os.ReadFile(pidFilePath(pgdata))
 	if err != nil {
@@ -45,14 +46,14 @@ func readPidFile(pgdata string) (pidFile, error) {
 	return pidFile{pid: pid, port: port, ready: line(8) == "ready"}, nil
 }
 
-// endFormerServer is called by the owner of the directory and returns when no server runs on
-// pgdata. A server that is still running has lost its owner: on Linux it is stopping already,
-// and another request does no harm.
+// endFormerServer is called by the owner of the directory and returns when no server is running on
+// pgdata. A server that is still running has lost its owner: on Linux it is already stopping, and
+// another request does no harm.
 //
-// A postmaster.pid whose process is gone is left to PostgreSQL, which also looks for remaining
-// children by the shared memory named in it. But when another program has that pid by now
-// (usual in containers, where pids repeat from run to run), or the file is garbled, PostgreSQL
-// would refuse to start forever, so the file is removed.
+// If the process of postmaster.pid is gone, the file is left to PostgreSQL, which uses the shared
+// memory named in it to look for remaining children. But if another program now has that PID
+// (common in containers, where PIDs repeat from run to run), or the file is garbled, PostgreSQL
+// would always refuse to start, so the file is removed.
 func endFormerServer(ctx context.Context, pgdata string, log *slog.Logger) error {
 	former, err := readPidFile(pgdata)
 	switch {
@@ -88,7 +89,7 @@ func endFormerServer(ctx context.Context, pgdata string, log *slog.Logger) error
 	return nil
 }
 
-// removePidFile removes the file, unless a server that was just ending has done so itself.
+// removePidFile removes the file, unless a server that was shutting down has already done so.
 func removePidFile(pgdata string) error {
 	if err := os.Remove(pidFilePath(pgdata)); !errors.Is(err, fs.ErrNotExist) {
 		return err

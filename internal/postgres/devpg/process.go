@@ -13,11 +13,11 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// A process is a started child. Its exit is awaited in the background.
+// A process is a child that was started. A goroutine waits for its exit.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has exited
-	err  error         // how it exited; set before done is closed
+	done chan struct{} // closed when the process has exited
+	err  error         // how the process exited; set before done is closed
 }
 
 // launch starts cmd. The kernel sends the parent-death signal to a child when the *thread* that
@@ -43,8 +43,7 @@ func launch(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// run starts cmd, waits for it and returns what it wrote. When ctx ends first,
-// cmd is interrupted.
+// run starts cmd, waits for it and returns its output. If ctx ends first, cmd is interrupted.
 func run(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -65,16 +64,16 @@ func run(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
-// quitGrace is how long an immediate shutdown, without a checkpoint, may take. PostgreSQL kills
-// its own children after 5 s.
+// quitGrace is how long an immediate shutdown (without a checkpoint) may take. PostgreSQL kills its
+// own children after 5 s.
 const quitGrace = 10 * time.Second
 
-// end stops the child and returns when it has exited. It requests a fast stop (SIGINT: no new
-// work, checkpoint, clean exit) and, when ctx ends, an immediate one (SIGQUIT: crash recovery
-// at the next start). It reports whether the fast stop was enough.
+// end stops the child and returns when it has exited. It requests a fast shutdown (SIGINT: no new
+// work, checkpoint, clean exit) and, when ctx ends, an immediate one (SIGQUIT: crash recovery at
+// the next start). It reports whether the fast shutdown was enough.
 func (p *process) end(ctx context.Context) bool {
 	select {
-	case <-p.done: // it exited before, whatever ctx says
+	case <-p.done: // it has already exited, even if ctx has ended
 		return true
 	default:
 	}
@@ -92,12 +91,12 @@ func (p *process) end(ctx context.Context) bool {
 	return false
 }
 
-// abort ends a server that is not serving yet.
+// abort stops a server that is not serving yet.
 func (p *process) abort() {
 	ctx, cancel := context.WithTimeout(context.Background(), quitGrace)
 	defer cancel()
 	p.end(ctx)
 }
 
-// signal fails only when the child has already exited.
+// signal fails only if the child has already exited.
 func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }

@@ -20,7 +20,7 @@ type Server struct {
 	password  string
 	port, pid int
 
-	// The rest is only for the owner; proc is nil when attached.
+	// The remaining fields are only for the owner; proc is nil when attached.
 	proc     *process
 	lock     *os.File
 	log      *slog.Logger
@@ -31,10 +31,10 @@ type Server struct {
 // Dir is the absolute path of the server's directory.
 func (s *Server) Dir() string { return s.dir }
 
-// Port is the server's TCP port on 127.0.0.1. It changes from start to start.
+// Port is the server's TCP port on 127.0.0.1. It changes at every start.
 func (s *Server) Port() int { return s.port }
 
-// PID is the process id of the server.
+// PID is the process ID of the server.
 func (s *Server) PID() int { return s.pid }
 
 // Attached reports whether another process owns the server.
@@ -44,8 +44,8 @@ func (s *Server) Attached() bool { return s.proc == nil }
 // closed, when attached.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// DSN is the URL for connecting to database as User, with the password, in a form that lib/pq
-// and pgx understand.
+// DSN returns the URL for connecting to database as User, including the password, in a form that
+// lib/pq and pgx understand.
 func (s *Server) DSN(database string) string { return s.url(database).String() }
 
 func (s *Server) url(database string) *url.URL {
@@ -58,11 +58,11 @@ func (s *Server) url(database string) *url.URL {
 	}
 }
 
-// Stop ends the server if we own it, and returns when its process has exited and the directory
-// is free. It is a fast stop: open transactions are rolled back, everything committed is on
-// disk. When ctx ends first, the server is stopped immediately, which loses no committed data
-// either but requires crash recovery at the next start, and Stop returns an error. When
-// attached, Stop does nothing. It may be called twice.
+// Stop stops the server if we own it, and returns when its process has exited and the directory is
+// free. This is a fast shutdown: open transactions are rolled back, and everything committed is on
+// disk. If ctx ends first, the server is shut down immediately and Stop returns an error; no
+// committed data is lost, but the next start requires crash recovery. When attached, Stop does
+// nothing. It may be called twice.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.Attached() {
 		return nil
@@ -79,7 +79,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// watch returns when the server has exited, and frees the directory.
+// watch waits until the server has exited and then frees the directory.
 func (s *Server) watch() {
 	<-s.proc.done
 	if !s.stopping.Load() {
@@ -90,7 +90,7 @@ func (s *Server) watch() {
 	close(s.done)
 }
 
-// attach returns the server of the directory's owner, or an error when it is not ready.
+// attach returns the server of the directory's owner, or an error if the server is not ready.
 func attach(ctx context.Context, cfg Config) (*Server, error) {
 	pgdata := filepath.Join(cfg.Dir, "pgdata")
 	state, err := readPidFile(pgdata)
@@ -104,8 +104,8 @@ func attach(ctx context.Context, cfg Config) (*Server, error) {
 	if s.password, err = readPassword(pgdata); err != nil {
 		return nil, err
 	}
-	// The file may be older than the owner's start, and the port may belong to another program
-	// by now: ask the server.
+	// The file may be older than the owner's start, and the port may now belong to another program,
+	// so query the server.
 	db, err := s.open(Database)
 	if err != nil {
 		return nil, err
@@ -123,8 +123,8 @@ func attach(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// startOwned starts the server of a directory that we own by lock. On success the server owns
-// lock.
+// startOwned starts the server of a directory that we own because we hold lock. On success, the
+// server owns lock.
 func startOwned(ctx context.Context, cfg Config, lock *os.File) (*Server, error) {
 	if err := endFormerServer(ctx, filepath.Join(cfg.Dir, "pgdata"), cfg.Log); err != nil {
 		return nil, err

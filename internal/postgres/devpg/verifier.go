@@ -9,13 +9,14 @@ import (
 	"fmt"
 )
 
-// iterations is how often a password is hashed before it is compared. PostgreSQL takes 4096, which protects passwords
-// chosen by people if what the server stores is stolen; each new connection pays for it with 2.5 ms of CPU time. Ours
-// has 130 random bits, too many to guess however cheap a guess is. Some drivers refuse fewer than 1000.
+// iterations is how often a password is hashed before it is compared. PostgreSQL's default is 4096,
+// which protects passwords chosen by people if the stored verifiers are stolen, but costs each new
+// connection 2.5 ms of CPU time. Ours has 130 random bits, too many to guess no matter how cheap a
+// guess is. Some drivers reject fewer than 1000.
 const iterations = 1000
 
-// verifier returns what the server stores for a password: the verifier of SCRAM-SHA-256 (RFC 5802, 7677), in
-// PostgreSQL's notation.
+// verifier returns the SCRAM-SHA-256 verifier (RFC 5802, 7677) that the server stores for a
+// password, in PostgreSQL's notation.
 func verifier(password string) (string, error) {
 	salt := make([]byte, 16)
 	rand.Read(salt)

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	listenAgain = time.Second // after a connection was lost
+	listenAgain = time.Second // pause after a connection was lost
 
-	selfChannel = "skald_line" // of messages to the sender
+	selfChannel = "skald_line" // channel of messages to the sender itself
 )
 
 // listen receives until ctx ends.
@@ -23,8 +23,8 @@ func (l *Line) listen(ctx context.Context) {
 	}
 }
 
-// connected listens until the connection or ctx ends. It uses its own connection: a listening
-// one cannot be shared.
+// connected listens until the connection or ctx ends. It uses a connection of its own, because a
+// listening connection cannot be shared.
 func (l *Line) connected(ctx context.Context) {
 	conn, err := l.db.Listener(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (l *Line) connected(ctx context.Context) {
 	}
 }
 
-// channels returns the callbacks by channel.
+// channels returns the names of the channels that have callbacks.
 func (l *Line) channels() map[string]func(string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package notify sends short messages between nodes by LISTEN and NOTIFY, all through one
-// connection of the node that listens. Messages are hints: some arrive twice, and some never,
-// while the connection is lost or when a pooler is in between.
+// Package notify sends short messages between nodes with LISTEN and NOTIFY. Each node listens on a
+// single connection. Messages are hints: some arrive twice, and some are lost while the connection
+// is down or if a pooler is in between.
 package notify
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Line is a node's channel to the others. Messages are collected and sent together, because a
-// NOTIFY in each transaction would serialise their commits: PostgreSQL holds a lock on the
-// whole cluster from then until the commit.
+// Line is a node's channel to the other nodes. Messages are collected and sent together, because a
+// NOTIFY in each transaction would serialize their commits: PostgreSQL holds a cluster-wide lock
+// from the NOTIFY until the commit.
 type Line struct {
 	db   *postgres.DB
-	self string // what this node sends to itself, to check that messages arrive
+	self string // message that this node sends to itself to check that messages arrive
 
 	mu      sync.Mutex
-	heard   map[string]func(message string) // guarded by mu: by channel
-	pending map[[2]string]struct{}          // guarded by mu: channel and message; nil until Run
+	heard   map[string]func(message string) // guarded by mu: callbacks by channel
+	pending map[[2]string]struct{}          // guarded by mu: pairs of channel and message; nil until Run
 	signal  chan struct{}                   // capacity 1
 	open    atomic.Bool                     // a message from this node to itself has arrived on the current connection
 }
 
-// NewLine returns the line to the nodes that share db.
+// NewLine returns a line to the nodes that share db.
 func NewLine(db *postgres.DB) *Line {
 	return &Line{
 		db: db, self: uuid.NewString(), heard: map[string]func(string){}, signal: make(chan struct{}, 1),
@@ -45,7 +45,7 @@ func (l *Line) On(channel string, heard func(message string)) {
 	l.heard[channel] = heard
 }
 
-// Send queues a message to every node. It is dropped if Run is not running or the database
+// Send queues a message to every node. The message is dropped if Run is not running or the database
 // rejects it.
 func (l *Line) Send(channel, message string) {
 	l.mu.Lock()
@@ -60,8 +60,8 @@ func (l *Line) Send(channel, message string) {
 	}
 }
 
-// Open reports whether messages reach this node: one of its own has come back on the current
-// connection.
+// Open reports whether messages reach this node, that is, whether one of its own has come back on
+// the current connection.
 func (l *Line) Open() bool { return l.open.Load() }
 
 // Run sends and receives until ctx ends. At most one call at a time.
@@ -81,8 +81,8 @@ func (l *Line) Run(ctx context.Context) {
 }
 
 const (
-	// shortest and share pace the statements that notify: a pause of at least shortest, and of
-	// share times the duration of the last one, so that they use at most a fifth of one
+	// shortest and share pace the statements that notify: the pause is at least shortest, and at
+	// least share times the duration of the last statement, so that they use at most a fifth of one
 	// connection.
 	shortest = 2 * time.Millisecond
 	share    = 4
@@ -94,7 +94,7 @@ const notify = `
 SELECT set_config('synchronous_commit', 'off', true), (SELECT count(pg_notify(m.channel, m.message))
   FROM unnest(string_to_array($1, E'\n'), string_to_array($2, E'\n')) AS m (channel, message))`
 
-// send sends the collected messages. Those that cannot be sent are dropped.
+// send sends the collected messages. Messages that cannot be sent are dropped.
 func (l *Line) send(ctx context.Context) {
 	for {
 		select {

@@ -194,7 +194,7 @@ func add(a, b int) int {
 	return a + b
 }
 
-var errTooLarge = errors.New("its value would make the whole too large")
+var errTooLarge = errors.New("its value would make the result too large")
 
 // Append appends the result of the template as canonical JSON. The error is a *Failure.
 func (t *Template) Append(b []byte, e *Evaluation) ([]byte, error) {
