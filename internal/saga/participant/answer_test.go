@@ -40,10 +40,10 @@ func TestOutcomesOfAnswers(t *testing.T) {
 	type want struct {
 		verdict          saga.Verdict
 		class            retry.Class
-		code, message    string // message: a part of it
+		code, message    string // part of the message
 		output, response string
 		retryAfter       time.Duration
-		closed           bool // the connection is not used again
+		closed           bool // the connection must not be reused
 	}
 	garbage := func(message string) want {
 		return want{verdict: saga.Unknown, class: retry.BadResponse, code: CodeInvalidResponse, message: message}

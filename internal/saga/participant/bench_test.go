@@ -50,8 +50,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// measure runs call one at a time and 64 at a time, and reports this process's CPU time in
-// addition to the usual figures.
+// measure runs call one at a time and 64 at a time, and reports this process's CPU time in addition
+// to the usual figures.
 func measure(b *testing.B, call func() error) {
 	run := func(name string, body func(*testing.B)) {
 		b.Run(name, func(b *testing.B) {
@@ -99,7 +99,7 @@ func BenchmarkCall(b *testing.B) {
 	})
 }
 
-// BenchmarkHTTPClient measures the minimum that net/http's client needs for the same call.
+// BenchmarkHTTPClient measures the lower bound that net/http's client sets for the same call.
 func BenchmarkHTTPClient(b *testing.B) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 512, DisableCompression: true}
 	defer transport.CloseIdleConnections()

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// secureServer is a participant over TLS.
+// secureServer is a participant that uses TLS.
 func secureServer(t *testing.T, cfg *tls.Config, f http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(f)
@@ -32,7 +32,7 @@ func secureServer(t *testing.T, cfg *tls.Config, f http.HandlerFunc) *httptest.S
 	return srv
 }
 
-// watch reads the files of TLS to participants.
+// watch loads the TLS files for calls to participants.
 func watch(t *testing.T, from egress.TLSFiles) *files.Watched[*tls.Config] {
 	t.Helper()
 	w, err := from.Watch(func(err error) { t.Error(err) })
@@ -51,7 +51,7 @@ func TestACertificateThatDoesNotFitIsNamedInTheError(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		cert tls.Certificate
-		want string // "" when it fits
+		want string // "" if the certificate is valid
 	}{
 		{"one that fits", ca.Issue(t, 2, "", ""), ""},
 		{"expired", issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
@@ -79,8 +79,8 @@ func TestACertificateThatDoesNotFitIsNamedInTheError(t *testing.T) {
 	}
 }
 
-// refusing is a participant that demands a certificate of clients, and reads all that is
-// sent after its refusal, so that the alert arrives before the connection breaks.
+// refusing is a participant that demands a client certificate and reads everything that is sent
+// after its refusal, so that the alert arrives before the connection breaks.
 func refusing(t *testing.T, cfg *tls.Config) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -136,7 +136,7 @@ func TestAParticipantThatDemandsAClientCertificateGetsIt(t *testing.T) {
 		} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				c := newClient(t, func(cfg *Config) { cfg.TLS = watch(t, from).Current })
-				defer c.Close() // before the participant ends
+				defer c.Close() // before the participant stops
 				o := c.Call(t.Context(), callTo(refusing(t, server)))
 				check(t, o, saga.NotApplied, retry.Network, CodeTLSFailed)
 				if !strings.Contains(o.Message, "rejected Skald's client certificate") {
@@ -147,8 +147,8 @@ func TestAParticipantThatDemandsAClientCertificateGetsIt(t *testing.T) {
 	}
 }
 
-// A new certificate is shown by the next call, and calls in flight end on their
-// connections: none fails.
+// The next call presents the new certificate. Calls in flight end on their connections, and none
+// fails.
 func TestNewCertificatesAreUsedWithoutACallThatFails(t *testing.T) {
 	ca, clients, dir := testnet.NewIssuer(t), testnet.NewIssuer(t), t.TempDir()
 	from := egress.TLSFiles{
@@ -175,7 +175,7 @@ func TestNewCertificatesAreUsedWithoutACallThatFails(t *testing.T) {
 		call.Attempt = attempt
 		wantDone(t, c.Call(t.Context(), call))
 	}
-	one(1) // its connection waits for the next call
+	one(1) // its connection is kept for the next call
 	var flying sync.WaitGroup
 	flying.Go(func() { one(2) })
 	<-inside

@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	maxHead          = 256 << 10 // bytes of an answer before its body
-	maxInformational = 5         // 1xx answers before the real one
-	maxCopied        = 32 << 10  // a larger body is not copied after its head
-	usualRequest     = 1 << 10   // room for the head and the body of most requests
-	usualAnswer      = 512       // and for the body of most answers
+	maxHead          = 256 << 10 // maximum size of an answer's head, in bytes
+	maxInformational = 5         // 1xx answers before the final one
+	maxCopied        = 32 << 10  // a larger body is not copied after the head
+	usualRequest     = 1 << 10   // enough for the head and the body of most requests
+	usualAnswer      = 512       // enough for the body of most answers
 )
 
-// conn is a connection to a participant. One call at a time owns it; only abort may be
-// called by others.
+// conn is a connection to a participant. Only one call at a time owns it; abort is the only method
+// that others may call.
 type conn struct {
 	net.Conn       // the TCP connection, or TLS over it
-	tcp      probe // looks at the TCP connection while it is idle
+	tcp      probe // checks the TCP connection while it is idle
 	r        *bufio.Reader
-	left     int64       // bytes that may still be read; bounds the head of an answer
+	left     int64       // number of bytes that may still be read; limits the head of an answer
 	readErr  error       // the error that ended the stream, nil while it is open
-	since    time.Time   // idle since, guarded by the pool
-	secure   *tls.Config // with which TLS began; nil: there is none
-	answered bool        // an answer has come over it
-	heard    bool        // something has come since the last request was begun
+	since    time.Time   // when it became idle; guarded by the pool
+	secure   *tls.Config // the TLS configuration it was opened with; nil means no TLS
+	answered bool        // an answer has arrived on it
+	heard    bool        // bytes have arrived since the last request began
 }
 
 func newConn(tcp net.Conn) *conn {
@@ -50,18 +50,18 @@ func newConn(tcp net.Conn) *conn {
 	return c
 }
 
-// quiet reports whether the connection, which has been idle, can take a request: the
-// other end has neither closed it nor sent unsolicited bytes.
+// quiet reports whether the idle connection can take a request: the other end has neither closed it
+// nor sent unsolicited bytes.
 func (c *conn) quiet() bool { return c.tcp.quiet() }
 
-// abort makes the exchange in progress fail at once. Safe from any goroutine.
+// abort makes the exchange in progress fail immediately. It is safe to call from any goroutine.
 func (c *conn) abort() {
 	_ = c.SetDeadline(time.Unix(1, 0)) // an error means that it is already closed
 }
 
 var errHeadTooLarge = errors.New("the head of the answer is too large")
 
-// limited reads from the connection, at most conn.left bytes.
+// limited reads from the connection, but no more than conn.left bytes.
 type limited struct{ c *conn }
 
 func (l limited) Read(p []byte) (int, error) {
@@ -76,15 +76,15 @@ func (l limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answer is a participant's answer. Its status and headers are complete; its body is what
-// has been received.
+// answer is a participant's answer. Its status and headers are complete; its body is whatever has
+// been received.
 type answer struct {
 	status     int
 	header     http.Header
 	retryAfter string
 	body       []byte
-	tooLarge   bool  // the body is longer than may be
-	broken     error // why the body has no proper end; nil: it has
+	tooLarge   bool  // the body exceeds the limit
+	broken     error // why the body did not end properly; nil if it did
 	zipped     bool  // the body was sent as gzip
 	reusable   bool  // the connection can take another request
 }
@@ -95,11 +95,10 @@ func (a *answer) success() bool { return a.status >= 200 && a.status < 300 }
 // whole reports whether the complete body was received.
 func (a *answer) whole() bool { return !a.tooLarge && a.broken == nil }
 
-// exchange sends head and body once and receives the answer, within the connection's
-// deadline. sent is false only when nothing at all has left this process, so that the
-// participant cannot have acted.
+// exchange sends head and body once and receives the answer, within the connection's deadline. sent
+// is false only if nothing at all has left this process, so that the participant cannot have acted.
 func (c *conn) exchange(head, body []byte, maxBody int64) (a answer, sent bool, err error) {
-	if len(body) <= maxCopied { // one packet where possible, else two writes
+	if len(body) <= maxCopied { // one packet where possible, otherwise two writes
 		head = append(head, body...)
 		body = nil
 	}
@@ -112,8 +111,8 @@ func (c *conn) exchange(head, body []byte, maxBody int64) (a answer, sent bool, 
 		return answer{}, false, writeErr
 	}
 	_ = failpoint.Hit(failpoint.StepAfterSend)
-	// A participant may refuse a large request and close before it has read all of it;
-	// its answer can then be read although the write failed.
+	// A participant may refuse a large request and close the connection before it has read all of
+	// it. Its answer may then be readable although the write failed.
 	a, err = c.receive(maxBody)
 	if err != nil && writeErr != nil && !egress.RefusedUs(err) {
 		err = writeErr
@@ -130,9 +129,10 @@ func (c *conn) receive(maxBody int64) (answer, error) {
 	c.left = maxHead
 	for range 1 + maxInformational {
 		var err error
+		// the code below reads it to its end, on our own connection
 		//nolint:bodyclose // read to its end below, on a connection of ours
 		if resp, err = http.ReadResponse(c.r, asPOST); err != nil {
-			// A line cut short by the end of the stream is not an invalid response.
+			// A line cut off by the end of the stream is not an invalid response.
 			return answer{}, cmp.Or(c.readErr, err)
 		}
 		if resp.StatusCode/100 != 1 || resp.StatusCode == http.StatusSwitchingProtocols {
@@ -145,13 +145,13 @@ func (c *conn) receive(maxBody int64) (answer, error) {
 	if a.broken != nil && a.success() {
 		return answer{}, a.broken
 	}
-	// Bytes after the answer belong to no request of this client.
+	// Bytes after the answer do not belong to any request of this client.
 	a.reusable = !resp.Close && !a.zipped && a.whole() && resp.StatusCode >= 200 && c.r.Buffered() == 0
 	return a, nil
 }
 
-// readBody reads the body up to its end, the limit or an error. A success whose length
-// alone exceeds the limit is not read.
+// readBody reads the body up to its end, the limit or an error. A success whose declared length
+// exceeds the limit is not read.
 func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
 	if resp.ContentLength > maxBody {
 		if a.tooLarge = true; a.success() {
@@ -164,7 +164,7 @@ func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
 		plain, err := gzip.NewReader(body)
 		switch {
 		case errors.Is(err, io.EOF):
-			return // there is none
+			return // there is no body
 		case err != nil:
 			a.broken = c.unzipped()
 			return
@@ -194,6 +194,6 @@ func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
 
 var errNotGzip = errors.New("its body is not the gzip that it claims to be")
 
-// unzipped returns why a body could not be decompressed: the connection broke, or the gzip
-// is invalid.
+// unzipped returns why a body could not be decompressed: either the connection broke, or the gzip
+// data is invalid.
 func (c *conn) unzipped() error { return cmp.Or(c.readErr, errNotGzip) }

@@ -29,8 +29,8 @@ var update = flag.Bool("update", false, "write the examples of api/participant.o
 
 const contractPath = "../../../api/participant.openapi.yaml"
 
-// realCalls are the requests that a participant gets of a saga whose second step is refused: an
-// execute of the second step, and the compensation of the first.
+// realCalls are the requests that a participant receives for a saga whose second step is refused:
+// the execute of the second step, and the compensation of the first.
 func realCalls(t *testing.T) (requests []string) {
 	t.Helper()
 	srv := serveRaw(t, func(e exchange) bool {
@@ -86,7 +86,7 @@ steps:
 	return srv.requests[1:]
 }
 
-// rendered are the examples of the document, as YAML.
+// rendered returns the examples of the document as YAML.
 func rendered(t *testing.T, requests []string) string {
 	t.Helper()
 	var b strings.Builder
@@ -96,7 +96,7 @@ func rendered(t *testing.T, requests []string) string {
 		fmt.Fprintf(&b, "    %s:\n      summary: %q\n      x-headers:\n", name, lines[0])
 		for _, line := range lines[1:] {
 			field, value, _ := strings.Cut(line, ": ")
-			if field != "Host" && field != "Content-Length" { // not the same in every run
+			if field != "Host" && field != "Content-Length" { // differs between runs
 				fmt.Fprintf(&b, "        %s: %q\n", field, value)
 			}
 		}
@@ -109,7 +109,7 @@ func rendered(t *testing.T, requests []string) string {
 	return b.String()
 }
 
-// The document shows what Skald sends, and says what it means.
+// The document must contain what Skald sends and describe it.
 func TestTheContractOfParticipantsIsWhatTheyReceive(t *testing.T) {
 	requests := realCalls(t)
 	text, err := os.ReadFile(contractPath)
@@ -145,8 +145,8 @@ func TestTheContractOfParticipantsIsWhatTheyReceive(t *testing.T) {
 	checkRequest(t, doc.Paths.Find("/steps/{step}/compensation").Post, requests[1])
 }
 
-// checkRequest holds a request to the document: every header is there and described, every member
-// of the body fits.
+// checkRequest compares a request with the document: every header must be sent and described, and
+// every member of the body must match.
 func checkRequest(t *testing.T, op *openapi3.Operation, raw string) {
 	t.Helper()
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))

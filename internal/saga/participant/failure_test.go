@@ -66,7 +66,7 @@ func TestNoAnswerInTimeIsUnknown(t *testing.T) {
 }
 
 func TestARequestThatIsNotReadInTimeIsUnknown(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // connections wait in its queue and are never accepted
+	l, err := net.Listen("tcp", "127.0.0.1:0") // connections wait in its backlog and are never accepted
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +84,8 @@ func TestARefusedConnectionIsNotApplied(t *testing.T) {
 	}
 }
 
-// resolver is a DNS that answers the n-th query for an IPv4 address, from 1, with
-// answer(n), and with an error when that is "".
+// resolver returns a DNS resolver that answers the n-th query for an IPv4 address, counting from 1,
+// with answer(n), or with an error if that is "".
 func resolver(answer func(n int64) string) *net.Resolver {
 	var asked atomic.Int64
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -95,7 +95,7 @@ func resolver(answer func(n int64) string) *net.Resolver {
 			raw := make([]byte, 2048)
 			n, err := server.Read(raw)
 			var m dnsmessage.Message
-			if err != nil || m.Unpack(raw[2:n]) != nil { // two bytes of length: DNS over a stream
+			if err != nil || m.Unpack(raw[2:n]) != nil { // DNS over a stream has a two-byte length prefix
 				return
 			}
 			m.Header.Response, m.Additionals = true, nil

@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// maxIdle limits the idle connections to all hosts together, and so file descriptors.
+// maxIdle limits the number of idle connections to all hosts together, and thus the number of file
+// descriptors.
 const maxIdle = 4096
 
-// idlePool keeps connections between calls, the most recently used on top so that the
-// others can expire. The zero value with perHost and timeout set is ready to use.
+// idlePool keeps connections between calls. The most recently used ones are taken first, so that
+// the others can expire. The zero value is ready to use once perHost and timeout are set.
 type idlePool struct {
 	perHost int
 	timeout time.Duration
 
 	mu     sync.Mutex
 	conns  map[string][]*conn // by target.key, oldest first; guarded by mu
-	total  int                // connections in conns; guarded by mu
-	timer  *time.Timer        // runs expire while conns has keys; guarded by mu
+	total  int                // number of connections in conns; guarded by mu
+	timer  *time.Timer        // runs expire as long as conns has keys; guarded by mu
 	closed bool               // guarded by mu
 }
 
-// get removes and returns the newest connection of key, nil when there is none.
+// get removes and returns the newest connection for key, or nil if there is none.
 func (p *idlePool) get(key string) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,12 +33,12 @@ func (p *idlePool) get(key string) *conn {
 	}
 	c := list[len(list)-1]
 	list[len(list)-1] = nil
-	p.conns[key] = list[:len(list)-1] // an empty list stays until its next connection, or until expire
+	p.conns[key] = list[:len(list)-1] // an empty list remains until the next connection, or until expire
 	p.total--
 	return c
 }
 
-// put keeps c for later, or closes it when there is no room.
+// put keeps c for later, or closes it if there is no room.
 func (p *idlePool) put(key string, c *conn) {
 	if !p.keep(key, c) {
 		c.Close()
@@ -63,8 +64,8 @@ func (p *idlePool) keep(key string, c *conn) bool {
 	return true
 }
 
-// expire closes connections that have been idle for the timeout, and reschedules itself for
-// the others.
+// expire closes connections that have been idle for longer than the timeout, and reschedules itself
+// for the others.
 func (p *idlePool) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,7 +29,7 @@ func TestIdleConnectionsAreClosedAfterTheirTimeout(t *testing.T) {
 		other, otherClosed := idleConn(t)
 		p.put("a", old)
 		p.put("b", other)
-		time.Sleep(40 * time.Second) // of the bubble's clock
+		time.Sleep(40 * time.Second) // by the bubble's clock
 		p.put("a", young)
 
 		time.Sleep(20 * time.Second)

@@ -32,8 +32,8 @@ func wantSeen(t *testing.T, s *rawServer, requests, conns int) {
 	}
 }
 
-// A participant may close a kept connection at the moment in which it is used (trap X45).
-// The request is sent once more, over a new connection, and only in this case.
+// A participant may close a kept-alive connection at the moment it is used (trap X45). The request
+// is sent a second time over a new connection, but only in this case.
 func TestWhatAKeptConnectionLosesIsSentOnceMore(t *testing.T) {
 	hangUp := func(e exchange) { e.Close() }
 	halfAnAnswer := func(e exchange) { e.say("HTTP/1.1 200"); e.Close() }
@@ -45,8 +45,8 @@ func TestWhatAKeptConnectionLosesIsSentOnceMore(t *testing.T) {
 	busy := saga.Outcome{Verdict: saga.NotApplied, Class: retry.Unavailable, Code: "http_429"}
 	for _, tt := range []struct {
 		name   string
-		kept   bool             // a call before has left a connection
-		script []func(exchange) // how the requests of the call end
+		kept   bool             // an earlier call has left a connection
+		script []func(exchange) // how the call's requests end
 		want   saga.Outcome
 	}{
 		{"closed", true, []func(exchange){hangUp, says(okAnswer)}, done},
@@ -159,7 +159,7 @@ func TestEveryAttemptCarriesTheSameBytes(t *testing.T) {
 		if body != string(call.Body) {
 			t.Errorf("attempt %d sent %q, want %q", i+1, body, call.Body)
 		}
-		// Each attempt is a span of its own, in the same trace.
+		// Each attempt has its own span in the same trace.
 		want := strings.Replace(srv.requests[0], "X-Saga-Attempt: 1", "X-Saga-Attempt: "+string(rune('1'+i)), 1)
 		if spanless(raw) != spanless(want) {
 			t.Errorf("attempt %d sent\n%s\nwant, but for the attempt and its span,\n%s", i+1, raw, want)
@@ -206,8 +206,8 @@ func TestLargeAndEmptyBodiesArriveComplete(t *testing.T) {
 	}
 }
 
-// A participant that refuses a request without reading it has refused it: its answer counts
-// although the rest of the request could not be sent.
+// A participant that refuses a request without reading it has refused it: its answer counts even
+// though the rest of the request could not be sent.
 func TestAnAnswerToHalfARequestCounts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -222,7 +222,7 @@ func TestAnAnswerToHalfARequestCounts(t *testing.T) {
 		}
 		conn.Read(make([]byte, 1024))
 		conn.Write([]byte(response("413 Content Too Large", "", `{"error":"at most 1 kB"}`)))
-		conn.Close() // with bytes unread: a reset
+		conn.Close() // unread bytes cause a reset
 	})
 	c := newClient(t, nil)
 	call := callTo("http://" + l.Addr().String())
@@ -320,8 +320,8 @@ func TestACanceledCallClosesItsConnection(t *testing.T) {
 	wantSeen(t, srv, 2, 2)
 }
 
-// The cancellation may reach the connection at any later moment, even when the answer was
-// received first.
+// The cancellation may reach the connection at any later moment, even if the answer was received
+// first.
 func TestAConnectionThatMayStillBeAbortedIsNotKept(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -18,30 +18,32 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Codes of outcomes, in addition to "http_" with the status of an answer that is not a
-// success, and "answer_" with the word of the rule by which one with a successful status is
-// none (answer_refused, answer_not_applied, answer_unknown). A success has no code.
+// Codes of outcomes. Further codes are "http_" followed by the status of an answer that is not a
+// success, and "answer_" followed by the word of the rule that rejects an answer with a successful
+// status (answer_refused, answer_not_applied, answer_unknown). A success has no code.
 const (
 	// Nothing was sent.
-	CodeInvalidRequest = "invalid_request" // the definition cannot be sent as a request; not retried
-	CodeEgressDenied   = "egress_denied"   // the egress policy; not retried
+	CodeInvalidRequest = "invalid_request" // no request can be built from the definition; not retried
+	CodeEgressDenied   = "egress_denied"   // denied by the egress policy; not retried
 	CodeDNSFailed      = "dns_failed"
 	CodeDialFailed     = "dial_failed"
 	CodeDialTimeout    = "dial_timeout"
 	CodeTLSFailed      = "tls_failed"
 	CodeNotSent        = "not_sent" // the connection broke before the first byte
-	// CodeSecretUnavailable: a secret of the request has no value on this node, or does not go to its address.
+	// CodeSecretUnavailable: a secret of the request has no value on this node, or must not be sent
+	// to its address.
 	CodeSecretUnavailable = registry.CodeSecretUnavailable
-	// CodeNoCallback: an answer may come later, and this node has no URL to which it can be reported.
+	// CodeNoCallback: an answer may be deferred, and this node has no URL to which it can be
+	// reported.
 	CodeNoCallback = "callback_unavailable"
 
-	// Whether the participant acted is unknown.
+	// It is unknown whether the participant acted.
 	CodeTimeout          = "timeout"
-	CodeConnectionLost   = "connection_lost"    // reset or closed before the whole answer
-	CodeInvalidResponse  = "invalid_response"   // not HTTP, or a success whose body is not storable JSON
+	CodeConnectionLost   = "connection_lost"    // reset or closed before the answer was complete
+	CodeInvalidResponse  = "invalid_response"   // not HTTP, or a success whose body cannot be stored as JSON
 	CodeResponseTooLarge = "response_too_large" // a success over Config.MaxResponseBytes
 
-	// CodeAborted is the code of a call that was ended by its own context: Unknown if
+	// CodeAborted is the code of a call that its own context ended. The outcome is Unknown if
 	// something had been sent, otherwise NotApplied.
 	CodeAborted = "aborted"
 )
@@ -50,13 +52,13 @@ func failure(v saga.Verdict, class retry.Class, code, message string) saga.Outco
 	return saga.Outcome{Verdict: v, Class: class, Code: code, Message: cleaned(message)}
 }
 
-// neverSendable returns the outcome of a call that was not made and that no retry can make.
+// neverSendable returns the outcome of a call that was not made and that no retry can ever make.
 func neverSendable(code string, why error) saga.Outcome {
 	return failure(saga.NotApplied, retry.Refused, code, "the call cannot be made: "+why.Error())
 }
 
-// notConnected returns the outcome when there was no connection to send over. Messages name
-// no addresses: they are shown to clients.
+// notConnected returns the outcome if no connection could be established. Messages do not contain
+// addresses, because clients see them.
 func notConnected(ctx context.Context, err error) saga.Outcome {
 	var denied *egress.Denied
 	var dns *net.DNSError
@@ -76,7 +78,7 @@ func notConnected(ctx context.Context, err error) saga.Outcome {
 	return failure(saga.NotApplied, retry.Network, CodeDialFailed, "no connection to the participant"+reason(err))
 }
 
-// nothingSent returns the outcome when a connection broke before it accepted a byte.
+// nothingSent returns the outcome if a connection broke before it accepted a byte.
 func nothingSent(ctx context.Context, err error) saga.Outcome {
 	switch {
 	case ctx.Err() != nil:
@@ -92,8 +94,8 @@ func nothingSent(ctx context.Context, err error) saga.Outcome {
 	)
 }
 
-// noAnswer returns the outcome when all or part of the request was sent and no complete
-// answer was received: the participant may or may not have acted.
+// noAnswer returns the outcome if all or part of the request was sent and no complete answer was
+// received. The participant may have acted.
 func noAnswer(ctx context.Context, err error) saga.Outcome {
 	var network net.Error
 	switch {
@@ -134,8 +136,8 @@ func reason(err error) string {
 	return ""
 }
 
-// handshake returns what was wrong with one of the certificates, such as ": its certificate
-// is for another name", or "".
+// handshake returns what was wrong with a certificate, such as ": its certificate is for another
+// name", or "".
 func handshake(err error) string {
 	if why := egress.Rejected(err); why != "" {
 		return ": " + why
@@ -146,9 +148,9 @@ func handshake(err error) string {
 	return ""
 }
 
-// answered returns the outcome of an answer (requirements/invariants.md 3.7). The body of
-// a success must be complete, because it is the step's output; that of any other answer
-// only explains the status, which decides alone.
+// answered returns the outcome of an answer (requirements/invariants.md 3.7). The body of a success
+// must be complete, because it becomes the step's output. The body of any other answer only
+// explains the status, which alone decides.
 func (c *Client) answered(a answer) saga.Outcome {
 	code := "http_" + strconv.Itoa(a.status)
 	switch s := a.status; {
@@ -177,7 +179,7 @@ func (c *Client) answered(a answer) saga.Outcome {
 	)
 }
 
-// done returns the outcome of a 2xx: its body is the step's output, unless it cannot be
+// done returns the outcome of a 2xx answer: its body becomes the step's output, unless it cannot be
 // stored.
 func (c *Client) done(a answer) saga.Outcome {
 	output, err := c.canonical(a.body)
@@ -188,7 +190,7 @@ func (c *Client) done(a answer) saga.Outcome {
 		}
 		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer cannot be used: "+err.Error())
 	}
-	if int64(len(output)) > c.cfg.MaxResponseBytes { // 1e399 is five bytes, and 400 digits
+	if int64(len(output)) > c.cfg.MaxResponseBytes { // 1e399 has five bytes but stands for 400 digits
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
 			fmt.Sprintf("the answer's JSON is larger than %d bytes", c.cfg.MaxResponseBytes))
 	}
@@ -210,7 +212,7 @@ func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a 
 	if err == nil && v == saga.Refused {
 		o.Response = body
 	}
-	if strictjson.Mendable(err) { // its description of the failure is text, which is cleaned
+	if strictjson.Mendable(err) { // the participant's description of the failure is text and is cleaned
 		body, err = strictjson.Mended(nil, withoutMark(a.body), strictjson.Limits{MaxDepth: c.cfg.MaxJSONDepth},
 			func([]string) bool { return true })
 	}
@@ -225,13 +227,13 @@ func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a 
 }
 
 func (c *Client) canonical(body []byte) ([]byte, error) {
-	if body = withoutMark(body); len(body) == 0 { // saves the parser's error for the common empty answer
+	if body = withoutMark(body); len(body) == 0 { // avoids a parser error for the common empty answer
 		return nil, &strictjson.Error{Code: strictjson.CodeEmpty}
 	}
 	return strictjson.Canonical(nil, body, strictjson.Limits{MaxDepth: c.cfg.MaxJSONDepth})
 }
 
-// withoutMark removes the byte order mark with which some participants begin UTF-8.
+// withoutMark removes the byte order mark that some participants put before UTF-8.
 func withoutMark(body []byte) []byte { return bytes.TrimPrefix(body, []byte("\ufeff")) }
 
 func statusLine(status int) string {

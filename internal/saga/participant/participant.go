@@ -1,14 +1,14 @@
 // Package participant makes the external call of a saga step over HTTP and turns the answer
 // into an outcome.
 //
-// A call is one attempt and never more. The rules must know whether anything was sent at
-// all, and whether an earlier transmission may have been applied. net/http's client reports
-// neither: it silently repeats a request that carries an Idempotency-Key when a kept-alive
-// connection breaks (trap X45). This package does so too, but only once, and reports it. It
-// writes HTTP/1.1 requests to its own connections, one write, one answer. This also needs only
-// two fifths of the CPU, because it avoids net/http's two goroutines per connection, and the
-// call is the most expensive thing Skald does: with net/http a saga costs the server a
-// quarter more (decision 0012). Answers are still parsed by net/http.
+// A call is exactly one attempt. The rules depend on whether anything was sent at all, and whether
+// an earlier transmission may have been applied. net/http's client reports neither: it silently
+// repeats a request that carries an Idempotency-Key when a kept-alive connection breaks (trap X45).
+// This package repeats it as well, but only once, and reports that it did. It writes HTTP/1.1
+// requests to its own connections: one write, one answer. This needs only two fifths of the CPU
+// time, because it avoids net/http's two goroutines per connection. The call is the most expensive
+// thing Skald does: with net/http, a saga costs the server a quarter more (decision 0012). Answers
+// are still parsed by net/http.
 //
 // Files, each on top of those before it: conn, text, outcome, target, idle, secrets, participant, request,
 // rules, report, written.
@@ -32,24 +32,26 @@ import (
 	"github.com/skald-saga/skald/internal/saga/secrets"
 )
 
-// Config configures a Client. The zero value of every field is usable.
+// Config configures a Client. The zero value of every field can be used.
 type Config struct {
-	// Policy decides which addresses participants may have; nil means the zero Policy,
-	// which does not allow loopback.
+	// Policy decides which addresses participants may have. nil means the zero Policy, which does
+	// not allow loopback.
 	Policy *egress.Policy
-	// TLS returns the present configuration for https participants, always the same
-	// pointer until it changes; nil means the system's roots, TLS 1.2 or later. ServerName
-	// and NextProtos are set by the Client. A call after a change never uses a connection
-	// from before it.
+	// TLS returns the current configuration for https participants. It returns the same pointer
+	// until the configuration changes. nil means the system's roots and TLS 1.2 or later. The
+	// Client sets ServerName and NextProtos. A call after a change never uses a connection from
+	// before the change.
 	TLS func() *tls.Config
 	// SigningKeys returns the current signing keys, each of which adds a signature to every
 	// request; nil means that requests are not signed.
 	SigningKeys func() [][]byte
-	// Secrets are what participants get in place of the placeholders in calls. Nil: there are none.
+	// Secrets are the values that replace the placeholders in calls. nil means that there are none.
 	Secrets *secrets.Bound
-	// Hidden is called when the answer of a call had a secret, which was replaced. Nil: not called.
+	// Hidden is called when the answer to a call contained a secret, which was replaced. It may be
+	// nil.
 	Hidden func(call *saga.Call)
-	// Callback returns the URL to which the outcome of an attempt can be reported; "": there is none. Nil: always "".
+	// Callback returns the URL to which the outcome of an attempt can be reported, or "" if there
+	// is none. nil means always "".
 	Callback func(reported.Attempt) string
 	// Version is part of the User-Agent, "skald/VERSION"; "" means "dev".
 	Version string
@@ -58,23 +60,23 @@ type Config struct {
 	MaxResponseBytes int64
 	// MaxJSONDepth limits the nesting of an answer; 0 means strictjson's default.
 	MaxJSONDepth int
-	// MaxIdlePerHost is how many connections to one host and port are kept open between
-	// calls; if it is lower than the number of concurrent calls, connections are opened
-	// and closed all the time. 0 means 512.
+	// MaxIdlePerHost is how many connections to one host and port are kept open between calls. If
+	// it is lower than the number of concurrent calls, connections are constantly opened and
+	// closed. 0 means 512.
 	MaxIdlePerHost int
-	// IdleTimeout is how long an unused connection is kept; 0 means 60 s.
+	// IdleTimeout is how long an unused connection is kept. 0 means 60 s.
 	IdleTimeout time.Duration
-	// DialTimeout limits the DNS lookup and the TCP connection within the call's timeout;
-	// 0 means 10 s.
+	// DialTimeout limits the DNS lookup and the TCP connect within the call's timeout. 0 means 10
+	// s.
 	DialTimeout time.Duration
-	// Now is the clock for the times of outcomes and X-Saga-Deadline; nil means time.Now.
-	// Timeouts are measured on the monotonic clock.
+	// Now is the clock for the times of outcomes and for X-Saga-Deadline. nil means time.Now.
+	// Timeouts use the monotonic clock.
 	Now func() time.Time
-	// NewSpanID returns the span id of one call, for traceparent. It must not return
-	// zeros. nil means random.
+	// NewSpanID returns the span id of one call for traceparent. It must not return zeros. nil
+	// means random ids.
 	NewSpanID func() [8]byte
-	// Log receives a warning for each call that the egress policy denies or whose TLS
-	// handshake fails; nil discards it.
+	// Log receives a warning for each call that the egress policy denies or whose TLS handshake
+	// fails. nil discards them.
 	Log *slog.Logger
 }
 
@@ -139,19 +141,19 @@ func randomSpanID() (id [8]byte) {
 	return id
 }
 
-// Close closes the idle connections, and those of calls in flight when they end. Calls
-// made afterwards still work, each over a new connection.
+// Close closes the idle connections, and those of calls in flight when the calls end. Later calls
+// still work, each over a new connection.
 func (c *Client) Close() { c.idle.close() }
 
-// defaultTimeout applies to a call without a timeout, so that no call lasts forever.
+// defaultTimeout applies to a call without a timeout, so that every call ends.
 const defaultTimeout = 30 * time.Second
 
-// Call makes one attempt of the call and returns its outcome, by the rules of
-// requirements/invariants.md 3.7 and outcome.go. It returns within call.Timeout (0 means
-// 30 s), including the time to connect, or soon after ctx ends. An outcome is Unknown
-// unless it is certain that the participant received the request and acted on it, or that
-// it did not. call must come from a definition that package workflow has accepted;
-// call.Body is not changed and must not be changed while the outcome is in use.
+// Call makes one attempt of the call and returns its outcome by the rules of
+// requirements/invariants.md 3.7 and outcome.go. It returns within call.Timeout (0 means 30 s),
+// including the time to connect, or soon after ctx ends. The outcome is Unknown unless it is
+// certain that the participant acted on the request, or that it did not. call must come from a
+// definition that package workflow has accepted. call.Body is not changed, and must not be changed
+// while the outcome is in use.
 func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
 	if call.Timeout <= 0 {
 		call.Timeout = defaultTimeout
@@ -168,7 +170,7 @@ func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
 	return o
 }
 
-// now returns the configured clock's time at PostgreSQL's precision.
+// now returns the time of the configured clock at PostgreSQL's precision.
 func (c *Client) now() time.Time { return c.cfg.Now().UTC().Truncate(time.Microsecond) }
 
 var errTransport = errors.New("the call is not one by HTTP")
@@ -212,7 +214,8 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 	return o
 }
 
-// target returns where a call goes. A URL of this call alone would only fill the cache.
+// target returns the destination of a call. A URL that is specific to one call bypasses the cache,
+// which it would only fill.
 func (c *Client) target(call *saga.Call) (*target, error) {
 	if call.Filled {
 		return parseTarget(call.By.HTTP.URL)
@@ -220,12 +223,12 @@ func (c *Client) target(call *saga.Call) (*target, error) {
 	return c.targets.of(call.By.HTTP.URL)
 }
 
-// send sends the request once and returns its outcome; fresh: over a new connection.
+// send sends the request once and returns its outcome. fresh requires a new connection.
 //
-// again reports that a reused connection was closed before a byte of the answer arrived,
-// most likely before the participant saw the request, because participants close idle
-// connections. The same bytes must then be sent once more, over a new connection. That is
-// the same attempt, with the same key.
+// again reports that a reused connection was closed before a byte of the answer arrived. Most
+// likely the participant never saw the request, because participants close idle connections. The
+// same bytes must then be sent once more over a new connection. That counts as the same attempt,
+// with the same key.
 func (c *Client) send(
 	ctx context.Context, call *saga.Call, t *target, head []byte, hide *secrets.Hider, deadline time.Time, fresh bool,
 ) (o saga.Outcome, again bool) {
@@ -237,7 +240,7 @@ func (c *Client) send(
 	fresh = !cn.answered
 	stop := context.AfterFunc(ctx, cn.abort)
 	a, sent, err := cn.exchange(head, call.Body, c.cfg.MaxResponseBytes)
-	// Once abort runs it may touch the connection at any later moment.
+	// Once abort has started, it may touch the connection at any later moment.
 	if stop() && err == nil && a.reusable {
 		c.idle.put(t.key, cn)
 	} else {
@@ -265,7 +268,7 @@ func (c *Client) send(
 	return o, false
 }
 
-// outcome returns what an answer means.
+// outcome translates an answer into an outcome.
 func (c *Client) outcome(call *saga.Call, a answer) saga.Outcome {
 	if call.Rules != nil {
 		return c.judged(call.Rules, a)
@@ -273,8 +276,8 @@ func (c *Client) outcome(call *saga.Call, a answer) saga.Outcome {
 	return c.answered(a)
 }
 
-// warn logs what the outcome must not contain, because it is shown to users: which address
-// was denied, and what is wrong with a certificate.
+// warn logs what the outcome must not contain because users see it: which address was denied, and
+// what is wrong with a certificate.
 func (c *Client) warn(ctx context.Context, call *saga.Call, err error) {
 	var denied *egress.Denied
 	var handshake *handshakeError
@@ -289,7 +292,7 @@ func (c *Client) warn(ctx context.Context, call *saga.Call, err error) {
 		slog.String("step", call.Step), slog.Any("error", err))
 }
 
-// kept returns an idle connection to t, nil when there is none or fresh is set.
+// kept returns an idle connection to t, or nil if there is none or fresh is set.
 func (c *Client) kept(t *target, fresh bool) *conn {
 	if fresh {
 		return nil
@@ -297,8 +300,8 @@ func (c *Client) kept(t *target, fresh bool) *conn {
 	return c.idle.get(t.key)
 }
 
-// connection returns an idle connection to t that is still open, or a new one, with its
-// deadline set. If it fails, nothing of the request has been sent. fresh: a new one.
+// connection returns an idle connection to t that is still open, or a new one, with its deadline
+// set. If it fails, nothing of the request has been sent. fresh requires a new connection.
 func (c *Client) connection(ctx context.Context, t *target, deadline time.Time, fresh bool) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -308,7 +311,7 @@ func (c *Client) connection(ctx context.Context, t *target, deadline time.Time, 
 		secure = c.cfg.TLS()
 	}
 	for cn := c.kept(t, fresh); cn != nil; cn = c.kept(t, fresh) {
-		// The deadline first: that of the previous call may have passed, and then quiet
+		// The deadline is set first: that of the previous call may have passed, and then quiet
 		// could not read.
 		if cn.secure == secure && cn.SetDeadline(deadline) == nil && cn.quiet() {
 			return cn, nil

@@ -4,8 +4,8 @@ package participant
 
 import "syscall"
 
-// probe cannot check a connection on this platform. A call over a connection that the
-// participant has since closed ends as unknown and is retried according to its policy.
+// probe cannot check a connection on this platform. A call over a connection that the participant
+// has closed in the meantime ends as unknown and is retried according to its policy.
 type probe struct{ raw syscall.RawConn }
 
 func (p *probe) quiet() bool { return true }

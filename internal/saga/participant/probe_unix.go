@@ -4,15 +4,15 @@ package participant
 
 import "syscall"
 
-// probe checks a TCP connection without blocking. Without it the first call over a
-// connection that the participant has since closed would be lost and end as unknown.
+// probe checks a TCP connection without blocking. Without it, the first call over a connection that
+// the participant has closed in the meantime would be lost and end as unknown.
 type probe struct {
-	raw  syscall.RawConn // nil: cannot check
+	raw  syscall.RawConn // nil if it cannot be checked
 	idle bool
 	buf  [1]byte
 }
 
-// quiet reports whether a read would block. If it consumes a byte, nothing is lost: a
+// quiet reports whether a read would block. If it consumes a byte, nothing is lost, because a
 // connection with unsolicited bytes is discarded.
 func (p *probe) quiet() bool {
 	if p.raw == nil {

@@ -14,10 +14,11 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Report returns the outcome that a report gives to an attempt, which call had begun. content is the output of an
-// action that was done, or the error of one that was not; nil: there is none. It is read as the body of an answer
-// is: the rule for the output, the schema, the limits and the secrets of its participant are those of its answers. An
-// *reported.Unfit decides nothing, unlike an answer that does not fit: the participant can send another report.
+// Report returns the outcome that a report gives to an attempt, for which call was made. content is
+// the output of a successful action or the error of a failed one; nil means that there is none. It
+// is treated like the body of an answer: the participant's output rule, schema, limits and secrets
+// apply. Unlike an answer that does not match, a report that returns *reported.Unfit decides
+// nothing, because the participant can send another one.
 func (c *Client) Report(
 	ctx context.Context, call *saga.Call, result reported.Result, content json.RawMessage,
 ) (saga.Outcome, error) {
@@ -34,7 +35,7 @@ func (c *Client) Report(
 	return o, err
 }
 
-// Progress returns the message of a heartbeat of an attempt, which call had begun, as one line without secrets.
+// Progress returns the message of an attempt's heartbeat as one line without secrets.
 func (c *Client) Progress(ctx context.Context, call *saga.Call, message string) (string, error) {
 	hide, err := c.hides(ctx, call)
 	if err != nil {
@@ -44,13 +45,13 @@ func (c *Client) Progress(ctx context.Context, call *saga.Call, message string) 
 	if hidden != message {
 		c.cfg.Hidden(call)
 	}
-	return hide.Text(cleaned(hidden)), nil // a secret may have had what is cleaned away
+	return hide.Text(cleaned(hidden)), nil // removed characters may have been part of a secret
 }
 
-// hides returns what hides the secrets of the participant of a call.
+// hides returns a replacer for the secrets of the participant that a call goes to.
 func (c *Client) hides(ctx context.Context, call *saga.Call) (*secrets.Hider, error) {
 	if c.cfg.Secrets == nil || call.By.HTTP == nil {
-		return nil, nil //nolint:nilnil // it has none
+		return nil, nil //nolint:nilnil // the participant has no secrets
 	}
 	return c.cfg.Secrets.Hides(ctx, call)
 }

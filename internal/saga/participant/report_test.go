@@ -73,7 +73,8 @@ steps:
 	}
 }
 
-// Invariant I24: what a participant has got as a secret is not kept of what it reports either.
+// Invariant I24: a secret that was sent to a participant is not stored when the participant reports
+// it.
 func TestReportsHaveNoSecrets(t *testing.T) {
 	const base = "http://card.example"
 	call := secretCall(base + "/do")

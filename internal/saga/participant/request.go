@@ -20,9 +20,9 @@ var (
 	errHeader = errors.New("a header of the definition is not valid")
 )
 
-// appendHead appends the request line and the headers of call (DESIGN.md section 2), up to
-// and including the empty line before the body. Names that are not ASCII are
-// percent-encoded in headers; the body has them unchanged.
+// appendHead appends the request line and the headers of call (DESIGN.md section 2), including the
+// empty line before the body. Names that are not ASCII are percent-encoded in headers; the body
+// contains them unchanged.
 func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.Time) ([]byte, error) {
 	switch call.By.HTTP.Method {
 	case "POST", "PUT", "PATCH", "DELETE":
@@ -89,7 +89,7 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	b = append(b, "\r\ntraceparent: 00-"...)
 	if validTraceID(call.Trace) {
 		b = append(b, call.Trace...)
-	} else { // the same in every attempt of every step, and easy to find: the saga's id
+	} else { // derived from the saga's id: the same in every attempt of every step, and easy to find
 		b = hex.AppendEncode(b, call.SagaID[:])
 	}
 	b = append(b, '-')
@@ -104,9 +104,9 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	return append(b, "\r\n\r\n"...), nil
 }
 
-// appendSignatures appends the time of this attempt and its signatures, in the format of
-// webhooks, under our names and under those of Standard Webhooks, whose libraries verify them
-// unchanged. id is the Idempotency-Key as it is sent, so that it is the same in every attempt.
+// appendSignatures appends the time of this attempt and its signatures in the format of webhooks,
+// both under Skald's names and under those of Standard Webhooks, whose libraries verify them
+// unchanged. id is the Idempotency-Key as sent, so it is the same in every attempt.
 func appendSignatures(b []byte, keys [][]byte, id string, at time.Time, body []byte) []byte {
 	b = append(b, "\r\nX-Saga-Timestamp: "...)
 	b = strconv.AppendInt(b, at.Unix(), 10)

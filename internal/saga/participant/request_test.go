@@ -34,7 +34,7 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 		name   string
 		change func(*saga.Call)
 		line   string            // "" means "POST / HTTP/1.1"
-		diff   map[string]string // in addition to base; "" removes
+		diff   map[string]string // added to base; "" removes a header
 	}{
 		{"an ordinary call", func(*saga.Call) {}, "", nil},
 		{"POST is the default", func(c *saga.Call) { c.By.HTTP.Method = "" }, "", nil},
@@ -150,7 +150,7 @@ func TestTheCacheOfURLsIsBounded(t *testing.T) {
 	}
 }
 
-// No URL, step name or header may inject a second request or header.
+// No URL, step name or header may inject a second request or an additional header.
 func FuzzAHeadIsOneRequestAndNoMore(f *testing.F) {
 	f.Add("http://host/a?b", "step", "X-A", "b")
 	f.Add("http://h\u00e9/ x", "a\r\nb", "X A", "b\r\nc")
@@ -173,7 +173,7 @@ func FuzzAHeadIsOneRequestAndNoMore(f *testing.F) {
 				t.Fatalf("line %d of the head is %q:\n%q", i, line, head)
 			}
 		}
-		if name != "X-A" { // other names may be refused by the definition's rules
+		if name != "X-A" { // the definition's rules may reject other names
 			return
 		}
 		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(head) + string(call.Body))))

@@ -14,10 +14,10 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// answerValues are what the rules for answers see.
+// answerValues are the values that the rules for answers can read.
 type answerValues struct {
 	a    *answer
-	body json.RawMessage // nil: none, or not JSON
+	body json.RawMessage // nil if there is none or it is not JSON
 }
 
 // Variable implements expression.Values.
@@ -41,8 +41,8 @@ func (v answerValues) Variable(name string) (json.RawMessage, bool) {
 // Step implements expression.Values.
 func (answerValues) Step(string) (json.RawMessage, bool) { return nil, false }
 
-// judged returns the outcome of an answer by the rules of the definition. An answer that they
-// cannot judge is unknown.
+// judged returns the outcome of an answer by the rules of the definition. If a rule cannot be
+// evaluated for the answer, the outcome is unknown.
 func (c *Client) judged(rules *workflow.Rules, a answer) saga.Outcome {
 	v := answerValues{a: &a}
 	if body, err := c.canonical(a.body); err == nil && a.whole() {
@@ -54,7 +54,7 @@ func (c *Client) judged(rules *workflow.Rules, a answer) saga.Outcome {
 		return unjudged(err)
 	}
 	code := "http_" + strconv.Itoa(a.status)
-	if a.success() { // its status would not say what is wrong
+	if a.success() { // its status would not explain the failure
 		code = "answer_" + string(word)
 	}
 	switch word {
@@ -75,7 +75,7 @@ func (c *Client) judged(rules *workflow.Rules, a answer) saga.Outcome {
 	return c.successful(rules, e, a)
 }
 
-// successful returns the outcome of a success: what the rules keep of it.
+// successful returns the outcome of a success, with the output that the rules select.
 func (c *Client) successful(rules *workflow.Rules, e *expression.Evaluation, a answer) saga.Outcome {
 	if a.tooLarge {
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
@@ -101,8 +101,8 @@ func (c *Client) successful(rules *workflow.Rules, e *expression.Evaluation, a a
 	return saga.Outcome{Verdict: saga.Done, Output: output}
 }
 
-// unfit is the outcome of an answer that the step's schema does not allow. The participant has
-// acted, so the step is in doubt.
+// unfit is the outcome of an answer that violates the step's schema. The participant has acted, so
+// the step is in doubt.
 func unfit(why string) saga.Outcome {
 	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the output does not fit output_schema: "+why)
 }

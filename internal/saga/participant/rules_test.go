@@ -17,7 +17,7 @@ func answerOr(rules string) string {
 	return rules
 }
 
-// Answers of an API that knows nothing of Skald mean what the definition says.
+// The definition gives meaning to the answers of an API that was not written for Skald.
 func TestRulesForAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name, rules, status, body string
@@ -73,7 +73,7 @@ func TestRulesForAnswers(t *testing.T) {
 	}
 }
 
-// A request with expressions goes out as they made it.
+// A request with expressions is sent as they produce it.
 func TestAFilledRequest(t *testing.T) {
 	var head, body string
 	srv := serveRaw(t, func(e exchange) bool {
@@ -84,7 +84,7 @@ func TestAFilledRequest(t *testing.T) {
 	call := callTo(srv.url() + "/a%2Fb?x=%26")
 	call.Filled, call.ContentType, call.Body = true, workflow.ContentForm, []byte("a=1")
 	call.By.HTTP.Method = "DELETE"
-	// The step log holds JSON, so a form is a string there.
+	// The step log contains JSON, so a form is stored as a string.
 	if o := newClient(t, nil).Call(t.Context(), call); o.Verdict != saga.Done || string(o.Request) != `"a=1"` {
 		t.Fatal(o)
 	}

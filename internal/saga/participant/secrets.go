@@ -13,8 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// withSecrets returns the call with its secrets in place of their placeholders, and what hides those of its participant
-// in the answer. The call that it was given, of which records are made, stays as it is.
+// withSecrets returns a copy of the call in which secrets replace their placeholders, and a
+// replacer that hides the participant's secrets in the answer. The original call, which is
+// recorded, stays unchanged.
 func (c *Client) withSecrets(ctx context.Context, call *saga.Call) (*saga.Call, *secrets.Hider, error) {
 	used := call.By.HTTP.Secrets
 	if c.cfg.Secrets == nil {
@@ -53,7 +54,7 @@ func (c *Client) withSecrets(ctx context.Context, call *saga.Call) (*saga.Call, 
 	return &out, set.Hider(), nil
 }
 
-// inBody appends a secret as the body of a request has it.
+// inBody appends a secret as it must appear in the body of the request.
 func inBody(contentType string, values map[string]string) func(b []byte, name string) []byte {
 	return func(b []byte, name string) []byte {
 		if contentType == workflow.ContentForm {
@@ -67,8 +68,9 @@ func inBody(contentType string, values map[string]string) func(b []byte, name st
 	}
 }
 
-// hidden replaces the secrets in an answer before its rules see it, and reports whether it had any. JSON is brought
-// into its canonical form first, in which no character hides behind an escape.
+// hidden replaces the secrets in an answer before its rules read it, and reports whether there were
+// any. JSON is converted to its canonical form first, in which no character can be hidden by an
+// escape.
 func (c *Client) hidden(a *answer, hide *secrets.Hider) (found bool) {
 	for name, values := range a.header {
 		for i, value := range values {
@@ -96,8 +98,8 @@ func (c *Client) hidden(a *answer, hide *secrets.Hider) (found bool) {
 	return found
 }
 
-// hideIn replaces the secrets in what is stored of an answer, in case it was mended or decoded after hidden, and
-// reports whether it had any.
+// hideIn replaces the secrets in the stored parts of an answer, in case it was repaired or decoded
+// after hidden. It reports whether there were any.
 func hideIn(o *saga.Outcome, hide *secrets.Hider) (found bool) {
 	text := func(s *string) {
 		if hidden := hide.Text(*s); hidden != *s {

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/keeper"
 )
 
-// fixed are the values of secrets, of which none is "".
+// fixed maps the names of secrets to their values, none of which is "".
 type fixed []string
 
 func (f fixed) Value(i int) (string, error) {
@@ -35,7 +35,7 @@ func (fixed) Version() int64                { return 1 }
 func (fixed) State(int) keeper.State        { return keeper.State{} }
 func (fixed) Refresh(context.Context) error { return nil }
 
-// directory has one participant.
+// directory contains one participant.
 type directory struct{ *registry.Participant }
 
 func (d directory) Named(uuid.UUID, string) *registry.Participant { return d.Participant }
@@ -80,7 +80,8 @@ func withSecrets(t *testing.T, base string, values ...string) *Client {
 	})
 }
 
-// The participant gets the secrets and nothing that only looks like one; the record has neither.
+// The participant receives the secrets, and text that only looks like a placeholder stays
+// unchanged. The record contains neither secret.
 func TestTheParticipantAloneGetsTheSecrets(t *testing.T) {
 	srv := serveRaw(t, func(e exchange) bool { e.say(response("200 OK", "", `{"ok":true}`)); return true })
 	c := withSecrets(t, srv.url(), hardValue)
@@ -116,8 +117,8 @@ func TestTheParticipantAloneGetsTheSecrets(t *testing.T) {
 	}
 }
 
-// Without its secret nothing is sent: the attempt is certainly not applied, tried again, and says nothing about the
-// participant.
+// If a secret is missing, nothing is sent. The attempt was certainly not applied, is retried, and
+// says nothing about the participant.
 func TestACallWithoutItsSecretIsNotSent(t *testing.T) {
 	srv := serveRaw(t, func(e exchange) bool { e.say(response("200 OK", "", `{}`)); return true })
 	elsewhere := callTo(srv.url())
@@ -148,7 +149,8 @@ func TestACallWithoutItsSecretIsNotSent(t *testing.T) {
 	wantSeen(t, srv, 0, 0)
 }
 
-// A participant that repeats its secrets, now or those of another call, does not bring them into the outcome.
+// A participant that echoes its secrets, from this call or another, cannot bring them into the
+// outcome.
 func TestAnswersLoseTheSecrets(t *testing.T) {
 	for name, tt := range map[string]struct{ status, body string }{
 		"a success":             {"200 OK", `{"got":"k 12345678","n":12345678,"inner":"{\"k\":\"\u0031\u0032345678\"}"}`},
@@ -161,7 +163,7 @@ func TestAnswersLoseTheSecrets(t *testing.T) {
 			srv := serveRaw(t, func(e exchange) bool { e.say(response(tt.status, "", tt.body)); return true })
 			c, hidden := withSecrets(t, srv.url(), "12345678"), 0
 			c.cfg.Hidden = func(*saga.Call) { hidden++ }
-			o := c.Call(t.Context(), callTo(srv.url()+"/a")) // which has none itself
+			o := c.Call(t.Context(), callTo(srv.url()+"/a")) // the call has no secrets
 			all := strings.Join([]string{string(o.Output), string(o.Response), o.Message, o.StackTrace}, "\n")
 			if o.Cause != nil {
 				all += o.Cause.Message

@@ -22,8 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// benchServer makes the test binary a participant, so that benchmarks measure only the
-// caller.
+// benchServer turns the test binary into a participant, so that benchmarks measure only the caller.
 const benchServer = "TEST_BENCH_SERVER"
 
 func TestMain(m *testing.M) {
@@ -71,13 +70,13 @@ func callTo(url string) saga.Call {
 	}
 }
 
-// rawServer is a participant that controls every byte. It counts what it receives and
-// passes each request to its script.
+// rawServer is a participant that controls every byte. It counts what it receives and passes each
+// request to its script.
 type rawServer struct {
 	net.Listener
 	mu       sync.Mutex
-	conns    int      // connections accepted; guarded by mu
-	requests []string // every request received whole, head and body; guarded by mu
+	conns    int      // accepted connections; guarded by mu
+	requests []string // every completely received request, head and body; guarded by mu
 }
 
 // exchange is one request that a rawServer has received completely.
@@ -85,12 +84,12 @@ type exchange struct {
 	net.Conn
 	head string
 	body []byte
-	nth  int // of all requests, from 1
+	nth  int // number among all requests, from 1
 }
 
 func (e exchange) say(answer string) { io.WriteString(e, answer) }
 
-// reset closes the connection in such a way that the other end receives a reset.
+// reset closes the connection so that the other end receives a reset.
 func (e exchange) reset() {
 	e.Conn.(*net.TCPConn).SetLinger(0)
 	e.Close()

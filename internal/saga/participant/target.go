@@ -13,15 +13,15 @@ import (
 
 // target is a parsed URL, prepared once for all calls.
 type target struct {
-	key     string // connections to targets of one key are interchangeable
+	key     string // connections to targets with the same key are interchangeable
 	tls     bool
-	host    string // name or address, for the certificate
-	address string // host:port, to dial
+	host    string // name or address for the certificate
+	address string // host:port to dial
 	line    string // the request line after the method, and the Host header
 }
 
-// maxTargets limits the cache. URLs come from definitions, so more than this many in use
-// at the same time are rare, and then the only cost is parsing them again.
+// maxTargets limits the cache. URLs come from definitions, so it is rare that more than this many
+// are in use at the same time. The only cost is then that they are parsed again.
 const maxTargets = 4096
 
 // targets caches parsed URLs. The zero value is ready for use.
@@ -79,7 +79,7 @@ func parseTarget(rawURL string) (*target, error) {
 	}
 	t.address = net.JoinHostPort(t.host, port)
 	t.key = u.Scheme + "://" + t.address
-	name, _, _ := strings.Cut(t.host, "%") // the zone of an IPv6 address has a meaning only on this machine
+	name, _, _ := strings.Cut(t.host, "%") // the zone of an IPv6 address is only meaningful on this machine
 	if strings.Contains(name, ":") {
 		name = "[" + name + "]"
 	}
@@ -99,8 +99,8 @@ func isASCII(s string) bool {
 	return true
 }
 
-// appendEncoded appends s with every byte percent-encoded that is not allowed in a request
-// line or header: blanks, control characters and everything that is not ASCII.
+// appendEncoded appends s and percent-encodes every byte that is not allowed in a request line or
+// header: blanks, control characters and everything that is not ASCII.
 func appendEncoded(b []byte, s string) []byte {
 	const digits = "0123456789ABCDEF"
 	for i := range len(s) {

@@ -15,12 +15,12 @@ import (
 const (
 	maxMessage    = 1000     // characters, as documented for saga.Outcome.Message
 	maxStackTrace = 8000     // characters
-	maxCauses     = 5        // causes of causes
-	maxCut        = 16 << 10 // bytes kept of a body that cannot be kept whole
+	maxCauses     = 5        // depth of nested causes
+	maxCut        = 16 << 10 // bytes kept of a body that is too large to keep whole
 )
 
-// messageIn returns the message in the JSON body of a refusal, from a member with one of
-// the usual names, "" when there is none.
+// messageIn returns the message in the JSON body of a refusal, from a member with one of the usual
+// names, or "" if there is none.
 func messageIn(body []byte) string {
 	var fields struct{ Error, Message, Detail, Title any }
 	if json.Unmarshal(body, &fields) != nil { // not an object
@@ -36,9 +36,9 @@ func messageIn(body []byte) string {
 	return ""
 }
 
-// whyIn returns the details of a failure in a participant's JSON body: its stack_trace, and
-// its cause, which is a string or an object with a message and optionally a code, a type, a
-// stack_trace and its own cause.
+// whyIn returns the details of a failure from a participant's JSON body: its stack_trace, and its
+// cause, which is a string or an object with a message and optionally a code, a type, a stack_trace
+// and a cause of its own.
 func whyIn(body []byte) (stackTrace string, cause *saga.Error) {
 	var fields struct {
 		StackTrace any             `json:"stack_trace"`
@@ -55,7 +55,7 @@ func traceIn(value any) string {
 	return shown(s, maxStackTrace, true)
 }
 
-// causeIn returns nil if value describes no cause.
+// causeIn returns nil if value does not describe a cause.
 func causeIn(value json.RawMessage, causes int) *saga.Error {
 	if len(value) == 0 || causes == 0 {
 		return nil
@@ -83,16 +83,15 @@ func causeIn(value json.RawMessage, causes int) *saga.Error {
 	return &e
 }
 
-// typeOfCause is the type and the code of a cause if the participant gives none.
+// Default type and code of a cause for which the participant gives none.
 const typeOfCause = "participant"
 
-// cleaned makes text from outside safe to show and store, as one line of at most 1,000
-// characters.
+// cleaned makes external text safe to show and store, as one line of at most 1,000 characters.
 func cleaned(s string) string { return shown(s, maxMessage, false) }
 
-// shown makes text from outside storable, cut to a number of characters, and safe to show: each
-// character that would control a terminal, change the direction of writing or, unless lines are
-// allowed, break a line becomes a blank.
+// shown makes external text safe to store and show, and cuts it to a number of characters. Each
+// character that would control a terminal, change the writing direction or, unless lines are
+// allowed, break a line is replaced by a blank.
 func shown(s string, most int, lines bool) string {
 	s = plaintext.Text(s, plaintext.Limit{})
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -110,9 +109,9 @@ func shown(s string, most int, lines bool) string {
 // nothingButCut replaces a body of which nothing can be kept.
 const nothingButCut = `{"_cut":true}`
 
-// cut returns what is worth keeping of a body that is too long or incomplete: the complete
-// members of its JSON object, except those that are long themselves, and a mark. A JSON
-// object can be redacted like any other body; plain text could not.
+// cut returns the part worth keeping of a body that is too long or incomplete: the complete members
+// of its JSON object, except long ones, and a mark. A JSON object can be redacted like any other
+// body; plain text could not.
 func cut(body []byte) []byte {
 	kept := map[string]json.RawMessage{"_cut": json.RawMessage("true")}
 	d := json.NewDecoder(bytes.NewReader(body))

@@ -97,8 +97,7 @@ func FuzzCleanedTextIsHarmless(f *testing.F) {
 	})
 }
 
-// Whatever a participant sends, the outcome is one that the rules know and a store can
-// contain.
+// Whatever a participant sends, the outcome is one that the rules accept and a store can hold.
 func FuzzAnyAnswerHasAnOutcome(f *testing.F) {
 	for _, s := range []string{
 		okAnswer, response("409 Conflict", "Retry-After: 1\r\n", `{"error":"\ud800"}`),
@@ -144,8 +143,8 @@ func FuzzAnyAnswerHasAnOutcome(f *testing.F) {
 	})
 }
 
-// S2-50: a failure carries the stack trace and the cause that the participant tells,
-// whatever its status.
+// S2-50: a failure includes the stack trace and the cause that the participant gives, whatever its
+// status.
 func TestWhyAParticipantFailed(t *testing.T) {
 	deep := `"too deep"`
 	for range 10 {

@@ -12,21 +12,23 @@ import (
 	"github.com/skald-saga/skald/internal/saga/simulate"
 )
 
-// Written is the transport of simulations: requests as Call would send them, and answers as it would read them.
-// Signatures are left out, because their keys are secret. It sends nothing.
+// Written is the transport of simulations. It builds requests as Call would send them, and reads
+// answers as Call would read them, but sends nothing. Signatures are left out, because their keys
+// are secret.
 func (c *Client) Written() simulate.Transport {
 	return simulate.Transport{Request: c.written, Outcome: c.read, Report: c.told}
 }
 
-// told returns the outcome of a report that was not received.
+// told returns the outcome of a simulated report.
 func (c *Client) told(call saga.Call, result reported.Result, content json.RawMessage) (saga.Outcome, error) {
 	return c.outcomeOf(&call, result, answer{status: http.StatusOK, header: http.Header{}, body: content})
 }
 
-// unknownBase stands in simulations for the base URL of a participant that is not known. No host has such a name.
+// unknownBase replaces the base URL of an unknown participant in simulations. No host has such a
+// name.
 const unknownBase = "http://participant.invalid"
 
-// unknownCallback stands in simulations for the callback URL of an attempt.
+// unknownCallback replaces the callback URL of an attempt in simulations.
 const unknownCallback = "https://skald.invalid/api/v1/step-callbacks/TOKEN"
 
 func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error) {
@@ -34,7 +36,7 @@ func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error)
 		return simulate.Request{}, errTransport
 	}
 	to := call.By.HTTP.URL
-	if to == "" { // it names a participant whose address is not known
+	if to == "" { // it names a participant whose address is unknown
 		to = unknownBase + call.By.HTTP.Path
 	}
 	t, err := parseTarget(to)
@@ -55,7 +57,7 @@ func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error)
 	return simulate.Request{Method: method, URL: call.By.HTTP.Address(), Head: string(head), Body: call.Body}, nil
 }
 
-// read returns the outcome of an answer that was not received.
+// read returns the outcome of a simulated answer.
 func (c *Client) read(call saga.Call, a simulate.Answer) saga.Outcome {
 	switch a.Fault {
 	case "timeout":

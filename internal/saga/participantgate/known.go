@@ -11,17 +11,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// Known are the participants of all tenants as this node last read them. It is safe for
-// concurrent use, and reading it neither locks nor allocates.
+// Known caches the participants of all tenants as this node last read them. It is safe for
+// concurrent use; lookups neither lock nor allocate.
 type Known struct {
 	rows registry.Rows
-	now  atomic.Pointer[view] // nil: not read yet
-	turn sync.Mutex           // of Refresh
+	now  atomic.Pointer[view] // nil until they are read
+	turn sync.Mutex           // serializes Refresh
 	mark registry.Mark        // guarded by turn
 	wake chan struct{}
 }
 
-// view is what one reading found; it never changes.
+// view is the result of one read. It never changes.
 type view struct {
 	tenants map[uuid.UUID]*participants
 }
@@ -42,20 +42,20 @@ type placed struct {
 	of *registry.Participant
 }
 
-// NewKnown returns what is known of the participants in rows: nothing until they are read.
+// NewKnown returns a cache of the participants in rows. It is empty until they are read.
 func NewKnown(rows registry.Rows) *Known {
 	return &Known{rows: rows, wake: make(chan struct{}, 1)}
 }
 
-// Read reads the participants unless this node has read them before. Calls wait for it: any of them may be of one that
-// is held.
+// Read reads the participants unless this node has already read them. Calls wait for it, because
+// any of them may go to a participant that is held.
 func (k *Known) Read(ctx context.Context) error {
 	if k.now.Load() != nil {
 		return nil
 	}
 	k.turn.Lock()
 	defer k.turn.Unlock()
-	if k.now.Load() != nil { // another call has
+	if k.now.Load() != nil { // another call has read them
 		return nil
 	}
 	return k.refresh(ctx)
@@ -68,8 +68,8 @@ func (k *Known) of(tenant uuid.UUID) *participants {
 	return nil
 }
 
-// Named returns a participant of a tenant by its name, nil if this node knows none. It must not be
-// changed.
+// Named returns a tenant's participant by name, or nil if this node has none. The result must not
+// be changed.
 func (k *Known) Named(tenant uuid.UUID, name string) *registry.Participant {
 	if p := k.named(tenant, name); p != nil {
 		return &p.Participant
@@ -84,8 +84,8 @@ func (k *Known) named(tenant uuid.UUID, name string) *named {
 	return nil
 }
 
-// Of returns the participant of a tenant to which a call of this URL belongs, nil if there is
-// none: of several, the one with the longest path. It must not be changed.
+// Of returns the tenant's participant to which a call of this URL belongs, or nil if there is none.
+// If several match, it is the one with the longest path. The result must not be changed.
 func (k *Known) Of(tenant uuid.UUID, url string) *registry.Participant {
 	of := k.of(tenant)
 	if of == nil {
@@ -103,7 +103,7 @@ func (k *Known) Of(tenant uuid.UUID, url string) *registry.Participant {
 	return nil
 }
 
-// Wake makes the next round come now.
+// Wake makes the next round start immediately.
 func (k *Known) Wake() {
 	select {
 	case k.wake <- struct{}{}:
@@ -111,8 +111,8 @@ func (k *Known) Wake() {
 	}
 }
 
-// Address implements engine.Config.Address. A name that this node does not know may have been
-// registered a moment ago, so it is looked for in the store before a call fails for it.
+// Address implements engine.Config.Address. A name that this node does not have may have just been
+// registered, so the store is read before the call fails.
 func (k *Known) Address(ctx context.Context, c *saga.Call) (known bool, err error) {
 	p := k.named(c.Tenant, c.By.Names())
 	if p == nil {
@@ -134,7 +134,7 @@ func (k *Known) Refresh(ctx context.Context) error {
 	return k.refresh(ctx)
 }
 
-// refresh is Refresh while k.turn is held.
+// refresh does what Refresh does; the caller holds k.turn.
 func (k *Known) refresh(ctx context.Context) error {
 	all, next, changed, err := k.rows.Changed(ctx, k.mark)
 	if err != nil {
@@ -176,7 +176,7 @@ func viewOf(all []registry.Participant) *view {
 	return v
 }
 
-// Each calls f for every participant that is known.
+// Each calls f for every participant in the cache.
 func (k *Known) Each(f func(*registry.Participant)) {
 	v := k.now.Load()
 	if v == nil {

@@ -18,7 +18,7 @@ import (
 
 var tenant = uuid.UUID{15: 1}
 
-// stored returns a store with participants by their base URLs.
+// stored returns a store with participants that have these base URLs.
 func stored(t testing.TB, urls map[string]string) *memstore.Participants {
 	t.Helper()
 	m := memstore.New(time.Now)
@@ -62,8 +62,8 @@ func TestTheLongestPathNamesTheParticipant(t *testing.T) {
 	}
 }
 
-// A node that has just started knows nothing. It must not call a participant that is held before its first round, and
-// nothing at all while it cannot read which are.
+// A node that has just started has read nothing. It must not call a held participant before its
+// first round, and nothing at all while it cannot read which participants are held.
 func TestANodeThatHasReadNothingCallsNothingThatIsHeld(t *testing.T) {
 	rows := stored(t, map[string]string{"card": "http://card", "stock": "http://stock"})
 	held, err := rows.Get(t.Context(), tenant, "card")
@@ -129,7 +129,7 @@ func (f *failing) Changed(
 	return f.Gates.Changed(ctx, since)
 }
 
-// A saga that uses no participant with a name pays nothing for those of others.
+// A saga that calls no named participant costs nothing extra because others exist.
 func TestACallOfNoParticipantAllocatesNothing(t *testing.T) {
 	for name, urls := range map[string]map[string]string{
 		"no participants at all": {}, "one of another host": {"card": "http://card.example/v1"},
@@ -164,7 +164,7 @@ func BenchmarkACallOfNoParticipant(b *testing.B) {
 	}
 }
 
-// Two looks within one second store two sums, and nothing of the first is lost.
+// Two rounds within one second store two sums, and the first one is not lost.
 func TestWhatIsCountedWithinASecondIsStoredInParts(t *testing.T) {
 	rows := stored(t, map[string]string{"card": "http://card"})
 	k := participantgate.NewKnown(rows)

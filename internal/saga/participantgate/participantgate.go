@@ -15,19 +15,20 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// Config of a Gate. Every field is required unless its comment says otherwise.
+// Config configures a Gate. Every field is required unless its comment says otherwise.
 type Config struct {
 	Store registry.Gates
-	// Take is Store.Take for one call, many of them in one commit. Nil: each has its own.
+	// Take is Store.Take for one call; it may combine many of them in one commit. nil means a
+	// separate Store.Take for each.
 	Take  func(context.Context, registry.Grant) (bool, error)
 	Known *Known
-	Node  string // its name, unique among live nodes
+	Node  string // this node's name, unique among live nodes
 	Now   func() time.Time
 	Log   *slog.Logger
-	// Due is called when sagas have become due. Moved is called when a gate has moved, so that other
-	// nodes look. Both may be nil.
+	// Due is called when sagas have become due. Moved is called when a gate has changed state, so
+	// that other nodes read it. Both may be nil.
 	Due, Moved func()
-	// Round is called after each round, with how many gates are in which state. Nil: not called.
+	// Round is called after each round with the number of gates in each state. It may be nil.
 	Round func(states map[registry.State]int)
 }
 
@@ -35,11 +36,11 @@ type Config struct {
 type Gate struct {
 	cfg   Config
 	nodes atomic.Int64
-	waves atomic.Bool // a participant is released
+	waves atomic.Bool // a participant is being released
 
 	mu     sync.Mutex
 	counts map[id]*counted // guarded by mu
-	swept  time.Time       // of Round
+	swept  time.Time       // serializes Round
 }
 
 type id struct {
@@ -47,18 +48,18 @@ type id struct {
 	name   string
 }
 
-// counted is what this node knows of its calls of one participant.
+// counted is what this node has counted of its calls to one participant.
 type counted struct {
 	inFlight, waiting int
-	told              int // how many in flight the other nodes know of
+	told              int // the number in flight that was last stored for the other nodes
 	toldAt            time.Time
-	latency           time.Duration // of late
+	latency           time.Duration // recent latency
 	last              time.Time     // a call ended
 	sums              []registry.Sum
 	stored            time.Time // the bucket of the last sum that was stored
 }
 
-// New returns a gate that lets nothing through until it has read which participants there are.
+// New returns a gate that lets nothing through until it has read the participants.
 func New(cfg Config) *Gate {
 	nothing := func() {}
 	if cfg.Due == nil {
@@ -113,7 +114,8 @@ func (g *Gate) Enter(ctx context.Context, c *saga.Call, call saga.CallID, mayHav
 	return engine.Entry{Leave: func(o *saga.Outcome) { g.ended(p, o, granted) }}
 }
 
-// Held returns the participant that a URL belongs to if its gate is not open; nil: it is open, or there is none.
+// Held returns the participant that a URL belongs to if its gate is not open. It returns nil if the
+// gate is open or no participant matches.
 func (g *Gate) Held(tenant uuid.UUID, url string) *registry.Participant {
 	if p := g.cfg.Known.Of(tenant, url); p != nil && p.Gate.State != registry.Open {
 		return p
@@ -121,7 +123,7 @@ func (g *Gate) Held(tenant uuid.UUID, url string) *registry.Participant {
 	return nil
 }
 
-// Turn asks for a call that no saga makes.
+// Turn asks to make a call that does not belong to a saga.
 func (g *Gate) Turn(ctx context.Context, c registry.Caller, url string) registry.Turn {
 	if err := g.cfg.Known.Read(ctx); err != nil {
 		g.unread(ctx, err)
@@ -154,16 +156,16 @@ func (g *Gate) Turn(ctx context.Context, c registry.Caller, url string) registry
 	}}
 }
 
-// unread logs that a call waits because this node does not know yet which participants are held.
+// unread logs that a call waits because this node has not yet read which participants are held.
 func (g *Gate) unread(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		g.cfg.Log.WarnContext(ctx, "cannot read the participants; a call waits", slog.Any("error", err))
 	}
 }
 
-// begin counts a call in flight. If there are as many as this node may have, it returns after how
-// long to try again: about when one of those that wait gets its turn. A call that was let through
-// is not refused, because its grant is used.
+// begin counts a call in flight. If this node has reached its limit, it returns the time after
+// which to try again: about when one of the waiting calls gets its turn. A call that was let
+// through is not refused, because its grant has been used.
 func (g *Gate) begin(p *registry.Participant, granted bool) (wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -179,13 +181,13 @@ func (g *Gate) begin(p *registry.Participant, granted bool) (wait time.Duration)
 	return 0
 }
 
-// How long a call waits that finds too many others in flight.
+// Range of the time that a call waits when too many others are in flight.
 const (
 	shortest = 20 * time.Millisecond
 	longest  = 3 * time.Second
 )
 
-// share is how many calls of a participant this node may have in flight; 0: any number.
+// share is how many calls to a participant this node may have in flight; 0 means no limit.
 func (g *Gate) share(p *registry.Participant) int {
 	if p.Settings.MaxInFlight == 0 {
 		return 0
@@ -193,7 +195,7 @@ func (g *Gate) share(p *registry.Participant) int {
 	return max(1, p.Settings.MaxInFlight/int(max(1, g.nodes.Load())))
 }
 
-// of returns what is counted of a participant. g.mu is held.
+// of returns the counts of a participant. The caller holds g.mu.
 func (g *Gate) of(p *registry.Participant) *counted {
 	key := id{p.TenantID, p.Name}
 	c := g.counts[key]
@@ -204,7 +206,7 @@ func (g *Gate) of(p *registry.Participant) *counted {
 	return c
 }
 
-// ended counts the end of a call; o is nil if this node gave it up.
+// ended counts the end of a call. o is nil if this node abandoned the call.
 func (g *Gate) ended(p *registry.Participant, o *saga.Outcome, granted bool) {
 	now := g.cfg.Now()
 	g.mu.Lock()
@@ -223,7 +225,7 @@ func (g *Gate) ended(p *registry.Participant, o *saga.Outcome, granted bool) {
 	sum := &c.sums[len(c.sums)-1]
 	sum.Count(o, granted, now)
 	if p.Gate.State == registry.Open && p.Settings.Outage.Ratio().Broken(sum.Calls, sum.Failed) {
-		g.cfg.Known.Wake() // most of its sagas have not failed twice yet: look now
+		g.cfg.Known.Wake() // most of its sagas have not failed twice yet, so decide now
 	}
 }
 
@@ -239,16 +241,16 @@ func (g *Gate) InFlight(tenant uuid.UUID, name string) int {
 
 const (
 	every      = time.Second
-	eachWave   = 250 * time.Millisecond // so that waves are small beside what is let through in a second
+	eachWave   = 250 * time.Millisecond // short, so that a wave is small compared with what is let through in a second
 	leastPause = 100 * time.Millisecond
 	sweepEvery = time.Minute
-	// lookAfter is how long an open gate is looked after when it has no calls: a saga may park just
-	// when another node has opened it.
+	// lookAfter is how often an open gate without calls is checked: a saga may park just when
+	// another node has opened the gate.
 	lookAfter = 10 * time.Minute
 )
 
-// Run makes rounds until ctx ends: once a second, more often while a participant is released, and when
-// a participant has changed.
+// Run makes rounds until ctx ends: once a second, more often while a participant is being released,
+// and when a participant has changed.
 func (g *Gate) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := g.Round(ctx); err != nil && ctx.Err() == nil {
@@ -265,15 +267,15 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 }
 
-// Round stores what was counted, and decides about every gate for which there may be something to
-// decide. At most one call at a time.
+// Round stores the counts and decides on every gate that may need a decision. Only one call at a
+// time may run.
 func (g *Gate) Round(ctx context.Context) error {
 	if err := g.cfg.Known.Refresh(ctx); err != nil {
 		return err
 	}
 	if sums := g.take(); len(sums) > 0 {
 		if err := g.cfg.Store.Count(ctx, g.cfg.Node, sums); err != nil {
-			return err // these seconds are lost: their calls are not judged
+			return err // these seconds are lost, so their calls are not judged
 		}
 	}
 	now := g.cfg.Now()
@@ -332,20 +334,20 @@ func (g *Gate) Round(ctx context.Context) error {
 	return nil
 }
 
-// take returns what was counted since the last time.
+// take returns what was counted since the last call.
 func (g *Gate) take() (sums []registry.Sum) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for key, c := range g.counts {
 		for i := range c.sums {
-			// Each sum has a row of its own, also if a second was stored in parts.
+			// Each sum gets its own row, even if a second is stored in several parts.
 			if s := &c.sums[i]; !s.Bucket.After(c.stored) {
 				s.Bucket = c.stored.Add(time.Microsecond)
 			}
 			c.stored = c.sums[i].Bucket
 		}
 		sums = append(sums, c.sums...)
-		c.sums, c.waiting = nil, c.waiting/2 // those that wait no longer were not told
+		c.sums, c.waiting = nil, c.waiting/2 // the callers that no longer wait were not notified
 		if c.inFlight == 0 && c.told == 0 && g.cfg.Now().Sub(c.last) > lookAfter {
 			delete(g.counts, key)
 		}
@@ -353,7 +355,7 @@ func (g *Gate) take() (sums []registry.Sum) {
 	return sums
 }
 
-// tell stores how many calls are in flight, where that has changed.
+// tell stores how many calls are in flight if the number has changed.
 func (g *Gate) tell(ctx context.Context, now time.Time) error {
 	var flights []registry.Flight
 	g.mu.Lock()
@@ -370,7 +372,7 @@ func (g *Gate) tell(ctx context.Context, now time.Time) error {
 	return g.cfg.Store.Fly(ctx, g.cfg.Node, flights)
 }
 
-// called reports whether a call of p ended here within its window.
+// called reports whether a call to p ended on this node within p's window.
 func (g *Gate) called(p *registry.Participant, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -378,7 +380,7 @@ func (g *Gate) called(p *registry.Participant, now time.Time) bool {
 	return c != nil && now.Sub(c.last) <= p.Settings.Outage.Window()+every
 }
 
-// decide decides about one gate.
+// decide decides on one gate.
 func (g *Gate) decide(
 	ctx context.Context, p *registry.Participant, seen registry.Seen, now time.Time,
 ) (moved bool, let int, err error) {
@@ -394,5 +396,5 @@ func (g *Gate) decide(
 		g.cfg.Log.InfoContext(ctx, "the gate of a participant has moved",
 			slog.String("participant", p.Name), slog.String("gate", d.Gate.Sentence(now)))
 	}
-	return d.Changed, let, nil // also if another node was faster
+	return d.Changed, let, nil // even if another node was faster
 }

@@ -9,25 +9,26 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/schema"
 )
 
-// Answer says what the answers of a participant mean. Its rules are expressions, "" where there
-// is none.
+// Answer says how a participant's answers are interpreted. Its rules are expressions; "" means that
+// there is no rule.
 type Answer struct {
 	Done       string `json:"done,omitempty"`
 	Refused    string `json:"refused,omitempty"`
 	NotApplied string `json:"not_applied,omitempty"`
-	// Later: the participant has taken the work and reports its outcome to the callback URL of the call.
+	// Later: the participant has accepted the work and will report its outcome to the callback URL
+	// of the call.
 	Later   string `json:"later,omitempty"`
 	Unknown string `json:"unknown,omitempty"`
-	// LaterMS is how long a report, or a heartbeat, may take; 0: DefaultLaterMS.
+	// LaterMS is how long a report or heartbeat may take. 0 means DefaultLaterMS.
 	LaterMS int64 `json:"later_ms,omitempty"`
-	// Output is the template of the step's output; nil: the body.
+	// Output is the template of the step's output. nil means the body.
 	Output json.RawMessage `json:"output,omitempty"`
 }
 
-// answerRules are the members of Answer that are rules, in the order in which they are asked.
+// answerRules are the members of Answer that are rules, in the order of evaluation.
 var answerRules = []string{"done", "refused", "not_applied", "later", "unknown"}
 
-// How long a saga waits for a report, in milliseconds.
+// Limits and default of the time that a saga waits for a report, in milliseconds.
 const (
 	DefaultLaterMS = 24 * 3600 * 1000
 	minLaterMS     = 1000
@@ -41,7 +42,7 @@ func (a *Answer) rule(word string) string {
 	}[word]
 }
 
-// answer reads m["answer"], nil when it is absent.
+// answer reads m["answer"], or returns nil if it is absent.
 func (r *reader) answer(m map[string]any, at string, job bool) *Answer {
 	v := m["answer"]
 	if v == nil {
@@ -87,10 +88,11 @@ func (r *reader) undoAnswer(v any, at string, job bool) *Answer {
 	return a
 }
 
-// Word is what a rule says an answer means; "": none was true, so its status decides.
+// Word is the meaning that a rule gives to an answer. "" means that no rule was true, so the status
+// decides.
 type Word string
 
-// Words.
+// The words.
 const (
 	AnswerDone       Word = "done"
 	AnswerRefused    Word = "refused"
@@ -99,7 +101,7 @@ const (
 	AnswerUnknown    Word = "unknown"
 )
 
-// Rules are an Answer ready to be asked.
+// Rules are the compiled rules of an Answer.
 type Rules struct {
 	rules  []rule
 	output *expression.Template
@@ -130,8 +132,8 @@ func (r *Rules) Judge(e *expression.Evaluation) (Word, error) {
 	return "", nil
 }
 
-// Output returns what is kept of an answer as the step's output; kept is false if that is its
-// body. The error is an *expression.Failure.
+// Output returns the part of an answer that becomes the step's output. kept is false if the whole
+// body is the output. The error is an *expression.Failure.
 func (r *Rules) Output(e *expression.Evaluation) (output json.RawMessage, kept bool, err error) {
 	if r.output == nil {
 		return nil, false, nil
@@ -140,7 +142,8 @@ func (r *Rules) Output(e *expression.Evaluation) (output json.RawMessage, kept b
 	return output, true, err
 }
 
-// Unfit says where an output does not fit the step's schema, without its values; "" when it does.
+// Unfit says where an output violates the step's schema, without quoting its values. It returns ""
+// if the output is valid.
 func (r *Rules) Unfit(output json.RawMessage) string {
 	if r.schema == nil {
 		return ""

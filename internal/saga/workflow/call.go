@@ -13,46 +13,46 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Call is how a participant is reached: by HTTP, or as a job run. Exactly one of
-// HTTP and Job is set. Another transport is another member, with its cases in
-// this file, and what makes its calls is a file of package participant.
+// Call says how a participant is reached: over HTTP, or as a job run. Exactly one of HTTP and Job
+// is set. To add another transport, add a member and its cases in this file, and a file in package
+// participant that makes its calls.
 type Call struct {
 	HTTP *HTTPCall `json:"http,omitempty"`
-	// Job names a job definition of the tenant, whose run does it (decision 0039);
-	// "": none.
+	// Job names a job definition of the tenant whose run performs the call (decision 0039). ""
+	// means that there is none.
 	Job string `json:"job,omitempty"`
-	// Args is the template of the run's arguments, in the form of an output
-	// declaration; nil: what an HTTP participant would get. Canonical JSON.
+	// Args is the template of the run's arguments, in the form of an output declaration. nil means
+	// the body that an HTTP participant would receive. Canonical JSON.
 	Args json.RawMessage `json:"args,omitempty"`
-	// Answer says what answers to a compensation mean; nil: what their status means.
+	// Answer says how the answers to a compensation are interpreted. nil means by their status.
 	Answer *Answer `json:"answer,omitempty"`
 }
 
 // HTTPCall is an HTTP request to a participant. Redirects are never followed. With
-// Definition.Expressions, the path and query of URL, Path, the values of Headers, Body and Form
-// have expressions.
+// Definition.Expressions, the path and query of URL, Path, the values of Headers, Body and Form may
+// contain expressions.
 type HTTPCall struct {
-	Method string `json:"method"`        // POST unless given
-	URL    string `json:"url,omitempty"` // absolute, http or https; "" with Participant, until the call is made
-	// Participant is the name of a registered participant, and Path what follows its base URL, beginning
-	// with a slash. A definition has them or URL.
+	Method string `json:"method"`        // POST by default
+	URL    string `json:"url,omitempty"` // absolute, http or https; with Participant it is "" until the call is made
+	// Participant is the name of a registered participant, and Path is what follows its base URL,
+	// beginning with a slash. A definition has either both of them or URL.
 	Participant string            `json:"participant,omitempty"`
 	Path        string            `json:"path,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
-	// Body is the template of what is sent; nil, and Form nil: the saga, its payload and the
-	// outputs of its steps. Canonical JSON.
+	// Body is the template of the body. If Body and Form are nil, the saga, its payload and the
+	// outputs of its steps are sent. Canonical JSON.
 	Body json.RawMessage `json:"body,omitempty"`
 	Form json.RawMessage `json:"form,omitempty"` // an object; canonical JSON
-	// Secrets is where secrets belong in a request whose expressions have been evaluated: in the headers
-	// above, by name, and under BodyPlace in the body of the call. Nil: nowhere. Until it is sent it has their
-	// placeholders there.
+	// Secrets says where secrets belong in a request whose expressions have been evaluated: in the
+	// headers above, by name, and under BodyPlace in the body of the call. Until the request is
+	// sent, it contains placeholders in these places. nil means that there are no secrets.
 	Secrets map[string][]expression.Secret `json:"-"`
 }
 
 // BodyPlace stands for the body in HTTPCall.Secrets. No header has this name.
 const BodyPlace = ""
 
-// kind is the call's type, as a step spells it; "" when there is no call.
+// kind is the call's type, as written in a step, or "" if there is no call.
 func (c *Call) kind() string {
 	switch {
 	case c.Job != "":
@@ -63,8 +63,8 @@ func (c *Call) kind() string {
 	return ""
 }
 
-// Request describes the call for people: where it goes, and the headers that
-// the definition gives it. All of it is empty for a job.
+// Request describes the call for display: where it goes, and the headers from the definition. All
+// of it is empty for a job.
 func (c *Call) Request() (method, url string, headers map[string]string) {
 	if c.HTTP == nil {
 		return "", "", nil
@@ -72,10 +72,11 @@ func (c *Call) Request() (method, url string, headers map[string]string) {
 	return c.HTTP.Method, c.HTTP.Address(), c.HTTP.Headers
 }
 
-// NamedScheme stands in the address of a call that names its participant.
+// NamedScheme is the scheme in the address of a call that names its participant.
 const NamedScheme = "participant://"
 
-// Address is where the request goes, for people: its URL, or the name of its participant and the path.
+// Address is the destination of the request for display: its URL, or the name of its participant
+// and the path.
 func (h *HTTPCall) Address() string {
 	if h.URL == "" && h.Participant != "" {
 		return NamedScheme + h.Participant + h.Path
@@ -83,7 +84,7 @@ func (h *HTTPCall) Address() string {
 	return h.URL
 }
 
-// Names returns the name of the participant that the call names, "" if it has a URL or is a job.
+// Names returns the name of the participant that the call names, or "" if it has a URL or is a job.
 func (c *Call) Names() string {
 	if c.HTTP == nil {
 		return ""
@@ -91,10 +92,10 @@ func (c *Call) Names() string {
 	return c.HTTP.Participant
 }
 
-// Endpoint returns the URL that the call is sent to, and where a call in a definition
-// has it, as a JSON pointer without the leading slash; "" for a job, and for a call that names its
-// participant, before it is made. The URL ends before its first expression: what follows does not
-// change where it leads.
+// Endpoint returns the URL to which the call is sent, and its place in the definition as a JSON
+// pointer without the leading slash. It returns "" for a job, and for a call that names its
+// participant and has not been made yet. The URL is cut before its first expression, because what
+// follows cannot change the host.
 func (c *Call) Endpoint() (member, url string) {
 	if c.HTTP == nil || c.HTTP.URL == "" {
 		return "", ""
@@ -177,7 +178,7 @@ func (r *reader) http(v any, at string) *HTTPCall {
 	return h
 }
 
-// where reads where a request goes: to its URL, or to a path of a participant with a name.
+// where reads the destination of a request: its URL, or a path of a named participant.
 func (r *reader) where(h *HTTPCall, o map[string]any, at string) {
 	if o["participant"] == nil {
 		if why := mistakeInTarget(h.URL); why != "" {
@@ -219,8 +220,8 @@ func (h *HTTPCall) addressMember() string {
 	return "url"
 }
 
-// mistakeInPath returns what is wrong with the path below a base URL, "" if nothing is. No path may lead out of the
-// base URL, whatever its expressions give.
+// mistakeInPath returns what is wrong with the path below a base URL, or "". No path may lead out
+// of the base URL, whatever values its expressions have.
 func mistakeInPath(s string) string {
 	shape, err := expression.Shape(s)
 	if err != nil && expression.Has(s) {
@@ -249,8 +250,8 @@ func mistakeInPath(s string) string {
 	return MistakeInURL("http://h" + shape)
 }
 
-// mistakeInTarget is MistakeInURL for a URL with expressions. They may stand in its path and
-// query only, so that registration sees where every request goes.
+// mistakeInTarget is MistakeInURL for a URL with expressions. Expressions may appear only in its
+// path and query, so that the destination of every request is known at registration.
 func mistakeInTarget(s string) string {
 	if !expression.Has(s) {
 		return MistakeInURL(s)
@@ -279,9 +280,9 @@ func mistakeInTarget(s string) string {
 	return MistakeInURL(t)
 }
 
-// MistakeInURL returns what is wrong with the syntax of a participant's or a
-// webhook's URL, "" when nothing is. Whether its address may be reached is
-// decided by the egress policy when the connection is dialled.
+// MistakeInURL returns what is wrong with the syntax of a participant's or a webhook's URL, or "".
+// Whether its address may be reached is decided by the egress policy when the connection is
+// dialled.
 func MistakeInURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
@@ -305,13 +306,13 @@ func MistakeInURL(s string) string {
 	return ""
 }
 
-// ownHeaders are set by Skald on every call (DESIGN.md section 2) or by HTTP itself.
+// ownHeaders are set by Skald on every call (DESIGN.md section 2), or by HTTP.
 var ownHeaders = []string{
 	"Idempotency-Key", "Traceparent", "Content-Length", "Content-Type", "Host",
 	"Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer", "Keep-Alive",
 }
 
-// OwnHeader reports whether Skald sets a header of calls itself.
+// OwnHeader reports whether Skald sets this header of calls.
 func OwnHeader(name string) bool {
 	return slices.ContainsFunc(ownHeaders, func(h string) bool { return strings.EqualFold(h, name) }) ||
 		strings.HasPrefix(strings.ToLower(name), "x-saga-")

@@ -2,12 +2,13 @@ package workflow
 
 import "fmt"
 
-// A step with checkpoint: false does not wait for the disk: the next step may be called before its outcome
-// is written (decision 0157).
+// A step with checkpoint: false does not wait for the disk: the next step may be called before the
+// step's outcome is written (decision 0157).
 
-// Ahead reports whether the step after step i may be called before the outcome of step i is on disk. Some steps
-// are called only once everything before them is, whatever those say: a pivot, because from it on nothing can be
-// undone; a step with a condition, because that is decided once; and a job, because its run begins in the commit.
+// Ahead reports whether the step after step i may be called before the outcome of step i is on
+// disk. Some steps are called only once everything before them is on disk, whatever the earlier
+// steps declare: a pivot, because nothing can be undone after it; a step with a condition, because
+// the condition is evaluated only once; and a job, because its run begins in the commit.
 func (d *Definition) Ahead(i int) bool {
 	if i < 0 || i+1 >= len(d.Steps) {
 		return false
@@ -17,7 +18,7 @@ func (d *Definition) Ahead(i int) bool {
 		next.Action.Job == "" && !next.Pivot && next.When == ""
 }
 
-// checkpoint reads m["checkpoint"] of the step s; nil: it is true.
+// checkpoint reads m["checkpoint"] of the step s. nil means true.
 func (r *reader) checkpoint(m map[string]any, at string, s *Step) *bool {
 	if m["checkpoint"] == nil || r.flag(m, at, "checkpoint") {
 		return nil
@@ -32,8 +33,8 @@ func (r *reader) checkpoint(m map[string]any, at string, s *Step) *bool {
 	return new(false)
 }
 
-// written returns what is wrong with a compensation of step i that reads the output of the step name: it may have
-// to be called after a crash that has lost this output.
+// written returns what is wrong with a compensation of step i that reads the output of the step
+// called name: the compensation may have to be called after a crash that has lost this output.
 func (d *Definition) written(i int, name string) error {
 	for k := i - 1; d.Ahead(k); k-- {
 		if d.Steps[k].Name == name {

@@ -59,7 +59,7 @@ func acts(name, path string) string {
 	return fmt.Sprintf(`{"name":%q,"action":{"http":{"url":%q}},"compensation":"none"}`, name, "http://h/"+path)
 }
 
-// TestTheDefaultIsNotStored: a definition that says what is the default is the same as one that does not.
+// TestTheDefaultIsNotStored: a definition that states the default is the same as one that omits it.
 func TestTheDefaultIsNotStored(t *testing.T) {
 	for _, extra := range []string{`"checkpoint":true`, `"checkpoint":null`} {
 		d, err := workflow.ParseJSON([]byte(flow(step("a", extra))), workflow.Limits{})
@@ -72,7 +72,7 @@ func TestTheDefaultIsNotStored(t *testing.T) {
 func TestWhichStepsAreCalledAhead(t *testing.T) {
 	job := `{"name":"j","job":"nightly","compensation":"none"}`
 	for _, tt := range []struct {
-		name, src, want string // of each step: > if the next one may be called before its outcome is on disk
+		name, src, want string // per step: > if the next step may be called before its outcome is on disk
 	}{
 		{"none by default", flow(calls("a"), calls("b")), "--"},
 		{"all but the last", flow(calls("a", unchecked), calls("b", unchecked), calls("c", unchecked)), ">>-"},

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/schema"
 )
 
-// Plan holds the compiled expressions of a definition. They are compiled when the first of
-// them is needed; definitions without expressions have no plan.
+// Plan holds the compiled expressions of a definition. They are compiled when the first of them is
+// needed. Definitions without expressions have no plan.
 type Plan struct {
 	once   sync.Once
 	steps  []stepPlan
@@ -18,7 +18,7 @@ type Plan struct {
 	payload *schema.Schema
 }
 
-// Equal is for comparisons of definitions: a plan says nothing that they do not.
+// Equal serves comparisons of definitions: a plan contains nothing that the definitions do not.
 func (*Plan) Equal(*Plan) bool { return true }
 
 type stepPlan struct {
@@ -26,7 +26,7 @@ type stepPlan struct {
 	when         *expression.Predicate
 }
 
-// callPlan is what is compiled of one call.
+// callPlan holds the compiled expressions of one call.
 type callPlan struct {
 	target  *expression.Target
 	headers []headerPlan
@@ -34,7 +34,7 @@ type callPlan struct {
 	form    *expression.Form
 	args    *expression.Template
 	rules   *Rules
-	reads   []string // the steps whose outputs it names
+	reads   []string // the steps whose outputs the expressions name
 }
 
 type headerPlan struct {
@@ -42,10 +42,10 @@ type headerPlan struct {
 	text *expression.Text
 }
 
-// computed reports whether the request is not the one that is sent without expressions.
+// computed reports whether the request differs from the one that is sent without expressions.
 func (p *callPlan) computed() bool { return p.target != nil || p.args != nil }
 
-// pointed puts the member of the request before the pointer of a failure.
+// pointed puts the member of the request in front of the pointer of a failure.
 func pointed(err error, member string) error {
 	var f *expression.Failure
 	if errors.As(err, &f) {

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// full uses every field a definition has; its steps are declared out of order.
+// full uses every field of a definition. Its steps are declared out of order.
 const full = `
 name: order
 description: "Reserves, charges, ships: \u00e9\u4e16 <&>"
@@ -40,7 +40,7 @@ steps:
     compensation: none
 `
 
-// fullJSON says what full says.
+// fullJSON is the same definition as full.
 const fullJSON = `{
  "steps": [
   {"name": "charge", "depends_on": ["reserve-stock"],
@@ -124,7 +124,7 @@ func TestADefinitionIsReadWhole(t *testing.T) {
 	}
 }
 
-// asStored leaves out what only the client's text says.
+// asStored leaves out what is only in the client's text.
 var asStored = cmpopts.IgnoreFields(workflow.Definition{}, "Written")
 
 func TestYAMLAndJSONOfOneContentHaveOneHash(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAStoredDefinitionReadsBackAsItWas(t *testing.T) {
 	if !bytes.Equal(d.Hash(), got.Hash()) {
 		t.Error("the hash changed")
 	}
-	again := mustJSON(t, string(stored)) // what the API shows may be registered again
+	again := mustJSON(t, string(stored)) // a definition that the API returned may be registered again
 	if diff := cmp.Diff(d, again, asStored); diff != "" {
 		t.Errorf("registered again (-want +got):\n%s", diff)
 	}
@@ -158,7 +158,8 @@ func TestAStoredDefinitionReadsBackAsItWas(t *testing.T) {
 	}
 }
 
-// TestADefinitionThatANewerProgramRegisteredIsNotHalfRead: wherever it says something unknown, all of it is unknown.
+// TestADefinitionThatANewerProgramRegisteredIsNotHalfRead: an unknown part anywhere makes the whole
+// definition unreadable.
 func TestADefinitionThatANewerProgramRegisteredIsNotHalfRead(t *testing.T) {
 	const known = `{"name":"w","retry":{"max_attempts":3},"steps":[{"name":"s","action":{"http":{"method":"POST","url":"http://a.example"}},` +
 		`"compensation":{"http":{"method":"POST","url":"http://a.example/undo"}}}]}`
@@ -205,7 +206,7 @@ func TestTheHashTellsContentsApart(t *testing.T) {
 	}
 }
 
-// minimal is the least definition with one more line at its top level.
+// minimal is the smallest definition, plus one line at its top level.
 func minimal(line string) string {
 	return "name: a\n" + line + `
 steps:

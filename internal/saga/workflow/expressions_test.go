@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// order is a workflow whose second step is given, in YAML.
+// order is a workflow whose second step is the given YAML.
 func order(second string) string {
 	return fmt.Sprintf(`
 name: order
@@ -29,7 +29,8 @@ steps:
 
 const noUndo = "\n  compensation: none"
 
-// Every mistake of an expression has its place, and a sentence that says what to write.
+// Every mistake in an expression is reported with its position and a sentence that says what to
+// write.
 func TestMistakesInExpressionsAreFoundAtRegistration(t *testing.T) {
 	acting := func(http string) string { return order("  action: {http: " + http + "}" + noUndo) }
 	answering := func(rules string) string {
@@ -100,8 +101,8 @@ func TestMistakesInExpressionsAreFoundAtRegistration(t *testing.T) {
 	}
 }
 
-// Only a definition with expressions says that it has some: what was stored before, and what
-// needs none, is read as it always was.
+// Only a definition with expressions is marked as having them. Definitions stored earlier, and
+// those that need none, are interpreted as before.
 func TestTheMarkOfExpressions(t *testing.T) {
 	const plain = `{"name":"w","steps":[{"name":"a","action":{"http":{"url":"http://x/1","headers":{"X":"%s"}}},"compensation":"none"}],"output":%s}`
 	for _, tt := range []struct {
@@ -135,7 +136,8 @@ func TestTheMarkOfExpressions(t *testing.T) {
 	}
 }
 
-// Stored before there were expressions, `${` in a URL or a header is text.
+// In definitions stored before expressions were introduced, `${` in a URL or a header is plain
+// text.
 func TestAStoredDefinitionWithoutTheMarkHasNoExpressions(t *testing.T) {
 	var d workflow.Definition
 	stored := `{"name":"w","steps":[{"name":"a","action":{"http":{"method":"POST","url":"http://x/${payload.x}",

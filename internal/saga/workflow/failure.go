@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// word returns m[key], "" when it is absent, and reports values that are not in known.
+// word returns m[key], or "" if it is absent, and reports values that are not in known.
 func (r *reader) word(m map[string]any, at, key string, known ...string) string {
 	s := r.text(m, at, key, 20)
 	if v := m[key]; v == s && !slices.Contains(known, s) {
@@ -22,7 +22,7 @@ func (r *reader) onUndoFailure(m map[string]any, at string) OnUndoFailure {
 	return OnUndoFailure(r.word(m, at, "on_compensation_failure", string(OnUndoFailureStop), string(OnUndoFailureGoOn)))
 }
 
-// flag returns m[key], false when it is absent.
+// flag returns m[key], or false if it is absent.
 func (r *reader) flag(m map[string]any, at, key string) bool {
 	v := m[key]
 	is, isBool := v.(bool)
@@ -32,7 +32,8 @@ func (r *reader) flag(m map[string]any, at, key string) bool {
 	return is
 }
 
-// pivot checks the pivot and what runs after it. steps are as declared, inOrder as they run.
+// pivot checks the pivot and the steps that run after it. steps are in the declared order, inOrder
+// in execution order.
 func (r *reader) pivot(steps, inOrder []Step) {
 	pivot := ""
 	for _, s := range inOrder {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// checkParsed holds what is true of every answer of the two parsers.
+// checkParsed checks what must hold for every result of the two parsers.
 func checkParsed(t *testing.T, d *workflow.Definition, err error) {
 	t.Helper()
 	if err != nil {
@@ -36,7 +36,7 @@ func checkParsed(t *testing.T, d *workflow.Definition, err error) {
 	if err != nil {
 		t.Fatalf("an accepted definition is refused when it comes back: %v\n%s", err, stored)
 	}
-	// One spelling of absence, {} or [] for nothing, may come back as another.
+	// One notation for an absent value, {} or [], may be returned as another.
 	var read workflow.Definition
 	if err := json.Unmarshal(stored, &read); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func FuzzParseJSON(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What JSON says, YAML says too.
+		// Valid JSON must mean the same as YAML.
 		if y, err := workflow.ParseYAML(src, workflow.Limits{}); err == nil && !bytes.Equal(y.Hash(), d.Hash()) {
 			t.Fatalf("read as YAML it is another definition: %+v, %+v", y, d)
 		}

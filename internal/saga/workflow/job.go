@@ -6,11 +6,10 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// A step may be a job run: `type: job`, `job` and `args` beside its name, or the
-// same in `action`. It is stored in the latter form, which is also that of a
-// compensation.
+// A step may be a job run: either with `type: job`, `job` and `args` next to its name, or with the
+// same members in `action`. It is stored in the latter form, which compensations use as well.
 
-// maxJob is how many characters the name of a job definition may have.
+// maxJob is the maximum length of a job definition's name in characters.
 const maxJob = 255
 
 // job reads the members job and args of m.
@@ -32,9 +31,9 @@ func (r *reader) job(m map[string]any, at string) Call {
 	return c
 }
 
-// JobArgs fills in the arguments of a job from the payload and the outputs of
-// the steps by name, all canonical JSON, and returns canonical JSON. References
-// to missing values become null. It returns nil when c has no template.
+// JobArgs fills in the arguments of a job from the payload and the outputs of the steps by name.
+// All of them, and the result, are canonical JSON. References to missing values become null. It
+// returns nil if c has no template.
 func (d *Definition) JobArgs(c *Call, payload json.RawMessage, outputs map[string]json.RawMessage) json.RawMessage {
 	if c.Args == nil {
 		return nil

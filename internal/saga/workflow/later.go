@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// LaterWait returns how long a saga waits for a report of the action of step i, or of its compensation; 0: its answers
-// never announce one.
+// LaterWait returns how long a saga waits for a report on the action of step i, or on its
+// compensation. 0 means that its answers never announce a report.
 func (d *Definition) LaterWait(i int, undo bool) time.Duration {
 	a := d.Steps[i].Answer
 	if undo {
@@ -19,8 +19,8 @@ func (d *Definition) LaterWait(i int, undo bool) time.Duration {
 	return time.Duration(cmp.Or(a.LaterMS, DefaultLaterMS)) * time.Millisecond
 }
 
-// AnswersLater returns the pointer of the first rule for answers that come later, in the steps as they were written;
-// "": there is none.
+// AnswersLater returns the pointer of the first rule for deferred answers, in the steps as they
+// were written, or "" if there is none.
 func (d *Definition) AnswersLater() string {
 	for i := range d.Steps {
 		switch {

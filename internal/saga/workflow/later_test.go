@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a later version may understand is refused today, rather than left out without a word.
+// Members that a later version may support are rejected today instead of being silently ignored.
 func TestWordsOfLaterDefinitionsAreRefused(t *testing.T) {
 	const step = `{"name": "pay", "action": {"http": {"url": "http://x/1"}}, "compensation": "none"`
 	if _, err := ParseJSON([]byte(`{"name": "order", "steps": [`+step+`}]}`), Limits{}); err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// step returns a good step as JSON with extra members, which may repeat none of its own.
+// step returns a valid step as JSON with extra members, none of which may repeat one of the step's
+// own.
 func step(name string, extra ...string) string {
 	return fmt.Sprintf(
 		`{"name":%q,"action":{"http":{"url":"http://h/"}},"compensation":"none"%s}`,
@@ -21,7 +22,7 @@ func step(name string, extra ...string) string {
 	)
 }
 
-// flow returns a definition of these steps as JSON.
+// flow returns a definition with these steps as JSON.
 func flow(steps ...string) string { return `{"name":"w","steps":[` + strings.Join(steps, ",") + `]}` }
 
 // acting and undoing are definitions with this action and this compensation.
@@ -35,12 +36,12 @@ func undoing(c string) string {
 // calling is a definition whose action has this URL.
 func calling(url string) string { return acting(fmt.Sprintf(`{"http":{"url":%q}}`, url)) }
 
-// with is a good definition with one more member at the top.
+// with is a valid definition with one more member at the top level.
 func with(member string) string { return `{"name":"w",` + member + `,"steps":[` + step("s") + `]}` }
 
 func problem(pointer, code string) string { return pointer + " " + code }
 
-// mistakes lists what is wrong as "pointer CODE", and the code of the whole.
+// mistakes lists what is wrong as "pointer CODE", and the common code.
 func mistakes(err error) (code string, all []string) {
 	f := fault.As(err)
 	if f == nil {
@@ -52,13 +53,14 @@ func mistakes(err error) (code string, all []string) {
 	return f.Code, all
 }
 
-// calls is a step with a compensation; extra are its other members.
+// calls is a step with a compensation and the extra members.
 func calls(name string, extra ...string) string {
 	return fmt.Sprintf(`{"name":%q,"action":{"http":{"url":"http://h/"}},"compensation":{"http":{"url":"http://h/"}}%s}`,
 		name, strings.Join(append([]string{""}, extra...), ","))
 }
 
-// TestWhatFollowsAFailure: the words on_failure and pivot, and what may not stand beside them.
+// TestWhatFollowsAFailure checks the words of on_failure and pivot, and what must not be combined
+// with them.
 func TestWhatFollowsAFailure(t *testing.T) {
 	bad, after := workflow.CodeInvalid, workflow.CodeCompensationAfterPivot
 	const pivot, suspend, back = `"pivot":true`, `"on_failure":"suspend"`, `"on_failure":"compensate"`
@@ -233,7 +235,7 @@ func TestEveryMistakeHasItsCodeAndPointer(t *testing.T) {
 					tt.pointers,
 				)
 			}
-			// JSON is YAML: the same text must give the same answer.
+			// JSON is also YAML, so the same text must give the same result.
 			_, yamlErr := workflow.ParseYAML([]byte(tt.src), limits)
 			if diff := cmp.Diff(fmt.Sprint(err), fmt.Sprint(yamlErr)); diff != "" {
 				t.Errorf("as YAML (-JSON +YAML):\n%s", diff)

@@ -7,8 +7,8 @@ import (
 
 const maxName = 255 // VARCHAR(255) in seeds 1 and 2
 
-// name reads m["name"]: letters, marks and digits of any script and . _ : -
-// so that it can stand in a URL path, a header and a log line.
+// name reads m["name"]. It may contain letters, marks and digits of any script and the characters .
+// _ : - so that it can appear in a URL path, a header and a log line.
 func (r *reader) name(m map[string]any, at string) string {
 	s := r.text(m, at, "name", maxName)
 	switch v := m["name"]; {
@@ -21,7 +21,7 @@ func (r *reader) name(m map[string]any, at string) string {
 	return s
 }
 
-// ValidName reports whether s may name a workflow, a step or a participant.
+// ValidName reports whether s is a valid name of a workflow, a step or a participant.
 func ValidName(s string) bool {
 	for i, c := range s {
 		letter := unicode.IsLetter(c) || unicode.IsDigit(c)

@@ -10,7 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Where a request goes is said in one way, and a path never leads out of the base URL of its participant.
+// The destination of a request is given in exactly one way, and a path never leads out of the base
+// URL of its participant.
 func TestMistakesInCallsByName(t *testing.T) {
 	const at = "/steps/0/action/http/"
 	type want struct{ pointer, code, text string }
@@ -79,7 +80,7 @@ func TestMistakesInCallsByName(t *testing.T) {
 	}
 }
 
-// A definition without names is stored as before.
+// A definition without named participants is stored as before.
 func TestACallByNameIsStoredWithItsNameAndPath(t *testing.T) {
 	for http, want := range map[string]string{
 		`{"participant":"stock"}`: `{"method":"POST","participant":"stock","path":"/"}`,

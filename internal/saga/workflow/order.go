@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// ordered returns the steps in running order: every step after those it
-// depends on, and otherwise as declared. Steps run one at a time, so
-// depends_on decides order, not parallelism (decision 0009). It returns nil when
-// there is no such order, and when names are missing or duplicated, which has
-// already been reported.
+// ordered returns the steps in execution order: every step comes after those it depends on, and
+// otherwise the declared order is kept. Steps run one at a time, so depends_on determines the
+// order, not parallelism (decision 0009). It returns nil if no such order exists, or if names are
+// missing or duplicated, which has already been reported.
 func (r *reader) ordered(steps []Step) []Step {
 	index := make(map[string]int, len(steps))
 	for i, s := range steps {
@@ -40,7 +39,7 @@ func (r *reader) dependencies(steps []Step, index map[string]int) bool {
 	ok := true
 	for i, s := range steps {
 		at := fmt.Sprintf("/steps/%d/depends_on", i)
-		if len(s.DependsOn) > len(steps) { // bounds the work of ordered
+		if len(s.DependsOn) > len(steps) { // limits the work of ordered
 			r.fail(at, CodeInvalid, "lists more steps than there are")
 			ok = false
 			continue
@@ -59,7 +58,7 @@ func (r *reader) dependencies(steps []Step, index map[string]int) bool {
 	return ok
 }
 
-// waitsFor returns the first undone step that s depends on, -1 when it can run.
+// waitsFor returns the first unfinished step that s depends on, or -1 if s can run.
 func waitsFor(s Step, done []bool, index map[string]int) int {
 	for _, dep := range s.DependsOn {
 		if i := index[dep]; !done[i] {
@@ -69,8 +68,8 @@ func waitsFor(s Step, done []bool, index map[string]int) int {
 	return -1
 }
 
-// cycle returns the names of steps that wait for each other, with the first one
-// repeated at the end. Call it only when no undone step can run.
+// cycle returns the names of steps that wait for each other, with the first one repeated at the
+// end. It must only be called when no remaining step can run.
 func cycle(steps []Step, done []bool, index map[string]int) []string {
 	var names []string
 	for at := slices.Index(done, false); ; at = waitsFor(steps[at], done, index) {

@@ -64,12 +64,12 @@ func TestACycleIsNamedAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestOrderProperty compares with the definition of the order: at each place
-// stands the first declared step that is left and whose dependencies all stand before it.
+// TestOrderProperty compares the result with the definition of the order: each position holds the
+// first declared step that is left and whose dependencies all come earlier.
 func TestOrderProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z][a-z0-9.-]{0,3}`), 1, 12, rapid.ID).Draw(t, "names")
-		rank := rapid.Permutation(names).Draw(t, "rank") // depending on lower ranks only leaves no cycle
+		rank := rapid.Permutation(names).Draw(t, "rank") // no cycles, because steps depend only on lower ranks
 		deps := map[string][]string{}
 		var steps []string
 		for _, n := range names {
@@ -145,7 +145,7 @@ func TestEveryCycleIsFound(t *testing.T) {
 	})
 }
 
-// reaches tells by brute force whether some step depends on itself in the end.
+// reaches determines by brute force whether some step depends, directly or indirectly, on itself.
 func reaches(deps [][]string) bool {
 	index := func(name string) (i int) { fmt.Sscanf(name, "s%d", &i); return i }
 	for start := range deps {

@@ -10,23 +10,23 @@ import (
 )
 
 // A workflow's output declaration is a JSON template. A string that begins with "${" is a reference
-// and is replaced by the JSON value it points to, of any type: "${steps.NAME.path}" into a step's
-// output, "${payload.path}" into the saga's payload; the path may be empty, and its parts are object
-// keys or array indexes. "$${" at the beginning of a string is a literal "${". References are never
-// part of a longer string, so nothing is formatted or escaped (trap X6). A reference to a missing
-// value becomes null, and is reported.
+// and is replaced by the JSON value it points to, which may have any type: "${steps.NAME.path}"
+// points into a step's output, "${payload.path}" into the saga's payload. The path may be empty;
+// its parts are object keys or array indexes. "$${" at the beginning of a string stands for a
+// literal "${". References are never part of a longer string, so nothing is formatted or escaped
+// (trap X6). A reference to a missing value becomes null and is reported.
 
-// maxOutput bounds the declaration in bytes, as canonical JSON.
+// maxOutput limits the size of the declaration as canonical JSON, in bytes.
 const maxOutput = 64 << 10
 
 // reference is a parsed "${…}".
 type reference struct {
-	step string // "": the payload
+	step string // "" means the payload
 	path []string
 }
 
-// parseReference parses a reference. A step's name may contain dots: the longest
-// name that matches wins.
+// parseReference parses a reference. A step's name may contain dots, so the longest matching name
+// wins.
 func parseReference(s string, known func(step string) bool) (reference, error) {
 	inner, closed := strings.CutSuffix(strings.TrimPrefix(s, "${"), "}")
 	if !closed {
@@ -85,9 +85,9 @@ func (r *reader) template(v any, at string) json.RawMessage {
 	return b
 }
 
-// Result fills in the output declaration from the payload and the outputs of the
-// steps by name, all canonical JSON, and returns canonical JSON and the JSON
-// Pointers of the members whose value is missing. It returns nil without a declaration.
+// Result fills in the output declaration from the payload and the outputs of the steps by name, all
+// canonical JSON. It returns canonical JSON, and the JSON Pointers of the members whose value is
+// missing. Without a declaration it returns nil.
 func (d *Definition) Result(
 	payload json.RawMessage,
 	outputs map[string]json.RawMessage,
@@ -105,24 +105,24 @@ func (d *Definition) filled(
 	f := filler{d: d, payload: payload, outputs: outputs, limit: maxFilled}
 	b, err := strictjson.Encode(f.fill(strictjson.Decode(template), ""))
 	if err != nil {
-		panic("workflow: a filled template is not JSON: " + err.Error()) // its parts are
+		panic("workflow: a filled template is not JSON: " + err.Error()) // its parts are valid
 	}
 	return b, f.missing
 }
 
-// maxFilled limits the total size of the values of one template's references, in bytes: a
-// template of a few kilobytes can refer to a large value thousands of times. Beyond the
-// limit a reference becomes null and counts as missing.
+// maxFilled limits the total size of the values of one template's references in bytes, because a
+// template of a few kilobytes can refer to a large value thousands of times. Beyond the limit, a
+// reference becomes null and counts as missing.
 const maxFilled = 16 << 20
 
 type filler struct {
 	d       *Definition
 	payload json.RawMessage
 	outputs map[string]json.RawMessage
-	limit   int // 0: none
+	limit   int // 0 means no limit
 	missing []string
-	decoded map[string]any // by step, "" the payload; each is decoded once
-	size    int            // of everything found so far, as JSON
+	decoded map[string]any // by step, with "" for the payload; each value is decoded once
+	size    int            // total size of everything found so far, as JSON
 }
 
 func (f *filler) fill(v any, at string) any {
@@ -158,7 +158,7 @@ func (f *filler) fill(v any, at string) any {
 func (f *filler) find(s string) (any, bool) {
 	ref, err := parseReference(s, f.d.hasStep)
 	if err != nil {
-		return nil, false // registration has refused it
+		return nil, false // registration has rejected it
 	}
 	from := f.payload
 	if ref.step != "" {

@@ -89,7 +89,7 @@ func TestASagasPolicyStandsBetweenStepAndWorkflow(t *testing.T) {
 	}
 }
 
-// A short template must not make a result that no memory can hold.
+// A short template must not produce a result that exceeds any memory.
 func TestATemplateThatNamesALargeValueOftenIsBounded(t *testing.T) {
 	big := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 	refs := strings.TrimSuffix(strings.Repeat(`"${payload}",`, 1000), ",")

@@ -10,17 +10,17 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Limits bounds a definition. Zero fields mean the defaults in the comments.
+// Limits limits a definition. Zero fields mean the defaults given in the comments.
 type Limits struct {
 	MaxSteps int // 100
 }
 
-// ParseJSON reads a definition from JSON, checks all of it and returns it
-// normalised. The fault lists every mistake with a JSON Pointer, up to 100.
+// ParseJSON parses a definition from JSON, validates it completely and returns it normalized. The
+// fault lists every mistake with a JSON Pointer, up to 100.
 func ParseJSON(src []byte, l Limits) (*Definition, error) {
 	strict, err := strictjson.Canonical(nil, src, strictjson.Limits{})
 	if err != nil {
-		// Its message gives position and cause, and quotes nothing.
+		// The error's message gives position and cause, and quotes nothing.
 		return nil, fault.New(fault.Invalid, CodeSyntax, "the definition is invalid: %s", err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(strict))
@@ -51,7 +51,8 @@ func parse(doc any, l Limits) (*Definition, error) {
 	return d, nil
 }
 
-// positions returns where each of the running steps was declared; nil: in the same order.
+// positions returns where each of the steps was declared, in execution order. nil means that both
+// orders are the same.
 func positions(declared, running []Step) []int {
 	at := make(map[string]int, len(declared))
 	for i := range declared {
@@ -68,7 +69,7 @@ func positions(declared, running []Step) []int {
 	return all
 }
 
-// invalid combines the problems in one fault, with their common code or CodeInvalid.
+// invalid combines the problems in one fault. Its code is their common code, or CodeInvalid.
 func invalid(problems []fault.Field) error {
 	code := problems[0].Code
 	for _, p := range problems {

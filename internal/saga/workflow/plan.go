@@ -14,14 +14,14 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/schema"
 )
 
-// planner compiles a definition. With fail, it also checks where each expression stands.
+// planner compiles a definition. If fail is set, it also checks the position of each expression.
 type planner struct {
 	d        *Definition
 	fail     func(at string, err error)
-	at       func(step int) string             // its pointer
-	secret   func(by *Call, name string) error // whether a call may use a secret; nil: any
+	at       func(step int) string             // the step's pointer
+	secret   func(by *Call, name string) error // whether a call may use a secret; nil allows any
 	computes bool
-	language bool // otherwise `${` is what it was before there were expressions
+	language bool // otherwise `${` is interpreted as it was before expressions were introduced
 }
 
 func (d *Definition) compiled() *Plan {
@@ -70,7 +70,7 @@ func (d *Definition) When(i int, e *expression.Evaluation) (bool, error) {
 	return is, pointed(err, "when")
 }
 
-// Rules returns the rules for the answers to a call of step i, nil when there are none.
+// Rules returns the rules for the answers to a call of step i, or nil if there are none.
 func (d *Definition) Rules(i int, undo bool) *Rules {
 	if p := d.callPlan(i, undo); p != nil {
 		return p.rules
@@ -78,8 +78,9 @@ func (d *Definition) Rules(i int, undo bool) *Rules {
 	return nil
 }
 
-// Outcome fills in the output declaration; ok is false if it has no expressions but
-// references, which Result fills in. What gives nothing is null and missing.
+// Outcome fills in the output declaration. ok is false if the declaration has no expressions but
+// references, which Result fills in. An expression without a value becomes null and counts as
+// missing.
 func (d *Definition) Outcome(e *expression.Evaluation) (result json.RawMessage, missing []string, ok bool) {
 	p := d.compiled()
 	if p == nil || p.output == nil {
@@ -87,7 +88,7 @@ func (d *Definition) Outcome(e *expression.Evaluation) (result json.RawMessage, 
 	}
 	e.Nulls, e.Complete = true, true
 	result, err := p.output.Append(nil, e)
-	if err != nil { // never, as everything that fails is null
+	if err != nil { // cannot happen, because failed expressions become null
 		return nil, nil, false
 	}
 	return result, e.Missing, true
@@ -126,8 +127,8 @@ func (c *planner) plan() ([]stepPlan, *expression.Template) {
 	return steps, c.template(c.d.Output, "/output", place)
 }
 
-// place says what an expression of step i can name. A compensation can name every step: those
-// that were not done are missing.
+// place says what an expression of step i can name. A compensation can name every step; the outputs
+// of steps that were not done are missing.
 func (c *planner) place(i int, site expression.Site) *expression.Place {
 	return &expression.Place{
 		Site: site, Known: c.d.hasStep,
@@ -246,7 +247,7 @@ func (c *planner) rules(a *Answer, at string) *Rules {
 var errJobSecret = errors.New("the arguments of a job are stored with its run, so they cannot have a secret: let the " +
 	"worker read it from where it is kept")
 
-// schema compiles a schema, nil when there is none or it is wrong.
+// schema compiles a schema. It returns nil if there is none or it is invalid.
 func (c *planner) schema(doc json.RawMessage, at string) *schema.Schema {
 	if doc == nil {
 		return nil
@@ -259,8 +260,8 @@ func (c *planner) schema(doc json.RawMessage, at string) *schema.Schema {
 	return of
 }
 
-// Unfit returns where the payload of a new saga does not fit the schema, with pointers that
-// begin with pointer; nil when it does.
+// Unfit returns where the payload of a new saga violates the schema, with pointers that begin with
+// pointer. It returns nil if the payload is valid.
 func (d *Definition) Unfit(pointer string, payload json.RawMessage) fault.Mistakes {
 	p := d.compiled()
 	if p == nil || p.payload == nil {
@@ -272,15 +273,15 @@ func (d *Definition) Unfit(pointer string, payload json.RawMessage) fault.Mistak
 	return p.payload.Mistakes(pointer, payload)
 }
 
-// expressions compiles everything in a definition to find the mistakes. Their pointers lead to the
-// steps as they were written.
+// expressions compiles all expressions in a definition to find mistakes. Their pointers refer to
+// the steps as they were written.
 func (r *reader) expressions(d *Definition) {
 	c := planner{
 		d: d, language: true, at: func(i int) string { return fmt.Sprintf("/steps/%d", d.Position(i)) },
 		fail: func(at string, err error) {
 			code := CodeExpression
 			if strings.HasPrefix(at, "/output") || strings.HasSuffix(at, "_schema") || strings.Contains(at+"/", "/args/") {
-				code = CodeInvalid // the code of these mistakes since before there were expressions
+				code = CodeInvalid // the code that such mistakes had before expressions were introduced
 			}
 			r.fail(at, code, "%s", err)
 		},

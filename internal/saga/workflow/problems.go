@@ -2,11 +2,12 @@ package workflow
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of workflows, and mistakes in definitions: each is the code of the problem document when it is
-// the only kind of mistake, else of its entry in errors[].
+// Problems concern workflows and mistakes in definitions. A mistake's code is the code of the
+// problem document if all mistakes have the same code; otherwise it only appears in its entry in
+// errors[].
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// Their codes, which are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("WORKFLOW_NOT_FOUND", "No such workflow",
 		"The tenant has no workflow with this name, or not this version. 404 if the path names it, 422 if the "+

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Limits on what an error response lists and quotes, so that a hostile definition
-// cannot make the response larger than the definition.
+// Limits on what an error response lists and quotes, so that a malicious definition cannot make the
+// response larger than the definition.
 const (
 	maxProblems = 100
 	maxPointer  = 512  // bytes
@@ -34,7 +34,7 @@ func (r *reader) fail(at, code, format string, args ...any) {
 	r.problems = append(r.problems, fault.Field{Pointer: clip(at, maxPointer), Code: code, Message: message})
 }
 
-// clip cuts s to at most n bytes, between two characters.
+// clip cuts s to at most n bytes without splitting a character.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -45,7 +45,7 @@ func clip(s string, n int) string {
 	return s[:n]
 }
 
-// object returns v as an object and reports keys that are not in known.
+// object returns v as an object, and reports keys that are not in known.
 func (r *reader) object(v any, at string, known ...string) map[string]any {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -71,13 +71,13 @@ func (r *reader) text(m map[string]any, at, key string, maxLen int) string {
 		r.fail(at+"/"+key, CodeInvalid, "must be a string")
 	case len([]rune(s)) > maxLen:
 		r.fail(at+"/"+key, CodeInvalid, "must have at most %d characters", maxLen)
-	case strings.ContainsRune(s, 0): // YAML can write it, PostgreSQL cannot store it
+	case strings.ContainsRune(s, 0): // YAML can express it, but PostgreSQL cannot store it
 		r.fail(at+"/"+key, CodeInvalid, "must not contain the NUL character")
 	}
 	return s
 }
 
-// integer returns m[key], 0 when absent, and reports values outside [low, high].
+// integer returns m[key], or 0 if it is absent, and reports values outside [low, high].
 func (r *reader) integer(m map[string]any, at, key string, low, high int64) int64 {
 	f, there := r.number(m, at, key, float64(low), float64(high))
 	if there && f != math.Trunc(f) {
@@ -107,7 +107,7 @@ func (r *reader) number(m map[string]any, at, key string, low, high float64) (va
 		r.fail(at+"/"+key, CodeInvalid, "must be a number")
 		return 0, false
 	}
-	if !(f >= low && f <= high) { // also catches NaN, which YAML can write
+	if !(f >= low && f <= high) { // also catches NaN, which YAML can express
 		r.fail(at+"/"+key, CodeInvalid, "must be between %s and %s", plain(low), plain(high))
 		return 0, false
 	}
@@ -116,7 +116,7 @@ func (r *reader) number(m map[string]any, at, key string, low, high float64) (va
 
 func plain(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// texts returns m[key] as a list of strings, nil when it is absent or anything is wrong.
+// texts returns m[key] as a list of strings, or nil if it is absent or invalid.
 func (r *reader) texts(m map[string]any, at, key string) []string {
 	v, there := m[key]
 	if !there || v == nil {

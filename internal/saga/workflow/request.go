@@ -14,15 +14,15 @@ import (
 // Request is a request with its expressions evaluated.
 type Request struct {
 	HTTP        *HTTPCall // its method, URL and headers
-	Body        []byte    // nil: what Skald sends when the definition has no body
-	ContentType string    // "": JSON
+	Body        []byte    // nil means the body that Skald sends when the definition has none
+	ContentType string    // "" means JSON
 }
 
 // ContentForm is the content type of forms.
 const ContentForm = "application/x-www-form-urlencoded"
 
-// maxPart is how many bytes an address or the value of a header may become: about what servers and
-// proxies accept in one line.
+// maxPart is the maximum size of an address or a header value in bytes, which is about what servers
+// and proxies accept in one line.
 const maxPart = 8192
 
 func tooLong(value []byte) error {
@@ -86,7 +86,7 @@ func (d *Definition) Request(i int, undo bool, e *expression.Evaluation) (Reques
 	return out, pointed(err, "body")
 }
 
-// place notes where secrets belong.
+// place records where secrets belong.
 func (h *HTTPCall) place(at string, secrets []expression.Secret) {
 	if len(secrets) == 0 {
 		return
@@ -97,9 +97,10 @@ func (h *HTTPCall) place(at string, secrets []expression.Secret) {
 	h.Secrets[at] = secrets
 }
 
-// MostBytes returns how large the body of a request of step i can become if no value that its
-// expressions name is larger than value, in bytes; math.MaxInt if one of them computes, so that only evaluating
-// it tells. ok is false if the body has no expressions: Skald makes it.
+// MostBytes returns the maximum size of the body of a request of step i in bytes, if every value
+// that its expressions name has at most value bytes. It returns math.MaxInt if an expression
+// computes something, so that only its evaluation shows the size. ok is false if the body has no
+// expressions, because Skald then builds it.
 func (d *Definition) MostBytes(i int, undo bool, value int) (most int, ok bool) {
 	p := d.callPlan(i, undo)
 	switch {
@@ -121,8 +122,8 @@ func (d *Definition) UndoReads(i, k int) bool {
 	return p != nil && slices.Contains(p.reads, d.Steps[k].Name)
 }
 
-// Arguments fills in the arguments of the job of step i; ok is false if they have no
-// expressions but references, which JobArgs fills in. The error is an *expression.Failure.
+// Arguments fills in the arguments of the job of step i. ok is false if they have no expressions
+// but references, which JobArgs fills in. The error is an *expression.Failure.
 func (d *Definition) Arguments(i int, undo bool, e *expression.Evaluation) (args []byte, ok bool, err error) {
 	p := d.callPlan(i, undo)
 	if p == nil || p.args == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// UsesSecrets reports whether a request of the definition may have secrets.
+// UsesSecrets reports whether a request of the definition may contain secrets.
 func (d *Definition) UsesSecrets() bool {
 	for i := range d.Steps {
 		if d.Steps[i].Action.mayHaveSecrets() || d.Steps[i].Compensation.mayHaveSecrets() {
@@ -30,8 +30,8 @@ func (c *Call) mayHaveSecrets() bool {
 	return strings.Contains(string(c.HTTP.Body), word) || strings.Contains(string(c.HTTP.Form), word)
 }
 
-// SecretMistakes returns each use of a secret that allowed finds an error for, with the error's text and the pointer of
-// the use.
+// SecretMistakes returns each use of a secret for which allowed returns an error, with the error's
+// text and the pointer of the use.
 func (d *Definition) SecretMistakes(allowed func(by *Call, name string) error) (wrong fault.Mistakes) {
 	if !d.UsesSecrets() {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// NotFound is the fault of a workflow, or of a version of one when ver is not
-// 0, that does not exist for the tenant.
+// NotFound is the fault of a workflow that does not exist for the tenant, or of a version that does
+// not exist if ver is not 0.
 func NotFound(name string, ver int) *fault.Error {
 	if ver > 0 {
 		return fault.New(fault.NotFound, CodeNotFound, "there is no version %d of workflow %q", ver, name)
@@ -31,7 +31,8 @@ func Unreadable(name string, ver int) *fault.Error {
 			"restore its row from a backup", name, ver).Because(ErrUnreadable)
 }
 
-// ErrUnreadable reports that a stored definition is damaged. Lists show it, marked as damaged; nothing else uses it.
+// ErrUnreadable reports that a stored definition is damaged. Lists return such definitions, marked
+// as damaged; nothing else uses them.
 var ErrUnreadable = errors.New("the stored workflow definition cannot be read")
 
 // Registered is one version of a workflow together with the head of its name.
@@ -42,15 +43,15 @@ type Registered struct {
 	Definition *Definition
 	Unreadable bool // the stored definition is damaged; Definition has no steps
 	CreatedAt  time.Time
-	Inline     bool // made for sagas with inline steps; not listed
+	Inline     bool // created for sagas with inline steps; not listed
 
-	Latest    int   // the newest version: what a saga without a version gets
-	Enabled   bool  // of the name: whether new sagas are accepted
-	Revision  int64 // the head's ETag: grows with every version, enable and disable
+	Latest    int   // the newest version, which a saga without a version uses
+	Enabled   bool  // whether the name accepts new sagas
+	Revision  int64 // the ETag of the name: grows with every new version, enable and disable
 	UpdatedAt time.Time
 }
 
-// Hash identifies the content of a definition: equal content, equal hash.
+// Hash identifies the content of a definition: definitions with equal content have equal hashes.
 func (d *Definition) Hash() []byte {
 	b, err := json.Marshal(d)
 	if err != nil {
@@ -60,23 +61,22 @@ func (d *Definition) Hash() []byte {
 	return sum[:]
 }
 
-// Store keeps definitions. Versions are immutable. Faults: NotFound with
-// CodeNotFound, Precondition with CodeStale, Unreadable for a version that must be read and
-// is damaged; anything else is an outage.
+// Store stores definitions. Versions are immutable. Its faults are NotFound with CodeNotFound,
+// Precondition with CodeStale, and Unreadable for a damaged version that must be read. Any other
+// error is an outage.
 type Store interface {
-	// Register stores a definition as the next version of its name, durably before it returns. If a
-	// version with the same content exists, Register returns that version and false, and stores the
-	// definition again if the stored one is damaged.
+	// Register stores a definition as the next version of its name; it is durable when Register
+	// returns. If a version with the same content exists, Register returns that version and false,
+	// and stores the definition again if the stored one is damaged.
 	Register(ctx context.Context, tenant uuid.UUID, d *Definition, inline bool, now time.Time) (Registered, bool, error)
-	// Get returns a version; 0 is the latest. With Unreadable, it also returns the rest.
+	// Get returns a version; 0 means the latest. With Unreadable, it also returns the other fields.
 	Get(ctx context.Context, tenant uuid.UUID, name string, version int) (Registered, error)
-	// List returns the latest version of each name, by name, without inline
-	// ones.
+	// List returns the latest version of each name, ordered by name, without inline ones.
 	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Registered], error)
 	// Versions returns a page of a name's versions, newest first.
 	Versions(ctx context.Context, tenant uuid.UUID, name string, p page.Request[int]) (page.Of[Registered], error)
-	// SetEnabled enables or disables a name; revision is If-Match's, 0 when the
-	// client gave none. Returns the latest version.
+	// SetEnabled enables or disables a name and returns the latest version. revision is the one
+	// from If-Match, or 0 if the client gave none.
 	SetEnabled(
 		ctx context.Context,
 		tenant uuid.UUID,
@@ -89,7 +89,7 @@ type Store interface {
 
 // Filter selects a page of workflows.
 type Filter struct {
-	Name                 string // exact, or with one * at its end; "": any
+	Name                 string // exact, or a prefix followed by *; "" means any
 	Enabled              *bool
 	page.Request[string] // after a name
 }

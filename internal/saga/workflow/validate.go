@@ -82,7 +82,7 @@ func (r *reader) schema(v any, at string) json.RawMessage {
 	return nil
 }
 
-// retention reads m["retention"], nil when it is absent or empty.
+// retention reads m["retention"]. It returns nil if the member is absent or empty.
 func (r *reader) retention(m map[string]any) *Retention {
 	v := m["retention"]
 	if v == nil {

@@ -39,7 +39,7 @@ func TestURLs(t *testing.T) {
 		{"http://[::1]:80/", ""},
 		{"http://例え.jp/パス", ""},
 		{"http://h:65535/", ""},
-		{"http://169.254.169.254/", ""}, // whether it may be reached is decided when dialling
+		{"http://169.254.169.254/", ""}, // whether it may be reached is decided when the connection is dialled
 		{"http://" + strings.Repeat("h", 2041), ""},
 		{"", "is required"},
 		{"http://" + strings.Repeat("h", 2042), "must have at most 2048 characters"},

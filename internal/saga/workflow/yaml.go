@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// ParseYAML is ParseJSON for one YAML document without features that JSON lacks:
-// anchors and aliases can make a small text huge, tags can make a string binary,
-// and a definition needs none of them.
+// ParseYAML does what ParseJSON does, for one YAML document without the features that JSON lacks.
+// Anchors and aliases can make a small text huge, tags can make a string binary, and a definition
+// needs none of them.
 func ParseYAML(src []byte, l Limits) (*Definition, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(src))
 	var node yaml.Node
@@ -21,7 +21,8 @@ func ParseYAML(src []byte, l Limits) (*Definition, error) {
 	case errors.Is(err, io.EOF):
 		return nil, fault.New(fault.Invalid, CodeSyntax, "the YAML text is empty")
 	case err != nil:
-		// The parser's message names a line and quotes nothing secret: it is the client's own text.
+		// The parser's message names a line and quotes nothing secret, because the text is the
+		// client's own.
 		return nil, fault.New(fault.Invalid, CodeSyntax, "the definition is not YAML: %s", clip(err.Error(), maxMessage))
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
@@ -34,9 +35,9 @@ func ParseYAML(src []byte, l Limits) (*Definition, error) {
 	return parse(doc, l)
 }
 
-// plainValue decodes n as encoding/json would, or returns an error if JSON cannot
-// express it. yaml.Node.Decode is used for scalars only: it expands aliases, and
-// its time and its error messages grow with the square of an object's key count.
+// plainValue decodes n as encoding/json would, or returns an error if JSON cannot express it. It
+// uses yaml.Node.Decode only for scalars, because Decode expands aliases, and because the cost of
+// Decode and the length of its error messages grow with the square of an object's number of keys.
 func plainValue(n *yaml.Node) (any, error) {
 	if err := beyondJSON(n); err != nil {
 		return nil, err

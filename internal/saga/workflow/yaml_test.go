@@ -63,8 +63,8 @@ func TestYAMLThatJSONCannotSayIsRefused(t *testing.T) {
 	}
 }
 
-// TestHostileYAMLCostsNoMoreThanItsLength would run for minutes, or out of
-// memory, if the work or the answer grew with the square of the text.
+// TestHostileYAMLCostsNoMoreThanItsLength would run for minutes, or run out of memory, if the work
+// or the result grew with the square of the text's length.
 func TestHostileYAMLCostsNoMoreThanItsLength(t *testing.T) {
 	const n = 100_000
 	var distinct strings.Builder
