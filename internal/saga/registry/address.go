@@ -13,12 +13,12 @@ import (
 // CodeUnknown is the outcome code of a call whose participant is no longer registered.
 const CodeUnknown = "participant_unknown"
 
-// CodeSecretUnavailable is the outcome code of a call whose secret has no value. Nothing was sent, and it says nothing
-// about the participant.
+// CodeSecretUnavailable is the outcome code of a call whose secret has no value. Nothing was sent,
+// so the outcome says nothing about the participant.
 const CodeSecretUnavailable = "secret_unavailable"
 
 // Unknown is the outcome of a call that names a participant that the tenant does not have. Nothing
-// was sent, and it may be registered again before the next attempt.
+// was sent, and the participant may be registered again before the next attempt.
 func Unknown(c *saga.Call, now time.Time) saga.Outcome {
 	name := c.By.Names()
 	return saga.Outcome{
@@ -29,17 +29,18 @@ func Unknown(c *saga.Call, now time.Time) saga.Outcome {
 	}
 }
 
-// Address fills in where a call goes that names the participant: its URL, below the base URL; the
-// participant's headers beneath those of the step; and the participant's timeout if the step has
-// none. Method, key and body are the definition's, and stay the same in every attempt.
+// Address completes a call that names a participant: it sets the URL below the participant's base
+// URL, adds the participant's headers that the step does not set, and uses the participant's
+// timeout if the step has none. Method, key and body come from the definition and stay the same in
+// every attempt.
 func (s *Settings) Address(c *saga.Call) {
 	standing := StandingOf(s.Headers)
 	s.AddressWith(c, &standing)
 }
 
-// AddressWith is Address with what Standing has returned.
+// AddressWith is like Address, with a Standing computed beforehand.
 func (s *Settings) AddressWith(c *saga.Call, standing *Standing) {
-	to := *c.By.HTTP // shared with the definition
+	to := *c.By.HTTP // the definition shares it
 	to.URL = s.BaseURL + to.Path
 	if standing.secrets != nil {
 		to.Secrets = standing.beneath(&to)
@@ -51,7 +52,8 @@ func (s *Settings) AddressWith(c *saga.Call, standing *Standing) {
 	}
 }
 
-// beneath returns the headers of a step with those of its participant that it does not have.
+// beneath returns the headers of a step together with those of its participant that the step does
+// not set.
 func beneath(base, own map[string]string) map[string]string {
 	if len(base) == 0 {
 		return own

@@ -48,7 +48,7 @@ func TestTheAddressOfACallByName(t *testing.T) {
 	}
 }
 
-// The timeout of a participant is for steps that have none.
+// The timeout of a participant applies to steps that have none.
 func TestTheTimeoutOfACallByName(t *testing.T) {
 	for _, tt := range []struct {
 		ms   int64
@@ -77,7 +77,8 @@ func TestWhatAHeaderOfAParticipantCanHave(t *testing.T) {
 	}
 }
 
-// The headers of a participant have placeholders until the call is sent, and those of the step win, with their secrets.
+// The headers of a participant contain placeholders until the call is sent. Headers of the step,
+// including their secrets, take precedence.
 func TestSecretsInTheHeadersOfACallByName(t *testing.T) {
 	s, err := registry.Settings{BaseURL: "http://h", Headers: map[string]string{
 		"Authorization": "Bearer ${secrets.token}", "X-Key": "${secrets.key}", "X-Text": "«secret:token»",
@@ -114,7 +115,7 @@ func TestWhereABoundSecretGoes(t *testing.T) {
 	for _, tt := range []struct {
 		of          *registry.Binding
 		secret, url string
-		want        string // part of it; "" if it goes there
+		want        string // part of the refusal; "" if the secret may be sent
 	}{
 		{b, "key", "https://card.example/v1", ""}, {b, "token", "https://card.example/v1/charges?a=b", ""},
 		{b, "key", "https://CARD.example:443/v1/x", ""}, {b, "key", "", ""},

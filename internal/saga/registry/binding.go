@@ -8,17 +8,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// Binding says which secrets a participant may get, and where it has to be. The operators of a server bind secrets, in
-// its configuration: who may register a participant or a workflow cannot (decision 0149).
+// Binding says which secrets a participant may receive, and which base URL it must have. Secrets
+// are bound by the operators of a server in its configuration. A user who may register a
+// participant or a workflow cannot bind them (decision 0149).
 type Binding struct {
 	TenantID    uuid.UUID
 	Participant string
-	BaseURL     string // as BaseOf returns it
+	BaseURL     string // in the form that BaseOf returns
 	Secrets     []string
 }
 
-// Refusal says why a secret does not go to a URL, "" if it may: a base URL of the participant, or the address of a
-// call. b is nil if nothing is bound to the participant.
+// Refusal says why a secret must not be sent to a URL, or "" if it may. The URL is a base URL of
+// the participant or the address of a call. b is nil if nothing is bound to the participant.
 func (b *Binding) Refusal(participant, secret, url string) string {
 	switch {
 	case b == nil:
@@ -34,14 +35,15 @@ func (b *Binding) Refusal(participant, secret, url string) string {
 	return ""
 }
 
-// Reaches reports whether a URL is that of the binding, or below it.
+// Reaches reports whether a URL is at or below the binding's base URL.
 func (b *Binding) Reaches(url string) bool {
 	at, ok := PlaceOf(b.BaseURL)
 	to, is := PlaceOf(url)
 	return ok && is && at.Holds(&to) && !climbs(to.Path)
 }
 
-// climbs reports whether a path has a part that a server may read as . or .., and so leads elsewhere.
+// climbs reports whether a path has a segment that a server may interpret as . or .., so that the
+// path leads elsewhere.
 func climbs(path string) bool {
 	path = strings.ReplaceAll(strings.ToLower(path), "%2e", ".")
 	for part := range strings.SplitSeq(path, "/") {

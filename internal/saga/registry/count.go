@@ -9,11 +9,11 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Sum is what one node counted of one participant in one second.
+// Sum is what one node counted for one participant in one second.
 type Sum struct {
 	TenantID    uuid.UUID `json:"tenant_id"`
 	Participant string    `json:"participant"`
-	Bucket      time.Time `json:"bucket"` // the second, by the database's clock
+	Bucket      time.Time `json:"bucket"` // start of the second by the database's clock
 
 	Calls     int64              `json:"calls"`
 	Failed    int64              `json:"failed"`
@@ -21,14 +21,15 @@ type Sum struct {
 	LetFailed int64              `json:"let_failed"`
 	LetOKAt   *time.Time         `json:"let_ok_at"`
 	Pause     *time.Time         `json:"pause"`
-	Codes     map[string]int64   `json:"codes,omitempty"` // of calls that did not succeed
+	Codes     map[string]int64   `json:"codes,omitempty"` // outcome codes of calls that did not succeed
 	Latencies [Slowest + 1]int64 `json:"latencies"`
 }
 
-// Slowest is the last class of latencies: class i has calls of less than 2^i ms, the last one the rest.
+// Slowest is the index of the last latency class. Class i contains calls that took less than 2^i
+// ms; the last class contains the rest.
 const Slowest = 16
 
-// classOf is the class of a latency.
+// classOf returns the class of a latency.
 func classOf(d time.Duration) int {
 	class := 0
 	for ms := d.Milliseconds(); ms > 0 && class < Slowest; ms >>= 1 {
@@ -37,15 +38,16 @@ func classOf(d time.Duration) int {
 	return class
 }
 
-// Counts reports whether the outcome of a call says anything about its participant: not if nothing
-// could be sent by its definition or for want of a secret, or if this node gave it up.
+// Counts reports whether the outcome of a call says anything about its participant. It does not if
+// nothing could be sent because of the definition or a missing secret, or if this node abandoned
+// the call.
 func Counts(o *saga.Outcome) bool {
 	return o.Code != "aborted" && o.Code != CodeSecretUnavailable &&
 		!(o.Verdict == saga.NotApplied && o.Class == retry.Refused)
 }
 
-// Count adds the outcome of a call, which Counts. let: a grant let it through. now is the database's
-// time.
+// Count adds the outcome of a call for which Counts is true. let means that a grant let the call
+// through. now is the database's time.
 func (s *Sum) Count(o *saga.Outcome, let bool, now time.Time) {
 	failed := o.Verdict == saga.Unknown || o.Verdict == saga.NotApplied
 	one := func(is bool) int64 {
@@ -72,33 +74,33 @@ func (s *Sum) Count(o *saga.Outcome, let bool, now time.Time) {
 	}
 }
 
-// Flight is how many calls of a participant a node has in flight.
+// Flight is the number of calls to a participant that a node has in flight.
 type Flight struct {
 	TenantID    uuid.UUID
 	Participant string
 	InFlight    int
 }
 
-// Nodes tell what they have in flight when it changes, and again after FlightTold; what they told is
-// believed for FlightKept.
+// Nodes report their calls in flight when the number changes, and otherwise every FlightTold. A
+// report is valid for FlightKept.
 const (
 	FlightTold = 5 * time.Second
 	FlightKept = 15 * time.Second
 )
 
-// Figures are the calls of a participant within the last hour.
+// Figures are statistics about a participant's calls within the last hour.
 type Figures struct {
 	Calls, Failed int64
 	Codes         map[string]int64
 	Latencies     [Slowest + 1]int64
-	Waiting       int64 // sagas that wait for it
-	Letters       int64 // dead letters that wait
-	Webhooks      int64 // that wait
-	InFlight      int64 // calls, over all nodes
+	Waiting       int64 // sagas waiting for it
+	Letters       int64 // dead letters waiting for it
+	Webhooks      int64 // webhooks waiting for it
+	InFlight      int64 // calls in flight on all nodes
 }
 
-// Percentile returns the latency below which a share of the calls stayed, as the end of its class; 0:
-// there were none.
+// Percentile returns the latency below which the given share of the calls stayed, as the upper
+// bound of its class. It returns 0 if there were no calls.
 func (f *Figures) Percentile(share float64) time.Duration {
 	var all, seen int64
 	for _, n := range f.Latencies {

@@ -10,60 +10,61 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// State is what the gate of a participant lets through.
+// State says what the gate of a participant lets through.
 type State string
 
 // States of gates.
 const (
-	Open      State = "OPEN"      // every call
-	Held      State = "HELD"      // canaries; nothing while a person holds it
-	Releasing State = "RELEASING" // what waits, in waves
+	Open      State = "OPEN"      // every call passes
+	Held      State = "HELD"      // only canaries pass; none while an operator holds it
+	Releasing State = "RELEASING" // waiting calls pass in waves
 )
 
 // States lists them.
 var States = []State{Open, Held, Releasing}
 
-// Gate is what stands in front of a participant.
+// Gate controls the calls to a participant.
 type Gate struct {
 	State  State
 	Since  time.Time
-	Reason string // a sentence without its full stop; "": it was never held
-	HeldBy string // the subject of the person who holds it; "": no person
-	// CountedFrom is from when calls count: those that ended before the gate came into this state
-	// say nothing about it.
+	Reason string // a clause without a full stop; "" if the gate was never held
+	HeldBy string // the subject of the person who holds it; "" if none does
+	// CountedFrom is the time from which calls count. Calls that ended before the gate entered its
+	// present state say nothing about that state.
 	CountedFrom time.Time
-	NextCanary  *time.Time // while Skald holds it
-	Rate        float64    // calls per second while it is released
-	WavedAt     *time.Time // when calls were last let through while it is released
-	GrownAt     *time.Time // when the rate last grew
+	NextCanary  *time.Time // set while Skald holds it
+	Rate        float64    // calls per second while it is being released
+	WavedAt     *time.Time // when calls were last let through during a release
+	GrownAt     *time.Time // when the rate last increased
 }
 
-// Seen is what all nodes have counted of a participant, and what waits for it.
+// Seen is what all nodes together have counted for a participant, and what is waiting for it.
 type Seen struct {
-	// Calls are those that ended within the window, and Failed those of them that ended without a
-	// definite answer or were certainly not applied.
+	// Calls is the number of calls that ended within the window. Failed is how many of them ended
+	// without a definite answer or were certainly not applied.
 	Calls, Failed int64
-	// Let are the calls since Gate.CountedFrom that a grant let through: the canaries of a held
-	// participant, and the waves of one that is released. Calls that were in flight when it was
-	// held say nothing about how it is now.
+	// Let is the number of calls since Gate.CountedFrom that were let through by a grant: the
+	// canaries of a held participant, and the waves of one that is being released. Calls that were
+	// in flight when the participant was held say nothing about its present condition.
 	Let, LetFailed int64
-	LastLetOK      time.Time // end of the last of them that succeeded; zero: none
-	// Pause is until when the participant has asked not to be called; zero: it has not.
+	LastLetOK      time.Time // when the last successful one ended; zero if none did
+	// Pause is the time until which the participant has asked not to be called; zero if it has not.
 	Pause   time.Time
-	Waiting bool // something waits for it
-	// WaitsSince is since when what has waited longest waits; zero: nothing waits.
+	Waiting bool // whether something waits for it
+	// WaitsSince is when the longest-waiting caller began to wait; zero if nothing waits.
 	WaitsSince time.Time
 }
 
-// Decision is what follows for a gate.
+// Decision is the result of Gate.Decide.
 type Decision struct {
 	Gate    Gate
 	Changed bool
-	// Grants is how many waiting sagas are let through now, those first that have waited longest.
+	// Grants is how many waiting calls are let through now, longest-waiting first.
 	Grants int
 }
 
-// Verb is what the audit trail calls the change from one state to another; "": it has no entry.
+// Verb is the audit trail's name for the change from one state to another, or "" if the change has
+// no entry.
 func (d *Decision) Verb(before State) string {
 	if before == d.Gate.State {
 		return ""
@@ -71,21 +72,22 @@ func (d *Decision) Verb(before State) string {
 	return map[State]string{Held: VerbHeld, Releasing: "releasing", Open: "released"}[d.Gate.State]
 }
 
-// VerbHeld is the verb of a gate that Skald holds from now on.
+// VerbHeld is the verb for a gate that Skald starts to hold.
 const VerbHeld = "held"
 
-// Limits of a wave: waves are at least shortestWave apart, one makes up for at most mostLate that no
-// node has looked, and an open participant's leftovers are let through in parts. A gate opens when nothing has
-// waited for settles after a wave: a webhook has one delivery waiting, and comes back with the next.
+// Limits of a wave. Waves are at least shortestWave apart. If no node has run a round for a while,
+// one wave makes up for at most mostLate. The leftovers of an open participant are let through in
+// batches. A gate opens once nothing has waited for the time settles after a wave: a webhook has
+// only one delivery waiting, and returns with its next one.
 const (
 	shortestWave = 200 * time.Millisecond
 	mostLate     = 1500 * time.Millisecond
 	leftovers    = 1000
 	settles      = time.Second
-	fastest      = 1e6 // calls per second, to which a rate grows
+	fastest      = 1e6 // calls per second; upper limit for a growing rate
 )
 
-// Decide is the whole rule of a gate, except for what people order. now is the database's time.
+// Decide implements all rules of a gate except operators' commands. now is the database's time.
 func (g Gate) Decide(o *Outage, seen Seen, now time.Time) Decision {
 	switch g.State {
 	case Held:
@@ -123,7 +125,7 @@ func (g Gate) whileHeld(o *Outage, seen Seen, now time.Time) Decision {
 }
 
 func (g Gate) whileReleasing(o *Outage, seen Seen, now time.Time) Decision {
-	// One wave is enough to see that it fails again.
+	// One wave is enough to see that calls fail again.
 	wave := retry.Ratio{Max: o.FailureRatio, From: min(o.MinCalls, max(1, int64(g.Rate)))}
 	waved, grown := timeOr(g.WavedAt, g.Since), timeOr(g.GrownAt, g.Since)
 	switch {
@@ -134,11 +136,11 @@ func (g Gate) whileReleasing(o *Outage, seen Seen, now time.Time) Decision {
 	case !seen.Waiting && now.Sub(waved) < settles:
 		return Decision{Gate: g}
 	case !seen.Waiting, seen.WaitsSince.After(waved):
-		// The last wave left none waiting. Those that have come since are leftovers: of a participant that is
-		// called all the time there are always some.
+		// The last wave left nothing waiting. Calls that began to wait since then are leftovers, of
+		// which a participant under constant load always has some.
 		return changed(Gate{State: Open, Since: now, CountedFrom: now, Reason: "what waited was let through"})
 	}
-	// More only after a second in which a call that was let through succeeded.
+	// The rate grows only after a second in which a released call succeeded.
 	if now.Sub(grown) >= time.Second && seen.LastLetOK.After(grown) {
 		g.Rate, g.GrownAt = min(g.Rate*o.Release.Factor, max(fastest, g.Rate)), &now
 	}
@@ -151,13 +153,13 @@ func (g Gate) whileReleasing(o *Outage, seen Seen, now time.Time) Decision {
 	return Decision{Gate: g, Changed: true, Grants: n}
 }
 
-// broken returns the gate held because too many calls failed.
+// broken returns the gate, held because too many calls failed.
 func (g Gate) broken(o *Outage, calls, failed int64, when string, now time.Time) Gate {
 	why := fmt.Sprintf("%d %% of %d calls failed %s", 100*failed/max(calls, 1), calls, when)
 	return heldSince(now, why, now.Add(o.canaryEvery()))
 }
 
-// paused returns the gate held because the participant asked for it.
+// paused returns the gate, held because the participant asked for it.
 func (g Gate) paused(until, now time.Time) Gate {
 	if most := now.Add(retry.MaxAfter); until.After(most) {
 		until = most
@@ -175,7 +177,8 @@ func (g Gate) releasing(rate float64, why string, now time.Time) Gate {
 	}
 }
 
-// hold returns the gate held by a person, whom people call name; since when it is held does not change if it was.
+// hold returns the gate as held by an operator with the given display name. If it was already held,
+// it keeps the time since when.
 func (g Gate) hold(by, name, reason string, now time.Time) Gate {
 	since := now
 	if g.State == Held {
@@ -192,10 +195,10 @@ func (g Gate) releasedBy(by string, rate float64, now time.Time) Gate {
 	return g.releasing(rate, cmp.Or(by, "a person")+" released it", now)
 }
 
-// ShownRate is Rate to a tenth, as people read it.
+// ShownRate is Rate for display, rounded to a tenth.
 func (g *Gate) ShownRate() float64 { return math.Round(10*g.Rate) / 10 }
 
-// Sentence says in which state the gate of a participant is, since when and why.
+// Sentence describes the state of a participant's gate, since when it has been in it, and why.
 func (g *Gate) Sentence(now time.Time) string {
 	text := fmt.Sprintf("%s since %s", strings.ToLower(string(g.State)), g.Since.UTC().Format(time.RFC3339))
 	if g.Reason != "" {
@@ -212,7 +215,7 @@ func (g *Gate) Sentence(now time.Time) string {
 	return text
 }
 
-// spelled returns a duration in whole seconds.
+// spelled formats a duration in whole seconds.
 func spelled(d time.Duration) string {
 	return fmt.Sprintf("%d s", int64(d.Round(time.Second)/time.Second))
 }

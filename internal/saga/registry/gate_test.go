@@ -32,7 +32,7 @@ func TestAGateIsHeldTriedAndReleased(t *testing.T) {
 		after  time.Duration
 		state  registry.State
 		grants int
-		reason string // part of it
+		reason string // part of the reason
 	}{
 		{"open, all is well", opened, registry.Seen{Calls: 100, Failed: 50}, time.Second, registry.Open, 0, ""},
 		{"open, too few calls", opened, registry.Seen{Calls: 19, Failed: 19}, time.Second, registry.Open, 0, ""},
@@ -102,9 +102,9 @@ func TestAGateIsHeldTriedAndReleased(t *testing.T) {
 	}
 }
 
-// TestAHeldGateLetsOnlyCanariesThrough (invariant I23): whatever is seen, in every second of an
-// hour, a held participant gets at most one call in each interval, one that a person holds none,
-// and one that is released never more than its rate allows.
+// TestAHeldGateLetsOnlyCanariesThrough (invariant I23): in every second of an hour, whatever the
+// counts, a held participant gets at most one call per interval, one that an operator holds gets
+// none, and one that is being released never gets more than its rate allows.
 func TestAHeldGateLetsOnlyCanariesThrough(t *testing.T) {
 	for _, start := range []registry.Gate{held, held2, release, opened} {
 		for seed := range 64 {

@@ -2,16 +2,16 @@ package registry
 
 import "strings"
 
-// Place is where a URL points: the key of its origin, and its path.
+// Place is the destination of a URL: the key of its origin, and its path.
 type Place struct {
 	TLS  bool
-	Host string // in lower case, without brackets
+	Host string // lower case, without brackets
 	Port string
-	Path string // without query
+	Path string // without the query
 }
 
-// PlaceOf splits the URL of a call, which package workflow has accepted. It allocates nothing
-// unless the host has capital letters: it is asked before every call.
+// PlaceOf splits the URL of a call, which package workflow has accepted. It is called before every
+// call, and allocates nothing unless the host contains capital letters.
 func PlaceOf(url string) (p Place, ok bool) {
 	scheme, rest, found := strings.Cut(url, "://")
 	if !found {
@@ -45,8 +45,8 @@ func PlaceOf(url string) (p Place, ok bool) {
 	return p, host != ""
 }
 
-// Holds reports whether a call to c belongs to the participant at p: the same origin, and a path
-// below p's.
+// Holds reports whether a call to c belongs to the participant at p: it has the same origin, and
+// its path is at or below that of p.
 func (p *Place) Holds(c *Place) bool {
 	return p.TLS == c.TLS && p.Port == c.Port && p.Host == c.Host && strings.HasPrefix(c.Path, p.Path) &&
 		(len(c.Path) == len(p.Path) || c.Path[len(p.Path)] == '/' || p.Path == "")

@@ -11,29 +11,30 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Past is a time in which a participant was held, from the hold of an open gate to its next opening.
+// Past is a period in which a participant was held, from the moment its open gate was held until
+// the gate opened again.
 type Past struct {
 	HeldAt      time.Time
-	Reason      string     // why it was held first
-	HeldBy      string     // the person who held it first; "": Skald did
+	Reason      string     // why it was first held
+	HeldBy      string     // the person who first held it; "" means Skald
 	ReleasingAt *time.Time // when its last release began
 	ReleasedAt  time.Time
 	Waited      int64 // how many waited when its release began, at most
 }
 
-// Shown is how many times a participant shows in which it was held.
+// Shown is how many past outages are returned for a participant.
 const Shown = 10
 
-// Passage is what a change of a gate begins and ends.
+// Passage says what a change of a gate begins and ends.
 type Passage struct {
-	Holds    bool // calls are held that were made, or let through, before
-	Outage   bool // with that, an outage begins
-	Release  bool // what waits is let through from now on
-	Released bool // the outage is over: all calls are made
+	Holds    bool // calls that were made or let through before are held
+	Outage   bool // an outage begins as well
+	Release  bool // waiting calls are let through from now on
+	Released bool // the outage is over and all calls are made
 }
 
-// PassageOf returns what a change from one gate to another begins and ends. The gate of a participant that is
-// deleted opens.
+// PassageOf returns what a change from one gate state to another begins and ends. Deleting a
+// participant counts as opening its gate.
 func PassageOf(before, after State) Passage {
 	return Passage{
 		Holds: after == Held && before != Held, Outage: after == Held && before == Open,
@@ -41,8 +42,8 @@ func PassageOf(before, after State) Passage {
 	}
 }
 
-// Event returns the audit event of a passage; ok is false if it has none. It concerns no saga: its
-// data name the participant. past is the outage, of a Released one.
+// Event returns the audit event of a passage. ok is false if it has none. The event does not
+// concern a saga; its data name the participant. past is the outage that a Released passage ends.
 func (w Passage) Event(
 	tenant uuid.UUID, name string, after *Gate, past *Past, by operator.By, now time.Time,
 ) (e saga.AuditEvent, ok bool) {
@@ -68,6 +69,6 @@ func (w Passage) Event(
 	default:
 		return e, false
 	}
-	e.Data, _ = strictjson.Encode(data) // texts, times and numbers: it cannot fail
+	e.Data, _ = strictjson.Encode(data) // texts, times and numbers can always be encoded
 	return e, true
 }

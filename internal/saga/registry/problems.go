@@ -6,13 +6,13 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// MaxPerTenant is how many participants a tenant may have.
+// MaxPerTenant is the maximum number of participants of a tenant.
 const MaxPerTenant = 1000
 
-// Problems are those of participants.
+// Problems concern participants.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// Their codes, which are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("SAGA_PARTICIPANT_NOT_FOUND", "No such participant",
 		"The tenant has no participant with this name.", 404)
@@ -31,22 +31,22 @@ var (
 		"If-Match named a version other than the participant's current one.", 412)
 )
 
-// NotFound is the fault of a name that the tenant has not registered.
+// NotFound is the fault for a name that the tenant has not registered.
 func NotFound(name string) error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no participant %s", strconv.Quote(name))
 }
 
-// Stale is the fault of a write to a version other than the present one.
+// Stale is the fault for a write to a version other than the current one.
 func Stale(name string, present int64) error {
 	return fault.New(fault.Precondition, CodeStale, "the participant %s is at version %d", strconv.Quote(name), present)
 }
 
-// Taken is the fault of a base URL that another participant has.
+// Taken is the fault for a base URL that belongs to another participant.
 func Taken(url string) error {
 	return fault.New(fault.Conflict, CodeURLTaken, "another participant has the base URL %s", url)
 }
 
-// Full is the fault of a tenant that has MaxPerTenant participants.
+// Full is the fault for a tenant that already has MaxPerTenant participants.
 func Full() error {
 	return fault.New(fault.Conflict, CodeLimit, "there are already %d participants", MaxPerTenant)
 }

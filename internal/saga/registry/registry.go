@@ -1,6 +1,6 @@
-// Package registry is the rules of participants with a name: their settings, which calls are
-// theirs, and the gate in front of them: open, held after too many failures, releasing what
-// waited (decision 0144). It is pure.
+// Package registry contains the rules for named participants: their settings, which calls belong to
+// them, and the gate in front of them, which is open, held after too many failures, or releasing
+// the waiting calls (decision 0144). The package is pure.
 //
 // Files, each on top of those before it: problems, standing, settings, address, gate, past, registry, match, binding,
 // count, turn, store.
@@ -22,9 +22,9 @@ type Participant struct {
 	CreatedBy string
 	CreatedAt time.Time
 	UpdatedAt time.Time // by a person
-	// Version grows with every change by a person, Epoch with every change of the gate. A change
-	// names the version or the epoch that it was decided on, and is stored only if that is still
-	// the present one.
+	// Version grows with every change by a person, and Epoch with every change of the gate. A
+	// change names the version or epoch on which it is based, and is stored only if that is still
+	// the current one.
 	Version int64
 	Epoch   int64
 }
@@ -37,21 +37,22 @@ func New(tenant uuid.UUID, name string, s Settings, by string, now time.Time) Pa
 	}
 }
 
-// With returns the participant with other settings, as its next version.
+// With returns the participant with new settings, as its next version.
 func (p Participant) With(s Settings, now time.Time) Participant {
 	p.Settings = s
 	return p.changed(now)
 }
 
-// Hold returns the participant held by a person, whom people call name, as its next version.
+// Hold returns the participant as held by an operator with the given display name, as its next
+// version.
 func (p Participant) Hold(by, name, reason string, now time.Time) Participant {
 	p.Gate = p.Gate.hold(by, name, reason, now)
 	p.Epoch++
 	return p.changed(now)
 }
 
-// Release returns the participant with its gate releasing what waits; changed is false if it is
-// open. rate is the number of calls per second at first, 0: as in the settings.
+// Release returns the participant with its gate in state Releasing. changed is false if the gate is
+// open. rate is the initial number of calls per second; 0 means the one in the settings.
 func (p Participant) Release(by string, rate float64, now time.Time) (after Participant, changed bool) {
 	if p.Gate.State == Open {
 		return p, false
@@ -70,7 +71,7 @@ func (p Participant) changed(now time.Time) Participant {
 	return p
 }
 
-// Audited returns the subject that the audit trail hashes: what people set.
+// Audited returns what the audit trail hashes: the data set by people.
 func (p *Participant) Audited() any {
 	return map[string]any{
 		"name": p.Name, "settings": p.Settings, "state": p.Gate.State, "held_by": p.Gate.HeldBy, "version": p.Version,

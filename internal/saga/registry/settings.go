@@ -16,16 +16,16 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Settings are what people set. They are stored as JSON.
+// Settings are the part of a participant that people set. They are stored as JSON.
 type Settings struct {
 	BaseURL     string            `json:"base_url"`
-	Headers     map[string]string `json:"headers,omitempty"` // of calls that name the participant
+	Headers     map[string]string `json:"headers,omitempty"` // added to calls that name the participant
 	TimeoutMS   int64             `json:"timeout_ms,omitempty"`
-	MaxInFlight int               `json:"max_in_flight,omitempty"` // 0: no limit
+	MaxInFlight int               `json:"max_in_flight,omitempty"` // 0 means no limit
 	Outage      Outage            `json:"outage"`
 }
 
-// Outage is when a participant is held, and how it is tried and released.
+// Outage says when a participant is held, and how it is tried and released.
 type Outage struct {
 	FailureRatio  float64 `json:"failure_ratio"`
 	MinCalls      int64   `json:"min_calls"`
@@ -34,18 +34,18 @@ type Outage struct {
 	Release       Release `json:"release"`
 }
 
-// Release is how fast waiting calls are let through.
+// Release says how fast waiting calls are let through.
 type Release struct {
 	StartPerS float64 `json:"start_per_s"`
 	Factor    float64 `json:"factor"`
 }
 
-// DefaultOutage applies to members that are not given.
+// DefaultOutage provides the values of omitted members.
 var DefaultOutage = Outage{
 	FailureRatio: 0.5, MinCalls: 20, WindowMS: 30_000, CanaryEveryMS: 10_000, Release: Release{StartPerS: 10, Factor: 2},
 }
 
-// Or returns o with its zero members filled from base.
+// Or returns o with zero members taken from base.
 func (o Outage) Or(base Outage) Outage {
 	if o.FailureRatio == 0 {
 		o.FailureRatio = base.FailureRatio
@@ -68,21 +68,21 @@ func (o Outage) Or(base Outage) Outage {
 	return o
 }
 
-// Ratio is the rule by which calls of the window are judged.
+// Ratio is the rule for judging the calls in the window.
 func (o *Outage) Ratio() retry.Ratio { return retry.Ratio{Max: o.FailureRatio, From: o.MinCalls} }
 
-// Window is how far back calls are counted.
+// Window is the period over which calls are counted.
 func (o *Outage) Window() time.Duration { return time.Duration(o.WindowMS) * time.Millisecond }
 
 func (o *Outage) canaryEvery() time.Duration {
 	return time.Duration(o.CanaryEveryMS) * time.Millisecond
 }
 
-// reserved are names that are paths of their own.
+// reserved are names that have API paths of their own.
 var reserved = []string{"certifications", "certify"}
 
-// Checked returns the settings in their one form. Fault: Invalid with CodeInvalid, listing every
-// mistake.
+// Checked returns the settings in their canonical form. Its fault is Invalid with CodeInvalid and
+// lists every mistake.
 func (s Settings) Checked(name string) (Settings, error) {
 	var wrong fault.Mistakes
 	switch {
@@ -107,7 +107,7 @@ func (s Settings) Checked(name string) (Settings, error) {
 			wrong.Add(at, CodeInvalid, "is not a valid header")
 		case workflow.OwnHeader(key):
 			wrong.Add(at, CodeInvalid, "this header is set by Skald itself")
-		case !expression.Has(value) && strings.Contains(value, "secrets."): // it would be sent as it stands
+		case !expression.Has(value) && strings.Contains(value, "secrets."): // it would be sent unchanged
 			wrong.Add(at, CodeInvalid, "names a secret outside of ${…}: write ${secrets.NAME}")
 		case expression.Has(value):
 			if why := mistakeInStanding(value); why != "" {
@@ -123,8 +123,8 @@ func (s Settings) Checked(name string) (Settings, error) {
 	return s, nil
 }
 
-// BaseOf returns the one form of a base URL, or what is wrong with it: scheme and host in lower case, no default port,
-// no slash at the end.
+// BaseOf returns the canonical form of a base URL, or what is wrong with it. In canonical form,
+// scheme and host are in lower case, and there is no default port and no trailing slash.
 func BaseOf(text string) (base, mistake string) {
 	if why := workflow.MistakeInURL(text); why != "" {
 		return text, why

@@ -11,7 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Standing are the headers of a participant as calls have them: with placeholders where secrets belong.
+// Standing holds the headers of a participant in the form used in calls, with placeholders where
+// secrets belong.
 type Standing struct {
 	headers map[string]string
 	secrets map[string][]expression.Secret
@@ -25,7 +26,7 @@ func StandingOf(headers map[string]string) Standing {
 			continue
 		}
 		sent, secrets, err := marked(value)
-		if err != nil { // Checked has refused it
+		if err != nil { // Checked has rejected it
 			continue
 		}
 		if out.secrets == nil {
@@ -38,7 +39,8 @@ func StandingOf(headers map[string]string) Standing {
 	return out
 }
 
-// marked returns the value of a header with placeholders for its secrets, and where these are.
+// marked returns the value of a header with placeholders for its secrets, and the positions of the
+// secrets.
 func marked(value string) (string, []expression.Secret, error) {
 	text, err := expression.NewText(value, standingPlace(nil))
 	if err != nil {
@@ -49,7 +51,8 @@ func marked(value string) (string, []expression.Secret, error) {
 	return string(sent), e.Secrets, err
 }
 
-// standingPlace is that of headers of a participant. secret is called with the name of each secret; nil: not called.
+// standingPlace is the Place of a participant's headers. secret is called with the name of each
+// secret; it may be nil.
 func standingPlace(secret func(name string)) *expression.Place {
 	return &expression.Place{Site: expression.Standing, Secret: func(name string) error {
 		if secret != nil {
@@ -59,7 +62,7 @@ func standingPlace(secret func(name string)) *expression.Place {
 	}}
 }
 
-// SecretsIn returns the names of the secrets in the value of a header, in their order.
+// SecretsIn returns the names of the secrets in the value of a header, in order.
 func SecretsIn(value string) (names []string) {
 	_, err := expression.NewText(value, standingPlace(func(name string) {
 		if !slices.Contains(names, name) {
@@ -72,7 +75,8 @@ func SecretsIn(value string) (names []string) {
 	return names
 }
 
-// beneath returns where secrets belong in a request with its own headers and those of its participant.
+// beneath returns where secrets belong in a request that has both its own headers and those of its
+// participant.
 func (s *Standing) beneath(own *workflow.HTTPCall) map[string][]expression.Secret {
 	all := maps.Clone(s.secrets)
 	for name := range own.Headers {
@@ -86,7 +90,7 @@ func (s *Standing) beneath(own *workflow.HTTPCall) map[string][]expression.Secre
 	return all
 }
 
-// mistakeInStanding returns what is wrong with a header that has secrets, "" if nothing is.
+// mistakeInStanding returns what is wrong with a header that contains secrets, or "".
 func mistakeInStanding(value string) string {
 	sent, _, err := marked(value)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// CallerKind is what makes a call of a participant that no saga makes.
+// CallerKind is the kind of a caller that calls a participant but is not a saga.
 type CallerKind string
 
 // Kinds of callers.
@@ -21,29 +21,30 @@ const (
 	Webhook CallerKind = "webhook" // a webhook, with any of its deliveries
 )
 
-// Caller is what waits at a gate, if it is not a saga.
+// Caller is a caller, other than a saga, that may wait at a gate.
 type Caller struct {
 	TenantID uuid.UUID
 	Kind     CallerKind
 	ID       uuid.UUID
-	Redrive  uuid.UUID // of an Item
+	Redrive  uuid.UUID // for an Item
 }
 
-// Turns is the gate of the participants that callers call, which are those of their URLs.
+// Turns is the gate for callers. They call the participant to which their URL belongs.
 type Turns interface {
-	// Held returns the participant that a URL belongs to if its gate is not open; nil: it is open, or there is none.
+	// Held returns the participant that a URL belongs to if its gate is not open. It returns nil if
+	// the gate is open or no participant matches.
 	Held(tenant uuid.UUID, url string) *Participant
-	// Turn asks for a call.
+	// Turn asks to make a call.
 	Turn(ctx context.Context, c Caller, url string) Turn
 }
 
-// Turn is the answer of a gate to a caller. Without Waits and Busy the call may be made.
+// Turn is a gate's answer to a caller. If neither Waits nor Busy is set, the call may be made.
 type Turn struct {
-	Waits *Participant  // at whose gate it waits; nil: it does not
-	Busy  time.Duration // as many calls are in flight as may be: ask again after this
+	Waits *Participant  // the participant at whose gate it waits; nil if it does not wait
+	Busy  time.Duration // the limit of calls in flight is reached: ask again after this time
 	Let   bool          // a grant let it through
-	// Leave must be called when the call has ended, with nil if it was not made. Nil: the call belongs to no
-	// participant.
+	// Leave must be called when the call has ended, with nil if it was not made. It is nil if the
+	// call does not belong to any participant.
 	Leave func(*Heard)
 }
 
@@ -54,16 +55,16 @@ func (t *Turn) Left(h *Heard) {
 	}
 }
 
-// Heard is what a call has heard of its participant.
+// Heard is what a call has learned about its participant.
 type Heard struct {
-	Status             int // 0: no answer
+	Status             int // 0 means no answer
 	Unreached          bool
-	Unsendable         bool // by its own definition or the rules for egress: it says nothing
+	Unsendable         bool // because of its definition or the egress policy, so it says nothing about the participant
 	RetryAfter         time.Duration
 	StartedAt, EndedAt time.Time
 }
 
-// Outcome returns what was heard as that of a step's call, so that one rule counts both.
+// Outcome returns h as the outcome of a step's call, so that one rule counts both.
 func (h *Heard) Outcome() saga.Outcome {
 	o := saga.Outcome{
 		Verdict: saga.Done, RetryAfter: h.RetryAfter, StartedAt: h.StartedAt, EndedAt: h.EndedAt,
@@ -84,13 +85,13 @@ func (h *Heard) Outcome() saga.Outcome {
 		o.Verdict, o.Class = saga.NotApplied, retry.Unavailable
 	case h.Status/100 == 5:
 		o.Verdict, o.Class = saga.Unknown, retry.Unavailable
-	default: // an answer
+	default: // a definite answer
 		o.Verdict, o.Class = saga.Refused, retry.Refused
 	}
 	return o
 }
 
-// WaitsAt says what a caller waits for and why, as a sentence.
+// WaitsAt says, in a sentence, what a caller waits for and why.
 func (p *Participant) WaitsAt(now time.Time) string {
 	return fmt.Sprintf("It waits for the participant %s, which has been %s.", p.Name, p.Gate.Sentence(now))
 }

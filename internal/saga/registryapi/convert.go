@@ -26,7 +26,7 @@ func settingsOf(b *api.ParticipantInput) registry.Settings {
 	return s
 }
 
-// or returns what is given, zero if nothing is.
+// or returns the given value, or zero if there is none.
 func or[T any](given *T) (v T) {
 	if given != nil {
 		v = *given
@@ -53,7 +53,7 @@ func toAPI(p *registry.Participant) api.Participant {
 		out.TimeoutMS = &p.Settings.TimeoutMS
 	}
 	if n := p.Settings.MaxInFlight; n > 0 {
-		out.MaxInFlight = new(int32(n)) //nolint:gosec // the contract bounds it
+		out.MaxInFlight = new(int32(n)) //nolint:gosec // the contract limits it
 	}
 	if g.State == registry.Releasing {
 		out.RatePerS = new(g.ShownRate())
@@ -68,7 +68,7 @@ func releaseOf(p *registry.Past) api.ParticipantOutagePast {
 	}
 }
 
-// GateWait says what waits at the gate of p, and why; nil if p is nil.
+// GateWait describes a wait at the gate of p and its reason. It returns nil if p is nil.
 func GateWait(p *registry.Participant, now time.Time) *api.GateWait {
 	if p == nil {
 		return nil

@@ -1,4 +1,4 @@
-// Package registryapi is the HTTP edge of participants with a name.
+// Package registryapi is the HTTP edge of named participants.
 //
 // Files, each on top of those before it: convert, registryapi.
 package registryapi
@@ -22,21 +22,21 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Handlers are the operations on participants. Every field but CheckEndpoint is required.
+// Handlers implements the operations on participants. Every field except CheckEndpoint is required.
 type Handlers struct {
 	*httpkit.Kit
 	Participants registry.Store
 	Gates        registry.Gates
-	// CheckEndpoint returns why no call could ever reach a base URL, "" if one can; the text is
-	// shown to the tenant. Nil: no URL is refused.
+	// CheckEndpoint returns why no call could ever reach a base URL, or "" if one can. The text is
+	// shown to the tenant. nil accepts every URL.
 	CheckEndpoint func(url string) (reason string)
-	// Secrets are those that participants may get. Nil: none.
+	// Secrets are the secrets that participants may receive. nil means none.
 	Secrets *secrets.Bound
-	// Changed is called after a change: nodes then look at once.
+	// Changed is called after a change, so that the nodes read it immediately.
 	Changed func()
 }
 
-// ListParticipants returns a page of participants in the order of their names.
+// ListParticipants returns a page of participants, ordered by name.
 func (s *Handlers) ListParticipants(ctx context.Context, in api.ListParticipantsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -87,7 +87,7 @@ func (s *Handlers) GetParticipant(ctx context.Context, in api.GetParticipantRequ
 	return a, nil
 }
 
-// AtGate returns at which gate a saga waits, and what it says; nil: at none.
+// AtGate returns the gate at which a saga waits and its state, or nil if it waits at none.
 func AtGate(
 	ctx context.Context, store registry.Store, gates registry.Gates, of saga.Ref, now time.Time,
 ) (*saga.AtGate, error) {
@@ -97,7 +97,7 @@ func AtGate(
 	}
 	p, err := store.Get(ctx, of.Tenant, w.Participant)
 	if fault.IsCode(err, registry.CodeNotFound) {
-		return nil, nil //nolint:nilnil // it was deleted, and its sagas are due
+		return nil, nil //nolint:nilnil // the participant was deleted, and its sagas are due
 	}
 	return &saga.AtGate{
 		Participant: w.Participant, Call: w.Call, Since: w.Since, Waiting: w.Waiting, Gate: p.Gate.Sentence(now),
@@ -130,7 +130,8 @@ func (s *Handlers) PutParticipant(ctx context.Context, in api.PutParticipantRequ
 		})
 }
 
-// refused is the fault of headers with secrets that a participant with these settings does not get.
+// refused is the fault for headers that contain secrets which a participant with these settings
+// must not receive.
 func (s *Handlers) refused(tenant uuid.UUID, name string, settings *registry.Settings) error {
 	var wrong fault.Mistakes
 	for _, header := range slices.Sorted(maps.Keys(settings.Headers)) {
@@ -155,7 +156,7 @@ func (s *Handlers) HoldParticipant(ctx context.Context, in api.HoldParticipantRe
 		})
 }
 
-// ReleaseParticipant lets what waits for a participant through.
+// ReleaseParticipant lets the calls that wait for a participant through.
 func (s *Handlers) ReleaseParticipant(
 	ctx context.Context, in api.ReleaseParticipantRequestObject,
 ) (api.Response, error) {
@@ -173,7 +174,7 @@ func (s *Handlers) ReleaseParticipant(
 		})
 }
 
-// who is the name of the caller in sentences.
+// who is the caller's display name for sentences.
 func who(ctx context.Context) string {
 	req := httpkit.RequestOf(ctx)
 	if req.Who.Name != "" {
@@ -182,9 +183,8 @@ func who(ctx context.Context) string {
 	return req.Principal
 }
 
-// change reads a participant, decides, and stores the decision; it starts again when the
-// participant was changed in the meantime. present is nil if there is none, which only VerbPut
-// allows.
+// change reads a participant, makes a decision and stores it. It starts over if the participant was
+// changed in the meantime. present is nil if there is none, which only VerbPut allows.
 func (s *Handlers) change(
 	ctx context.Context, name string, match, reason *string, verb string,
 	decide func(present *registry.Participant) (after registry.Participant, changed bool),
@@ -228,7 +228,7 @@ func (s *Handlers) change(
 	return nil, httpkit.KeepsChanging("participant")
 }
 
-// planIf returns the changes of a dry run, nil outside one.
+// planIf returns the changes that a dry run would make, or nil if the call is not a dry run.
 func planIf(ctx context.Context, all dryrun.List) *api.PlannedChanges {
 	if !httpkit.DryRun(ctx) {
 		return nil
@@ -280,7 +280,7 @@ func (s *Handlers) DeleteParticipant(
 	return httpkit.Answer{Status: http.StatusNoContent}, nil
 }
 
-// answer answers with a participant, in a dry run with what would change.
+// answer builds an answer with a participant. In a dry run it includes the changes.
 func answer(p *registry.Participant, changes *api.PlannedChanges) httpkit.Answer {
 	out := toAPI(p)
 	out.Changes = changes

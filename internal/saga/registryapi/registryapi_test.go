@@ -142,7 +142,7 @@ func TestAnInvalidParticipantIsRefusedWithItsMistake(t *testing.T) {
 	}
 }
 
-// What a saga waits for is said by explain and by the participant.
+// Both the saga's explain and the participant show what a saga waits for.
 func TestASagaAtAGateIsExplained(t *testing.T) {
 	e := apitest.NewEdge(t)
 	var p client.Participant

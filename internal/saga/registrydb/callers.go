@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// stillStands holds for a row w of saga.gate_waits whose caller still wants to make its call. What was
-// retried, resolved or disabled in the meantime is let through by nothing.
+// stillStands is true for a row w of saga.gate_waits whose caller still wants to make its call. A
+// caller that was retried, resolved or disabled in the meantime is not let through.
 const stillStands = `CASE w.kind
 	WHEN 'letter' THEN EXISTS (SELECT FROM dlq.dlq_messages m
 	      WHERE m.tenant_id = w.tenant_id AND m.id = w.id AND m.status = 'PENDING' AND m.next_retry_at > now())
@@ -24,9 +24,9 @@ const stillStands = `CASE w.kind
 	      WHERE h.tenant_id = w.tenant_id AND h.id = w.id AND h.enabled
 	        AND d.status = 'pending' AND d.due_at <= now()) END`
 
-// firstStands is since when something beside sagas waits at the gate of the participant q.name. A webhook stands there
-// for one delivery after the other, and takes a new place for each:
-// it has been waiting since the first of them was due.
+// firstStands is when the first caller that is not a saga began to wait at the gate of participant
+// q.name. A webhook waits there for one delivery at a time, and takes a new place for each, so it
+// has been waiting since the first of these deliveries was due.
 const firstStands = `least((SELECT w.parked_at FROM saga.gate_waits w
 	WHERE w.tenant_id = q.tenant_id AND w.participant = q.name AND w.granted_at IS NULL
 	  AND w.kind <> 'webhook' AND ` + stillStands + `
@@ -37,8 +37,8 @@ const firstStands = `least((SELECT w.parked_at FROM saga.gate_waits w
 	  WHERE w.tenant_id = q.tenant_id AND w.participant = q.name AND w.granted_at IS NULL AND w.kind = 'webhook'
 	    AND ` + stillStands + `))`
 
-// takeTurn uses up the grant of a caller, or gives it a place in the queue. One that waits there
-// already keeps its place.
+// takeTurn uses up the grant of a caller, or gives it a place in the queue. A caller that is
+// already waiting keeps its place.
 const takeTurn = `
 WITH took AS (
 	DELETE FROM saga.gate_waits
@@ -64,7 +64,7 @@ func (st *Participants) TakeTurn(ctx context.Context, participant string, c regi
 	return let, nil
 }
 
-// shareOfOthers is how many of the first callers of a queue are not sagas.
+// shareOfOthers counts the callers that are not sagas among the first $3 of a queue.
 const shareOfOthers = `
 SELECT count(*) FILTER (WHERE q.other)
   FROM (SELECT * FROM (
@@ -75,7 +75,7 @@ SELECT count(*) FILTER (WHERE q.other)
 	  WHERE w.tenant_id = $1 AND w.participant = $2 AND w.granted_at IS NULL AND ` + stillStands + `
 	  ORDER BY w.parked_at, w.id LIMIT $3)) AS u ORDER BY u.parked_at, u.id LIMIT $3) AS q`
 
-// letOthersThrough grants the first callers that are not sagas their calls, and makes letters due.
+// letOthersThrough grants calls to the first callers that are not sagas, and makes letters due.
 const letOthersThrough = `
 WITH picked AS MATERIALIZED (
 	SELECT w.kind, w.id FROM saga.gate_waits w
@@ -91,8 +91,9 @@ WITH picked AS MATERIALIZED (
 )
 SELECT count(*) FROM granted`
 
-// letCallers lets the first callers of a queue through that are not sagas, as many as are among its
-// first n, and returns how many: the others are sagas. Letters are locked before sagas, as everywhere.
+// letCallers lets callers that are not sagas through, as many as there are among the first n of the
+// queue, and returns how many. The others are sagas. Letters are locked before sagas, as
+// everywhere.
 func letCallers(ctx context.Context, tx *sqlx.Tx, p *registry.Participant, n int) (let int, err error) {
 	var share int
 	if err := tx.QueryRowContext(ctx, shareOfOthers, p.TenantID, p.Name, n).Scan(&share); err != nil || share == 0 {
@@ -102,7 +103,8 @@ func letCallers(ctx context.Context, tx *sqlx.Tx, p *registry.Participant, n int
 	return let, err
 }
 
-// freeCallers removes what waits for a participant that no longer exists; letters are due.
+// freeCallers removes the callers that wait for a participant that no longer exists, and makes
+// letters due.
 const freeCallers = `
 WITH gone AS (
 	DELETE FROM saga.gate_waits WHERE tenant_id = $1 AND participant = $2 RETURNING kind, id
@@ -110,7 +112,7 @@ WITH gone AS (
 UPDATE dlq.dlq_messages m SET next_retry_at = now() FROM gone g
  WHERE g.kind = 'letter' AND m.tenant_id = $1 AND m.id = g.id AND m.status = 'PENDING' AND m.next_retry_at > now()`
 
-// takeBackCallers makes callers wait again if they were let through but have not made their call yet.
+// takeBackCallers makes callers wait again that were let through but have not made their call yet.
 const takeBackCallers = `
 UPDATE saga.gate_waits SET granted_at = NULL WHERE tenant_id = $1 AND participant = $2 AND granted_at IS NOT NULL`
 
@@ -118,8 +120,8 @@ const countCallers = `
 SELECT count(*) FILTER (WHERE w.kind <> 'webhook'), count(*) FILTER (WHERE w.kind = 'webhook') FROM saga.gate_waits w
  WHERE w.tenant_id = $1 AND w.participant = $2 AND w.granted_at IS NULL AND ` + stillStands
 
-// sweepCallers removes grants that were not used, whose callers queue again when they come, and what
-// waits no longer. A letter that is in hand may be about to wait.
+// sweepCallers removes unused grants, whose callers queue again when they return, and callers that
+// no longer wait. It keeps a letter that is being retried, because it may be about to wait.
 const sweepCallers = `
 DELETE FROM saga.gate_waits w
  WHERE w.granted_at < now() - interval '1 minute'

@@ -1,4 +1,4 @@
 package registrydb
 
-// ParticipantTable is the table itself, for the test of its columns.
+// ParticipantTable exposes the table to the test of its columns.
 var ParticipantTable = participantTable

@@ -20,8 +20,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// stillWaits holds for a parked row p and its saga s if the saga waits at the gate. One that has moved
-// on, or is driven or suspended, is let through by nothing.
+// stillWaits is true for a parked row p and its saga s if the saga waits at the gate. A saga that
+// has moved on, is being driven or is suspended is not let through.
 const stillWaits = sagadb.SameCall + ` AND s.lease_owner IS NULL AND s.suspended_at IS NULL AND s.next_run_at > now()`
 
 const ofItsSaga = `JOIN saga.saga_states s ON s.id = p.saga_id AND s.tenant_id = p.tenant_id`
@@ -50,7 +50,8 @@ func (st *Participants) Count(ctx context.Context, node string, sums []registry.
 	return postgres.Wrap("count calls of participants", err)
 }
 
-// lookAt: $1 and $2 are tenants and names, $3 and $4 what Participant.Since returns of each.
+// lookAt: $1 and $2 are tenants and names, $3 and $4 are the results of Participant.Since for each
+// of them.
 const lookAt = `
 SELECT l.*
   FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[]) WITH ORDINALITY
@@ -107,12 +108,13 @@ var moveGate = postgres.Named(`UPDATE saga.participants SET `+gateTable.Set("p",
 
 const sameGate = `SELECT 1 FROM saga.participants WHERE tenant_id = $1 AND name = $2 AND epoch = $3 FOR SHARE`
 
-// takeBack makes sagas wait again if they were let through but have not made their call yet: when a gate is held,
-// there may be many of them that found no free slot.
+// takeBack makes sagas wait again that were let through but have not made their call yet. When a
+// gate is held, there may be many that found no free slot.
 const takeBack = `
 UPDATE saga.parked SET granted_at = NULL WHERE tenant_id = $1 AND participant = $2 AND granted_at IS NOT NULL`
 
-// takeAllBack makes every caller wait again that was let through to a participant but has not made its call yet.
+// takeAllBack makes all callers of a participant wait again that were let through but have not made
+// their call yet.
 func takeAllBack(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string) error {
 	for _, text := range []string{takeBack, takeBackCallers} {
 		if _, err := tx.ExecContext(ctx, text, tenant, name); err != nil {
@@ -122,8 +124,8 @@ func takeAllBack(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string
 	return nil
 }
 
-// letThrough makes the first sagas of a queue due. It takes only rows that are free: one that is
-// locked is being changed, and waits for the next time.
+// letThrough makes the first sagas of a queue due. It skips locked rows: such a saga is being
+// changed, and waits for the next wave.
 const letThrough = `
 WITH picked AS MATERIALIZED (
 	SELECT p.saga_id, p.tenant_id FROM saga.parked p ` + ofItsSaga + `
@@ -141,7 +143,7 @@ func (st *Participants) Decide(
 	ctx context.Context, p *registry.Participant, d registry.Decision, now time.Time,
 ) (granted int, stored bool, err error) {
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
-		if !d.Changed { // nothing is let through at a gate that has moved since it was judged
+		if !d.Changed { // if the gate has changed since the decision, nothing is let through
 			var same int
 			err := tx.QueryRowContext(ctx, sameGate, p.TenantID, p.Name, p.Epoch).Scan(&same)
 			if errors.Is(err, sql.ErrNoRows) {
@@ -197,7 +199,7 @@ func (st *Participants) Decide(
 	return granted, stored, nil
 }
 
-// takeGrants: $1 to $6 identify them. A grant whose row is locked is being withdrawn.
+// takeGrants: $1 to $6 identify the grants. A grant whose row is locked is being withdrawn.
 const takeGrants = `
 WITH granted AS MATERIALIZED (
 	SELECT p.tenant_id, p.saga_id, g.place
@@ -249,7 +251,7 @@ func (st *Participants) Wait(ctx context.Context, of saga.Ref) (*registry.Wait, 
 	err := st.db.Read.QueryRowContext(ctx, waitAt, of.Tenant, of.ID).Scan(&w.Participant, &w.Call.State, &w.Call.Step,
 		&w.Call.Attempt, &w.Since, &w.Waiting)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil //nolint:nilnil // it waits at no gate
+		return nil, nil //nolint:nilnil // it does not wait at a gate
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look where saga %s waits: %w", of.ID, err)
@@ -323,13 +325,15 @@ func (st *Participants) Figures(
 	return f, postgres.Wrap("count the calls of a participant", err)
 }
 
-// sweeps are done one after the other; a grant is used within seconds if a node has room.
+// sweeps are executed in order. A grant is normally used within seconds, as long as a node has
+// room.
 var sweeps = []string{
 	`UPDATE saga.parked p SET granted_at = NULL
 	   FROM saga.saga_states s
 	  WHERE p.granted_at < now() - interval '1 minute'
 	    AND s.id = p.saga_id AND s.tenant_id = p.tenant_id AND ` + stillWaits,
-	// Compared with the row as it was seen: a saga may park with its next call while this waits for its row.
+	// The row is compared with the state that was read, because a saga may park with its next call
+	// while this statement waits for the row lock.
 	`DELETE FROM saga.parked w
 	  USING (SELECT p.* FROM saga.parked p
 	          WHERE (p.granted_at < now() - interval '1 minute' OR p.granted_at IS NULL)

@@ -11,7 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A gate that is held again takes back the grants of letters and webhooks as it does those of sagas.
+// A gate that is held again withdraws the grants of letters and webhooks just as it does those of
+// sagas.
 func TestAGateThatIsHeldAgainTakesBackTheGrantsOfAllCallers(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -35,7 +35,7 @@ UPDATE saga.participant_outages o SET released_at = $3
  WHERE o.tenant_id = $1 AND o.participant = $2 AND o.released_at IS NULL
 RETURNING o.held_at, o.reason, o.waited`
 
-	// forgetOutages keeps those that are shown, and one that is not over.
+	// forgetOutages keeps the outages that are shown, and the one that is not over.
 	forgetOutages = `
 DELETE FROM saga.participant_outages o
  WHERE o.tenant_id = $1 AND o.participant = $2
@@ -49,7 +49,7 @@ SELECT o.held_at, o.reason, o.held_by, o.releasing_at, o.released_at, o.waited
  ORDER BY o.held_at DESC LIMIT $3`
 )
 
-// pass records what the change of a gate begins and ends, in its transaction.
+// pass records, in the transaction of a gate's change, what the change begins and ends.
 func pass(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string, before registry.State, after *registry.Gate,
 	now time.Time,
@@ -75,7 +75,7 @@ func pass(
 		switch {
 		case err == nil:
 			past = &over
-		case !errors.Is(err, sql.ErrNoRows): // none: it began before outages were recorded
+		case !errors.Is(err, sql.ErrNoRows): // none, because the outage began before outages were recorded
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-// Package registrydb stores participants with a name in PostgreSQL, and their gates.
+// Package registrydb stores named participants and their gates in PostgreSQL.
 //
 // Files, each on top of those before it: tables, past, callers, gates, registrydb.
 package registrydb
@@ -30,7 +30,7 @@ func (st *Participants) Get(ctx context.Context, tenant uuid.UUID, name string) 
 	return p, postgres.Wrap("get participant", err)
 }
 
-// one reads one participant; suffix locks it or is empty.
+// one reads one participant. suffix locks it or is empty.
 func one(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name, suffix string) (registry.Participant, error) {
 	p, err := participantTable.One(tx.QueryRowxContext(ctx, `SELECT `+participantColumns+`
 	  FROM saga.participants p WHERE p.tenant_id = $1 AND p.name = $2 `+suffix, tenant, name))
@@ -87,7 +87,7 @@ ON CONFLICT (tenant_id, name) DO NOTHING`, participantTable.As("p"), postgres.Si
  WHERE tenant_id = @p.tenant_id AND name = @p.name`, changedParticipant.As("p"))
 )
 
-// urlIndex makes a base URL that of one participant.
+// urlIndex ensures that a base URL belongs to only one participant.
 const urlIndex = "participants_base_url"
 
 // Put implements registry.Store.
@@ -109,7 +109,7 @@ func (st *Participants) Put(ctx context.Context, p registry.Participant, epoch i
 			case present.Version != p.Version-1, epoch != 0 && present.Epoch != epoch:
 				return registry.Stale(p.Name, present.Version)
 			}
-			if epoch == 0 { // the settings change, not the gate, which may have moved on
+			if epoch == 0 { // this changes the settings, not the gate, which may have changed in the meantime
 				p.Gate, p.Epoch = present.Gate, present.Epoch
 			}
 			before = present.Audited()
@@ -135,7 +135,8 @@ func (st *Participants) Put(ctx context.Context, p registry.Participant, epoch i
 	return postgres.Wrap("store participant", err)
 }
 
-// detailOf is what the trail says beside the verb: headers only by their names.
+// detailOf is the detail that the audit trail stores with the verb. It contains only the names of
+// headers.
 func detailOf(p *registry.Participant, verb string) map[string]any {
 	if verb != registry.VerbPut {
 		return map[string]any{"state": p.Gate.State}
@@ -220,7 +221,7 @@ func (st *Participants) Changed(
 	if next == since {
 		return nil, since, false, nil
 	}
-	// Read after the mark: what changes in between is read twice, and nothing is missed.
+	// Read after the mark: a change in between is read twice, but none is missed.
 	all, err = participantTable.All(st.db.Read.QueryContext(ctx, `SELECT `+participantColumns+`
 	  FROM saga.participants p ORDER BY p.tenant_id, p.name COLLATE "C"`))
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A saga that begins to compensate waits with another call: until it parks with that one, what it has at the gate means
-// nothing and is swept. If it parks while a sweep is under way, the sweep has seen the former row only, and must
-// leave the new one, without which the saga is not let through.
+// A saga that begins to compensate waits with another call. Until it parks with that call, its old
+// place at the gate is meaningless and is swept. If the saga parks during a sweep, the sweep has
+// seen only the old row. It must leave the new row, because otherwise the saga is never let
+// through.
 func TestASweepLeavesWhatParksMeanwhile(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// Participants is registry.Store and registry.Gates on PostgreSQL.
+// Participants implements registry.Store and registry.Gates on PostgreSQL.
 type Participants struct{ db *postgres.DB }
 
-// New returns the participants of db.
+// New returns the store of participants in db.
 func New(db *postgres.DB) *Participants { return &Participants{db} }
 
 // participantTable is saga.participants.

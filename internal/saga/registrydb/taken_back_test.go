@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Grants that another transaction is taking back are not used meanwhile, and do not keep the others waiting.
+// Grants that another transaction is withdrawing are not used in the meantime, and do not block the
+// other grants.
 func TestAGrantThatIsBeingTakenBackIsNotUsed(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -34,7 +35,7 @@ func TestAGrantThatIsBeingTakenBackIsNotUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	defer tx.Rollback() //nolint:errcheck // no effect after Commit
 	if _, err := tx.ExecContext(ctx, `UPDATE saga.parked SET granted_at = NULL WHERE saga_id = $1`, grants[0].Of.ID); err != nil {
 		t.Fatal(err)
 	}
