@@ -20,26 +20,26 @@ type State string
 
 // States of certifications.
 const (
-	Pending   State = "PENDING" // waits for a node, or for another examination of the host
-	Running   State = "RUNNING" // a node examines the participant
+	Pending   State = "PENDING" // waits for a node, or until another test of the host has ended
+	Running   State = "RUNNING" // a node is testing the participant
 	Completed State = "COMPLETED"
-	Failed    State = "FAILED" // the participant could not be examined
+	Failed    State = "FAILED" // the participant could not be tested
 	Canceled  State = "CANCELED"
 )
 
-// States is every state.
+// States lists every state.
 var States = []State{Pending, Running, Completed, Failed, Canceled}
 
 // Ended reports whether a state is final.
 func (s State) Ended() bool { return s != Pending && s != Running }
 
-// Verb is what people can do to a certification.
+// Verb is an action of users on a certification.
 type Verb string
 
 // Cancel is the only verb.
 const Cancel Verb = "cancel"
 
-// Verbs is every verb.
+// Verbs lists every verb.
 var Verbs = []Verb{Cancel}
 
 // Verdict is the result of a completed certification.
@@ -49,48 +49,48 @@ type Verdict string
 const (
 	Certified  Verdict = "CERTIFIED"
 	Breaches   Verdict = "BREACHES"
-	Incomplete Verdict = "INCOMPLETE" // no breach, but not everything was tried
+	Incomplete Verdict = "INCOMPLETE" // no breach, but not everything was tested
 )
 
-// Verdicts is every verdict.
+// Verdicts lists every verdict.
 var Verdicts = []Verdict{Certified, Breaches, Incomplete}
 
-// MaxAttempts is how many nodes may begin an examination before it fails: a participant whose examination ends
-// nodes must not end all of them.
+// MaxAttempts is how many nodes may start a certification before it fails: a participant whose test
+// crashes nodes must not crash all of them.
 const MaxAttempts = 3
 
-// MaxPayload limits the payload: each finding shows calls with it.
+// MaxPayload limits the payload, because every finding shows calls that contain it.
 const MaxPayload = 64 << 10
 
-// Asked is where a participant is, and how it is examined.
+// Asked says where a participant is and how it is to be tested.
 type Asked struct {
 	URL, Compensation, Effects string
 	Step                       string
 	Payload                    json.RawMessage
 	RaceSeconds                int
 	TimeoutMS                  int
-	Later                      bool // it answers later, and only that is examined
-	LaterMS                    int  // that a report may take; 0: 30 seconds
+	Later                      bool // it answers later, and only that is tested
+	LaterMS                    int  // how long a report may take; 0 means 30 seconds
 }
 
-// Certification is one examination of a participant for a tenant.
+// Certification is one test of a participant for a tenant.
 type Certification struct {
 	Asked
 
 	ID       uuid.UUID
 	TenantID uuid.UUID
-	Version  int64 // grows with every change of the state
+	Version  int64 // grows with every change of state
 	State    State
-	Host     string // of the URL: one examination at a time
-	Attempt  int    // nodes that have begun it
+	Host     string // host of the URL; only one test per host runs at a time
+	Attempt  int    // number of nodes that have started it
 	Played   int
 	Planned  int
 
 	Verdict                      Verdict
 	Findings, Warnings, NotTried int
-	Examiner                     string // version of the Skald that examined
+	Examiner                     string // version of the Skald that ran the test
 	Error                        string
-	Report                       json.RawMessage // of Report; nil in lists, and unless COMPLETED
+	Report                       json.RawMessage // JSON of Report; nil in lists, and unless COMPLETED
 	Unreadable                   bool            // the stored report cannot be read
 
 	Reason, Actor, ActorName string
@@ -99,13 +99,14 @@ type Certification struct {
 	StartedAt, EndedAt       *time.Time
 }
 
-// Place returns its position in a list.
+// Place returns the position in a list.
 func (c *Certification) Place() page.TimeID { return page.TimeID{At: c.CreatedAt, ID: c.ID} }
 
-// Repeats reports whether a request with the Idempotency-Key of this certification is the one that made it.
+// Repeats reports whether a request with the Idempotency-Key of this certification is a repeat of
+// the one that created it.
 func (c *Certification) Repeats(hash []byte) bool { return bytes.Equal(c.RequestHash, hash) }
 
-// Actions lists the possible verbs; never nil.
+// Actions lists the possible verbs. It never returns nil.
 func (c *Certification) Actions() []Verb {
 	if c.State.Ended() {
 		return []Verb{}
@@ -113,7 +114,7 @@ func (c *Certification) Actions() []Verb {
 	return []Verb{Cancel}
 }
 
-// Canceled cancels it. Fault: Conflict if it has ended.
+// Canceled cancels the certification. Fault: Conflict if it has ended.
 func (c *Certification) Canceled(at time.Time) error {
 	if c.State.Ended() {
 		return fault.New(fault.Conflict, CodeConflict, "the certification is %s and cannot be canceled", c.State).
@@ -123,8 +124,8 @@ func (c *Certification) Canceled(at time.Time) error {
 	return nil
 }
 
-// Began says that a node takes it: it is examined from the beginning, unless too many nodes have
-// begun that before.
+// Began records that a node takes the certification. It starts from the beginning, unless too many
+// nodes have already started it.
 func (c *Certification) Began(at time.Time) {
 	c.Version++
 	switch {
@@ -141,8 +142,8 @@ func (c *Certification) Began(at time.Time) {
 	}
 }
 
-// Done ends it with what was found, or with why the participant could not be examined. Findings count even if
-// the examination then broke off.
+// Done completes the certification with its findings, or fails it with the reason why the
+// participant could not be tested. Findings count even if the test was aborted afterwards.
 func (c *Certification) Done(r Report, why error, at time.Time) error {
 	c.Version++
 	c.Examiner = plaintext.Text(r.Version, plaintext.Characters(maxVersion))
@@ -160,7 +161,7 @@ func (c *Certification) Done(r Report, why error, at time.Time) error {
 	return nil
 }
 
-// Reported returns the report. Fault: Conflict if there is none that can be read.
+// Reported returns the report. Fault: Conflict if there is none or it cannot be read.
 func (c *Certification) Reported() (r Report, err error) {
 	switch {
 	case c.Report != nil:
@@ -171,7 +172,7 @@ func (c *Certification) Reported() (r Report, err error) {
 	return r, fault.New(fault.Conflict, CodeNoReport, "the certification is %s; only a completed one has a report", c.State)
 }
 
-// Limits of texts, in characters.
+// Length limits of texts, in characters.
 const (
 	maxError   = 500
 	maxVersion = 100
@@ -193,8 +194,9 @@ func (r Report) Verdict() Verdict {
 	return Incomplete
 }
 
-// HostOf is the host of a URL as certifications have it: in lower case, with the port unless it is the scheme's
-// default. It is "" if the text is not a URL of a participant.
+// HostOf returns the host of a URL in the form that certifications store: in lower case, with the
+// port unless it is the scheme's default. It returns "" if the text is not a valid URL of a
+// participant.
 func HostOf(text string) string {
 	u, err := url.Parse(filled(text))
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -209,7 +211,7 @@ func HostOf(text string) string {
 
 const maxHost = 300
 
-// bracketed is a host as URLs have it.
+// bracketed returns a host as written in URLs.
 func bracketed(host string) string {
 	if strings.Contains(host, ":") {
 		return "[" + host + "]"
@@ -217,11 +219,11 @@ func bracketed(host string) string {
 	return host
 }
 
-// filled is a URL with a name for the step.
+// filled returns a URL with a sample name in place of the step.
 func filled(text string) string { return strings.ReplaceAll(text, "{step}", "step") }
 
-// Check returns what is wrong with a request. refused returns why the server may not call a URL, "" if it may;
-// reachable: participants can report to this server.
+// Check returns what is wrong with a request. refused returns why the server must not call a URL,
+// or "" if it may. reachable says whether participants can send reports to this server.
 func (a *Asked) Check(refused func(url string) string, reachable bool) error {
 	var wrong []fault.Field
 	invalid := func(member string, is bool, why string) {
@@ -256,7 +258,7 @@ func (a *Asked) Check(refused func(url string) string, reachable bool) error {
 	return fault.New(fault.Invalid, CodeInvalid, "the participant cannot be examined like this").With(wrong...)
 }
 
-// CheckReport returns what is wrong with a report that was made elsewhere.
+// CheckReport returns what is wrong with a report of a test that was run elsewhere.
 func (r Report) CheckReport() error {
 	u, err := url.Parse(filled(r.URL))
 	switch {
@@ -268,7 +270,7 @@ func (r Report) CheckReport() error {
 	return nil
 }
 
-// NoReport is the fault of a report with a member that no examination makes.
+// NoReport is the fault for a report with a member that no test produces.
 func NoReport(member string) error {
 	return fault.New(fault.Invalid, CodeInvalid, "this is not the report of an examination").
 		With(fault.Field{Pointer: member, Code: "invalid", Message: "is not as an examination reports it"})

@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// What happens to a certification, from every state.
+// Checks every transition of a certification from every state.
 func TestACertificationEndsOnce(t *testing.T) {
 	for _, state := range States {
 		c := Certification{State: state, Version: 3}

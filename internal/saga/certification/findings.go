@@ -4,10 +4,10 @@ import (
 	"slices"
 )
 
-// finding is what a code means to the author of a participant.
+// finding describes what a code means to the author of a participant.
 type finding struct {
 	code, rule, title, why string
-	explains               []string // codes whose breaches are consequences of this one
+	explains               []string // codes of breaches that are consequences of this one
 }
 
 var restartCodes = []string{
@@ -20,7 +20,7 @@ var againCodes = []string{
 	"done_again_after_undo_after_restart", "answer_changed_after_restart",
 }
 
-// findings are all that can be found, the causes before what they explain.
+// findings lists all possible findings, with causes before their consequences.
 var findings = []finding{
 	{"done_again", "1", "A repeated call is done again.",
 		"Skald repeats a call whose answer it did not get; a participant that does it again charges twice.",
@@ -125,7 +125,7 @@ var findings = []finding{
 		"The compensation will not come a second time, so the effect stays forever.", []string{"late_do_accepted"}},
 }
 
-// cause returns the code under which a breach is reported, given all that were found.
+// cause returns the code under which a breach is reported, given all codes that were found.
 func cause(code string, found []string) string {
 	for _, f := range findings {
 		if f.code != code && slices.Contains(found, f.code) && slices.Contains(f.explains, code) {

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// breach fills in which call it is about.
+// breach builds a Breach that names call n.
 func (p Played) breach(code string, n int, what string) *Breach {
 	c := p.Vector.Calls[n]
 	return &Breach{code, n + 1, fmt.Sprintf("call %d (%s of %s) %s", n+1, c.Action, c.Step, what)}
@@ -23,7 +23,7 @@ func show(r Reply) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", r.Status, short(r.Body)))
 }
 
-// short is the begin of a body.
+// short returns the beginning of a body.
 func short(body string) string {
 	const limit = 100
 	body = strings.ToValidUTF8(strings.Join(strings.Fields(body), " "), "?")
@@ -33,7 +33,7 @@ func short(body string) string {
 	return string([]rune(body)[:limit]) + "…"
 }
 
-// first is the number of the first call with the key of call n.
+// first returns the number of the first call with the same key as call n.
 func (p Played) first(n int) int {
 	for i := range n {
 		if p.Vector.Calls[i].Key() == p.Vector.Calls[n].Key() {
@@ -50,7 +50,7 @@ func (p Played) firstBody(n int) string {
 	return "one answer for one key"
 }
 
-// answered reports whether a key was answered with success by call n or before.
+// answered reports whether a key was answered with success by call n or an earlier call.
 func (p Played) answered(n int, key string) bool {
 	for i := range n + 1 {
 		if p.Vector.Calls[i].Key() != key {
@@ -65,7 +65,7 @@ func (p Played) answered(n int, key string) bool {
 	return false
 }
 
-// knownOnce reports whether effects were counted, and the key has no more than it should.
+// knownOnce reports whether effects were counted and the key has no more than expected.
 func (p Played) knownOnce(key string) bool {
 	want := p.Vector.Effects[key]
 	if p.Vector.Net != nil {
@@ -74,7 +74,7 @@ func (p Played) knownOnce(key string) bool {
 	return p.Effects != nil && p.Effects[key] <= want
 }
 
-// sent counts the calls with a key before call n.
+// sent counts the calls with a key that precede call n.
 func (p Played) sent(key string, n int) (times int) {
 	for i := range n {
 		if p.Vector.Calls[i].Key() == key {
@@ -88,7 +88,7 @@ func sameStep(a, b conformance.Call) bool {
 	return a.Saga == b.Saga && a.Tenant == b.Tenant && a.Step == b.Step
 }
 
-// undo is the number of the compensation that made the execute of call n late, or -1.
+// undo returns the number of the compensation that made the execute of call n too late, or -1.
 func (p Played) undo(n int) int {
 	c := p.Vector.Calls[n]
 	for i, e := range p.Vector.Calls[:n] {
@@ -100,7 +100,7 @@ func (p Played) undo(n int) int {
 	return -1
 }
 
-// executed reports whether the step of call n was done before.
+// executed reports whether the step of call n was executed earlier.
 func (p Played) executed(n int) bool {
 	c := p.Vector.Calls[n]
 	for i, e := range p.Vector.Calls[:n] {
@@ -111,7 +111,7 @@ func (p Played) executed(n int) bool {
 	return false
 }
 
-// fenced is the number of the call that made the fence of call n an old one.
+// fenced returns the number of the call with the newer fence that made the fence of call n stale.
 func (p Played) fenced(n int) int {
 	c := p.Vector.Calls[n]
 	for i, e := range p.Vector.Calls[:n] {
@@ -122,7 +122,8 @@ func (p Played) fenced(n int) int {
 	return n
 }
 
-// restarted reports whether the participant was restarted after call from and before the answer of call n.
+// restarted reports whether the participant was restarted after call from and before the answer to
+// call n.
 func (p Played) restarted(from, n int) bool {
 	for i := from + 1; i <= n; i++ {
 		if p.Vector.Calls[i].Restart {
@@ -132,7 +133,7 @@ func (p Played) restarted(from, n int) bool {
 	return false
 }
 
-// suffix says what came between two calls that have one cause in common.
+// suffix returns a code suffix for what happened between two related calls.
 func (p Played) suffix(from, n int) string {
 	if p.restarted(from, n) {
 		return "_after_restart"

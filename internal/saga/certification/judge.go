@@ -7,11 +7,13 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// Judge returns the first breach that a vector shows. What follows it in the vector is not judged: it may be a
-// consequence. Instead, untried says why the vector proves nothing.
+// Judge returns the first breach that a vector shows. Later calls of the vector are not judged,
+// because their results may be consequences of it. Alternatively, untried says why the vector
+// proves nothing.
 //
-// Whether a call whose caller has left still runs when the next one arrives, or is delivered after it, is not known.
-// So everything here is a breach in whatever order they arrive; that of the vector is only likelier to show it.
+// If the caller of a call has disconnected, it is unknown whether that call is still running when
+// the next one arrives, or is even delivered after it. Every breach reported here is therefore a
+// breach in any order of arrival; the order in the vector only makes it more likely to show.
 func Judge(p Played) (breach *Breach, untried *Untried) {
 	for n := range p.Seen {
 		if breach, untried = p.answers(n); breach != nil || untried != nil {
@@ -24,7 +26,7 @@ func Judge(p Played) (breach *Breach, untried *Untried) {
 	return breach, nil
 }
 
-// answers judges call n by its answers, and by whether its effect was there when it was answered.
+// answers judges call n by its answers, and by whether its effect existed when it was answered.
 func (p Played) answers(n int) (*Breach, *Untried) {
 	c, seen := p.Vector.Calls[n], p.Seen[n]
 	for _, r := range seen.Replies {
@@ -52,8 +54,8 @@ func (p Played) answers(n int) (*Breach, *Untried) {
 	return nil, nil
 }
 
-// right reports whether one of the expected answers was given. Every permanent refusal is as good as the 409 of the
-// vectors: it means the same to Skald.
+// right reports whether an expected answer was given. Any permanent refusal counts as the 409 of
+// the vectors, because Skald treats them the same.
 func (p Played) right(n int, r Reply) bool {
 	return slices.ContainsFunc(p.Vector.Calls[n].Expect, func(a conformance.Answer) bool {
 		if a.SameAs > 0 {
@@ -67,12 +69,12 @@ func (p Played) right(n int, r Reply) bool {
 	})
 }
 
-// wrong names the rule that an answer breaks.
+// wrong returns the rule that an answer breaks.
 func (p Played) wrong(n int, r Reply) (*Breach, *Untried) {
 	c := p.Vector.Calls[n]
 	first := p.first(n)
 	switch undo := p.undo(n); {
-	case r.done() && undo >= 0 && !p.answered(n-1, c.Key()): // not done before the compensation
+	case r.done() && undo >= 0 && !p.answered(n-1, c.Key()): // it was not done before the compensation
 		return p.breach("late_do_accepted"+p.suffix(undo, n), n, got(r, "a refusal (409)")), nil
 	case r.done() && undo >= 0 && !p.knownOnce(c.Key()):
 		return p.breach("done_again_after_undo"+p.suffix(undo, n), n, got(r, "the first answer, or a refusal (409)")), nil
@@ -97,7 +99,7 @@ func (p Played) wrong(n int, r Reply) (*Breach, *Untried) {
 	return p.refusal(n, r, first)
 }
 
-// refusal names the rule that a refusal without an effect breaks.
+// refusal returns the rule that a refusal without an effect breaks.
 func (p Played) refusal(n int, r Reply, first int) (*Breach, *Untried) {
 	c := p.Vector.Calls[n]
 	what := got(r, "2xx")
@@ -127,7 +129,7 @@ func (p Played) refusal(n int, r Reply, first int) (*Breach, *Untried) {
 	return nil, &Untried{Vector: p.Vector.Name, Reason: "the payload is refused; give another with --payload: " + show(r)}
 }
 
-// effects judges the numbers of effects at the end.
+// effects judges the number of effects at the end.
 func (p Played) effects() *Breach {
 	if p.Effects == nil {
 		return nil
@@ -181,7 +183,8 @@ func (p Played) effects() *Breach {
 	return nil
 }
 
-// changed is the breach of a repeat that got another answer: it was done again, unless it is known that it was not.
+// changed returns the breach of a repeat that got a different answer: the call was done again,
+// unless it is known that it was not.
 func (p Played) changed(n int, r Reply, before string) *Breach {
 	key := p.Vector.Calls[n].Key()
 	what := got(r, short(before))
@@ -192,7 +195,8 @@ func (p Played) changed(n int, r Reply, before string) *Breach {
 	return p.breach(p.again(first, n, false), n, what)
 }
 
-// again is the code for what was done more than once, by what came between the calls first and n.
+// again returns the code for a call that was done more than once, depending on what happened
+// between calls first and n.
 func (p Played) again(first, n int, equal bool) string {
 	key := p.Vector.Calls[n].Key()
 	var doubt, atOnce, cut bool

@@ -28,11 +28,11 @@ type message struct {
 	Text    string `xml:",chardata"`
 }
 
-// junit is the report for programs that show results of tests: a case for each vector.
+// junit is the report in the format of test result viewers, with one test case per vector.
 func (r Report) junit() ([]byte, error) {
 	suite := testSuite{Name: "skald participant certify " + r.URL}
 	played := slices.Clone(r.Played)
-	for _, f := range r.Findings { // under load, a vector may show what it did not show when it was played alone
+	for _, f := range r.Findings { // under load, a vector may fail that passed when it was played alone
 		for _, v := range f.Vectors {
 			if !slices.Contains(played, v) {
 				played = append(played, v)
@@ -54,7 +54,7 @@ func (r Report) junit() ([]byte, error) {
 		suite.Cases = append(suite.Cases, one)
 	}
 	for _, u := range r.Untried {
-		if slices.Contains(played, u.Vector) { // it showed something under load
+		if slices.Contains(played, u.Vector) { // it failed under load
 			continue
 		}
 		skipped := testCase{Name: u.Vector, Class: "participant", Skipped: &message{Message: u.Reason}}

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever a participant answers and a vector is called, the file can be read, and has one case for each vector.
+// Whatever a participant answers and whatever a vector is called, the file can be parsed and has
+// one test case per vector.
 func TestJUnitHasOneCaseForEachVector(t *testing.T) {
 	const hostile = "]]> <a b='&\"> \x1b[31m \x00 \xff 予約"
 	one := func(code string, vectors ...string) Finding {

@@ -2,10 +2,10 @@ package certification
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of certifications.
+// Problems concern certifications.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// Their codes, which are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("CERTIFICATION_NOT_FOUND", "No such certification",
 		"The tenant has no certification with this id. Certifications have the same retention as job runs, "+

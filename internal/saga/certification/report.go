@@ -10,10 +10,10 @@ import (
 // Report is the result of a certification.
 type Report struct {
 	URL       string    `json:"url"`
-	Version   string    `json:"version"` // of Skald
+	Version   string    `json:"version"` // version of Skald
 	Certified bool      `json:"certified"`
-	Later     bool      `json:"later,omitempty"` // only answers that come later were examined
-	Played    []string  `json:"played"`          // vectors that were played to their end
+	Later     bool      `json:"later,omitempty"` // only deferred answers were tested
+	Played    []string  `json:"played"`          // vectors that were completed
 	Repeated  int       `json:"repeated,omitempty"`
 	Effects   bool      `json:"effects_counted"`
 	Findings  []Finding `json:"findings"`
@@ -27,26 +27,26 @@ type Finding struct {
 	Rule    string   `json:"rule"`
 	Title   string   `json:"title"`
 	Why     string   `json:"why"`
-	Vector  string   `json:"vector"` // the vector of Seen and Curl
+	Vector  string   `json:"vector"` // the vector to which Seen and Curl belong
 	Seen    string   `json:"seen"`
 	Curl    []string `json:"curl"`
-	Vectors []string `json:"vectors"` // all that show it
+	Vectors []string `json:"vectors"` // all vectors that show it
 }
 
-// Warning is something that is allowed, but will surprise.
+// Warning is behavior that is allowed but will surprise users.
 type Warning struct {
 	Code string `json:"code"`
 	Text string `json:"text"`
 }
 
-// Shown is a breach with the vector and the lines that show it.
+// Shown is a breach with its vector and the commands that show it.
 type Shown struct {
 	Vector string
 	Breach Breach
 	Curl   []string
 }
 
-// Findings puts breaches together: one finding for each cause, in the order of the list of findings.
+// Findings groups breaches into one finding per cause, in the order of the list of findings.
 func Findings(breaches []Shown) []Finding {
 	var codes []string
 	for _, b := range breaches {
@@ -64,7 +64,7 @@ func Findings(breaches []Shown) []Finding {
 				one = &all[len(all)-1]
 			}
 			shorter := one.Vector == "" || len(b.Curl) < len(one.Curl)
-			if b.Breach.Code == f.code && shorter { // not a consequence
+			if b.Breach.Code == f.code && shorter { // not a consequence of another breach
 				one.Vector, one.Seen, one.Curl = b.Vector, b.Breach.Seen, b.Curl
 			}
 			if !slices.Contains(one.Vectors, b.Vector) {
@@ -75,17 +75,17 @@ func Findings(breaches []Shown) []Finding {
 	return all
 }
 
-// Format is how a report is written.
+// Format is the format of a report.
 type Format string
 
 // Formats of reports.
 const (
 	JSON  Format = "json"
 	Text  Format = "text"  // for a terminal
-	JUnit Format = "junit" // for programs that show results of tests
+	JUnit Format = "junit" // for test result viewers
 )
 
-// In writes the report in a format.
+// In returns the report in a format.
 func (r Report) In(f Format) ([]byte, error) {
 	switch f {
 	case Text:
@@ -97,7 +97,7 @@ func (r Report) In(f Format) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// RuleName is how docs/participants.md calls a rule.
+// RuleName returns the name of a rule in docs/participants.md.
 func RuleName(rule string) string {
 	if name := map[string]string{
 		"fence": "fences", "operator": "operators", "tenant": "tenants", "response": "responses", "later": "answering later",
@@ -107,7 +107,7 @@ func RuleName(rule string) string {
 	return "rule " + rule
 }
 
-// Text is the report for a terminal.
+// Text returns the report for a terminal.
 func (r Report) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.URL)
@@ -154,7 +154,8 @@ func (r Report) Text() string {
 	return b.String()
 }
 
-// Finish sets the verdict: certified is what was tried completely, with its effects counted.
+// Finish sets the verdict. A participant is certified if everything was tested and its effects were
+// counted.
 func (r *Report) Finish() {
 	missing := slices.ContainsFunc(r.Untried, func(u Untried) bool { return !u.Inapplicable })
 	r.Certified = len(r.Findings) == 0 && len(r.Played) > 0 && !missing && r.Effects

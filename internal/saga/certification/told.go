@@ -11,14 +11,14 @@ import (
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
-// Told is what a participant that has answered "later" reports.
+// Told is the report of a participant that has answered "later".
 type Told struct {
 	Result reported.Result `json:"result"`
 	Output json.RawMessage `json:"output"`
-	Wrong  string          `json:"-"` // not "": the report, because Skald would not take it
+	Wrong  string          `json:"-"` // if not "", the report, which Skald would not accept
 }
 
-// ReadTold reads a report.
+// ReadTold parses a report.
 func ReadTold(body []byte) (t Told) {
 	if json.Unmarshal(body, &t) != nil || !slices.Contains(reported.Results, t.Result) {
 		return Told{Wrong: short(string(body))}
@@ -26,16 +26,16 @@ func ReadTold(body []byte) (t Told) {
 	return t
 }
 
-// Callback is the call of an examination that a callback URL of a server is for.
+// Callback identifies the call of a certification to which a server's callback URL belongs.
 type Callback struct {
 	Tenant, ID uuid.UUID
-	Token      uuid.UUID // of the node that examines: reports that an earlier node asked for do not count
-	Call       string    // its name
-	Undo       bool      // of the compensation
-	Again      bool      // the first report is not taken
+	Token      uuid.UUID // token of the node that runs the test: reports requested by an earlier node do not count
+	Call       string    // name of the call
+	Undo       bool      // the call is a compensation
+	Again      bool      // the first report is rejected
 }
 
-// Bytes returns the callback as tokens have it.
+// Bytes returns the callback in the form used in tokens.
 func (c Callback) Bytes() []byte {
 	b := append(append(append(make([]byte, 0, 96), c.Tenant[:]...), c.ID[:]...), c.Token[:]...)
 	flags := byte(0)
@@ -48,7 +48,7 @@ func (c Callback) Bytes() []byte {
 	return append(append(b, flags), c.Call...)
 }
 
-// CallbackOf returns the callback that Bytes has written; ok is false if they are of none.
+// CallbackOf is the inverse of Bytes. ok is false if the bytes do not encode a callback.
 func CallbackOf(b []byte) (c Callback, ok bool) {
 	if len(b) <= 3*len(c.ID)+1 || b[3*len(c.ID)] > 3 {
 		return c, false
@@ -60,16 +60,18 @@ func CallbackOf(b []byte) (c Callback, ok bool) {
 	return c, true
 }
 
-// Mail is what was reported in an examination, by call. It is kept until the node that examines has ended.
+// Mail contains the reports received in a certification, by call. It is kept until the node that
+// runs the test is done.
 type Mail map[string]Letter
 
-// Letter is what was reported of a call.
+// Letter is the report on one call.
 type Letter struct {
-	Asked  bool            `json:"asked,omitempty"` // to send the report again
+	Asked  bool            `json:"asked,omitempty"` // whether the participant was asked to send the report again
 	Report json.RawMessage `json:"report,omitempty"`
 }
 
-// Put adds a report. first is the one that counts, nil if it must come again; changed: the mail is to be stored.
+// Put adds a report. first is the report that counts, or nil if it must be sent again. changed
+// means that the mail must be stored.
 func (m Mail) Put(c Callback, report json.RawMessage) (first json.RawMessage, changed bool) {
 	known := m[c.Call]
 	switch {
@@ -83,12 +85,13 @@ func (m Mail) Put(c Callback, report json.RawMessage) (first json.RawMessage, ch
 	return m[c.Call].Report, true
 }
 
-// Inbox keeps what examined participants report to any node for the node that examines.
+// Inbox stores the reports that participants under test send to any node, for the node that runs
+// the test.
 type Inbox interface {
-	// Report adds a report and returns the first that counts of its call, nil if it must come again; repeated: another
-	// one came before. report nil: it is a heartbeat, which is not kept. Fault: NotFound, unless the node of the
-	// callback still examines.
+	// Report adds a report and returns the first one that counts for its call, or nil if it must be
+	// sent again. repeated means that another report came before. A nil report is a heartbeat,
+	// which is not stored. Fault: NotFound, unless the callback's node is still running the test.
 	Report(ctx context.Context, c Callback, report json.RawMessage) (first json.RawMessage, repeated bool, err error)
-	// Reports returns what has come. Fault: NotFound, as with Report.
+	// Reports returns the reports received so far. Fault: NotFound, as for Report.
 	Reports(ctx context.Context, c *Certification, token uuid.UUID) (Mail, error)
 }

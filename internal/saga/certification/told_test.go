@@ -27,7 +27,7 @@ func TestCallbacksOfExaminations(t *testing.T) {
 	}
 }
 
-// The first report of a call counts; before that one that must come again does not.
+// The first report of a call counts. A report that must be sent again does not count.
 func TestTheMailOfAnExamination(t *testing.T) {
 	m := Mail{}
 	for i, try := range []struct {

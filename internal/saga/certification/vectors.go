@@ -1,5 +1,6 @@
-// Package certification judges what a participant answered to the vectors of sdk/conformance, and what it did: which
-// rule of docs/participants.md it breaks, once for each cause. Package player plays the vectors.
+// Package certification judges a participant's answers to the vectors of sdk/conformance, and their
+// effects: it reports which rules of docs/participants.md the participant breaks, once per cause.
+// Package player plays the vectors.
 //
 // Files, each on top of those before it: vectors, history, problems, findings, report, certification, judge, junit,
 // store, told.
@@ -14,49 +15,51 @@ import (
 // Unknown stands for a number of effects that was not counted.
 const Unknown = -1
 
-// Reply is one answer of the participant.
+// Reply is one answer from the participant.
 type Reply struct {
-	Status int // 0: there was none
+	Status int // 0 means no answer
 	Body   string
-	Error  string // why there was none
+	Error  string // why there was no answer
 }
 
 func (r Reply) done() bool { return r.Status >= 200 && r.Status < 300 }
 
-// refused reports whether Skald takes the answer for a permanent refusal.
+// refused reports whether Skald would treat the answer as a permanent refusal.
 func (r Reply) refused() bool {
 	return r.Status >= 400 && r.Status < 500 && !slices.Contains([]int{408, 425, 429}, r.Status)
 }
 
-// Seen is what was observed of one call of a vector.
+// Seen contains the observations about one call of a vector.
 type Seen struct {
-	Replies []Reply // the last answer of each copy; none if the connection was cut
-	Doubt   bool    // an attempt before the last had an unknown outcome: 5xx, or no answer
-	Early   int     // effects of the key directly after the answer, or Unknown
+	Replies []Reply // the last answer to each copy; none if the connection was cut
+	Doubt   bool    // the outcome of an earlier attempt was unknown: 5xx, or no answer
+	Early   int     // number of effects of the key directly after the answer, or Unknown
 }
 
-// Played is a vector with everything that was observed of it.
+// Played is a vector with all observations.
 type Played struct {
 	Vector  conformance.Vector
 	Seen    []Seen
 	Effects map[string]int // by key, at the end; nil if they were not counted
-	// Stayed: a call was answered before its caller could leave, as the vector wants it.
+	// Stayed means that a call was answered before its caller could disconnect, as the vector
+	// requires.
 	Stayed bool
 }
 
-// Breach is a broken rule, as one vector shows it.
+// Breach is a broken rule, as shown by one vector.
 type Breach struct {
 	Code string
-	Call int    // the number of the call that shows it, from 1
-	Seen string // what was observed, and what is right
+	Call int    // number of the call that shows it, from 1
+	Seen string // what was observed, and what would be right
 }
 
-// NeedsRestart is why a vector is not tried that needs a restart.
+// NeedsRestart is the reason why a vector that needs a restart was not played.
 const NeedsRestart = "needs a restart of the participant: `skald participant certify` with --restart-command or " +
 	"--ask-restart"
 
-// Plan divides the vectors into those that can be played at any participant and, with the reason, those of them that
-// cannot be played here. One step is enough for nearly all of them: its name is step, whatever the vector calls it.
+// Plan splits the vectors that apply to every participant into those that can be played now and,
+// with the reason, those that cannot. Nearly all vectors need only one step, which is then called
+// step, whatever its name in the vector.
 func Plan(all []conformance.Vector, step string, restart bool) (plan []conformance.Vector, untried []Untried) {
 	for _, v := range all {
 		switch {
@@ -70,7 +73,7 @@ func Plan(all []conformance.Vector, step string, restart bool) (plan []conforman
 	return plan, untried
 }
 
-// renamed is the vector with another name for its first step.
+// renamed returns the vector with another name for its first step.
 func renamed(v conformance.Vector, step string) conformance.Vector {
 	first, names := v.Calls[0].Step, map[string]string{}
 	v.Calls = slices.Clone(v.Calls)
@@ -99,10 +102,11 @@ func renamed(v conformance.Vector, step string) conformance.Vector {
 	return v
 }
 
-// Untried is a vector that was not played to its end, and says why.
+// Untried is a vector that was not played to its end, with the reason.
 type Untried struct {
 	Vector string `json:"vector"`
 	Reason string `json:"reason"`
-	// Inapplicable: it is about steps that the participant does not have, so it says nothing against it.
+	// Inapplicable means that the vector concerns steps that the participant does not have, so it
+	// does not count against the participant.
 	Inapplicable bool `json:"inapplicable"`
 }

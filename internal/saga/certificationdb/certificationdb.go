@@ -1,4 +1,5 @@
-// Package certificationdb stores certifications of participants in PostgreSQL, and says which node examines what.
+// Package certificationdb stores certifications of participants in PostgreSQL, and assigns them to
+// nodes.
 //
 // Files, each on top of those before it: certificationdb, queue, mail.
 package certificationdb
@@ -20,10 +21,10 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Certifications is certification.Store and certification.Queue on PostgreSQL.
+// Certifications implements certification.Store and certification.Queue on PostgreSQL.
 type Certifications struct{ db *postgres.DB }
 
-// New returns the certifications of a database.
+// New returns the store of the certifications in a database.
 func New(db *postgres.DB) *Certifications { return &Certifications{db} }
 
 var (
@@ -91,7 +92,8 @@ var table = postgres.NewTable(
 // listed is the table without content, for lists.
 var listed = table.Without("payload", "report")
 
-// open returns what a row says. A report that cannot be read is marked; without its payload, it cannot be examined.
+// open converts a row. A report that cannot be read is marked. A certification whose payload cannot
+// be read cannot be run.
 func (st *Certifications) open(r *row) (certification.Certification, error) {
 	c := r.Certification
 	sealer := st.db.Keys.SealerFor(c.TenantID, c.ID)
@@ -111,7 +113,7 @@ func (st *Certifications) open(r *row) (certification.Certification, error) {
 	return c, nil
 }
 
-// sealed returns the row of a certification.
+// sealed converts a certification to a row with sealed content.
 func (st *Certifications) sealed(c *certification.Certification) (*row, error) {
 	r := &row{Certification: *c}
 	sealer := st.db.Keys.SealerFor(c.TenantID, c.ID)

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// mail is the mail of a certification that the node with a token examines.
+// mail is the mail of the certification that the node with the given token is running.
 const mail = `SELECT c.mail FROM saga.certifications c
   WHERE c.tenant_id = $1 AND c.id = $2 AND c.token = $3 AND c.state = 'RUNNING'`
 

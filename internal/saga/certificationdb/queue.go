@@ -13,8 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// next is the oldest certification that a node can begin. If two nodes choose two of one host at the same
-// moment, uq_certifications_host lets only one of them begin.
+// next selects the oldest certification that a node can start. If two nodes choose two
+// certifications of the same host at the same moment, uq_certifications_host lets only one of them
+// start.
 var next = `
 SELECT ` + table.Selected("c") + `, clock_timestamp() FROM saga.certifications c
  WHERE (c.state = 'PENDING' OR c.state = 'RUNNING' AND c.lease_until < clock_timestamp())
@@ -52,7 +53,7 @@ func (st *Certifications) Take(
 		return nil
 	})
 	if postgres.Violates(err, "uq_certifications_host") {
-		return nil, nil //nolint:nilnil // another node was first; the next look finds what is left
+		return nil, nil //nolint:nilnil // another node was first; the next poll finds what is left
 	}
 	if err != nil {
 		taken = nil
@@ -60,7 +61,7 @@ func (st *Certifications) Take(
 	return taken, postgres.Wrap("take a certification", err)
 }
 
-// put stores the end of one that is locked.
+// put stores the end of a locked certification.
 func put(ctx context.Context, tx *sqlx.Tx, r *row, c *certification.Certification) error {
 	_, err := tx.ExecContext(ctx, `UPDATE saga.certifications c
 	   SET state = $3, version = $4, ended_at = $5, error = $6, verdict = $7, findings = $8, warnings = $9,
@@ -121,7 +122,7 @@ func (st *Certifications) Return(ctx context.Context, c *certification.Certifica
 	return postgres.Wrap("return a certification", err)
 }
 
-// lock locks one that a node holds.
+// lock locks a certification that a node holds.
 func lock(ctx context.Context, tx *sqlx.Tx, c *certification.Certification, token uuid.UUID) (held bool, err error) {
 	err = tx.GetContext(ctx, &held, `SELECT true FROM saga.certifications c
 	  WHERE c.tenant_id = $1 AND c.id = $2 AND c.token = $3 AND c.state = 'RUNNING' FOR UPDATE`, c.TenantID, c.ID, token)

@@ -19,7 +19,7 @@ type Past struct {
 	HeldBy      string     // the person who first held it; "" means Skald
 	ReleasingAt *time.Time // when its last release began
 	ReleasedAt  time.Time
-	Waited      int64 // how many waited when its release began, at most
+	Waited      int64 // how many were waiting when its release began, at most
 }
 
 // Shown is how many past outages are returned for a participant.

@@ -21,18 +21,18 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// play is one vector while it is played.
+// play is one run of a vector.
 type play struct {
 	*player
 	certification.Played
-	next   int               // the call to make
-	ids    map[string]string // of the letters of sagas and tenants
-	bodies map[string][]byte // by key: repeated calls are equal byte for byte
+	next   int               // the next call
+	ids    map[string]string // ids for the letters of sagas and tenants
+	bodies map[string][]byte // by key, so that repeated calls are equal byte for byte
 	output map[string]json.RawMessage
 	mu     sync.Mutex
 }
 
-// plain is a vector of one call that nothing is special about.
+// plain returns a vector with one ordinary call.
 func (c *player) plain() conformance.Vector {
 	return conformance.Vector{Name: "plain-call", Calls: []conformance.Call{{
 		Saga: "A", Step: c.Step, Action: "execute", Run: 1, Attempt: 1, Fence: 1, AtOnce: 1,
@@ -59,7 +59,7 @@ func (c *player) begin(v conformance.Vector) *play {
 
 func stepOf(call conformance.Call) string { return call.Tenant + "/" + call.Saga + "/" + call.Step }
 
-// keyOf is the Idempotency-Key of a call, with the ids of this play.
+// keyOf returns the Idempotency-Key of a call, with the ids of this run.
 func (p *play) keyOf(call conformance.Call) string {
 	call.Saga, call.Step = p.ids[call.Saga], escaped(call.Step)
 	switch {
@@ -71,7 +71,7 @@ func (p *play) keyOf(call conformance.Call) string {
 	return call.Key()
 }
 
-// counter is the URL that counts effects, "" if none does.
+// counter returns the URL that counts effects, or "" if there is none.
 func (p *play) counter() string { return p.Config.Effects }
 
 func (p *play) urlOf(call conformance.Call) string {
@@ -82,7 +82,7 @@ func (p *play) urlOf(call conformance.Call) string {
 	return strings.ReplaceAll(to, "{step}", escaped(call.Step))
 }
 
-// headers of a call, in the order in which they are shown.
+// Headers of a call, in the order in which they are shown.
 func (p *play) headers(call conformance.Call) [][2]string {
 	tenant := p.Tenant
 	if call.Tenant != "" {
@@ -105,7 +105,7 @@ func (p *play) headers(call conformance.Call) [][2]string {
 	return all
 }
 
-// body is what a call sends: equal bytes for equal keys.
+// body returns the body of a call. It is the same for every call with the same key.
 func (p *play) body(call conformance.Call) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +120,7 @@ func (p *play) body(call conformance.Call) []byte {
 	var b strings.Builder
 	put := func(name string, value any) {
 		text, err := json.Marshal(value)
-		if err != nil { // only what was parsed as JSON, and texts
+		if err != nil { // it contains only parsed JSON and texts
 			text = []byte("null")
 		}
 		fmt.Fprintf(&b, "%q:%s,", name, text)
@@ -172,7 +172,7 @@ func (p *play) request(ctx context.Context, call conformance.Call) (*http.Reques
 	return req, nil
 }
 
-// curl are the lines that show a breach: the calls up to the one that shows it.
+// curl returns the commands that show a breach: the calls up to the one that reveals it.
 func (p *play) curl(call int) (lines []string) {
 	for i, c := range p.Vector.Calls[:call] {
 		if c.Restart {
@@ -183,7 +183,7 @@ func (p *play) curl(call int) (lines []string) {
 			line += " -H " + quoted(h[0]+": "+h[1])
 		}
 		if len(p.keys) > 0 {
-			line += " -H 'X-Saga-Signature: …'" // it is valid for five minutes only
+			line += " -H 'X-Saga-Signature: …'" // it is only valid for five minutes
 		}
 		line += " -d " + quoted(string(p.body(c)))
 		switch {
@@ -204,5 +204,5 @@ func (p *play) curl(call int) (lines []string) {
 	return lines
 }
 
-// quoted is a word of the shell.
+// quoted quotes a word for the shell.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

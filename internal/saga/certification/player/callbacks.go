@@ -14,16 +14,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// callbacks is a Receiver with an address of its own.
+// callbacks is a Receiver that listens on its own address.
 type callbacks struct {
 	url    string
 	server *http.Server
 	mu     sync.Mutex
 	got    map[string][]certification.Told // by call; guarded by mu
-	asked  map[string]bool                 // calls whose first report is not taken; guarded by mu
+	asked  map[string]bool                 // calls whose first report is rejected; guarded by mu
 }
 
-// listen serves callbacks at an address; base is how the participant reaches it, "" if as it is.
+// listen serves callbacks on an address. base is the URL by which the participant reaches it; ""
+// means the address.
 func listen(ctx context.Context, address, base string) (*callbacks, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -81,7 +82,7 @@ func (b *callbacks) First(_ context.Context, call string) (*certification.Told, 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.got[call]) == 0 {
-		return nil, nil //nolint:nilnil // none yet
+		return nil, nil //nolint:nilnil // nothing was reported yet
 	}
 	return &b.got[call][0], nil
 }

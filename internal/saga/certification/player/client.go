@@ -19,66 +19,72 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// Config says where the participant is, and how it is examined.
+// Config says where the participant is and how it is tested.
 type Config struct {
-	URL          string // of the action; {step} in it stands for the step's name
+	URL          string // URL of the action; {step} in it is replaced by the step's name
 	Compensation string // URL of the compensation; "" means URL
-	Effects      string // URL that says how many effects a key has; "" if none does
+	Effects      string // URL that returns the number of effects of a key; "" if there is none
 	Step         string
-	Payload      json.RawMessage // nil: that of the vectors
+	Payload      json.RawMessage // nil means the payload of the vectors
 	Secret       string          // signs the calls; "" means unsigned
-	Keys         [][]byte        // sign them too
-	Tenant       string          // of the calls that are for one tenant; "": the default tenant
-	// Dial opens all connections; nil: net.Dialer, or the proxy of the environment.
+	Keys         [][]byte        // additional signing keys
+	Tenant       string          // tenant of calls that need only one; "" means the default tenant
+	// Dial opens all connections. nil means net.Dialer, or the proxy from the environment.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	TLS  *tls.Config // nil: the system's authorities, no certificate
-	// Progress is called when a vector was played; nil: not.
+	TLS  *tls.Config // nil means the system's authorities and no client certificate
+	// Progress is called after each vector. It may be nil.
 	Progress func(played, planned int)
-	// Restart restarts the participant. It returns when the old process has ended; nil leaves out what needs it.
+	// Restart restarts the participant. It returns when the old process has ended. nil skips
+	// everything that needs a restart.
 	Restart func(context.Context) error
-	RaceFor time.Duration // how long races are repeated under load; 0: not at all
-	Robust  bool          // also try what leads to warnings: large bodies, slow sending, gzip, HTTP/1.0
-	Timeout time.Duration // of one call
+	RaceFor time.Duration // how long races are repeated under load; 0 means not at all
+	Robust  bool          // also test what leads to warnings: large bodies, slow sending, gzip, HTTP/1.0
+	Timeout time.Duration // timeout of one call
 	Version string
-	// Later: the participant answers later, and only that is examined. The reports must come within LaterFor, to
-	// Reports. nil: to an address of CallbackListen, by way of CallbackURL unless that is "".
+	// Later: the participant answers later, and only that is tested. Its reports must arrive at
+	// Reports within LaterFor. If Reports is nil, they are received on CallbackListen, which
+	// participants reach by CallbackURL if that is not "".
 	Later                       bool
 	LaterFor                    time.Duration
 	Reports                     Receiver
 	CallbackListen, CallbackURL string
-	forgets                     time.Duration // for a report after the restart; 0: LaterFor. Tests wait less.
+	forgets                     time.Duration // wait for a report after the restart; 0 means LaterFor; shorter in tests
 
-	// leaves hears of a call whose connection will be cut, before it is sent; what it returns is called before the cut.
-	// nil: the connection is cut as soon as the call is sent. In tests it makes certain that the call has begun.
+	// leaves is called before a call is sent whose connection will be cut. The function it returns
+	// is called before the cut. nil cuts the connection as soon as the call is sent. Tests use it
+	// to make sure that the call has begun.
 	leaves func(*http.Request) (begun func(context.Context))
 }
 
-// Receiver is where a participant reports the outcome of calls that it has answered later. Heartbeats are not reports.
+// Receiver receives a participant's reports on the outcome of calls that it has answered later.
+// Heartbeats are not reports.
 type Receiver interface {
-	// Callback returns the URL for the reports of a call, which has a name of its own. undo: it is of a compensation;
-	// again: the first report is not taken, and must come again.
+	// Callback returns the URL for the reports of the call with the given name, which is unique.
+	// undo means that the call is a compensation. again means that the first report is rejected and
+	// must be sent again.
 	Callback(call string, undo, again bool) string
-	// First returns the first report of a call that was taken; nil: there was none yet.
+	// First returns the first accepted report of a call, or nil if there is none yet.
 	First(ctx context.Context, call string) (*certification.Told, error)
 }
 
-// How often and how long a call is repeated that was not answered with a result.
+// How often calls without a definite answer are repeated, and other limits.
 const (
 	doubts  = 4
 	later   = 40
-	soon    = 6 // questions for a participant that was just started: 2.5 s
+	soon    = 6 // attempts to reach a participant that was just started: 2.5 s
 	pause   = 50 * time.Millisecond
-	settle  = 20 // questions for the effects until they are as expected
-	orders  = 8  // sagas until every connection was cut before its answer came
-	clients = 8  // under load
+	settle  = 20 // polls of the effects until they are as expected
+	orders  = 8  // sagas that are tried until every connection was cut before its answer came
+	clients = 8  // clients under load
 
-	inboxEvery = 5 * pause // looks for reports that arrive elsewhere
+	inboxEvery = 5 * pause // interval of the checks for reports that arrive elsewhere
 )
 
-// maxAnswer is how much is read of an answer.
+// maxAnswer is how much of an answer is read.
 const maxAnswer = 1 << 20
 
-// marked is the header of all calls of a certification, so that a participant can tell them apart in its logs.
+// marked is a header of all calls of a certification, by which a participant can recognize them in
+// its logs.
 const marked = "X-Saga-Certification"
 
 const defaultTenant = "00000000-0000-0000-0000-000000000001"
@@ -86,8 +92,8 @@ const defaultTenant = "00000000-0000-0000-0000-000000000001"
 type player struct {
 	Config
 	client    *http.Client
-	transport *http.Transport // of client
-	keys      [][]byte        // sign
+	transport *http.Transport // settings of client
+	keys      [][]byte        // keys for signing
 }
 
 func newPlayer(cfg Config) (*player, error) {
@@ -145,7 +151,7 @@ func newPlayer(cfg Config) (*player, error) {
 	return c, nil
 }
 
-// escaped is a step's name as it is in keys, headers and paths.
+// escaped returns a step's name as written in keys, headers and paths.
 func escaped(step string) string { return url.PathEscape(step) }
 
 func (c *player) do(req *http.Request) certification.Reply {
@@ -172,7 +178,7 @@ func unpacked(res *http.Response) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(reader, maxAnswer))
 }
 
-// effectsOf asks how many effects a key has.
+// effectsOf requests the number of effects of a key.
 func (c *player) effectsOf(ctx context.Context, key string) (int, error) {
 	at, err := url.Parse(c.Config.Effects)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/api"
 )
 
-// A participant may be made of a stub that is generated from the contract, and such a stub refuses calls without a
+// A participant may use a stub generated from the contract, and such a stub rejects calls without a
 // header that the contract requires.
 func TestCallsHaveTheHeadersThatTheContractRequires(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,9 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// cut sends a call and closes the connection as soon as it is sent. It reports whether it did so before an answer
-// came: then the call may still run, or not even have been read.
+// cut sends a call and closes the connection as soon as the call is sent. It reports whether it did
+// so before an answer arrived. In that case the call may still be running, or may not even have
+// been read.
 func (p *play) cut(ctx context.Context, call conformance.Call) (left bool) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -38,14 +39,15 @@ func (p *play) cut(ctx context.Context, call conformance.Call) (left bool) {
 	client := *p.client
 	client.Transport = transport
 	res, err := client.Do(req)
-	if err == nil { // it was quicker
+	if err == nil { // the answer was quicker
 		res.Body.Close()
 	}
 	return err != nil && conn.whole.Load()
 }
 
-// counted is a connection for one request, and says when that is sent. http.Transport says only when it has written it
-// to a buffer: what the connection writes next is the end of it.
+// counted is a connection for one request that signals when the request has been sent.
+// http.Transport only signals that it has written the request to a buffer; the end of the request
+// is in the connection's next write.
 type counted struct {
 	net.Conn
 

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// inbox is a Receiver of an examination by a server, to any node of which the reports may go.
+// inbox is the Receiver of a test that a server runs. Reports may go to any of its nodes.
 type inbox struct {
 	certification.Inbox
 	url   func(certification.Callback) string

@@ -11,27 +11,27 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// story is an examination of one thing about answers that come later.
+// story is one test of deferred answers.
 type story struct {
 	*play
 	Receiver
 	tale
 	found   []certification.Shown
-	took    *time.Duration // until the first report of the examination
-	every   time.Duration  // between looks for a report
-	goesOn  bool           // the restart may come
-	before  int            // the call whose report came before the restart was over; 0: none
-	untried string         // why it proves nothing
-	err     error          // reports could not be read
+	took    *time.Duration // longest wait for the first report in this certification
+	every   time.Duration  // interval of the checks for a report
+	goesOn  bool           // the restart may happen
+	before  int            // the call whose report came before the restart was over; 0 means none
+	untried string         // why the story proves nothing
+	err     error          // why reports could not be read
 }
 
-// tale is how a story goes.
+// tale is the script of a story.
 type tale struct {
 	name  string
-	calls []string // of the action, or "compensate"
-	again bool     // the first report to the first call is not taken
+	calls []string // "execute" or "compensate" for each call
+	again bool     // the first report to the first call is rejected
 	play  func(context.Context, *story)
-	// rest is what follows a restart of the participant; nil: none is needed.
+	// rest is what follows a restart of the participant. nil means that no restart is needed.
 	rest func(context.Context, *story)
 }
 
@@ -58,10 +58,10 @@ func (c *player) tell(told tale, at Receiver) *story {
 	return s
 }
 
-// callback is the name of a call for its Receiver.
+// callback returns the name of a call for its Receiver.
 func callback(story string, n int) string { return fmt.Sprintf("%s-%d", story, n) }
 
-// reply makes call n of the story, and again while it is not answered with a result.
+// reply makes call n of the story, and repeats it as long as the answer is not definite.
 func (s *story) reply(ctx context.Context, n int) certification.Reply {
 	s.send(ctx, n-1, 0)
 	r := s.Seen[n-1].Replies[0]
@@ -71,13 +71,14 @@ func (s *story) reply(ctx context.Context, n int) certification.Reply {
 	return r
 }
 
-// breach records what call n shows.
+// breach records a breach that call n shows.
 func (s *story) breach(code string, n int, format string, args ...any) {
 	b := certification.Breach{Code: code, Call: n, Seen: fmt.Sprintf("call %d ", n) + fmt.Sprintf(format, args...)}
 	s.found = append(s.found, certification.Shown{Vector: s.Vector.Name, Breach: b, Curl: s.curl(n)})
 }
 
-// await waits for a report to one of the calls, and returns which that was; 0: none came.
+// await waits for a report on one of the calls, and returns the number of that call, or 0 if none
+// came.
 func (s *story) await(ctx context.Context, d time.Duration, calls ...int) (t certification.Told, call int) {
 	for end := time.Now().Add(d); ; {
 		var failed error
@@ -97,7 +98,7 @@ func (s *story) await(ctx context.Context, d time.Duration, calls ...int) (t cer
 	}
 }
 
-// promised makes the first call, and reports whether it was answered later.
+// promised makes the first call, and reports whether it was answered with a promise.
 func (s *story) promised(ctx context.Context) bool {
 	r := s.reply(ctx, 1)
 	if r.Status != http.StatusAccepted {
@@ -107,7 +108,8 @@ func (s *story) promised(ctx context.Context) bool {
 	return r.Status == http.StatusAccepted
 }
 
-// repeated makes the second call while the work of the first goes on, and reports whether it was answered later again.
+// repeated makes the second call while the work of the first is in progress, and reports whether it
+// was again answered with a promise.
 func (s *story) repeated(ctx context.Context) bool {
 	r := s.reply(ctx, 2)
 	_, early := s.await(ctx, 0, 1)
@@ -122,7 +124,7 @@ func (s *story) repeated(ctx context.Context) bool {
 	return false
 }
 
-// outcome waits for the report of one of the calls; it is 0 if none came, or a wrong one.
+// outcome waits for the report on one of the calls. call is 0 if none came or it was invalid.
 func (s *story) outcome(ctx context.Context, last int, calls ...int) (t certification.Told, call int) {
 	began := time.Now()
 	t, call = s.await(ctx, s.LaterFor, calls...)
@@ -141,7 +143,8 @@ func (s *story) invalid(n int, t certification.Told) {
 	s.breach("later_report_invalid", n, "was answered later, and the report was %q", t.Wrong)
 }
 
-// newest records a breach if the report went to call 1, and none comes to the newest call.
+// newest records a breach if the report went to the callback of call 1 and none arrives at the
+// newest callback.
 func (s *story) newest(ctx context.Context, call int) {
 	if call != 1 {
 		return

@@ -16,25 +16,25 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// work is a participant with the library, and its worker.
+// work is a participant that uses the library, together with its worker.
 type work struct {
 	t       *testing.T
 	handler *library.Handler
-	way     string        // how it is wrong; "" is right
-	up      chan struct{} // closed when it was restarted
-	over    chan struct{} // closed when the work that went on at the restart is done
+	way     string        // how it breaks the rules; "" means it keeps them
+	up      chan struct{} // closed after the restart
+	over    chan struct{} // closed when the work in progress at the restart is done
 
 	once sync.Once // closes over
 
 	mu      sync.Mutex
-	lives   int            // it was started so often; guarded by mu
+	lives   int            // number of starts; guarded by mu
 	effects map[string]int // guarded by mu
 	ended   map[string]bool
-	lost    map[string]bool // those whose end it has forgotten
+	lost    map[string]bool // keys whose outcome it has forgotten
 	first   map[string]string
 }
 
-// ServeHTTP is the library, except where the participant is wrong.
+// ServeHTTP calls the library, except where the participant breaks the rules.
 func (p *work) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key, callback := r.Header.Get("Idempotency-Key"), r.Header.Get("X-Saga-Callback")
 	if r.Method == http.MethodGet {
@@ -75,7 +75,7 @@ func (p *work) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.handler.ServeHTTP(w, r)
 }
 
-// soon does the work when a call after the first had time to come.
+// soon does the work after a call that follows the first has had time to arrive.
 func (p *work) soon(do func(), key string) {
 	time.AfterFunc(200*time.Millisecond, func() {
 		p.mu.Lock()
@@ -87,7 +87,7 @@ func (p *work) soon(do func(), key string) {
 
 func (p *work) post(to, body string) {
 	for range 3 {
-		if res, err := http.Post(to, "application/json", strings.NewReader(body)); err == nil { //nolint:gosec // a test's
+		if res, err := http.Post(to, "application/json", strings.NewReader(body)); err == nil { //nolint:gosec // test URL
 			_ = res.Body.Close()
 			if res.StatusCode != http.StatusServiceUnavailable {
 				return
@@ -96,7 +96,7 @@ func (p *work) post(to, body string) {
 	}
 }
 
-// start makes it ready; what a right participant keeps is durable.
+// start makes the participant ready. What a correct participant stores is durable.
 func (p *work) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +123,8 @@ func (p *work) start() error {
 	return err
 }
 
-// dead reports whether a life of the participant is over, with all that it had in memory.
+// dead reports whether a process of the participant has ended, and with it everything it had in
+// memory.
 func (p *work) dead(life int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,11 +170,11 @@ func (p *work) execute(_ context.Context, _ *sql.Tx, c *library.Call) (any, erro
 	return library.Later, nil
 }
 
-// end does the work of a call, and reports it.
+// end completes the work of a call and reports it.
 func (p *work) end(key string) {
 	report, err := p.handler.Finish(context.Background(), nil, key, map[string]bool{"packed": true}, nil)
 	if err != nil {
-		return // it was compensated
+		return // the step was compensated
 	}
 	p.mu.Lock()
 	p.ended[key] = true

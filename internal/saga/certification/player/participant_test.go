@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// broken is one way not to keep the rules; "" keeps them.
+// broken is a way of breaking the rules; "" keeps them.
 type broken string
 
 const (
@@ -33,7 +33,8 @@ const (
 	doneAfterUndo     broken = "do accepted after undo"
 	refusesApplied    broken = "refused although applied"
 
-	// Calls that run beside others, and whose callers have left: running_test.go.
+	// Calls that run concurrently with others and whose callers have disconnected: see
+	// running_test.go.
 	waitsForRunning  broken = "right, and slow"
 	waiterFrees      broken = "a repeat that gives up waiting frees the key"
 	outlivesUndo     broken = "undo does not wait for a call whose caller has left"
@@ -41,26 +42,26 @@ const (
 	staysBusy        broken = "right, and not now as long as a call runs whose caller has left"
 )
 
-// participant keeps the rules, except for one.
+// participant keeps all rules except one.
 type participant struct {
 	way broken
 
 	mu      sync.Mutex
-	answers map[string]string // by key, "409" for a refusal
+	answers map[string]string // answers by key; "409" stands for a refusal
 	undone  map[string]bool   // by step and run
 	done    map[string]bool
 	fences  map[string]int
 	failed  map[string]bool
-	effects map[string]int // on the disk, as it were
+	effects map[string]int // stands for the data on disk
 	asked   map[string]int
 	marked  int // calls with X-Saga-Certification
 	calls   int
 
-	changed *sync.Cond          // any of these have; of mu
-	leaving map[string]*leaving // calls whose callers will leave, by key and attempt
+	changed *sync.Cond          // signals a change of any of these fields; uses mu
+	leaving map[string]*leaving // calls whose callers will disconnect, by key and attempt
 	running map[string]*running // executes, by key
-	freed   map[string]*running // whose key was given to another call, by key
-	over    bool                // the test
+	freed   map[string]*running // executes by key that have lost their key to another call
+	over    bool                // the test is over
 }
 
 func newParticipant(way broken) *participant {
@@ -106,7 +107,7 @@ func (p *participant) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	l := p.leavingOf(r.Header)
 	status, text := p.call(r.Header)
-	if l != nil { // it is done, and its caller leaves without the answer
+	if l != nil { // the call is done, and its caller disconnects without the answer
 		close(l.begun)
 		<-r.Context().Done()
 		return
@@ -121,7 +122,7 @@ func (p *participant) count(w http.ResponseWriter, r *http.Request) {
 	key := r.URL.Query().Get("key")
 	n := p.effects[key]
 	if p.asked[key]++; p.way == answersEarly && p.asked[key] == 1 {
-		n = 0 // it is committed after the first question
+		n = 0 // it is committed after the first query
 	}
 	json.NewEncoder(w).Encode(map[string]int{"effects": n})
 }
@@ -132,13 +133,13 @@ func (p *participant) call(h http.Header) (int, string) {
 	return p.locked(h)
 }
 
-// stepOfKey is the saga, step and run of a call.
+// stepOfKey returns the saga, step and run of a call.
 func stepOfKey(h http.Header) string {
 	_, run, _ := strings.Cut(h.Get("Idempotency-Key"), "#")
 	return h.Get("X-Saga-Tenant") + "/" + h.Get("X-Saga-Id") + "/" + h.Get("X-Saga-Step") + "#" + run
 }
 
-// locked is a call while the lock is held.
+// locked executes a call while the lock is held.
 func (p *participant) locked(h http.Header) (int, string) {
 	p.calls++
 	if h.Get("X-Saga-Certification") == "1" {
@@ -158,7 +159,7 @@ func (p *participant) locked(h http.Header) (int, string) {
 	answer, known := p.answers[key]
 	if p.way == forgetsInARace && !known {
 		p.mu.Unlock()
-		time.Sleep(20 * time.Millisecond) // others look for the key, too
+		time.Sleep(20 * time.Millisecond) // others check the key as well
 		p.mu.Lock()
 	}
 	switch {
@@ -206,7 +207,7 @@ func (p *participant) fresh(key, step string, undo bool) (int, string) {
 	return 200, answer
 }
 
-// serve returns what an examination of the participant needs.
+// serve returns the configuration for testing the participant.
 func (p *participant) serve(t *testing.T) Config {
 	t.Helper()
 	server := httptest.NewServer(p)

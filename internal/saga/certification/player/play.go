@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// pauseAt is the first call that needs a restart before it.
+// pauseAt returns the first call that needs a restart before it.
 func (p *play) pauseAt() int {
 	for i, call := range p.Vector.Calls {
 		if call.Restart {
@@ -54,7 +54,7 @@ func (p *play) until(ctx context.Context, end int) error {
 	return nil
 }
 
-// send makes one copy of call i, and repeats it as Skald does as long as there is no result.
+// send makes one copy of call i, and repeats it as Skald would until there is a definite answer.
 func (p *play) send(ctx context.Context, i, copied int) {
 	var reply certification.Reply
 	doubt := false
@@ -99,7 +99,7 @@ func (p *play) look(ctx context.Context, i int) error {
 	return err
 }
 
-// count counts the effects of all keys, and waits a moment until they are as they should be.
+// count counts the effects of all keys, and waits a moment for them to become as expected.
 func (p *play) count(ctx context.Context) error {
 	if p.counter() == "" {
 		return nil

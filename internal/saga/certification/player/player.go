@@ -1,5 +1,5 @@
-// Package player plays the vectors of sdk/conformance at a participant over HTTP, counts effects, and lets package
-// certification judge what it saw.
+// Package player plays the vectors of sdk/conformance against a participant over HTTP, counts
+// effects, and lets package certification judge the results.
 //
 // Files, each on top of those before it: client, call, callbacks, restart, player, inbox, later, cut, play, robust,
 // runner, stories.
@@ -16,10 +16,10 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// ErrUntried means that nothing was found out about the participant.
+// ErrUntried means that nothing was learned about the participant.
 var ErrUntried = errors.New("the participant could not be examined")
 
-// Run examines the participant. A report with findings is not an error.
+// Run tests the participant. A report with findings is not an error.
 func Run(ctx context.Context, cfg Config) (certification.Report, error) {
 	report := certification.Report{
 		URL: cfg.URL, Version: cfg.Version, Effects: cfg.Effects != "", Later: cfg.Later,
@@ -72,7 +72,7 @@ func Run(ctx context.Context, cfg Config) (certification.Report, error) {
 	return ended(ctx, report, shown)
 }
 
-// finishLater examines how the participant answers later.
+// finishLater tests how the participant handles deferred answers.
 func (c *player) finishLater(ctx context.Context, report certification.Report) (certification.Report, error) {
 	shown, err := c.answersLater(ctx, &report)
 	if err != nil && ctx.Err() == nil {
@@ -81,7 +81,7 @@ func (c *player) finishLater(ctx context.Context, report certification.Report) (
 	return ended(ctx, report, shown)
 }
 
-// ended puts together what was found.
+// ended assembles the report.
 func ended(
 	ctx context.Context, report certification.Report, shown []certification.Shown,
 ) (certification.Report, error) {
@@ -102,7 +102,7 @@ func ended(
 	return report, nil
 }
 
-// servesAtAll makes one plain call: if that is refused, trying the vectors would prove nothing.
+// servesAtAll makes one plain call. If the participant refuses it, the vectors would prove nothing.
 func (c *player) servesAtAll(ctx context.Context) error {
 	p := c.begin(c.plain())
 	if err := p.until(ctx, len(p.Vector.Calls)); err != nil {
@@ -117,7 +117,7 @@ func (c *player) servesAtAll(ctx context.Context) error {
 	return nil
 }
 
-// playAll plays the vectors, and restarts the participant once for all that need it.
+// playAll plays the vectors, and restarts the participant once for all vectors that need a restart.
 func (c *player) playAll(ctx context.Context, plan []conformance.Vector) ([]*play, error) {
 	var plays []*play
 	restart, played := false, 0
@@ -158,8 +158,8 @@ func (c *player) playAll(ctx context.Context, plan []conformance.Vector) ([]*pla
 	return plays, nil
 }
 
-// untilRestart plays a vector up to the restart that it needs, with another saga if a call was answered before its
-// connection could be cut.
+// untilRestart plays a vector up to the restart that it needs. It starts again with another saga if
+// a call was answered before its connection could be cut.
 func (c *player) untilRestart(ctx context.Context, v conformance.Vector) (*play, error) {
 	for n := 1; ; n++ {
 		p := c.begin(v)
@@ -169,7 +169,7 @@ func (c *player) untilRestart(ctx context.Context, v conformance.Vector) (*play,
 	}
 }
 
-// race repeats the vectors with races, by several clients at once.
+// race repeats the vectors that contain races, with several clients at once.
 func (c *player) race(ctx context.Context, plan []conformance.Vector) (shown []certification.Shown, repeated int) {
 	plan = slices.DeleteFunc(slices.Clone(plan), func(v conformance.Vector) bool {
 		races := func(c conformance.Call) bool { return c.AtOnce > 1 || c.Together != "" || c.Cut }

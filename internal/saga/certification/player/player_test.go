@@ -80,7 +80,8 @@ func TestEachBrokenRuleIsFoundAndNoOther(t *testing.T) {
 	}
 }
 
-// A participant with one URL for each step need not know the others, and that is not a finding.
+// A participant with a separate URL for each step need not serve the other steps; that is not a
+// finding.
 func TestStepsThatAreNotServedAreNotTried(t *testing.T) {
 	t.Parallel()
 	p := newParticipant(right)
@@ -100,7 +101,7 @@ func TestStepsThatAreNotServedAreNotTried(t *testing.T) {
 	}
 }
 
-// What the answers alone show must not need a number of effects.
+// Breaches that the answers alone show must be found without counting effects.
 func TestWithoutEffectsTheAnswersAreJudged(t *testing.T) {
 	t.Parallel()
 	for way, want := range map[broken]string{
@@ -158,7 +159,7 @@ func TestWhatCannotBeExaminedIsAnError(t *testing.T) {
 	}
 }
 
-// ids are what differs between two examinations.
+// ids match what differs between two test runs.
 var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|127\.0\.0\.1:\d+|"calls":\d+`)
 
 func TestTheReportIsAsPrinted(t *testing.T) {
@@ -169,7 +170,7 @@ func TestTheReportIsAsPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, f := range report.Findings { // it depends on which comes first
+	for i, f := range report.Findings { // depends on which comes first
 		report.Findings[i].Vectors = slices.DeleteFunc(f.Vectors, func(v string) bool { return v == "undo-and-do-at-once" })
 	}
 	report.Warnings = append(report.Warnings, certification.Warning{Code: "http_1_0", Text: "A call by HTTP/1.0 was answered 505; right is 2xx."})
@@ -186,7 +187,7 @@ func TestTheReportIsAsPrinted(t *testing.T) {
 	}
 }
 
-// One may start the participant and examine it in one line.
+// A user may start the participant and certify it in one command line.
 func TestAParticipantThatWasJustStartedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	at := testnet.FreeAddress(t)
@@ -209,7 +210,7 @@ func TestAParticipantThatWasJustStartedIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Keys begin with the tenant, as those of its steps do, unless it is the default one.
+// Keys begin with the tenant, as those of its steps do, unless the tenant is the default one.
 func TestCallsAreThoseOfTheTenant(t *testing.T) {
 	t.Parallel()
 	for tenant, want := range map[string]string{"": defaultTenant, "019ab2c0-5a3e-7c31-9d5e-2f1b7a4c8d90": ""} {
@@ -236,7 +237,8 @@ func TestCallsAreThoseOfTheTenant(t *testing.T) {
 	}
 }
 
-// Every call is signed with every secret, however it is sent, so that the participant may know only one of them.
+// Every call is signed with every secret, however it is sent, so a participant needs to have only
+// one of them.
 func TestCallsAreSigned(t *testing.T) {
 	t.Parallel()
 	const first, second = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -12,13 +12,13 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// starting reports whether an error is that of a process that does not listen yet.
+// starting reports whether an error means that the process does not listen yet.
 func starting(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 func anyError(error) bool { return true }
 
-// reachable waits until the participant answers anything that does not come from a proxy in front of it. again
-// reports whether it is tried again after an error.
+// reachable waits until the participant gives any answer that does not come from a proxy in front
+// of it. again reports whether to retry after an error.
 func (c *player) reachable(ctx context.Context, tries int, again func(error) bool) error {
 	for n := 0; ; n++ {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.ReplaceAll(c.URL, "{step}", c.Step), nil)

@@ -17,10 +17,12 @@ import (
 	"github.com/skald-saga/skald/sdk/conformance"
 )
 
-// largeBody is what a participant should accept: sagas hold up to 8 MiB, and calls up to 16.
+// largeBody is a body size that a participant should accept: sagas may contain up to 8 MiB, and
+// calls up to 16 MiB.
 const largeBody = 10 << 20
 
-// robustness tries what may happen on the way to a participant. It leads to warnings: no rule is about it.
+// robustness tests conditions that a request may meet on its way to a participant. Failures lead to
+// warnings, because they break no rule.
 func (c *player) robustness(ctx context.Context) []certification.Warning {
 	warnings := []certification.Warning{}
 	for _, try := range []struct {
@@ -80,7 +82,7 @@ func zipped(ctx context.Context, p *play, call conformance.Call) certification.R
 	return p.do(req)
 }
 
-// old makes the call by HTTP/1.0, which Go's client does not speak.
+// old makes the call over HTTP/1.0, which Go's client does not support.
 func old(ctx context.Context, p *play, call conformance.Call) certification.Reply {
 	req, err := p.request(ctx, call)
 	if err != nil {

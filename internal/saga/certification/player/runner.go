@@ -19,22 +19,23 @@ type RunnerConfig struct {
 	Queue certification.Queue
 	// Reach says how participants are called: Dial, TLS, Keys and Version.
 	Reach func() Config
-	// Inbox has what participants report to callbacks, whose URLs Callback returns; "": they reach no node.
+	// Inbox holds the reports that participants send to callbacks. Callback returns the URL of a
+	// callback, or "" if participants cannot reach any node.
 	Inbox    certification.Inbox
 	Callback func(certification.Callback) string
 	Now      func() time.Time
 	NewID    func() uuid.UUID
-	Round    func() // called after each look at the database
+	Round    func() // called after each poll of the database
 	Log      *slog.Logger
 }
 
-// Bounds of the examinations of a node.
+// Limits for the tests that a node runs.
 const (
-	places     = 2                // examined at once
-	look       = 2 * time.Second  // for certifications of other nodes
-	lease      = 30 * time.Second // of a node on what it examines
-	holdEvery  = 2 * time.Second  // the lease is extended, and the progress stored
-	longest    = 5 * time.Minute  // one examination, beside its races
+	places     = 2                // tests running at once
+	look       = 2 * time.Second  // interval of the polls for certifications of other nodes
+	lease      = 30 * time.Second // lease of a node on a certification
+	holdEvery  = 2 * time.Second  // interval at which the lease is extended and the progress stored
+	longest    = 5 * time.Minute  // one test, not counting its races
 	storing    = 10 * time.Second
 	defaultFor = 10 * time.Second // one call
 )
@@ -43,17 +44,18 @@ var errUnreachable = errors.New("participants cannot report to this node: set se
 
 var errLost = errors.New("it was canceled, or another node has it")
 
-// Runner examines participants that were asked for by the API: the nodes take what waits from the database, and hold
-// it by a lease. What a node leaves behind that dies is begun again by another: all calls then have new ids.
+// Runner runs the tests that were requested through the API. The nodes take pending certifications
+// from the database and hold them by a lease. If a node dies, another one starts the certification
+// from the beginning, and all calls get new ids.
 type Runner struct {
 	cfg  RunnerConfig
 	wake chan struct{}
 }
 
-// NewRunner returns a Runner that does nothing until Run.
+// NewRunner returns a Runner that does nothing before Run is called.
 func NewRunner(cfg RunnerConfig) *Runner { return &Runner{cfg, make(chan struct{}, 1)} }
 
-// Wake makes it look for work now.
+// Wake makes the Runner look for work immediately.
 func (r *Runner) Wake() {
 	select {
 	case r.wake <- struct{}{}:
@@ -61,7 +63,7 @@ func (r *Runner) Wake() {
 	}
 }
 
-// Run examines participants until ctx ends, and then gives back what it has not finished.
+// Run runs tests until ctx ends, and then returns the unfinished certifications to the queue.
 func (r *Runner) Run(ctx context.Context) {
 	room := make(chan struct{}, places)
 	var busy sync.WaitGroup
@@ -77,7 +79,7 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 }
 
-// take begins one examination, and reports whether to look for another one at once.
+// take starts one certification, and reports whether to look for another one immediately.
 func (r *Runner) take(ctx context.Context, room chan struct{}, busy *sync.WaitGroup) bool {
 	token := r.cfg.NewID()
 	c, err := r.cfg.Queue.Take(ctx, token, lease)
@@ -101,7 +103,7 @@ func (r *Runner) take(ctx context.Context, room chan struct{}, busy *sync.WaitGr
 	return true
 }
 
-// examine examines one participant, and stores how it ended.
+// examine tests one participant and stores the result.
 func (r *Runner) examine(ctx context.Context, c *certification.Certification, token uuid.UUID) {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -128,7 +130,7 @@ func (r *Runner) examine(ctx context.Context, c *certification.Certification, to
 	keep, cancelKeep := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	defer cancelKeep()
 	if ctx.Err() != nil {
-		if err := r.cfg.Queue.Return(keep, c, token); err != nil { // then its lease ends
+		if err := r.cfg.Queue.Return(keep, c, token); err != nil { // otherwise its lease expires
 			r.cfg.Log.WarnContext(ctx, "a certification could not be given back", slog.Any("error", err))
 		}
 		return
@@ -138,13 +140,13 @@ func (r *Runner) examine(ctx context.Context, c *certification.Certification, to
 	if err == nil {
 		err = r.cfg.Queue.End(keep, c, token)
 	}
-	if err != nil { // its lease ends, and it is examined again
+	if err != nil { // its lease expires, and the test is started again
 		r.cfg.Log.WarnContext(ctx, "the end of a certification could not be stored",
 			slog.String("certification_id", c.ID.String()), slog.Any("error", err))
 	}
 }
 
-// run examines the participant of a certification.
+// run tests the participant of a certification.
 func (r *Runner) run(
 	ctx context.Context, c *certification.Certification, token uuid.UUID, cfg Config,
 ) (certification.Report, error) {
@@ -158,7 +160,8 @@ func (r *Runner) run(
 	return Run(ctx, cfg)
 }
 
-// hold extends the lease and stores the progress until done. An examination that the node no longer holds stops.
+// hold extends the lease and stores the progress until done. It stops a test whose lease the node
+// has lost.
 func (r *Runner) hold(ctx context.Context, c certification.Certification, token uuid.UUID,
 	played, planned *atomic.Int64, done <-chan struct{}, stop context.CancelCauseFunc) {
 	until := time.Now().Add(lease)

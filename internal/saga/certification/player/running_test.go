@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// slow reports whether calls run beside others of their step.
+// slow reports whether calls run concurrently with others of their step.
 func (p *participant) slow() bool {
 	switch p.way {
 	case waitsForRunning, waiterFrees, outlivesUndo, stoppedAndForgot, staysBusy:
@@ -21,10 +21,10 @@ func (p *participant) slow() bool {
 	return false
 }
 
-// leaving is a call whose caller leaves when it has begun.
+// leaving is a call whose caller disconnects once the call has begun.
 type leaving struct{ begun chan struct{} }
 
-// leaves makes the order of calls certain: a connection is cut when its call has begun, not before.
+// leaves makes the order of calls deterministic: a connection is cut only after its call has begun.
 func (p *participant) leaves(r *http.Request) (begun func(context.Context)) {
 	l := &leaving{make(chan struct{})}
 	p.mu.Lock()
@@ -49,16 +49,16 @@ func (p *participant) leavingOf(h http.Header) *leaving {
 	return l
 }
 
-// running is an execute that is under way.
+// running is an execute in progress.
 type running struct {
-	leaves, left  bool // its caller
-	patient, torn int  // calls that wait for its end, and whose callers stay, or will leave
-	freed         bool // its key was given to another one
+	leaves, left  bool // whether its caller will disconnect, and has done so
+	patient, torn int  // calls that wait for its end and whose callers will stay, or will disconnect
+	freed         bool // its key was given to another call
 	stopped       bool // by its compensation, or a restart
 	ended         bool
 }
 
-// until waits until it is so. It holds the lock.
+// until waits until so returns true. The caller holds the lock.
 func (p *participant) until(so func() bool) {
 	p.changed.Broadcast()
 	for !so() && !p.over {
@@ -66,7 +66,7 @@ func (p *participant) until(so func() bool) {
 	}
 }
 
-// end releases all that waits.
+// end releases all waiting calls.
 func (p *participant) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *participant) end() {
 	p.changed.Broadcast()
 }
 
-// run is a call that may meet an execute of its step that is under way.
+// run handles a call that may find an execute of its step in progress.
 func (p *participant) run(w http.ResponseWriter, r *http.Request) {
 	l := p.leavingOf(r.Header)
 	p.mu.Lock()
@@ -99,21 +99,21 @@ func (p *participant) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status, text := p.locked(r.Header)
-	if before := p.freed[key]; before != nil { // its effect is seen when this call is answered
+	if before := p.freed[key]; before != nil { // its effect is visible when this call is answered
 		p.until(func() bool { return before.ended })
 	}
 	w.WriteHeader(status)
 	io.WriteString(w, text)
 }
 
-// besides is a call that meets another one, if it does not wait for the end of that.
+// besides handles a call that finds another one in progress and does not wait for its end.
 func (p *participant) besides(
 	w http.ResponseWriter, r *http.Request, other *running, l *leaving, left func() bool,
 ) bool {
 	key, undo := r.Header.Get("Idempotency-Key"), r.Header.Get("X-Saga-Action") == "compensate"
 	execute := strings.Replace(key, "/compensate", "/execute", 1)
 	switch {
-	case l != nil: // it gives up waiting when its caller leaves
+	case l != nil: // it stops waiting when its caller disconnects
 		other.torn++
 		close(l.begun)
 		p.until(left)
@@ -139,8 +139,8 @@ func (p *participant) besides(
 	return true
 }
 
-// work is an execute while it runs: if its caller leaves, until another call waits for its end, or has done what lets
-// it go wrong. It reports whether it ends as it should.
+// work runs an execute. If its caller disconnects, it waits until another call waits for it or has
+// made it go wrong. It reports whether the execute ends as it should.
 func (p *participant) work(h http.Header, l *leaving, left func() bool) (right bool) {
 	key, me := h.Get("Idempotency-Key"), &running{leaves: l != nil}
 	p.running[key] = me
@@ -166,7 +166,8 @@ func (p *participant) work(h http.Header, l *leaving, left func() bool) (right b
 	return true
 }
 
-// However long calls run whose callers have left, nothing is said against the participant.
+// However long calls run after their callers have disconnected, there must be no finding against
+// the participant.
 func TestAParticipantThatIsBusyForLongIsNotReported(t *testing.T) {
 	t.Parallel()
 	report, err := Run(patience.Context(t), newParticipant(staysBusy).serve(t))
@@ -180,7 +181,7 @@ func TestAParticipantThatIsBusyForLongIsNotReported(t *testing.T) {
 	}
 }
 
-// What is answered before its connection is cut has not been tried, and is not a finding.
+// A call that is answered before its connection is cut counts as not tested, and is not a finding.
 func TestCallsThatAreAnsweredBeforeTheyAreCutAreNotTried(t *testing.T) {
 	t.Parallel()
 	cfg, sagas := newParticipant(right).serve(t), map[string]int{}

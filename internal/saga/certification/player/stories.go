@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// tales are played at a participant that answers later, in this order. Those with work that goes on at the restart
-// are the last.
+// tales are played in this order against a participant that answers later. Those with work in
+// progress at the restart come last.
 var tales = []tale{
 	{name: "later-and-finished", calls: []string{"execute", "execute"}, again: true, play: finishedLater},
 	{name: "later-and-repeated", calls: []string{"execute", "execute", "execute"}, play: repeatedWhileLater},
@@ -23,7 +23,7 @@ var tales = []tale{
 		play: takenBeforeRestart, rest: afterTaken},
 }
 
-// answersLater examines how the participant answers later. report gets what is found.
+// answersLater tests how the participant handles deferred answers. It adds its findings to report.
 func (c *player) answersLater(
 	ctx context.Context, report *certification.Report,
 ) (shown []certification.Shown, err error) {
@@ -82,7 +82,8 @@ func (c *player) answersLater(
 	return shown, ctx.Err()
 }
 
-// finishedLater: the report comes, also if the first one is not taken, and the repeat gets the same.
+// finishedLater: the report arrives, even if the first one is rejected, and a repeat gets the same
+// result.
 func finishedLater(ctx context.Context, s *story) {
 	if !s.promised(ctx) {
 		return
@@ -92,7 +93,7 @@ func finishedLater(ctx context.Context, s *story) {
 	}
 }
 
-// repeatedWhileLater: a repeat begins nothing, and the report goes to the newest callback.
+// repeatedWhileLater: a repeat starts no new work, and the report goes to the newest callback.
 func repeatedWhileLater(ctx context.Context, s *story) {
 	if !s.promised(ctx) || !s.repeated(ctx) {
 		return
@@ -104,7 +105,8 @@ func repeatedWhileLater(ctx context.Context, s *story) {
 	}
 }
 
-// undoneWhileLater: what is undone while the work goes on does not take effect afterwards.
+// undoneWhileLater: work that is compensated while it is in progress does not take effect
+// afterwards.
 func undoneWhileLater(ctx context.Context, s *story) {
 	if !s.promised(ctx) {
 		return
@@ -119,7 +121,7 @@ func undoneWhileLater(ctx context.Context, s *story) {
 		return
 	}
 	_, early := s.await(ctx, 0, 1) // the work was quicker
-	// By now it would have come, as the reports of the stories before did.
+	// It would have arrived by now, judging by the reports of the previous stories.
 	quiet := min(s.LaterFor, 2**s.took+settle*pause)
 	if t, late := s.await(ctx, quiet, 1); early == 0 && late > 0 && t.Result == reported.Done {
 		s.breach("later_done_after_undo", 2, "was answered %d, and then the action was reported as done", r.Status)
@@ -142,7 +144,7 @@ func undoneWhileLater(ctx context.Context, s *story) {
 	}
 }
 
-// doneBeforeRestart: how the work has ended is known after a restart too.
+// doneBeforeRestart: the outcome of the work is still known after a restart.
 func doneBeforeRestart(ctx context.Context, s *story) {
 	if !s.promised(ctx) {
 		return
@@ -166,7 +168,7 @@ func afterDone(ctx context.Context, s *story) {
 	}
 }
 
-// takenBeforeRestart: work that was taken is done after a restart, or the repeat says its outcome.
+// takenBeforeRestart: accepted work is done after a restart, or the repeat returns its outcome.
 func takenBeforeRestart(ctx context.Context, s *story) {
 	s.goesOn = s.promised(ctx) && s.repeated(ctx)
 }
@@ -188,8 +190,8 @@ func afterTaken(ctx context.Context, s *story) {
 		s.final(ctx, 3, t)
 		return
 	}
-	// The work may have been done just before the end of the process. Then its report is lost, and the repeat gets
-	// its outcome.
+	// The work may have been completed just before the process ended. In that case its report is
+	// lost, and the repeat gets the outcome.
 	switch r := s.reply(ctx, 3); {
 	case r.Status == http.StatusAccepted, r.Status == 0, r.Status >= http.StatusInternalServerError:
 		s.breach("later_never_reported_after_restart", 3,
@@ -199,7 +201,7 @@ func afterTaken(ctx context.Context, s *story) {
 	}
 }
 
-// final makes call n, which repeats what was reported.
+// final makes call n, whose answer must repeat what was reported.
 func (s *story) final(ctx context.Context, n int, t certification.Told) {
 	r := s.reply(ctx, n)
 	switch {
@@ -213,7 +215,7 @@ func (s *story) final(ctx context.Context, n int, t certification.Told) {
 	s.counted(ctx, n, t)
 }
 
-// equal reports whether an answer says what was reported.
+// equal reports whether an answer matches what was reported.
 func (s *story) equal(r certification.Reply, t certification.Told) bool {
 	if t.Result == reported.Refused {
 		return r.Status >= 400 && r.Status < 500
@@ -236,7 +238,7 @@ func (s *story) counted(ctx context.Context, n int, t certification.Told) {
 	}
 }
 
-// same reports whether two outputs are equal as JSON; no output is null.
+// same reports whether two outputs are equal as JSON. A missing output equals null.
 func same(a, b []byte) bool {
 	if len(a) == 0 {
 		a = []byte("null")
