@@ -1,7 +1,8 @@
-// Package callback decides about the reports of participants that answer later: which report counts, and what is
-// recorded of the others (decision 0163). What a report changes is decided by package saga.
+// Package callback contains the rules for reports of participants that answer later: which report
+// counts, and what is recorded of the others (decision 0163). Package saga decides what a report
+// changes.
 //
-// Pure: values in, values out.
+// The package is pure: values in, values out.
 //
 // Files, each on top of those before it: problems, callback.
 package callback
@@ -18,10 +19,11 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Standing returns the state of an attempt, and the result that has decided it. logs are those of the saga.
+// Standing returns the state of an attempt and the result that has decided it. logs are the saga's
+// step logs.
 //
-// An attempt that no log mentions may be in flight: its answer is not stored yet, and perhaps not even the
-// outcome of the step before it (checkpoint: false). Its report must come again.
+// An attempt that no log mentions may be in flight: its answer is not stored yet, and perhaps not
+// even the outcome of the previous step (checkpoint: false). Its report must be sent again.
 func Standing(r *saga.Instance, a reported.Attempt, logs []saga.StepLog) (reported.Standing, reported.Result) {
 	for i := range logs {
 		l := &logs[i]
@@ -47,7 +49,7 @@ func Standing(r *saga.Instance, a reported.Attempt, logs []saga.StepLog) (report
 	return reported.Late, ""
 }
 
-// Of returns the attempt that a call is, for its callback URL.
+// Of returns the attempt of a call, for its callback URL.
 func Of(c *saga.Call) reported.Attempt {
 	return reported.Attempt{
 		Tenant: c.Tenant, Saga: c.SagaID, Step: c.Index, Undo: c.Action == saga.Compensate, Number: c.Attempt,
@@ -61,7 +63,7 @@ func actionOf(a reported.Attempt) saga.Action {
 	return saga.Execute
 }
 
-// Wait returns the wait for the report of the current attempt, nil if there is none.
+// Wait returns the wait for the report of the current attempt, or nil if there is none.
 func Wait(r *saga.Instance) *reported.Wait {
 	l := r.Awaited()
 	if l == nil || r.State.Terminal() {
@@ -72,10 +74,10 @@ func Wait(r *saga.Instance) *reported.Wait {
 	}
 }
 
-// Actor is the actor of what participants report.
+// Actor is the actor of changes that participants report.
 const Actor = "system:participant"
 
-// Orphaned returns the event of a report that came too late, which changes nothing else.
+// Orphaned returns the event of a report that came too late and changes nothing else.
 func Orphaned(r *saga.Instance, a reported.Attempt, result reported.Result, requestID string,
 	at time.Time) saga.AuditEvent {
 	e := saga.AuditEvent{
@@ -89,17 +91,18 @@ func Orphaned(r *saga.Instance, a reported.Attempt, result reported.Result, requ
 		Action saga.Action     `json:"action"`
 		Result reported.Result `json:"result"`
 	}{actionOf(a), result})
-	if err == nil { // both are words
+	if err == nil { // two words can always be encoded
 		e.Data = data
 	}
 	return e
 }
 
-// Store is what the stores of sagas do about reports besides storing changes.
+// Store is what stores of sagas provide for reports, in addition to storing changes.
 type Store interface {
 	// Awaiting returns which of these live sagas of a tenant wait for a report.
 	Awaiting(ctx context.Context, tenant uuid.UUID, sagas []uuid.UUID) (map[uuid.UUID]bool, error)
-	// PutOrphan stores the event of such a report, durably on return, unless there is one of the same attempt already.
-	// The saga stays as it is, live or archived.
+	// PutOrphan stores the event of a report that came too late; it is durable on return. It does
+	// nothing if there is already an event for the same attempt. The saga itself, live or archived,
+	// does not change.
 	PutOrphan(ctx context.Context, e *saga.AuditEvent) error
 }

@@ -21,8 +21,8 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// started is the run of a saga whose participants may all answer later, and report within an hour. Its steps have a
-// compensation (u) or none (n).
+// started is the run of a saga all of whose participants may answer later and report within an
+// hour. Its steps either have a compensation (u) or none (n).
 func started(pattern string) saga.Instance {
 	answer := &workflow.Answer{Later: "status == 202", LaterMS: time.Hour.Milliseconds()}
 	tries := &retry.Policy{MaxAttempts: 3, InitialIntervalMS: 1000, Multiplier: 2, RetryOn: retry.Classes}
@@ -38,14 +38,14 @@ func started(pattern string) saga.Instance {
 	return saga.NewInstance(saga.New(saga.Spec{ID: uuid.UUID{1}}, def, 1, new(int64(42)), noon, 0), def)
 }
 
-// answered is the outcome of a call.
+// answered is the event of an answered call.
 func answered(v saga.Verdict, class retry.Class, code string) saga.Event {
 	return saga.Answered{Outcome: saga.Outcome{
 		Verdict: v, Class: class, Code: code, Request: []byte(`{"sent":1}`), StartedAt: noon, EndedAt: noon.Add(time.Second),
 	}}
 }
 
-// happenings are words of the stories below.
+// happenings maps the words of the stories below to events.
 var happenings = map[string]saga.Event{
 	"later":     answered(saga.Later, "", ""),
 	"done":      answered(saga.Done, "", ""),
@@ -58,7 +58,7 @@ var happenings = map[string]saga.Event{
 	"fail":      saga.FailureForced{By: "op"},
 }
 
-// outcomes are those that reports give to an attempt.
+// outcomes are the outcomes that reports give to an attempt.
 var outcomes = map[reported.Result]saga.Outcome{
 	reported.Done:    {Verdict: saga.Done, Code: "reported_done", Output: json.RawMessage(`{"o":1}`)},
 	reported.Refused: {Verdict: saga.Refused, Class: retry.Refused, Code: "reported_refused", Message: "sold out"},
@@ -68,7 +68,8 @@ var outcomes = map[reported.Result]saga.Outcome{
 	reported.Unknown: {Verdict: saga.Unknown, Class: retry.ServerError, Code: "reported_unknown", Message: "lost"},
 }
 
-// laterWorld is a saga and its store: head and logs, from which each word rebuilds it, as a node does.
+// laterWorld is a saga and its store, which consists of the head and the logs. After each word the
+// saga is rebuilt from them, as a node would do.
 type laterWorld struct {
 	t    *testing.T
 	run  saga.Instance
@@ -103,7 +104,7 @@ func (w *laterWorld) write(c saga.Change) {
 	w.run = saga.Rebuild(c.After.Saga, w.run.Def, w.logs)
 }
 
-// claim is what a claim makes of a saga that is due.
+// claim changes a due saga as a claim would.
 func (w *laterWorld) claim() {
 	s := w.run.Saga
 	if s.LeaseOwner != nil || s.NextRunAt == nil || s.NextRunAt.After(w.now) || s.SuspendedAt != nil {
@@ -115,7 +116,7 @@ func (w *laterWorld) claim() {
 	w.run = saga.Rebuild(s, w.run.Def, w.logs)
 }
 
-// do applies one word, and returns the result: "" if it was applied.
+// do applies one word and returns the result, or "" if it was applied.
 func (w *laterWorld) do(word string) string {
 	w.now = w.now.Add(time.Minute)
 	before := w.run
@@ -131,7 +132,7 @@ func (w *laterWorld) do(word string) string {
 	case "hour":
 		w.now = w.now.Add(time.Hour)
 		return ""
-	case "report", "beat": // report:RESULT, or report:RESULT#CALL of one that was answered later; beat:PERCENT
+	case "report", "beat": // report:RESULT, or report:RESULT#CALL for a call that was answered later; beat:PERCENT
 		result, number, _ := strings.Cut(of, "#")
 		a := before.InFlight()
 		if number != "" {
@@ -185,7 +186,8 @@ func (w *laterWorld) told() string {
 	return strings.Join(all, ", ")
 }
 
-// TestReports: a report decides at most one attempt, once, and a late one changes nothing (invariant I20).
+// TestReports: a report decides at most one attempt, and only once, and a late report changes
+// nothing (invariant I20).
 func TestReports(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -286,7 +288,7 @@ func TestTheWaitForAReport(t *testing.T) {
 		t.Errorf("the step has %d attempts and is %v", v.Attempts, v.State)
 	}
 	w.do("beat:40")
-	w.do("beat") // keeps what the last one said
+	w.do("beat") // keeps what the last heartbeat said
 	wait := callback.Wait(&w.run)
 	if wait == nil || wait.Progress == nil || wait.Progress.Percent == nil || *wait.Progress.Percent != 40 ||
 		!wait.Progress.At.Equal(w.now) || !wait.Until.Equal(w.now.Add(time.Hour)) || !wait.Since.Equal(noon) {
@@ -303,7 +305,8 @@ func TestTheWaitForAReport(t *testing.T) {
 	}
 }
 
-// A report of a step that the row has not reached may be true: its driver holds the outcome of the step before it.
+// A report on a step that the row has not reached may be genuine, because the saga's driver holds
+// the outcome of the previous step in memory.
 func TestReportsAheadOfTheRowAreEarly(t *testing.T) {
 	t.Parallel()
 	r := started("uuu")
@@ -336,8 +339,8 @@ func TestReportsAheadOfTheRowAreEarly(t *testing.T) {
 	}
 }
 
-// Every edge of the crash: nothing, or the whole change, is in the store. A driver that dies while a claimed wait is
-// about to end leaves the attempt in doubt and a newer one is made.
+// Covers both results of a crash: either nothing or the whole change is in the store. If a driver
+// dies while a claimed wait is about to end, the attempt is in doubt, and a newer one is made.
 func TestAClaimOfADeadDriverEndsTheWait(t *testing.T) {
 	t.Parallel()
 	w := laterWorld{t: t, run: started("u"), now: noon}
@@ -346,7 +349,7 @@ func TestAClaimOfADeadDriverEndsTheWait(t *testing.T) {
 	}
 	l := &w.logs[0]
 	l.Status, l.CompletedAt, l.Outcome = saga.LogFailed, &w.now, new("owner_lost")
-	w.run.Attempt++ // as the claim of another node does
+	w.run.Attempt++ // as the claim of another node would
 	w.run.Uncertain = true
 	w.run = saga.Rebuild(w.run.Saga, w.run.Def, w.logs)
 	if got := w.run.Next(w.now); got != saga.Send {
@@ -359,7 +362,7 @@ func TestAClaimOfADeadDriverEndsTheWait(t *testing.T) {
 	}
 }
 
-// A dry run of what ends a wait does not count on its report.
+// The dry run of an action that ends a wait does not count on the report.
 func TestADryRunOfACancelEndsTheWait(t *testing.T) {
 	t.Parallel()
 	w := laterWorld{t: t, run: started("u"), now: noon}

@@ -2,10 +2,10 @@ package callback
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of reports.
+// Problems concern reports.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// Their codes, which are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("SAGA_CALLBACK_NOT_FOUND", "No such callback URL",
 		"This server did not create the callback URL, or its saga no longer exists.", 404)

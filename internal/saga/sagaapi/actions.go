@@ -20,11 +20,11 @@ type action struct {
 	id         uuid.UUID
 	key, match *string // Idempotency-Key and If-Match
 	dryRun     *bool
-	// event returns the requested event, given the current saga. Its faults are those of the request.
+	// event returns the requested event for the current saga. Its faults are those of the request.
 	event func(run *saga.Instance, logs []saga.StepLog) (saga.Event, error)
 }
 
-// always is an event that does not depend on the saga.
+// always returns an event that does not depend on the saga.
 func always(e saga.Event) func(*saga.Instance, []saga.StepLog) (saga.Event, error) {
 	return func(*saga.Instance, []saga.StepLog) (saga.Event, error) { return e, nil }
 }
@@ -43,7 +43,7 @@ func (s *Handlers) CompensateSaga(ctx context.Context, in api.CompensateSagaRequ
 		always(saga.CompensateRequested{By: by, Reason: reason})})
 }
 
-// ResumeCompensation reopens a saga whose compensation gave up.
+// ResumeCompensation reopens a saga whose compensation failed permanently.
 func (s *Handlers) ResumeCompensation(ctx context.Context,
 	in api.ResumeCompensationRequestObject) (api.Response, error) {
 	by, reason := words(ctx, in.Body)
@@ -51,7 +51,7 @@ func (s *Handlers) ResumeCompensation(ctx context.Context,
 		always(saga.ResumeRequested{By: by, Reason: reason})})
 }
 
-// words returns the actor and the reason of an action; the body is optional.
+// words returns the actor and the reason of an action. The body is optional.
 func words(ctx context.Context, b *api.ActionInput) (by, reason string) {
 	if b == nil {
 		b = &api.ActionInput{}
@@ -67,7 +67,7 @@ func wordsOf(ctx context.Context, requestedBy, why *string) (by, reason string) 
 	return by, httpkit.Text(why)
 }
 
-// act applies an operator's event and returns the saga as changed.
+// act applies an operator's event and returns the changed saga.
 func (s *Handlers) act(ctx context.Context, a action) (httpkit.Answer, error) {
 	if a.dryRun != nil && *a.dryRun {
 		return s.dryRunOf(ctx, a)
@@ -126,7 +126,7 @@ func (s *Handlers) decide(ctx context.Context,
 	}
 	e, err := a.event(&run, logs)
 	if refused := run.Unreadable(); err != nil && refused != nil {
-		err = refused // such as a step that only the definition would name
+		err = refused // such as a step whose name is only in the definition
 	}
 	if err != nil {
 		return change, run, m, err
@@ -137,8 +137,8 @@ func (s *Handlers) decide(ctx context.Context,
 	return change, run, m, err
 }
 
-// apply decides and commits, and decides again when the saga has changed; change is the
-// committed one. used reports that another node has committed the same request since.
+// apply decides and commits, and starts over if the saga has changed. change is the committed one.
+// used reports that another node has already committed the same request.
 func (s *Handlers) apply(ctx context.Context, a action,
 	key *idempotency.Key) (change saga.Change, used bool, err error) {
 	for range httpkit.Reloads(ctx) {
@@ -163,8 +163,7 @@ func (s *Handlers) apply(ctx context.Context, a action,
 	return change, false, httpkit.KeepsChanging("saga")
 }
 
-// afterUnknownChange returns nil when a change was stored although its commit returned
-// err.
+// afterUnknownChange returns nil if a change was stored although its commit returned err.
 func (s *Handlers) afterUnknownChange(ctx context.Context, change saga.Change, err error) error {
 	if fault.As(err) != nil {
 		return err

@@ -103,7 +103,7 @@ func TestIfMatchGuardsActions(t *testing.T) {
 	if r := e.Send("POST", at+"/cancel", "", "If-Match", `"9", "1"`); r.Status != http.StatusAccepted {
 		t.Errorf("with the current version: %d %s", r.Status, r.Body)
 	}
-	// "*" matches any version; the state is what forbids the action.
+	// "*" matches any version, so the action is refused because of the state.
 	e.Send("POST", at+"/cancel", "", "If-Match", "*").Wants(http.StatusConflict, "SAGA_STATE_CONFLICT")
 }
 
@@ -131,8 +131,8 @@ func TestTheSameKeyMakesOneSaga(t *testing.T) {
 	e.Register("order", "reserve")
 	first := e.Start(`{"workflow_name":"order","payload":{"a":1,"bb":2}}`, "Idempotency-Key", "k-1")
 	e.Send("POST", apitest.WorkflowsPath+"/order/disable", "")
-	// The same request: the order of members and blanks make no difference, nor does a
-	// workflow that was disabled meanwhile.
+	// This is the same request: the order of members, blanks, and a workflow disabled in the
+	// meantime make no difference.
 	r := e.Send("POST", apitest.SagasPath, `{"payload": {"bb": 2, "a": 1}, "workflow_name": "order"}`, "Idempotency-Key", "k-1")
 	var again client.Saga
 	r.Into(&again)
@@ -208,7 +208,7 @@ func TestAnActionWithAKeyIsDoneOnce(t *testing.T) {
 	}
 	e.Send("POST", at+"/cancel", `{"reason":"y"}`, "Idempotency-Key", "k-1").Wants(http.StatusUnprocessableEntity,
 		"REQ_IDEMPOTENCY_KEY_REUSED")
-	// Another route has separate keys; another saga is another request.
+	// Each route has separate keys, and a different saga makes a different request.
 	e.Send("POST", at+"/compensate", `{"reason":"x"}`, "Idempotency-Key", "k-1").Wants(http.StatusConflict,
 		"SAGA_STATE_CONFLICT")
 	e.Send("POST", apitest.MissingSaga+"/cancel", `{"reason":"x"}`, "Idempotency-Key",

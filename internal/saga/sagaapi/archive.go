@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/admission"
 )
 
-// find reads a saga of the tenant, from the archive when it is not live. It tries both
-// twice, because the saga may be moved between two reads. Fault: NotFound.
+// find reads a saga of the tenant, from the archive if it is not live. It tries both twice, because
+// the saga may be moved between two reads. Fault: NotFound.
 func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID, want saga.Logs) (sagaWithLogs, error) {
 	for range 2 {
 		f, err := s.findLive(ctx, tenant, id, want)
@@ -33,7 +33,7 @@ func (s *Handlers) find(ctx context.Context, tenant, id uuid.UUID, want saga.Log
 	return sagaWithLogs{}, saga.NotFound(id)
 }
 
-// findLive reads a live saga, then its logs, so that they are never older than its state.
+// findLive reads a live saga and then its logs, so that the logs are never older than the state.
 func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID, want saga.Logs) (sagaWithLogs, error) {
 	sg, err := s.Store.Get(ctx, tenant, id)
 	if err != nil {
@@ -41,12 +41,12 @@ func (s *Handlers) findLive(ctx context.Context, tenant, id uuid.UUID, want saga
 	}
 	logs, err := s.Store.StepLogs(ctx, tenant, id, want)
 	if err == nil && len(logs) == 0 && sg.State.Terminal() {
-		_, err = s.Store.Get(ctx, tenant, id) // it may have been archived since, with its logs
+		_, err = s.Store.Get(ctx, tenant, id) // it may have been archived since then, together with its logs
 	}
 	return sagaWithLogs{saga: sg, logs: logs}, err
 }
 
-// notLive returns the fault of an action on a saga that is not live: archived, or unknown.
+// notLive returns the fault for an action on a saga that is archived or unknown.
 func (s *Handlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 	if _, err := s.Archive.GetArchived(ctx, tenant, id, saga.Logs{Brief: true}); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 	return a, err
 }
 
-// restore restores a saga. used reports that the same request has since restored it through
+// restore restores a saga. used reports that the same request has already restored it through
 // another node.
 func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *idempotency.Key, match *string, by,
 	reason string) (used bool, err error) {
@@ -148,7 +148,8 @@ func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *idempotency.K
 	return false, err
 }
 
-// fitsArchived returns nil if an archived saga is at the version that a request names. Fault: Precondition.
+// fitsArchived returns nil if an archived saga has the version that a request names. Fault:
+// Precondition.
 func fitsArchived(version int64, match *string) error {
 	fits, err := httpkit.IfMatchTag(httpkit.WithoutNote(match), httpkit.ArchivedETag(version))
 	if err == nil && !fits {

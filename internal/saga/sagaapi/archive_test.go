@@ -18,7 +18,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// A basic view has every attempt, and of none what is long; a step log that matters is read by its id.
+// A basic view contains every attempt, but leaves out long members. A step log of interest can be
+// read by its id.
 func TestABasicViewLeavesOutWhatIsLong(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
@@ -121,7 +122,7 @@ func TestAnArchivedSagaIsReturnedAsBeforeAndMarked(t *testing.T) {
 		!strings.HasSuffix(archived.why.Summary, ": restore it before acting on it.") {
 		t.Errorf("the summary is %q, want %q …", archived.why.Summary, want)
 	}
-	// It looks different, so it has another ETag for caches.
+	// The archived saga looks different, so it has a different ETag for caches.
 	tag := fmt.Sprintf(`"%d-archived"`, live.saga.Version)
 	for _, path := range []string{at, at + "/steps", at + "/step-logs", at + "/result"} {
 		if r := e.Send("GET", path, "", "If-None-Match", tag); r.Status != http.StatusNotModified ||
@@ -180,8 +181,8 @@ func TestActionsOnAnArchivedSagaReportThatItMustBeRestored(t *testing.T) {
 	}
 }
 
-// The explanation of an archived saga that could not be compensated names what it waits
-// for, and it has no result.
+// The explanation of an archived saga whose compensation failed says what it waits for. Such a saga
+// has no result.
 func TestAnArchivedFailureIsExplained(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
@@ -293,7 +294,7 @@ func TestASagaThatMovesBetweenTwoReadsIsReadCompletely(t *testing.T) {
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { b.Store, c.Sagas.Store = c.Sagas.Store, b })
 	e.Register("order", "reserve")
 	at := e.Finish(`{"workflow_name":"order"}`)
-	b.afterGet = func() { e.ArchiveAll() } // head live, logs gone
+	b.afterGet = func() { e.ArchiveAll() } // the head is still live, the logs are gone
 	if s := e.Saga(at); s.Archived == nil || len(s.StepLogs) != 1 {
 		t.Errorf("archived meanwhile: archived %v, %d logs", s.Archived, len(s.StepLogs))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// TestEachResultOfABatchBecomesItsResponse covers results that the checks before the
-// batch cannot foresee, because another node was faster.
+// TestEachResultOfABatchBecomesItsResponse covers results that the checks before the batch cannot
+// predict, because another node was faster.
 func TestEachResultOfABatchBecomesItsResponse(t *testing.T) {
 	for _, tt := range []struct {
 		created saga.Created
@@ -27,7 +27,7 @@ func TestEachResultOfABatchBecomesItsResponse(t *testing.T) {
 		{saga.KeyReused, 422, "REQ_IDEMPOTENCY_KEY_REUSED"},
 		{saga.IDTaken, 409, "SAGA_ALREADY_EXISTS"},
 		{saga.Unstorable, 422, "SAGA_UNSTORABLE"},
-		{saga.NotCurrent, 503, "SYS_UNAVAILABLE"}, // again and again
+		{saga.NotCurrent, 503, "SYS_UNAVAILABLE"}, // every time
 		{saga.NotRunnable, 503, "SYS_UNAVAILABLE"},
 	} {
 		t.Run(tt.code, func(t *testing.T) {

@@ -23,7 +23,8 @@ import (
 // freeIDs is how many sagas a bulk may name without sagas:admin.
 const freeIDs = 200
 
-// CreateSagaBulk stores a bulk operation on sagas; for a dry run it returns what it would do.
+// CreateSagaBulk stores a bulk operation on sagas. For a dry run it returns what the operation
+// would do.
 func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -68,7 +69,7 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 	return a, err
 }
 
-// bulkAsked reads the request for a bulk. none: no saga can match.
+// bulkAsked reads the request for a bulk. none means that no saga can match.
 func (s *Handlers) bulkAsked(ctx context.Context, in *api.SagaBulkInput, header *string) (
 	b sagabulk.Bulk, none bool, err error) {
 	if (in.Filter == nil) == (in.Ids == nil) {
@@ -106,7 +107,7 @@ func (s *Handlers) bulkAsked(ctx context.Context, in *api.SagaBulkInput, header 
 	return b, false, sagabulk.Check(&b)
 }
 
-// bulkFilter reads a filter as the list of sagas does, and also returns it as it was sent.
+// bulkFilter reads a filter as the list of sagas does. It also returns the filter as it was sent.
 func bulkFilter(ctx context.Context, in *api.SagaFilter) (
 	f saga.Filter, asked json.RawMessage, none bool, err error) {
 	if asked, err = json.Marshal(in); err != nil {
@@ -128,7 +129,8 @@ func bulkFilter(ctx context.Context, in *api.SagaFilter) (
 	return f, asked, none, err
 }
 
-// idOfKey is the id of something new of a kind: the same for the same Idempotency-Key, if there is one.
+// idOfKey returns the id for a new object of a kind. Requests with the same Idempotency-Key, if
+// there is one, get the same id.
 func (s *Handlers) idOfKey(kind string, req *httpkit.Request, key *idempotency.Key) uuid.UUID {
 	if key == nil {
 		return s.NewID()
@@ -246,7 +248,8 @@ func (s *Handlers) moveSagaBulk(
 	return sagaBulkAnswer(&b)
 }
 
-// ListSagaBulkItems returns a page of a bulk's processed sagas, in the order of processing.
+// ListSagaBulkItems returns a page of a bulk's processed sagas in the order in which they were
+// processed.
 func (s *Handlers) ListSagaBulkItems(ctx context.Context, in api.ListSagaBulkItemsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -279,7 +282,7 @@ func sagaBulkAnswer(b *sagabulk.Bulk) (httpkit.Answer, error) {
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(b.Version)}, err
 }
 
-// sagaBulkWould answers a dry run with a bulk as it would be.
+// sagaBulkWould answers a dry run with the bulk as it would be.
 func sagaBulkWould(before, after *sagabulk.Bulk) (httpkit.Answer, error) {
 	a, err := sagaBulkAnswer(before)
 	if err != nil {

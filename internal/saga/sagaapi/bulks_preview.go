@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	examined = 100 // how many sagas a dry run decides about
-	sampled  = 10  // and how many of them it shows
+	examined = 100 // how many sagas a dry run evaluates
+	sampled  = 10  // how many of them it shows
 )
 
 // previewBulk applies a bulk to its first sagas without storing anything.
@@ -83,7 +83,7 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// sampleOf returns what a bulk would do to one saga; l is nil for one that is not live.
+// sampleOf returns what a bulk would do to one saga. l is nil for a saga that is not live.
 func (s *Handlers) sampleOf(ctx context.Context, b *sagabulk.Bulk, id uuid.UUID, l *saga.Loaded) (
 	api.SagaBulkSample, dryrun.List, error) {
 	out := api.SagaBulkSample{SagaID: id, Outcome: api.SagaBulkOutcome(sagabulk.Skipped)}

@@ -27,7 +27,7 @@ import (
 
 const bulkPath = "/api/v1/sagas/bulk"
 
-// resting is an engine that drives nothing: sagas stay as they are stored.
+// resting is an engine that drives nothing, so that sagas stay as they were stored.
 type resting struct{}
 
 func (resting) Admit(context.Context) (*int64, func(*saga.Instance)) {
@@ -36,7 +36,7 @@ func (resting) Admit(context.Context) (*int64, func(*saga.Instance)) {
 func (resting) Wake(saga.Ref)        {}
 func (resting) Drives(saga.Ref) bool { return false }
 
-// bulkEdge is an edge on PostgreSQL on which nothing runs but what the test sweeps.
+// bulkEdge is an edge on PostgreSQL on which nothing runs except what the test sweeps.
 type bulkEdge struct {
 	*apitest.Edge
 	bulks *bulkdb.SagaBulks
@@ -95,7 +95,7 @@ func (e *bulkEdge) sweep() {
 	}
 }
 
-// bulk starts a bulk and lets the leader do it.
+// bulk starts a bulk and lets the leader execute it.
 func (e *bulkEdge) bulk(body string, header ...string) (b client.SagaBulk) {
 	e.T.Helper()
 	r := e.Send("POST", bulkPath, body, header...)
@@ -258,7 +258,7 @@ func TestABulkThatCannotBeIsRefused(t *testing.T) {
 				expected = "403 AUTH_FORBIDDEN"
 			case role == principal.Operator && strings.Contains(body, "filter") &&
 				strings.Contains(want, "422 SAGA_BULK_INVALID"):
-				// which of the two is said first does not matter
+				// either may be reported first
 				continue
 			}
 			r := e.Send("POST", bulkPath, body, apitest.As(string(role))...)

@@ -15,30 +15,36 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// Callbacks are what reports of participants need (decision 0163). Fields are required unless their comment says
-// otherwise.
+// Callbacks holds the dependencies for reports from participants (decision 0163). Fields are
+// required unless their comment says otherwise.
 type Callbacks struct {
-	// Served: participants can reach the callback URLs. Otherwise no definition may have a rule for later answers.
+	// Served means that participants can reach the callback URLs. Otherwise no definition may have
+	// a rule for deferred answers.
 	Served bool
-	// Open returns the attempt that a token is for; ok is false if this server has not made it.
+	// Open returns the attempt to which a token belongs. ok is false if this server did not issue
+	// it.
 	Open func(token string) (a reported.Attempt, ok bool)
-	// Examined returns the call of an examination that a token is for; ok is false if this server has not made it.
+	// Examined returns the certification call to which a token belongs. ok is false if this server
+	// did not issue it.
 	Examined func(token string) (c certification.Callback, ok bool)
-	// Inbox keeps what examined participants report; nil: there is none.
+	// Inbox stores the reports of participants under certification. nil means that there is none.
 	Inbox certification.Inbox
-	// Address fills in where the call of an attempt has gone that names its participant. Nil: none is known.
+	// Address fills in the destination of an attempt's call that names its participant. nil means
+	// that no participants are registered.
 	Address func(context.Context, *saga.Call) (known bool, err error)
-	// Outcome returns what a report makes of the call that it is of; *reported.Unfit: it cannot be kept.
+	// Outcome returns the outcome that a report gives to its call. The error is a *reported.Unfit
+	// if the report cannot be stored.
 	Outcome func(context.Context, *saga.Call, reported.Result, json.RawMessage) (saga.Outcome, error)
-	// Progress returns the message of a heartbeat of a call as it is kept.
+	// Progress returns the message of a call's heartbeat in the form in which it is stored.
 	Progress func(ctx context.Context, of *saga.Call, message string) (string, error)
-	// Moved is called after a report has moved a saga on.
+	// Moved is called after a report has advanced a saga.
 	Moved func(saga.Saga)
-	// Counted is called with what happened to each report (reported.Counted); may be nil.
+	// Counted is called with the result of each report (reported.Counted). It may be nil.
 	Counted func(result string)
-	// Store knows which sagas wait for a report, and records those that came too late.
+	// Store knows which sagas wait for a report, and records reports that came too late.
 	Store callback.Store
-	// MaxBytes limits a report, as it does an answer; 0: only the limit of every body.
+	// MaxBytes limits a report as it does an answer. 0 means that only the general limit for bodies
+	// applies.
 	MaxBytes int64
 }
 
@@ -48,7 +54,7 @@ func (s *Handlers) counted(what string) {
 	}
 }
 
-// ReportStep takes the report of a participant whose answer has come later.
+// ReportStep accepts the report of a participant that has deferred its answer.
 func (s *Handlers) ReportStep(ctx context.Context, in api.ReportStepRequestObject) (api.Response, error) {
 	a, ok := reported.Attempt{}, false
 	if s.Callbacks.Open != nil {
@@ -100,7 +106,7 @@ func (s *Handlers) ReportStep(ctx context.Context, in api.ReportStepRequestObjec
 	return nil, httpkit.KeepsChanging("saga")
 }
 
-// reportedRun reads the saga of an attempt, live or archived.
+// reportedRun reads the saga of an attempt, whether live or archived.
 func (s *Handlers) reportedRun(ctx context.Context, a reported.Attempt) (saga.Instance, []saga.StepLog, error) {
 	f, err := s.find(ctx, a.Tenant, a.Saga, saga.Logs{})
 	if fault.KindOf(err) == fault.NotFound {
@@ -111,14 +117,14 @@ func (s *Handlers) reportedRun(ctx context.Context, a reported.Attempt) (saga.In
 	}
 	run, err := s.run(ctx, f.saga, f.logs)
 	if err == nil && !run.State.Terminal() {
-		if unreadable := run.Unreadable(); unreadable != nil { // its operator will mend it; meanwhile nothing is lost
+		if unreadable := run.Unreadable(); unreadable != nil { // an operator will repair it; nothing is lost in the meantime
 			err = unreadable
 		}
 	}
 	return run, f.logs, err
 }
 
-// decideReport returns the change that a report makes of a saga that waits for it.
+// decideReport returns the change that a report makes to a saga that waits for it.
 func (s *Handlers) decideReport(ctx context.Context, run *saga.Instance, a reported.Attempt,
 	rep *report) (saga.Change, error) {
 	call := run.Call(saga.Defaults{StepTimeout: s.StepTimeout})
@@ -174,7 +180,7 @@ func (s *Handlers) lateReport(
 		run.State)
 }
 
-// reportTaken returns the answer to a report that was stored.
+// reportTaken returns the answer to a stored report.
 func (s *Handlers) reportTaken(change saga.Change, rep *report) httpkit.Answer {
 	s.counted(string(rep.Result))
 	if rep.Result == reported.Heartbeat {

@@ -16,8 +16,8 @@ const laterSteps = `{"name":"w","steps":[{"name":"charge","action":{"http":{"url
 	"answer":{"later":"status == 202","output":"${body.id}"},"output_schema":{"type":"string"},
 	"compensation":{"http":{"url":"http://127.0.0.1:9/undo"},"answer":{"later":"status == 202"}}}]}`
 
-// later starts a saga whose every call is answered later, and returns its path and the paths of callback URLs, each
-// once its answer is stored.
+// later starts a saga all of whose calls are answered later. It returns its path and the paths of
+// the callback URLs, each as soon as the answer to its call is stored.
 func later(t *testing.T, e *apitest.Edge) (at string, next func() string) {
 	t.Helper()
 	calls := make(chan string, 10)
@@ -174,7 +174,8 @@ func TestReportsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A report that comes before the answer of its call is stored is not lost: it is to be sent again.
+// A report that arrives before the answer to its call is stored is not lost, because the
+// participant is asked to send it again.
 func TestAReportBeforeItsAnswerIsToBeSentAgain(t *testing.T) {
 	e := apitest.NewEdge(t)
 	calls := make(chan saga.Call, 1)

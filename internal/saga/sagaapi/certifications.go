@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// CertifyParticipant stores the request to examine a participant; a node does it.
+// CertifyParticipant stores the request to certify a participant. A node executes it.
 func (s *Handlers) CertifyParticipant(
 	ctx context.Context, in api.CertifyParticipantRequestObject,
 ) (api.Response, error) {
@@ -52,7 +52,7 @@ func (s *Handlers) CertifyParticipant(
 	return a, nil
 }
 
-// ReportCertification stores the report of an examination performed elsewhere.
+// ReportCertification stores the report of a certification that was run elsewhere.
 func (s *Handlers) ReportCertification(
 	ctx context.Context, in api.ReportCertificationRequestObject,
 ) (api.Response, error) {
@@ -120,7 +120,8 @@ func (s *Handlers) GetCertification(ctx context.Context, in api.GetCertification
 	return certificationAnswer(&c)
 }
 
-// GetCertificationReport returns the report of a certification as the command line writes it.
+// GetCertificationReport returns the report of a certification in the format that the command line
+// writes.
 func (s *Handlers) GetCertificationReport(
 	ctx context.Context, in api.GetCertificationReportRequestObject,
 ) (api.Response, error) {
@@ -141,7 +142,7 @@ func (s *Handlers) GetCertificationReport(
 	return a, nil
 }
 
-// reportMedia are the media types of reports, the default first.
+// reportMedia are the media types of reports, with the default first.
 var reportMedia = []string{httpkit.MediaJSON, httpkit.MediaText, httpkit.MediaXML}
 
 var reportFormats = map[string]certification.Format{
@@ -169,7 +170,7 @@ func (a certificationReport) Write(w http.ResponseWriter) error {
 	return out.Write(w)
 }
 
-// Redacted returns the report without the calls and the answers of the participant.
+// Redacted returns the report without the calls and the participant's answers.
 func (a certificationReport) Redacted(by httpkit.Redactor) (api.Response, bool) {
 	covered, ok := by.Redact(a.report)
 	a.report, _ = covered.(certification.Report)
@@ -241,7 +242,7 @@ func certificationAnswer(c *certification.Certification) (httpkit.Answer, error)
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(c.Version)}, err
 }
 
-// certificationWould answers a dry run with a certification as it would be.
+// certificationWould answers a dry run with the certification as it would be.
 func certificationWould(before, after *certification.Certification) (httpkit.Answer, error) {
 	a, err := certificationAnswer(before)
 	if err != nil {

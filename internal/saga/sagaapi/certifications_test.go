@@ -168,7 +168,8 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 		Wants(http.StatusNotFound, certification.CodeNotFound)
 }
 
-// What a participant that is examined reports is kept for the node that examines, and answered as a report of a step.
+// Reports of a participant under certification are stored for the node that runs the test, and
+// answered like the reports of a step.
 func TestReportsOfExaminedParticipants(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
@@ -258,7 +259,7 @@ func TestReportsOfExaminedParticipants(t *testing.T) {
 	}
 	send("plain", `{"result":"done"}`).Wants(http.StatusNotFound, "SAGA_CALLBACK_NOT_FOUND")
 
-	// What was found of later answers says nothing about the others.
+	// Findings about deferred answers say nothing about other answers.
 	e.Send("POST", certificationsPath, `{"report":{"url":"http://127.0.0.1:9001/","version":"1","certified":false,"played":["a"],
 		"effects_counted":true,"findings":[],"warnings":[],"not_tried":[]}}`)
 	e.Send("POST", certificationsPath, `{"report":{"url":"http://127.0.0.1:9001/","version":"1","certified":false,"played":["a"],
@@ -274,7 +275,8 @@ func TestReportsOfExaminedParticipants(t *testing.T) {
 	}
 }
 
-// The report is in the format that was asked for, and shows the calls and answers only to those who may see contents.
+// The report is in the requested format, and shows the calls and answers only to users who may see
+// contents.
 func TestReportsOfCertificationsHaveThreeFormats(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))

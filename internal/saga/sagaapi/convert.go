@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// definitionID returns seed 2's id of a workflow's version.
+// definitionID returns the id of a workflow's version, as defined in seed 2.
 func definitionID(name string, version int) string { return name + "@" + strconv.Itoa(version) }
 
 // toAPISaga converts a saga without its step logs.
@@ -75,7 +75,7 @@ func toAPISaga(run *saga.Instance) *api.Saga {
 	return out
 }
 
-// leftOf returns the compensations of a saga that gave up besides the current one.
+// leftOf returns the failed compensations of a saga except the current one.
 func leftOf(run *saga.Instance) (all []api.LeftCompensation) {
 	for _, k := range run.LeftSteps() {
 		l := api.LeftCompensation{StepIndex: k}
@@ -90,7 +90,7 @@ func leftOf(run *saga.Instance) (all []api.LeftCompensation) {
 	return all
 }
 
-// mark is a response member that is true or absent.
+// mark returns a response member that is either true or absent.
 func mark(is bool) *bool {
 	if !is {
 		return nil
@@ -106,7 +106,7 @@ func actionsOf(names []string) []api.SagaAction {
 	return out
 }
 
-// ToAPIError converts an error of a saga with its causes.
+// ToAPIError converts an error of a saga together with its causes.
 func ToAPIError(e *saga.Error) *api.SagaError {
 	if e == nil {
 		return nil
@@ -121,8 +121,8 @@ func ToAPIError(e *saga.Error) *api.SagaError {
 	return out
 }
 
-// toAPIStepLogs converts step logs in their order. RUNNING rows are included only if
-// running is true (requirements/saga.md D7); brief leaves out what view=basic does.
+// toAPIStepLogs converts step logs in order. RUNNING rows are included only if running is true
+// (requirements/saga.md D7). brief leaves out what view=basic does.
 func toAPIStepLogs(logs []saga.StepLog, running, brief bool) []api.StepLog {
 	out := make([]api.StepLog, 0, len(logs))
 	for i := range logs {
@@ -148,7 +148,7 @@ func toAPIStepLogs(logs []saga.StepLog, running, brief bool) []api.StepLog {
 	return out
 }
 
-// result returns the result of a completed saga; nil for others.
+// result returns the result of a completed saga, or nil for other sagas.
 func result(run *saga.Instance) (api.AnyJSON, error) {
 	switch {
 	case run.State != saga.Completed, run.ContentUnreadable:
@@ -159,14 +159,14 @@ func result(run *saga.Instance) (api.AnyJSON, error) {
 	return json.Marshal(run.Outputs())
 }
 
-// policyJSON returns a policy in the form of the contract; nil when there is none.
+// policyJSON returns a policy in the form of the contract, or nil if there is none.
 func policyJSON(p *retry.Policy) json.RawMessage {
 	if p == nil {
 		return nil
 	}
 	b, err := json.Marshal(p)
 	if err != nil {
-		return nil // impossible: it has only numbers and known strings
+		return nil // impossible: it contains only numbers and known strings
 	}
 	return b
 }
@@ -179,7 +179,7 @@ func briefError(e *api.SagaError) *api.SagaError {
 	return e
 }
 
-// toAPISteps converts the steps of a saga; brief leaves out what view=basic does.
+// toAPISteps converts the steps of a saga. brief leaves out what view=basic does.
 func toAPISteps(views []saga.StepView, brief bool) []api.StepView {
 	out := make([]api.StepView, len(views))
 	for i := range views {

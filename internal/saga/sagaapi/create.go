@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/admission"
 )
 
-// CreateSaga stores a saga and passes it to the engine; on request it then waits for its
+// CreateSaga stores a saga and passes it to the engine. On request, it then waits for the saga to
 // end.
 func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
@@ -56,7 +56,8 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	return a, nil
 }
 
-// wouldCreate answers a dry run with the saga as it would be: its changes are what people would see of a new one.
+// wouldCreate answers a dry run with the saga as it would be. Its changes are the fields that users
+// would see in a new saga.
 func (s *Handlers) wouldCreate(ctx context.Context, r *admission.Request) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -83,8 +84,8 @@ func (s *Handlers) wouldCreate(ctx context.Context, r *admission.Request) (api.R
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// created returns the response with a new saga; logs: with its step logs, because the client
-// asked to wait for its end.
+// created returns the response with a new saga. logs includes its step logs, because the client
+// asked to wait for the end of the saga.
 func (s *Handlers) created(ctx context.Context, r *admission.Result, logs bool) (httpkit.Answer, error) {
 	switch {
 	case r.Ended != nil && !r.Earlier():
@@ -99,8 +100,8 @@ func (s *Handlers) created(ctx context.Context, r *admission.Result, logs bool) 
 	return httpkit.Answer{Body: toAPISaga(&run), ETag: httpkit.ETagOf(r.Saga.Version)}, nil
 }
 
-// createdEarlier returns the response to a create whose saga is not the one just stored:
-// a replay, or a join by business key.
+// createdEarlier returns the response to a create whose saga is not the one just stored, because it
+// is a replay or was joined by its business key.
 func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, logs bool) (httpkit.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -110,8 +111,8 @@ func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, log
 	return s.withLogs(ctx, tenant, id, shown{})
 }
 
-// specOf reads the request. ID stays nil when the client gave none; a client's uuid.Nil is
-// refused, so the two cannot be confused.
+// specOf reads the request. ID stays nil if the client gave none. A client's uuid.Nil is rejected,
+// so the two cannot be confused.
 func specOf(req *httpkit.Request, in api.CreateSagaRequestObject) (saga.Spec, error) {
 	b := in.Body
 	spec := saga.Spec{
@@ -136,7 +137,7 @@ func specOf(req *httpkit.Request, in api.CreateSagaRequestObject) (saga.Spec, er
 	}
 	if b.RetryPolicy != nil {
 		spec.RetryPolicy = new(retry.Policy)
-		if err := json.Unmarshal(b.RetryPolicy, spec.RetryPolicy); err != nil { // the contract was checked before
+		if err := json.Unmarshal(b.RetryPolicy, spec.RetryPolicy); err != nil { // the contract has already been checked
 			return spec, httpkit.SchemaFault(fault.Field{Pointer: "/retry_policy", Code: "invalid",
 				Message: "is not a retry policy"})
 		}
@@ -144,7 +145,7 @@ func specOf(req *httpkit.Request, in api.CreateSagaRequestObject) (saga.Spec, er
 	if in.Params.Traceparent != nil {
 		spec.TraceID, spec.SpanID = httpkit.TraceOf(*in.Params.Traceparent)
 	}
-	spec.TraceState, spec.Baggage = in.Params.Tracestate, in.Params.Baggage // httpkit.CleanTrace
+	spec.TraceState, spec.Baggage = in.Params.Tracestate, in.Params.Baggage // see httpkit.CleanTrace
 	var wrong fault.Mistakes
 	switch {
 	case b.SagaID != nil && b.TransactionID != nil && *b.SagaID != *b.TransactionID:
@@ -163,7 +164,7 @@ func specOf(req *httpkit.Request, in api.CreateSagaRequestObject) (saga.Spec, er
 	return spec, nil
 }
 
-// workflowOf reads which workflow the saga runs.
+// workflowOf determines which workflow the saga runs.
 func workflowOf(b *api.SagaInput) admission.Workflow {
 	w := admission.Workflow{Name: httpkit.Text(b.WorkflowName), Steps: b.Steps}
 	if b.WorkflowVersion != nil {

@@ -31,8 +31,8 @@ func TestAPayloadBeyondTheBudgetIsRefused(t *testing.T) {
 	}
 }
 
-// A saga that was created with the mark of erased content passed for erased once it had
-// ended: operators could no longer act on it.
+// A saga created with the mark of erased content was treated as erased once it had ended, so that
+// operators could no longer act on it.
 func TestThePayloadOfANewSagaIsNotTheMarkOfErasure(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
@@ -98,7 +98,7 @@ func TestACreateReturnsTheWholeSaga(t *testing.T) {
 	}
 }
 
-// Only what is well-formed goes on, in one line, and nothing of it makes a request fail.
+// Only well-formed headers are passed on, in one line each. Invalid ones never fail a request.
 func TestATraceGoesOnToParticipants(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")

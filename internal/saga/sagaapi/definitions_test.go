@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// brokenStore has one definition, a damaged one, a missing one, and an outage.
+// brokenStore has a valid definition, a damaged one, a missing one, and an outage.
 type brokenStore struct {
 	workflow.Store
 	reads int
@@ -31,8 +31,8 @@ func (b *brokenStore) Get(_ context.Context, _ uuid.UUID, name string, version i
 	return workflow.Registered{Definition: &workflow.Definition{Name: name, Steps: []workflow.Step{{Name: "a"}}}}, nil
 }
 
-// TestASagaOfADamagedDefinitionIsListed, without what needs the definition; an outage is
-// not taken for damage.
+// TestASagaOfADamagedDefinitionIsListed checks that it is listed without the members that need the
+// definition, and that an outage is not mistaken for damage.
 func TestASagaOfADamagedDefinitionIsListed(t *testing.T) {
 	store := &brokenStore{}
 	s := &Handlers{admission: &admission.Service{Definitions: admission.NewDefinitions(store, workflow.Limits{}, nil)}}

@@ -13,8 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// EraseContent erases the content of sagas that have ended, of dead letters and job runs,
-// or counts it.
+// EraseContent erases the content of ended sagas, dead letters and job runs, or counts it.
 func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestObject) (api.Response, error) {
 	if s.Eraser == nil {
 		return nil, fault.New(fault.Unavailable, fault.CodeUnavailable, "the memory store erases nothing: use PostgreSQL")
@@ -46,7 +45,7 @@ func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestO
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// subjectOf reads the one member that names what to erase.
+// subjectOf reads the one member that says what to erase.
 func subjectOf(b *api.ErasureInput) (erasure.Subject, error) {
 	subject := erasure.Subject{BusinessKey: httpkit.Text(b.BusinessKey), CorrelationID: httpkit.Text(b.CorrelationID)}
 	given := 0
@@ -54,7 +53,7 @@ func subjectOf(b *api.ErasureInput) (erasure.Subject, error) {
 		{b.SagaID, &subject.SagaID}, {b.DeadLetterID, &subject.LetterID}, {b.JobRunID, &subject.RunID},
 	} {
 		if id.from != nil && *id.from == uuid.Nil {
-			given = 2 // names nothing
+			given = 2 // nothing is named
 		} else if id.from != nil {
 			*id.to = *id.from
 			given++

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// ListSagaErrors returns a page of sagas that failed or need attention, grouped by error, the
+// ListSagaErrors returns a page of sagas that failed or need attention, grouped by error, with the
 // largest group first.
 func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -65,7 +65,7 @@ func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequ
 	}}, nil
 }
 
-// size is the place of a group in the list.
+// size is the position of a group in the list.
 type size struct {
 	count int64
 	key   string
@@ -79,7 +79,7 @@ var bySize = httpkit.Order[size]{
 		if len(keys) < 8 {
 			return size{}, httpkit.BadCursor()
 		}
-		return size{int64(binary.BigEndian.Uint64(keys)), string(keys[8:])}, nil //nolint:gosec // as it was made
+		return size{int64(binary.BigEndian.Uint64(keys)), string(keys[8:])}, nil //nolint:gosec // the inverse of Keys
 	},
 }
 

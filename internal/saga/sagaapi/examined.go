@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// examined returns the call of an examination that a token is for.
+// examined returns the certification call to which a token belongs.
 func (s *Handlers) examined(token string) (c certification.Callback, ok bool) {
 	if s.Callbacks.Examined == nil || s.Callbacks.Inbox == nil {
 		return c, false
@@ -19,7 +19,8 @@ func (s *Handlers) examined(token string) (c certification.Callback, ok bool) {
 	return s.Callbacks.Examined(token)
 }
 
-// reportExamined takes the report of a participant that is examined, as if a saga waited for it.
+// reportExamined accepts the report of a participant under certification as if a saga were waiting
+// for it.
 func (s *Handlers) reportExamined(ctx context.Context, c certification.Callback) (api.Response, error) {
 	body := httpkit.RequestOf(ctx).Body
 	rep, err := s.readReport(body, c.Undo)

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// dryRunOf returns what an action would do, without doing it.
+// dryRunOf returns what an action would do, without executing it.
 func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -60,8 +60,8 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, erro
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(before.Version)}, nil
 }
 
-// ExplainSaga reports what a saga waits for and who can act on it, and for an archived
-// saga how it ended.
+// ExplainSaga reports what a saga waits for and who can act on it. For an archived saga it reports
+// how it ended.
 func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -160,7 +160,8 @@ func (s *Handlers) atGate(ctx context.Context, x *explain.Explanation, run *saga
 	return err
 }
 
-// participantOf returns whether the participant that a live saga's last call has failed to reach answers others.
+// participantOf returns the participant that the last call of a live saga failed to reach, and
+// whether it answers other sagas.
 func (s *Handlers) participantOf(
 	ctx context.Context, x *explain.Explanation, run *saga.Instance, logs []saga.StepLog,
 ) (*api.ExplainedParticipant, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// RetrySaga makes the next attempt of a step now, or makes a failed saga run forward again.
+// RetrySaga makes the next attempt of a step immediately, or makes a failed saga run forward again.
 func (s *Handlers) RetrySaga(ctx context.Context, in api.RetrySagaRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
@@ -43,7 +43,7 @@ func stepName(j json.RawMessage) string {
 	return string(j)
 }
 
-// stepOf finds a step by its name, or by its index when no step has that name.
+// stepOf finds a step by its name, or by its index if no step has that name.
 func stepOf(run *saga.Instance, name string) (index int, known bool) {
 	for k := range run.Def.Steps {
 		if run.Def.Steps[k].Name == name {
@@ -65,7 +65,7 @@ func (s *Handlers) SkipStep(ctx context.Context, in api.SkipStepRequestObject) (
 		ordered(in.Step, saga.Order{Verb: saga.SkipStep, By: by, Reason: reason})})
 }
 
-// CompleteStep records the current step as done outside of Skald.
+// CompleteStep records the current step as done outside Skald.
 func (s *Handlers) CompleteStep(ctx context.Context, in api.CompleteStepRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	o := saga.Order{Verb: saga.CompleteStep, By: by, Reason: reason, Output: in.Body.Output}
@@ -76,14 +76,14 @@ func (s *Handlers) CompleteStep(ctx context.Context, in api.CompleteStepRequestO
 		ordered(in.Step, o)})
 }
 
-// FailStep fails the current step without a further attempt.
+// FailStep fails the current step without another attempt.
 func (s *Handlers) FailStep(ctx context.Context, in api.FailStepRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,
 		ordered(in.Step, saga.Order{Verb: saga.FailStep, By: by, Reason: reason})})
 }
 
-// ordered returns the event of an operator's decision about the step named in the path.
+// ordered returns the event for an operator's decision on the step named in the path.
 func ordered(step string, o saga.Order) func(*saga.Instance, []saga.StepLog) (saga.Event, error) {
 	return func(run *saga.Instance, _ []saga.StepLog) (saga.Event, error) {
 		k, known := stepOf(run, step)

@@ -16,8 +16,8 @@ import (
 
 const because = `{"reason":"because"}`
 
-// dirty starts a saga of workflow order whose second step and first compensation are
-// refused until repaired is set.
+// dirty starts a saga of workflow order whose second step and first compensation are refused until
+// repaired is set.
 func dirty(e *apitest.Edge) (at string, repaired *atomic.Bool, calls *[]saga.Call) {
 	e.T.Helper()
 	repaired, calls = new(atomic.Bool), new([]saga.Call)

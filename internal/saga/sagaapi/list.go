@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// ListSagas returns a page of sagas, newest first unless the oldest are asked for.
+// ListSagas returns a page of sagas, newest first unless the client asks for the oldest first.
 func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -76,8 +76,8 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
 }
 
-// withWaits adds what sagas of a list wait for besides their next call: the gate of a participant, or a report. Only
-// those can that continue later.
+// withWaits adds to listed sagas what they wait for apart from their next call: the gate of a
+// participant, or a report. Only sagas that are due later can wait for either.
 func (s *Handlers) withWaits(ctx context.Context, tenant uuid.UUID, sagas []api.Saga) error {
 	var ids []uuid.UUID
 	now := s.Now()
@@ -110,7 +110,7 @@ func (s *Handlers) withWaits(ctx context.Context, tenant uuid.UUID, sagas []api.
 	return err
 }
 
-// placeIn returns the place of a saga in the list of a filter.
+// placeIn returns the position of a saga in a filter's list.
 func placeIn(f *saga.Filter, s *saga.Saga) page.KeyTimeID {
 	at, _ := f.Sort.Place(s)
 	return at
@@ -130,8 +130,8 @@ func (s *Handlers) listed(
 	return out, nil
 }
 
-// listedRun returns a listed saga, without its step logs. damaged remembers the definitions
-// that cannot be read within one list.
+// listedRun returns a listed saga without its step logs. damaged caches, for one list, which
+// definitions cannot be read.
 func (s *Handlers) listedRun(
 	ctx context.Context, tenant uuid.UUID, sg *saga.Saga, damaged map[string]error,
 ) (saga.Instance, error) {
@@ -148,8 +148,8 @@ func (s *Handlers) listedRun(
 	return run, pinnedIsGone(err)
 }
 
-// filterOf reads the filters. none reports that no saga can match, because two filters
-// exclude each other.
+// filterOf reads the filters. none means that no saga can match, because two filters exclude each
+// other.
 func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	f = saga.Filter{
 		WorkflowName: httpkit.Text(p.WorkflowName), CorrelationID: httpkit.Text(p.CorrelationID),
@@ -212,7 +212,7 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	return f, none, checkErrorFilters(p, &f)
 }
 
-// checkErrorFilters refuses filters by the error that no index serves.
+// checkErrorFilters rejects filters by error that no index supports.
 func checkErrorFilters(p api.ListSagasParams, f *saga.Filter) error {
 	if f.Step != "" && f.WorkflowName == "" {
 		return httpkit.BadParameter("step", "required_with",
@@ -231,8 +231,8 @@ func checkErrorFilters(p api.ListSagasParams, f *saga.Filter) error {
 	return nil
 }
 
-// statesOf returns the states that match seed 1's statuses, the state names, seed 4's words
-// as far as the state decides them, and whether the saga is active.
+// statesOf returns the states that match seed 1's statuses, the state names, seed 4's words as far
+// as the state determines them, and whether the saga is active.
 func statesOf(p api.ListSagasParams) []saga.State {
 	var out []saga.State
 	for _, state := range saga.States {
@@ -247,7 +247,7 @@ func statesOf(p api.ListSagasParams) []saga.State {
 	return out
 }
 
-// definitionOf reads the id of a definition, name@version, as the views show it.
+// definitionOf parses the id of a definition, name@version, as the views show it.
 func definitionOf(id string) (name string, version int, err error) {
 	at := strings.LastIndexByte(id, '@')
 	if at > 0 {
@@ -273,7 +273,7 @@ func metadataOf(text string) (json.RawMessage, error) {
 	return canonical, nil
 }
 
-// ListWorkflows returns a page of workflows by name.
+// ListWorkflows returns a page of workflows, ordered by name.
 func (s *Handlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

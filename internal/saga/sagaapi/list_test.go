@@ -56,8 +56,8 @@ func TestPagesHaveTotalsAndCursors(t *testing.T) {
 		t.Errorf("page 4 = %+v", beyond)
 	}
 
-	// The clock of these tests ticks in microseconds: a less precise cursor would skip
-	// sagas here (trap X5). A new saga does not shift it.
+	// The clock of these tests ticks in microseconds, so a less precise cursor would skip sagas
+	// here (trap X5). A new saga does not shift the cursor.
 	cursor := *first.Pagination.NextCursor
 	e.Start(`{"workflow_name":"order","correlation_id":"8"}`)
 	second := e.List("page_size=2&cursor=" + cursor)
@@ -148,7 +148,7 @@ func TestEveryFilterSelects(t *testing.T) {
 		"status=COMPLETED":                         "b a",
 		"status=COMPLETED&status=FAILED":           "c b a",
 		"state=compensated":                        "c",
-		"status=FAILED&state=completed":            "", // they exclude each other
+		"status=FAILED&state=completed":            "", // the filters exclude each other
 		"status=FAILED&state=compensated":          "c",
 		"state=failed&state=completed":             "b a",
 		"lifecycle=completed":                      "c b a",

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// UpdateSaga changes a saga's assignee and note. It never touches the saga's row, so it
-// cannot conflict with a step (decision 0073).
+// UpdateSaga changes a saga's assignee and note. It never changes the saga's row, so it cannot
+// conflict with a step (decision 0073).
 func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObject) (api.Response, error) {
 	b := in.Body
 	if b.Assignee == nil && b.Note == nil {
@@ -52,7 +52,7 @@ func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObjec
 	return nil, httpkit.KeepsChanging("note")
 }
 
-// noteWould answers a dry run with a saga as a note would leave it.
+// noteWould answers a dry run with the saga as the note would leave it.
 func (s *Handlers) noteWould(ctx context.Context, f sagaWithLogs, after saga.Note) (httpkit.Answer, error) {
 	was, err := s.headAnswer(ctx, f, http.StatusOK)
 	if err != nil {

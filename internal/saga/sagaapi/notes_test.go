@@ -26,12 +26,12 @@ func TestANoteIsWrittenBesideASagaWhoseStepIsBeingCalled(t *testing.T) {
 		t.Fatalf("ETag %s, %s", tag, r.Body)
 	}
 	e.Send("PATCH", at, `{"note":""}`, "If-Match", `"1"`).Wants(http.StatusPreconditionFailed, "SAGA_VERSION_CONFLICT")
-	// The step that was being called when the note was written is stored, and the note stays.
+	// The step that was being called when the note was written is stored, and the note is kept.
 	close(g.Open)
 	if s = e.Saga(at + "?wait=5s"); s.State != client.SagaStateCompleted || *s.Assignee != "ann" || s.Note == nil {
 		t.Fatalf("ended %s, assignee %v", s.State, s.Assignee)
 	}
-	// The saga has moved, not the note: the tag of before still fits the note.
+	// The saga has changed, but the note has not: the previous tag still matches the note.
 	r = e.Send("PATCH", at, `{"note":""}`, "If-Match", `"1-noted-1"`)
 	s = client.Saga{}
 	r.Reads(http.StatusOK, &s)
@@ -59,7 +59,7 @@ func TestANoteIsWrittenBesideASagaWhoseStepIsBeingCalled(t *testing.T) {
 	}
 }
 
-// An action is refused if the saga has changed, not if a note was written.
+// An action is refused if the saga has changed, but not if only a note was written.
 func TestAnActionTakesTheTagOfASagaWithANote(t *testing.T) {
 	e := apitest.NewEdge(t)
 	at, g := apitest.Held(t, e, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// GetSaga returns a saga with its step logs, at once or after its end.
+// GetSaga returns a saga with its step logs, either immediately or after the saga has ended.
 func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (api.Response, error) {
 	wait, waited, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	if ended == nil && in.Params.IfNoneMatch != nil {
-		// Web pages poll: an unchanged saga is not read with its logs.
+		// Web pages poll, so the logs of an unchanged saga are not read.
 		f, err := s.heads(ctx, tenant, in.SagaID)
 		if err != nil {
 			return nil, err
@@ -62,15 +62,15 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	return a.Unchanged(in.Params.IfNoneMatch)
 }
 
-// endedAnswer is like withLogs, for a live saga whose logs are known.
+// endedAnswer does what withLogs does, for a live saga whose logs have already been read.
 func (s *Handlers) endedAnswer(ctx context.Context, l *saga.Loaded, show shown) (httpkit.Answer, error) {
 	return s.full(ctx, sagaWithLogs{saga: l.Saga, logs: saga.InOrder(l.Logs)}, show)
 }
 
-// shown selects which parts of a saga's logs and steps are returned.
+// shown says which parts of a saga's logs and steps are returned.
 type shown struct{ running, steps, brief bool }
 
-// withLogs reads a saga, then its logs, so that they are never older than its state.
+// withLogs reads a saga and then its logs, so that the logs are never older than the state.
 func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, show shown) (httpkit.Answer, error) {
 	f, err := s.find(ctx, tenant, id, saga.Logs{Brief: show.brief})
 	if err != nil {
@@ -160,8 +160,8 @@ func (s *Handlers) ListSteps(ctx context.Context, in api.ListStepsRequestObject)
 // brief reports whether a view leaves out what saga.Logs.Brief does.
 func brief[V ~string](view *V) bool { return view != nil && *view == "basic" }
 
-// load reads a live saga of the tenant and rebuilds its run, for an action.
-// Faults: NotFound, and Conflict for an archived one.
+// load reads a live saga of the tenant and rebuilds its run for an action. Faults: NotFound, and
+// Conflict for an archived saga.
 func (s *Handlers) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instance, []saga.StepLog, error) {
 	sg, err := s.Store.Get(ctx, tenant, id)
 	if fault.KindOf(err) == fault.NotFound {
@@ -170,7 +170,7 @@ func (s *Handlers) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instanc
 	if err != nil {
 		return saga.Instance{}, nil, err
 	}
-	logs, err := s.Store.StepLogs(ctx, tenant, id, saga.Logs{}) // after the head: never older than it
+	logs, err := s.Store.StepLogs(ctx, tenant, id, saga.Logs{}) // read after the head, so never older than it
 	if err != nil {
 		return saga.Instance{}, nil, err
 	}
@@ -188,24 +188,24 @@ func (s *Handlers) run(ctx context.Context, sg saga.Saga, logs []saga.StepLog) (
 	return run, pinnedIsGone(err)
 }
 
-// pinnedIsGone hides the fault of reading the definition a saga is pinned to: the client is
-// not its cause.
+// pinnedIsGone hides a fault that occurred while reading the definition to which a saga is pinned,
+// because the client did not cause it.
 func pinnedIsGone(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("read the definition a saga is pinned to: %v", err) //nolint:errorlint // on purpose, see above
+	return fmt.Errorf("read the definition a saga is pinned to: %v", err) //nolint:errorlint // intentional, see above
 }
 
 // sagaWithLogs is a saga with its logs, live or archived.
 type sagaWithLogs struct {
 	saga       saga.Saga
 	logs       []saga.StepLog
-	archivedAt *time.Time // nil: the saga is live
-	note       saga.Note  // of responses that include it
+	archivedAt *time.Time // nil means that the saga is live
+	note       saga.Note  // for responses that include it
 }
 
-// archived is the response member archived, absent for a live saga.
+// archived returns the response member archived, which is absent for a live saga.
 func (f *sagaWithLogs) archived() *bool {
 	if f.archivedAt == nil {
 		return nil
@@ -220,7 +220,7 @@ func (f *sagaWithLogs) etag() string {
 	return httpkit.ETagOf(f.saga.Version)
 }
 
-// notedETag is the ETag of a response that includes the note.
+// notedETag returns the ETag of a response that includes the note.
 func (f *sagaWithLogs) notedETag() string { return httpkit.NotedETag(f.etag(), f.note.Version) }
 
 func (f *sagaWithLogs) convert(run *saga.Instance) *api.Saga {
@@ -233,8 +233,8 @@ func (f *sagaWithLogs) convert(run *saga.Instance) *api.Saga {
 	return out
 }
 
-// heads reads a saga with its note and without its logs, from the archive when it is not
-// live. Fault: NotFound.
+// heads reads a saga with its note and without its logs, from the archive if it is not live. Fault:
+// NotFound.
 func (s *Handlers) heads(ctx context.Context, tenant, id uuid.UUID) (f sagaWithLogs, err error) {
 	f.saga, err = s.Store.Get(ctx, tenant, id)
 	if fault.KindOf(err) == fault.NotFound {
@@ -246,14 +246,14 @@ func (s *Handlers) heads(ctx context.Context, tenant, id uuid.UUID) (f sagaWithL
 	return f, s.withNote(ctx, &f)
 }
 
-// withNote adds its note to a saga.
+// withNote adds a saga's note to it.
 func (s *Handlers) withNote(ctx context.Context, f *sagaWithLogs) error {
 	notes, err := s.Notes.Notes(ctx, f.saga.Tenant.ID, f.saga.ID)
 	f.note = notes[f.saga.ID]
 	return err
 }
 
-// withNotes adds their notes to the sagas of a page.
+// withNotes adds the notes to the sagas of a page.
 func (s *Handlers) withNotes(ctx context.Context, tenant uuid.UUID, sagas []api.Saga) error {
 	ids := make([]uuid.UUID, len(sagas))
 	for i := range sagas {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/callback/reported"
 )
 
-// report is the body of a report, of which the schema was checked.
+// report is the body of a report whose schema has been checked.
 type report struct {
 	Result   reported.Result
 	Output   json.RawMessage
@@ -22,7 +22,7 @@ type report struct {
 	}
 }
 
-// noCallback is the fault of a token that names nothing. It does not say why.
+// noCallback is the fault for a token that matches nothing. It does not say why.
 func noCallback() error {
 	return fault.New(fault.NotFound, callback.CodeNotFound, "this server has not made this callback URL, or its saga is gone")
 }
@@ -31,7 +31,7 @@ func earlyReport() error {
 	return fault.New(fault.Unavailable, callback.CodeEarly, "the answer to this attempt is not stored yet: send the report again")
 }
 
-// readReport reads a report and checks what its schema cannot say.
+// readReport reads a report and checks what its schema cannot express.
 func (s *Handlers) readReport(body []byte, undo bool) (*report, error) {
 	if most := s.Callbacks.MaxBytes; most > 0 && int64(len(body)) > most {
 		return nil, fault.New(fault.TooLarge, fault.CodeTooLarge,

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// retentionWork limits the time of one request; a batch that has begun is finished.
+	// retentionWork limits the duration of one request. A batch that has begun is finished.
 	retentionWork = 5 * time.Second
-	// maxCounted limits the counts of a dry run, for each kind and workflow, and
-	// maxCountedWorkflows how many workflows the store returns.
+	// maxCounted limits the counts of a dry run per kind and workflow, and maxCountedWorkflows
+	// limits how many workflows the store returns.
 	maxCounted          = 10_000
 	maxCountedWorkflows = 1000
 )
@@ -49,7 +49,7 @@ func (s *Handlers) RunRetention(ctx context.Context, in api.RunRetentionRequestO
 		n, err := s.Archive.ArchiveExpired(ctx, e, s.RetentionBatch)
 		out.Archived += n
 		if err != nil {
-			return nil, err // sagas already archived stay so; a repeated request continues from there
+			return nil, err // archived sagas stay archived; a repeated request continues from there
 		}
 		if n == 0 {
 			out.More = false

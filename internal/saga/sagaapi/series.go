@@ -11,16 +11,16 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// bucketLengths maps the names of bucket lengths to the lengths.
+// bucketLengths maps the names of bucket lengths to durations.
 var bucketLengths = map[api.SeriesBucketLength]time.Duration{
 	api.SeriesBucketLengthN1M: time.Minute, api.SeriesBucketLengthN5M: 5 * time.Minute,
 	api.SeriesBucketLengthN1H: time.Hour, api.SeriesBucketLengthN1D: 24 * time.Hour,
 }
 
-// defaultBuckets is how many are counted when no beginning is requested.
+// defaultBuckets is the number of buckets if the request does not specify a start.
 const defaultBuckets = 24
 
-// period reads the times of sagas' creation; by default, the latest span of time until now.
+// period reads the range of creation times. By default it is the most recent period.
 func (s *Handlers) period(from, to *time.Time, span time.Duration) (first, beyond time.Time, err error) {
 	if beyond, err = httpkit.TimeOf("created_to", to); err != nil {
 		return first, beyond, err
@@ -128,7 +128,7 @@ func (s *Handlers) GetStepStatistics(ctx context.Context, in api.GetStepStatisti
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// mostCodes limits the failure codes that are shown for a step.
+// mostCodes limits how many failure codes are shown per step.
 const mostCodes = 10
 
 func toAPIStep(s *statistics.StepStatistics) api.StepStatistics {

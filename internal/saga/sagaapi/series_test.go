@@ -22,7 +22,7 @@ const (
 	stepsPath  = "/api/v1/statistics/steps"
 )
 
-// asked is a store of reports that records its last queries and knows of no sagas.
+// asked is a store of reports that records its last queries and contains no sagas.
 type asked struct {
 	statistics.Reports
 	series   statistics.SeriesFilter

@@ -15,7 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// SimulateWorkflow plays a workflow against answers of the caller's choice. It sends and stores nothing.
+// SimulateWorkflow runs a workflow against answers chosen by the caller. It sends and stores
+// nothing.
 func (s *Handlers) SimulateWorkflow(ctx context.Context, in api.SimulateWorkflowRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -57,7 +58,7 @@ func (s *Handlers) SimulateWorkflow(ctx context.Context, in api.SimulateWorkflow
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPISimulation(&sc, simulate.Play(&sc, s.Written))}, nil
 }
 
-// simulated returns the definition to be played: that of the body, or a registered one.
+// simulated returns the definition to run: either the one in the body or a registered one.
 func (s *Handlers) simulated(ctx context.Context, tenant uuid.UUID,
 	b *api.SimulationInput) (*workflow.Definition, int, error) {
 	if b.Definition != nil {
@@ -121,7 +122,7 @@ func toAPISimulation(sc *simulate.Scenario, r simulate.Result) api.Simulation {
 	return out
 }
 
-// outcomes are the words of the contract.
+// outcomes maps the words of the contract to outcomes.
 var outcomes = map[saga.Verdict]api.SimulatedOutcome{
 	saga.Done: api.SimulatedOutcomeDONE, saga.Refused: api.SimulatedOutcomeREFUSED,
 	saga.NotApplied: api.SimulatedOutcomeNOTAPPLIED, saga.Unknown: api.SimulatedOutcomeUNKNOWN,
@@ -178,7 +179,7 @@ func toAPIReport(r *simulate.Report) api.SimulatedReport {
 	return out
 }
 
-// given returns a pointer to a text, nil for an empty one.
+// given returns a pointer to a text, or nil for an empty text.
 func given(text string) *string {
 	if text == "" {
 		return nil

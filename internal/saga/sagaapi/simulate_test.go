@@ -26,8 +26,8 @@ const trip = `{"name":"trip","retry":{"max_attempts":3,"initial_interval_ms":1,"
  {"name":"note","action":{"http":{"url":"http://note.example"}},"compensation":"none"},
  {"name":"flight","action":{"http":{"method":"PUT","url":"http://flight.example/seats"}},"compensation":{"http":{"url":"http://flight.example/undo"}}}]}`
 
-// TestASimulationIsWhatTheEngineDoes: with the same answers a saga makes the same calls, with the same bytes, and ends
-// in the same way.
+// TestASimulationIsWhatTheEngineDoes: with the same answers, a saga makes the same calls with the
+// same bytes, and ends in the same way.
 func TestASimulationIsWhatTheEngineDoes(t *testing.T) {
 	e := apitest.NewEdge(t)
 	if r := e.Send("POST", apitest.WorkflowsPath, trip); r.Status != http.StatusCreated {
@@ -107,7 +107,8 @@ func TestASimulationIsWhatTheEngineDoes(t *testing.T) {
 	}
 }
 
-// TestASimulatedReportIsWhatTheServerMakesOfIt: a saga whose participant reports the same ends in the same way.
+// TestASimulatedReportIsWhatTheServerMakesOfIt: a saga whose participant sends the same report ends
+// in the same way.
 func TestASimulatedReportIsWhatTheServerMakesOfIt(t *testing.T) {
 	e := apitest.NewEdge(t)
 	if r := e.Send("POST", apitest.WorkflowsPath, promised); r.Status != http.StatusCreated {
@@ -141,7 +142,7 @@ func TestASimulatedReportIsWhatTheServerMakesOfIt(t *testing.T) {
 					case to = <-calls:
 						return true
 					default:
-						e.Node.Backlog() // it looks for what is due, such as a retry
+						e.Node.Backlog() // the engine looks for what is due, such as a retry
 						return false
 					}
 				})
@@ -177,7 +178,7 @@ func TestASimulatedReportIsWhatTheServerMakesOfIt(t *testing.T) {
 	}
 }
 
-// shortly tells an entry of a path in words.
+// shortly describes an entry of a path in words.
 func shortly(e *client.SimulationEntry) string {
 	words := []string{string(e.Kind)}
 	switch {

@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// TestSagasAreFoundByHowTheirKeysBeginAndSorted: a prefix is text, whatever it means to LIKE, and each
-// order has cursors of its own.
+// TestSagasAreFoundByHowTheirKeysBeginAndSorted: a prefix is literal text, even if it contains LIKE
+// wildcards, and each order has its own cursors.
 func TestSagasAreFoundByHowTheirKeysBeginAndSorted(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")
-	// In the order of their creation, with the places of their business keys as correlation ids.
+	// In order of creation. The correlation ids give the sort positions of the business keys.
 	for _, s := range []struct{ key, correlation string }{
 		{"order-2", "4"}, {"order-10", "3"}, {"Order-1", "1"}, {"order_1", "5"}, {"100%", "0"}, {"order", "2"}, {"заказ-1", "6"},
 	} {

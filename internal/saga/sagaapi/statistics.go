@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// ListSagaStatistics returns, for each definition, how many sagas are in each state.
+// ListSagaStatistics returns, for each definition, the number of sagas in each state.
 func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	in api.ListSagaStatisticsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// counted is a store of reports with fixed numbers; it records its last query.
+// counted is a store of reports with fixed numbers that records its last query.
 type counted struct {
 	statistics.Reports
 	rows   []statistics.DefinitionStatistics

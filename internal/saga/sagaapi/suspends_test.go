@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// TestAFailureThatSuspends: what the API says of a saga that a failed step has suspended, and of one that has passed
-// its pivot, and what people can do.
+// TestAFailureThatSuspends checks what the API returns for a saga that was suspended by a failed
+// step, and for one that has passed its pivot, and which actions are possible.
 func TestAFailureThatSuspends(t *testing.T) {
 	e := apitest.NewEdge(t)
 	call := func(path string) string { return `{"http":{"url":"http://127.0.0.1:9/` + path + `"}}` }
@@ -28,7 +28,7 @@ func TestAFailureThatSuspends(t *testing.T) {
 		}
 		return apitest.Done(`{}`)
 	}
-	stopped := func(at string) client.Saga { // until the call of its driver is over
+	stopped := func(at string) client.Saga { // until the driver's call has ended
 		s := e.Saga(at)
 		for s.SuspendedAt == nil {
 			s = e.Saga(at + "?wait=100ms")

@@ -30,8 +30,8 @@ func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflow
 	}
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	if in.Params.IfMatch != nil {
-		// A version that appears between this read and the next line is kept in addition
-		// to ours: versions are immutable, so nothing can be lost.
+		// A version that is registered between this read and the next line is kept in addition to
+		// ours. Versions are immutable, so nothing can be lost.
 		if _, err := s.matching(ctx, tenant, def.Name, in.Params.IfMatch); err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflow
 	return a, nil
 }
 
-// ValidateWorkflow checks a definition and stores nothing.
+// ValidateWorkflow checks a definition without storing anything.
 func (s *Handlers) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflowRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -74,7 +74,7 @@ func (s *Handlers) parseDefinition(ctx context.Context, isJSON bool) (*workflow.
 	return s.parsedDefinition(ctx, text, isJSON)
 }
 
-// definitionText returns a definition in JSON: itself, or the YAML that it contains.
+// definitionText returns the text of a definition sent as JSON: either the JSON or the YAML in it.
 func definitionText(body []byte) (text []byte, isJSON bool, err error) {
 	inside, found, err := yamlInside(body)
 	if found {
@@ -99,9 +99,10 @@ func (s *Handlers) parsedDefinition(ctx context.Context, text []byte, isJSON boo
 	return def, s.runnable(ctx, httpkit.RequestOf(ctx).Tenant.ID, def)
 }
 
-// runnable refuses definitions with jobs if job runs are not configured, and those that
-// call addresses the server may not reach, or name participants that the tenant does not have, or
-// secrets that these do not get. Host names are checked again at every connection. Faults: Unavailable; Invalid.
+// runnable rejects definitions with jobs if job runs are not configured. It also rejects
+// definitions that call addresses the server must not reach, that name participants which the
+// tenant does not have, or that use secrets which these participants must not receive. Host names
+// are checked again for every connection. Faults: Unavailable; Invalid.
 func (s *Handlers) runnable(ctx context.Context, tenant uuid.UUID, def *workflow.Definition) error {
 	if !s.Jobs && def.HasJobs() {
 		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job, and the memory store has no job runs: use PostgreSQL")
@@ -123,7 +124,7 @@ func (s *Handlers) runnable(ctx context.Context, tenant uuid.UUID, def *workflow
 		member, to := c.Endpoint()
 		switch name := c.Names(); {
 		case name != "" && named[name] == nil:
-			code = workflow.CodeInvalid // of the whole, also if it has both kinds of mistakes
+			code = workflow.CodeInvalid // the code of the whole, even if it has both kinds of mistakes
 			wrong.Add(at+"http/participant", workflow.CodeInvalid,
 				"no participant %s is registered: PUT /participants/%s first", strconv.Quote(name), url.PathEscape(name))
 		case to == "" || s.CheckParticipant == nil:
@@ -151,7 +152,8 @@ func (s *Handlers) runnable(ctx context.Context, tenant uuid.UUID, def *workflow
 	return httpkit.FieldsFault(fault.Invalid, code, append(wrong, refused...))
 }
 
-// participantsOf reads the participants that a definition names; one that is not registered is missing.
+// participantsOf reads the participants that a definition names. Unregistered ones are missing from
+// the result.
 func (s *Handlers) participantsOf(
 	ctx context.Context, tenant uuid.UUID, def *workflow.Definition,
 ) (map[string]*registry.Participant, error) {
@@ -171,11 +173,11 @@ func (s *Handlers) participantsOf(
 	return all, nil
 }
 
-// yamlInside returns the text of {"workflow_yaml": "…"}, which must have no other members.
+// yamlInside returns the text of {"workflow_yaml": "…"}, which must not have other members.
 func yamlInside(body []byte) (text string, isYAML bool, err error) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(body, &members) != nil {
-		return "", false, nil // not an object: the rules report it
+		return "", false, nil // not an object; the rules report it
 	}
 	raw, isYAML := members["workflow_yaml"]
 	if !isYAML {
@@ -221,7 +223,7 @@ func (s *Handlers) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequ
 	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, httpkit.ReasonOf(in.Body))
 }
 
-// DisableWorkflow refuses new sagas of a workflow.
+// DisableWorkflow makes a workflow refuse new sagas.
 func (s *Handlers) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.Response, error) {
 	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, httpkit.ReasonOf(in.Body))
 }
@@ -255,8 +257,8 @@ func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, ma
 	return workflowAnswer(w), nil
 }
 
-// matching returns the revision that matches If-Match, 0 without the header. Fault:
-// Precondition when the header names another revision, NotFound for an unknown workflow.
+// matching returns the revision that matches If-Match, or 0 without the header. Faults:
+// Precondition if the header names another revision, NotFound for an unknown workflow.
 func (s *Handlers) matching(ctx context.Context, tenant uuid.UUID, name string, match *string) (int64, error) {
 	if match == nil {
 		return 0, nil
@@ -274,8 +276,7 @@ func (s *Handlers) matching(ctx context.Context, tenant uuid.UUID, name string, 
 	return w.Revision, nil
 }
 
-// checkName refuses names that no workflow can have, before the store is queried. Fault:
-// NotFound.
+// checkName rejects names that no workflow can have, before the store is queried. Fault: NotFound.
 func checkName(name string) error {
 	if workflow.ValidName(name) {
 		return nil

@@ -37,8 +37,8 @@ func definitionJSON(def *workflow.Definition) json.RawMessage {
 	return b
 }
 
-// workflowAnswer returns the response for a version; its ETag is the revision of the name,
-// because enabling and newer versions change the response.
+// workflowAnswer returns the response for a version. Its ETag is the revision of the name, because
+// the response changes when the workflow is enabled or gets a newer version.
 func workflowAnswer(w workflow.Registered) httpkit.Answer {
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPIWorkflow(&w, true), ETag: httpkit.ETagOf(w.Revision)}
 }

@@ -130,7 +130,7 @@ func TestEnableAndDisableAreIdempotentAndGuarded(t *testing.T) {
 func TestSagasFollowTheirWorkflowWithoutDelay(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "a")
-	// Each change below comes after the previous state was cached.
+	// Each change below is made after the previous state was cached.
 	if s := e.Start(`{"workflow_name":"order"}`); s.WorkflowVersion != 1 {
 		t.Fatalf("version %d", s.WorkflowVersion)
 	}

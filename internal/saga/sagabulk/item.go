@@ -9,16 +9,16 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Outcome is the outcome for one saga.
+// Outcome is the outcome of a bulk for one saga.
 type Outcome string
 
 // Outcomes.
 const (
-	Done    Outcome = "DONE"    // it has accepted the action
-	Skipped Outcome = "SKIPPED" // it has not; Item.Code says why
+	Done    Outcome = "DONE"    // the saga accepted the action
+	Skipped Outcome = "SKIPPED" // the saga refused it; Item.Code says why
 )
 
-// Outcomes is every outcome.
+// Outcomes lists every outcome.
 var Outcomes = []Outcome{Done, Skipped}
 
 // Item is one processed saga.
@@ -26,19 +26,19 @@ type Item struct {
 	SagaID   uuid.UUID
 	Position int64 // from 1
 	Outcome  Outcome
-	Code     string // of the refusal
-	Detail   string // of the refusal, or what the accepted action is waiting for
+	Code     string // the code of the refusal
+	Detail   string // the text of the refusal, or what the accepted action is waiting for
 	At       time.Time
-	// Workflow and State are those of the saga when the item is read; "" and nil if it is
-	// no longer live.
+	// Workflow and State are those of the saga when the item is read. They are "" and nil if the
+	// saga is no longer live.
 	Workflow string
 	State    *saga.State
 }
 
-// Accepted returns the item of a saga that accepted the action and is now after.
+// Accepted returns the item of a saga that accepted the action; after is its new state.
 func Accepted(after *saga.Instance, at time.Time) Item {
 	i := Item{SagaID: after.ID, Outcome: Done, At: at}
-	if after.SuspendedAt != nil { // until then nothing shows that it was accepted
+	if after.SuspendedAt != nil { // until the saga resumes, nothing else shows that the action was accepted
 		i.Detail = after.Pending()
 	}
 	return i

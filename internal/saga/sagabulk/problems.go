@@ -2,10 +2,10 @@ package sagabulk
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of bulk operations on sagas.
+// Problems concern bulk operations on sagas.
 var Problems fault.Catalogue
 
-// Their codes, stable and part of the API.
+// Their codes, which are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("SAGA_BULK_NOT_FOUND", "No such bulk operation",
 		"The tenant has no bulk operation on sagas with this id. Bulk operations have the same retention "+

@@ -1,7 +1,7 @@
-// Package sagabulk is the rulebook of bulk operations on sagas: one operator action, applied
-// to each saga of a list or a filter. It decides which sagas those are, how fast they are
-// taken, and which event each one gets; whether a saga accepts the event is decided by the
-// rules of sagas alone.
+// Package sagabulk contains the rules of bulk operations on sagas: one operator action, applied to
+// every saga of a list or a filter. The rules decide which sagas are selected, how fast they are
+// processed, and which event each one gets. Whether a saga accepts the event is decided only by the
+// rules of sagas.
 //
 // Files, each on top of those before it: item, sagabulk, store.
 package sagabulk
@@ -25,27 +25,27 @@ import (
 type Bulk struct {
 	bulk.Head
 	Action saga.Verb
-	// Asked is the filter as the client sent it, and Filter what it means; nil for a bulk
-	// of IDs.
+	// Asked is the filter as the client sent it, and Filter is its interpretation. Both are nil for
+	// a bulk of IDs.
 	Asked  json.RawMessage
 	Filter *saga.Filter
-	IDs    []uuid.UUID // in order, each once
-	Before time.Time   // the time of its request
-	Rate   float64     // sagas per second; 0: no limit
+	IDs    []uuid.UUID // in order, without duplicates
+	Before time.Time   // the time of the request
+	Rate   float64     // sagas per second; 0 means no limit
 	// PacedAt is the time up to which the rate has been used.
 	PacedAt time.Time
-	// ExpectedCapped: there may have been more than Expected (it was requested on an earlier
-	// version).
+	// ExpectedCapped means that there may have been more than Expected, because the bulk was
+	// requested on an earlier version of Skald.
 	ExpectedCapped bool
 
 	Steps   int64        // grows with every step; a step is stored once
-	Cursor  *page.TimeID // of a filter; nil: none was looked at
-	Matched int64        // dealt with
+	Cursor  *page.TimeID // position in a filter; nil means that no saga was looked at
+	Matched int64        // sagas processed
 	Done    int64
 	Skipped int64
 }
 
-// Kind is this kind of bulk operation.
+// Kind identifies this kind of bulk operation.
 var Kind = bulk.Kind{Name: "bulk operation", Conflict: CodeConflict}
 
 // Moved applies an operator's verb. Fault: Conflict.
@@ -54,15 +54,15 @@ func (b *Bulk) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
 	return err == nil, err
 }
 
-// Requested completes a new bulk with what its store found. What a saga has undone is not done
-// again.
+// Requested completes a new bulk with what its store found. A bulk whose action cannot be reverted
+// halts if it finds more sagas than were counted.
 func (b *Bulk) Requested(s bulk.Seen) {
 	b.Before = s.At
 	b.Head.Requested(s, b.Action == saga.Cancel || b.Action == saga.CompensateVerb)
 }
 
-// SetRate changes how many sagas are taken per second; 0: no limit. Fault: Conflict when
-// the bulk has ended.
+// SetRate changes how many sagas are processed per second; 0 means no limit. Fault: Conflict if the
+// bulk has ended.
 func (b *Bulk) SetRate(rate float64, at time.Time) error {
 	if err := b.MustBe(Kind, "changed", bulk.Running, bulk.Halted); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (b *Bulk) SetRate(rate float64, at time.Time) error {
 	return nil
 }
 
-// Room returns how many sagas may be taken now, at most limit. Unused allowance is kept
-// for a second, or for as long as one saga takes at this rate.
+// Room returns how many sagas may be processed now, at most limit. Unused allowance is kept for a
+// second, or for the time that one saga takes at this rate if that is longer.
 func (b *Bulk) Room(now time.Time, limit int) int {
 	if b.Rate == 0 {
 		return limit
@@ -93,7 +93,7 @@ func (b *Bulk) interval(sagas int) time.Duration {
 	return time.Duration(float64(sagas) / b.Rate * float64(time.Second))
 }
 
-// Pace makes the first saga due at once.
+// Pace makes the first saga due immediately.
 func (b *Bulk) Pace() {
 	if b.PacedAt = b.CreatedAt; b.Rate > 0 {
 		b.PacedAt = b.CreatedAt.Add(-b.interval(1))
@@ -101,7 +101,7 @@ func (b *Bulk) Pace() {
 }
 
 // Scope selects the remaining sagas of a bulk with a filter: those that existed when it was
-// requested and come after the last one it has looked at.
+// requested and that come after the last one processed.
 func (b *Bulk) Scope(limit int) saga.Filter {
 	f, before := *b.Filter, bulk.Before(b.Snapshot, b.Before)
 	if f.CreatedTo.IsZero() || f.CreatedTo.After(before) {
@@ -111,14 +111,14 @@ func (b *Bulk) Scope(limit int) saga.Filter {
 	return f
 }
 
-// NextIDs returns the next ids of a bulk of ids. more reports that others follow.
+// NextIDs returns the next ids of a bulk of ids. more reports whether others follow.
 func (b *Bulk) NextIDs(limit int) (ids []uuid.UUID, more bool) {
 	left := b.IDs[min(b.Matched, int64(len(b.IDs))):]
 	return left[:min(limit, len(left))], limit < len(left)
 }
 
-// Advance records the items of a step; cursor is the last saga of a filter that was looked
-// at. The bulk ends when there are no more.
+// Advance records the items of a step. cursor is the last saga of a filter that was looked at. The
+// bulk ends when there are no more sagas.
 func (b *Bulk) Advance(items []Item, cursor *page.TimeID, more bool, now time.Time) {
 	if b.Rate > 0 {
 		b.PacedAt = b.pacedFrom(now).Add(b.interval(len(items)))
@@ -144,7 +144,7 @@ func (b *Bulk) Advance(items []Item, cursor *page.TimeID, more bool, now time.Ti
 // action is an action that can be applied to many sagas.
 type action struct {
 	verb saga.Verb
-	// states can accept it; a filter selects among them.
+	// states that can accept the action; a filter selects among them
 	states []saga.State
 	event  func(b *Bulk, logs []saga.StepLog) saga.Event
 }
@@ -191,9 +191,8 @@ func (b *Bulk) action() *action {
 	return &actions[slices.IndexFunc(actions, func(a action) bool { return a.verb == b.Action })]
 }
 
-// Check completes a new bulk whose action is one of Actions: ids are sorted, and a filter
-// is narrowed to the sagas that can accept the action. Fault: Invalid (CodeInvalid) when
-// it can match none.
+// Check completes a new bulk whose action is one of Actions: it sorts ids, and narrows a filter to
+// the sagas that can accept the action. Fault: Invalid (CodeInvalid) if no saga can match.
 func Check(b *Bulk) error {
 	if b.Filter == nil {
 		slices.SortFunc(b.IDs, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
@@ -224,7 +223,7 @@ func impossible(pointer, why string) error {
 		With(fault.Field{Pointer: pointer, Code: "excluded", Message: why})
 }
 
-// Decide applies the action to a saga by the rules of sagas. Fault: the saga's refusal.
+// Decide applies the action to a saga by the rules of sagas. Its fault is the saga's refusal.
 func (b *Bulk) Decide(run saga.Instance, logs []saga.StepLog, m saga.Moment) (saga.Change, error) {
 	m.Actor, m.ActorName, m.RequestID = b.Actor, b.ActorName, b.ID.String()
 	change, err := saga.Apply(run, b.action().event(b, logs), m)

@@ -147,7 +147,7 @@ func TestABulkEndsOnceAndIsPacedAnew(t *testing.T) {
 	}
 }
 
-// What a saga has undone is not done again: no more of them than were counted.
+// A compensation cannot be reverted, so such a bulk halts if it finds more sagas than were counted.
 func TestWhatUndoesHaltsAboveTheNumberOfItsRequest(t *testing.T) {
 	for _, action := range sagabulk.Actions() {
 		b := sagabulk.Bulk{Action: action, Head: bulk.Head{State: bulk.Running, Version: 1}}

@@ -15,25 +15,25 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// MostCallers is how many sagas are asked whether a participant answers: the newest of one workflow, and as many of
-// all workflows.
+// MostCallers is how many sagas are checked to find out whether a participant answers: the newest
+// ones of one workflow, and the same number across all workflows.
 const MostCallers = 100
 
 // CallsFilter selects calls of other sagas to the host of a participant.
 type CallsFilter struct {
-	Host         string // as HostOfCall returns it
-	WorkflowName string // whose newest sagas are asked, however many others there are
+	Host         string // in the form that HostOfCall returns
+	WorkflowName string // the workflow whose newest sagas are always checked, however many other sagas there are
 	Except       uuid.UUID
 }
 
-// OtherCall is how the last attempt of another saga's call ended.
+// OtherCall is the result of the last attempt of another saga's call.
 type OtherCall struct {
 	At     time.Time
 	Status saga.LogStatus
-	Class  retry.Class // of a failure
+	Class  retry.Class // of a failed call
 }
 
-// HostOf returns the host and port of a URL, "" if it has none.
+// HostOf returns the host and port of a URL, or "" if it has none.
 func HostOf(call string) string {
 	u, err := url.Parse(call)
 	if err != nil {
@@ -42,7 +42,8 @@ func HostOf(call string) string {
 	return strings.ToLower(u.Host)
 }
 
-// HostOfCall returns the host and port of a call's URL, or the name of its participant after the word; "" for a job.
+// HostOfCall returns the host and port of a call's URL, or "participant" and a name if the call
+// names its participant, or "" for a job.
 func HostOfCall(c *workflow.Call) string {
 	if name := c.Names(); name != "" {
 		return "participant " + name
@@ -54,24 +55,24 @@ func HostOfCall(c *workflow.Call) string {
 // Reached says whether a participant answers other sagas.
 type Reached string
 
-// Whether a participant answers other sagas.
+// Values of Reached.
 const (
 	ReachedAgain   Reached = "again"
 	ReachedNot     Reached = "no"
-	ReachedUnknown Reached = "unknown" // no other saga has called it since
+	ReachedUnknown Reached = "unknown" // no other saga has called it since then
 )
 
-// Participant is the participant that a saga's last call has failed to reach.
+// Participant is the participant that a saga's last call failed to reach.
 type Participant struct {
 	Host     string
 	FailedAt time.Time
 	Reached  Reached
-	Since    time.Time // of ReachedAgain: the first success that no failure has followed
-	Last     time.Time // of ReachedAgain: the last success
+	Since    time.Time // for ReachedAgain: the first success since the last failure
+	Last     time.Time // for ReachedAgain: the last success
 }
 
-// Unanswered returns the participant of the call that a saga waits for, if its last attempt ended without a definite
-// answer. logs are the step logs of the saga.
+// Unanswered returns the participant of the call that a saga waits for, if the call's last attempt
+// ended without a definite answer. logs are the step logs of the saga.
 func Unanswered(x *explain.Explanation, r *saga.Instance, logs []saga.StepLog) (p Participant, ok bool) {
 	if x.Step == nil || r.Undefined() || x.Step.Index >= len(r.Def.Steps) {
 		return p, false
@@ -99,12 +100,13 @@ func Unanswered(x *explain.Explanation, r *saga.Instance, logs []saga.StepLog) (
 	return p, true
 }
 
-// unanswered reports whether a participant did not give a definite answer to an attempt.
+// unanswered reports whether an attempt got no definite answer from its participant.
 func unanswered(status saga.LogStatus, class retry.Class) bool {
 	return (status == saga.LogFailed || status == saga.LogTimeout) && slices.Contains(retry.Classes, class)
 }
 
-// Hear sets what calls of other sagas say about the participant. A refusal says nothing: it may come from a gateway.
+// Hear evaluates what calls of other sagas say about the participant. A refusal says nothing,
+// because it may come from a gateway.
 func (p *Participant) Hear(calls []OtherCall) {
 	p.Reached = ReachedUnknown
 	slices.SortFunc(calls, func(a, b OtherCall) int { return b.At.Compare(a.At) })
@@ -127,7 +129,7 @@ func (p *Participant) Hear(calls []OtherCall) {
 	}
 }
 
-// Summary says it in one sentence.
+// Summary describes the result in one sentence.
 func (p *Participant) Summary() string {
 	switch p.Reached {
 	case ReachedAgain:

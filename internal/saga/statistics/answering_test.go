@@ -47,7 +47,8 @@ func TestOtherSagasSayWhetherAParticipantAnswersAgain(t *testing.T) {
 	}
 }
 
-// TestOnlyWithoutADefiniteAnswerAParticipantIsAskedFor: the call is the one that the saga waits for or gave up.
+// TestOnlyWithoutADefiniteAnswerAParticipantIsAskedFor: the call is the one that the saga waits for
+// or has given up on.
 func TestOnlyWithoutADefiniteAnswerAParticipantIsAskedFor(t *testing.T) {
 	url := func(path string) *workflow.HTTPCall {
 		return &workflow.HTTPCall{Method: "POST", URL: "http://H:80/" + path}

@@ -10,16 +10,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Limits of reading attempts for statistics.
+// Limits on the attempts that are read for statistics.
 const (
 	MostSampledSagas    = 2_000
 	MostSampledAttempts = 20_000
-	// SampleParts is the number of equal parts into which a period with more sagas is divided.
+	// SampleParts is the number of equal parts into which a period is divided if it has too many
+	// sagas.
 	SampleParts = 100
 )
 
-// AttemptFilter selects the sagas whose attempts are read, by their creation, From
-// inclusive and To exclusive. WorkflowVersion 0 is all.
+// AttemptFilter selects the sagas whose attempts are read by their time of creation, From inclusive
+// and To exclusive. A WorkflowVersion of 0 selects all versions.
 type AttemptFilter struct {
 	WorkflowName    string
 	WorkflowVersion int
@@ -48,7 +49,7 @@ type SampledAttempt struct {
 	Attempt   int
 	Status    saga.LogStatus
 	Final     bool
-	Outcome   string // empty: none
+	Outcome   string // empty means none
 	StartedAt time.Time
 	EndedAt   time.Time // zero while it runs
 }
@@ -71,7 +72,7 @@ func Sampled(l *saga.StepLog) SampledAttempt {
 	return a
 }
 
-// Durations are percentiles of a set of durations: each is one that occurred.
+// Durations are percentiles of a set of durations. Each of them is an element of the set.
 type Durations struct {
 	Count                   int
 	P50, P95, P99, Greatest time.Duration
@@ -90,19 +91,19 @@ func DurationsOf(all []time.Duration) Durations {
 // StepStatistics counts the attempts of one action of one step.
 type StepStatistics struct {
 	StepName  string
-	StepIndex int // in the newest saga
+	StepIndex int // position in the newest saga
 	Action    saga.Action
-	Sagas     int // with at least one attempt
+	Sagas     int // sagas with at least one attempt
 	Attempts  int
 	Running   int
 	Completed int
 	Failed    int // whether or not another attempt followed
-	GaveUp    int // of those, the ones that were the last
+	GaveUp    int // the last attempts among them
 	Retries   int
-	// ByOperator counts operators' decisions in place of a call.
+	// ByOperator counts operators' decisions that replaced a call.
 	ByOperator int
-	// Each is how long attempts took; Whole from the first attempt to the end of the last,
-	// with the waits between.
+	// Each is the duration of single attempts. Whole is the time from the first attempt to the end
+	// of the last one, including the waits between them.
 	Each, Whole Durations
 	Failures    []StepFailures // most frequent first
 }
@@ -113,19 +114,19 @@ type StepFailures struct {
 	Attempts int
 	GaveUp   int
 	LastAt   time.Time
-	SagaID   uuid.UUID // of the latest
+	SagaID   uuid.UUID // time of the latest failure
 }
 
-// stepCount is a StepStatistics while it is counted.
+// stepCount is a StepStatistics during the count.
 type stepCount struct {
 	StepStatistics
 	each, whole []time.Duration
 	codes       map[string]*StepFailures
-	last        uuid.UUID // the saga of the attempt before
-	began       time.Time // of the first attempt of the saga's unfinished step; zero: none
+	last        uuid.UUID // the saga of the previous attempt
+	began       time.Time // when the first attempt of the saga's unfinished step began; zero means none
 }
 
-// ByStep counts the attempts of a sample by step and action: steps in their order, each
+// ByStep counts the attempts of a sample by step and action. The steps are in order, each directly
 // before its compensation.
 func (s *AttemptSample) ByStep() []StepStatistics {
 	type key struct {

@@ -15,7 +15,8 @@ var (
 	sampleAt             = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// tried is an attempt that began from seconds after noon and took so many.
+// tried is an attempt that began the given number of seconds after noon and took the given number
+// of seconds.
 func tried(id uuid.UUID, name string, a saga.Action, n int, status saga.LogStatus, code string, from, took int,
 ) SampledAttempt {
 	out := SampledAttempt{
@@ -45,7 +46,7 @@ func TestAttemptsAreCountedByStep(t *testing.T) {
 		tried(sampleOne, "charge", saga.Execute, 1, saga.LogTimeout, "timeout", 0, 30),
 		tried(sampleOne, "charge", saga.Execute, 2, saga.LogFailed, "http_503", 40, 1),
 		final(tried(sampleOne, "charge", saga.Execute, 3, saga.LogFailed, "http_409", 60, 2)),
-		// Tried again by an operator, a new round.
+		// Retried by an operator, which starts a new round.
 		tried(sampleOne, "charge", saga.Execute, 4, saga.LogFailed, "http_503", 100, 1),
 		tried(sampleOne, "charge", saga.Execute, 5, saga.LogSuccess, "http_200", 110, 3),
 		tried(sampleTwo, "charge", saga.Execute, 1, saga.LogRunning, "", 200, 0),
@@ -89,7 +90,7 @@ func TestPercentilesAreDurationsThatOccurred(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		of   []int
-		want []int // 50, 95, 99, the greatest
+		want []int // the 50th, 95th and 99th percentiles and the maximum
 	}{
 		{[]int{7}, []int{7, 7, 7, 7}},
 		{[]int{2, 1}, []int{1, 2, 2, 2}},

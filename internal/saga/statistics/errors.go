@@ -10,19 +10,19 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// MostExamined is how many sagas that have ended, and how many unfinished ones, are
-// grouped by their errors, and MostErrorGroups how many groups are made of them.
+// MostExamined is how many ended sagas, and how many unfinished ones, are grouped by their errors.
+// MostErrorGroups is the maximum number of groups.
 const (
 	MostExamined    = 20_000
 	MostErrorGroups = 1000
 )
 
-// ErrorFilter selects sagas that went wrong: those that need attention and those that
-// ended in one of States. Other zero fields do not restrict.
+// ErrorFilter selects sagas that went wrong: those that need attention, and those that ended in one
+// of States. Other zero fields do not restrict the selection.
 type ErrorFilter struct {
 	WorkflowName string
-	// States are ended states, or also unfinished ones, whose sagas are selected only if
-	// they need attention.
+	// States may contain ended and unfinished states. Unfinished sagas are selected only if they
+	// need attention.
 	States                 []saga.State
 	NeedsAttention         *bool
 	CreatedFrom, CreatedTo time.Time // inclusive, exclusive
@@ -38,25 +38,25 @@ func (f *ErrorFilter) Matches(s *saga.Saga) bool {
 
 // Errors groups failed sagas by their errors.
 type Errors struct {
-	Groups []ErrorGroup // the largest first
-	// Examined is how many sagas are in the groups; Capped: those that were created last,
-	// and there may be more.
+	Groups []ErrorGroup // largest first
+	// Examined is the number of sagas in the groups. Capped means that only the most recently
+	// created sagas were examined, and there may be more.
 	Examined int64
 	Capped   bool
 }
 
-// ErrorGroup is a group of sagas of a workflow with the same error at the same step.
+// ErrorGroup is a group of sagas of a workflow that have the same error at the same step.
 type ErrorGroup struct {
 	WorkflowName string
 	Step         string      // saga.Trouble.Step, or the current step of an unfinished saga
 	Action       saga.Action // in which direction
-	Code         string      // of the error; "": there is none
+	Code         string      // code of the error; "" if there is none
 
-	States      []saga.State // that they are in
+	States      []saga.State // states of the sagas
 	Count       int64
 	Attention   int64 // how many of them need attention
 	First, Last time.Time
-	Sample      uuid.UUID // the highest id, usually of a recent saga
+	Sample      uuid.UUID // the saga with the highest id, usually a recent one
 }
 
 // Key identifies a group.
@@ -64,7 +64,7 @@ func (g *ErrorGroup) Key() string {
 	return g.WorkflowName + "\x00" + g.Step + "\x00" + string(g.Action) + "\x00" + g.Code
 }
 
-// Add counts a saga; at is when it ended or began to need attention.
+// Add counts a saga. at is when the saga ended or began to need attention.
 func (g *ErrorGroup) Add(s *saga.Saga, at time.Time) {
 	if g.Count++; g.Count == 1 {
 		g.First, g.Last = at, at
@@ -87,7 +87,7 @@ func (g *ErrorGroup) Add(s *saga.Saga, at time.Time) {
 	}
 }
 
-// Compare orders groups: the largest first, then by their keys.
+// Compare orders groups by size, largest first, and then by key.
 func (g *ErrorGroup) Compare(count int64, key string) int {
 	switch {
 	case g.Count != count:

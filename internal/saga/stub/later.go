@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// later are the faults of calls that are answered later, and what is reported of them.
+// later maps the faults of calls that are answered later to their reports.
 var later = map[string]string{
 	"later":           done,
 	"later-refuse":    refused,
@@ -35,7 +35,7 @@ type promise struct {
 	undo            bool
 }
 
-// report is the body of its report after a while, "" for none.
+// report returns the body of the report that is sent after a while, or "" if there is none.
 func (p promise) report() string {
 	if later[p.fault] == done {
 		return p.success()
@@ -43,7 +43,7 @@ func (p promise) report() string {
 	return later[p.fault]
 }
 
-// success is the report of what was done: only an action has an output.
+// success returns the report of completed work. Only an action has an output.
 func (p promise) success() string {
 	if p.undo {
 		return undone
@@ -51,17 +51,17 @@ func (p promise) success() string {
 	return done
 }
 
-// maxBody is as much as Skald sends.
+// maxBody is the largest body that Skald sends.
 const maxBody = 16 << 20
 
-// How a report is repeated that was not taken, and how long each may take.
+// How often a rejected report is repeated, and how long each attempt may take.
 const (
 	reports       = 20
 	betweenThem   = 500 * time.Millisecond
 	reportTimeout = 10 * time.Second
 )
 
-// send posts a report, again while there is no answer or one that asks for that.
+// send posts a report, and repeats it while there is no answer or the answer asks for a repeat.
 func send(to, body string) {
 	for range reports {
 		if status := post(to, body); status > 0 && status < 500 && status != http.StatusTooEarly &&
@@ -72,7 +72,7 @@ func send(to, body string) {
 	}
 }
 
-// post returns the status of the answer, 0 without one.
+// post returns the status of the answer, or 0 if there was none.
 func post(to, body string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
 	defer cancel()

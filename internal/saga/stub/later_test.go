@@ -13,11 +13,12 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// skald is where reports go: it says which callback got which, and takes each at the second attempt.
+// skald receives the reports. It records which callback got which report, and accepts each report
+// at the second attempt.
 func skald(t *testing.T) (url string, reports chan string) {
 	t.Helper()
 	reports = make(chan string, 10)
-	var mu sync.Mutex // two reports may come at the same time
+	var mu sync.Mutex // two reports may arrive at the same time
 	refused := map[string]bool{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -39,12 +40,13 @@ func skald(t *testing.T) (url string, reports chan string) {
 	return server.URL, reports
 }
 
-// steps of a story: E and C are calls of the action and its compensation, with the callback after it; "" none.
+// Steps of a story. E and C are calls of the action and its compensation, followed by the callback;
+// "" means no callback.
 func TestItAnswersLaterOnRequest(t *testing.T) {
 	for fault, try := range map[string]struct {
-		calls   []string // action, callback, and the status that is right
+		calls   []string // action, callback, and the expected status
 		reports []string
-		effects [2]string // of the action and of the compensation
+		effects [2]string // effects of the action and of the compensation
 		last    string    // a call after the reports
 	}{
 		"later": {
@@ -79,7 +81,7 @@ func TestItAnswersLaterOnRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var work []func() // which ends only after all calls, however long these take
+			var work []func() // the work ends only after all calls, however long they take
 			handler.(*stub).afterFunc = func(_ time.Duration, end func()) *time.Timer {
 				work = append(work, end)
 				return nil

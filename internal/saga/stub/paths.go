@@ -8,22 +8,22 @@ import (
 	"sync"
 )
 
-// path is what is known of the calls of one path, and what it answers.
+// path records the calls to one path, and holds its answer.
 type path struct {
 	Answer  int               `json:"answer"`
 	Taken   int               `json:"taken"`
 	Refused int               `json:"refused"`
-	Headers map[string]string `json:"headers,omitempty"` // of the last call
+	Headers map[string]string `json:"headers,omitempty"` // from the last call
 	Body    json.RawMessage   `json:"body,omitempty"`
 }
 
-// paths are those that were called or configured.
+// paths are the paths that were called or configured.
 type paths struct {
 	mu    sync.Mutex
 	known map[string]*path
 }
 
-// at returns the path, with the lock held.
+// at returns a path. The caller holds the lock.
 func (p *paths) at(name string) *path {
 	if p.known[name] == nil {
 		p.known[name] = &path{Answer: http.StatusOK}
@@ -31,7 +31,7 @@ func (p *paths) at(name string) *path {
 	return p.known[name]
 }
 
-// called records a call, and returns the status that its path is to answer.
+// called records a call and returns the status with which its path answers.
 func (p *paths) called(r *http.Request, body []byte) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,8 @@ func (p *paths) answered(name string, status int) {
 	}
 }
 
-// configure sets the status that a path answers, and reports whether the text is one.
+// configure sets the status with which a path answers, and reports whether the text is a valid
+// status.
 func (p *paths) configure(name string, text []byte) bool {
 	status, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || status < 200 || status > 599 {
@@ -69,10 +70,10 @@ func (p *paths) configure(name string, text []byte) bool {
 	return true
 }
 
-// show returns what is known of a path, as JSON.
+// show returns the record of a path as JSON.
 func (p *paths) show(name string) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text, _ := json.Marshal(p.at(name)) // it has nothing that JSON has no form for
+	text, _ := json.Marshal(p.at(name)) // all of its values can be encoded
 	return append(text, '\n')
 }

@@ -1,5 +1,5 @@
-// Package stub is a participant without a business: it keeps the rules, in memory, and misbehaves on request, so that
-// authors of workflows see what Skald then does.
+// Package stub is a participant without business logic. It follows the rules, in memory, and
+// misbehaves on request, so that authors of workflows can see how Skald reacts.
 //
 // Files, each on top of those before it: paths, later, stub.
 package stub
@@ -18,37 +18,37 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Header asks for a fault of one call. A workflow sets it in the headers of an action.
+// Header requests a fault for one call. A workflow sets it in the headers of an action.
 const Header = "X-Stub"
 
-// Faults are the ways to misbehave.
+// Faults are the supported ways to misbehave.
 var Faults = []string{
-	"ok",      // none
+	"ok",      // no fault
 	"refuse",  // 409, nothing done
 	"error",   // 500, nothing done
 	"busy",    // 429 with Retry-After, nothing done
 	"timeout", // nothing done, and no answer until the caller gives up
 	"lose",    // done, and the connection is closed without an answer
-	"twice",   // done, with its effect twice behind one answer
+	"twice",   // done, with two effects but only one answer
 	"forget",  // done, as if the key had never been seen
 	// Answered with 202, and reported to X-Saga-Callback after Config.After:
 	"later",           // done
 	"later-refuse",    // refused, nothing done
-	"later-never",     // nothing: the work goes on forever
+	"later-never",     // no report: the work never ends
 	"later-twice",     // done, with two reports
-	"later-late",      // done, to the callback of an attempt that is over: when the call is repeated or undone
-	"later-heartbeat", // a heartbeat at once, then done
+	"later-late",      // done; reported to the callback of an attempt that is over, once the call is repeated or undone
+	"later-heartbeat", // a heartbeat immediately, then done
 }
 
-// Script says for a step and action, such as charge/compensate, which faults its calls have, one after the other. The
-// last one repeats.
+// Script lists, for a step and action such as charge/compensate, the faults of successive calls.
+// The last fault repeats.
 type Script map[string][]string
 
-// Config says how often it misbehaves.
+// Config says how often the stub misbehaves.
 type Config struct {
-	Rates  map[string]float64 // share of the calls with a fault, by fault
-	Script Script             // has precedence over Rates; Header over both
-	After  time.Duration      // until the work of a call that is answered later is done
+	Rates  map[string]float64 // fraction of calls with a fault, by fault
+	Script Script             // takes precedence over Rates; Header takes precedence over both
+	After  time.Duration      // how long the work of a deferred call takes
 }
 
 type stub struct {
@@ -63,13 +63,14 @@ type stub struct {
 	done    map[string]bool     // by tenant, saga, step and run
 	undone  map[string]bool
 	fences  map[string]int64 // by tenant and saga
-	// afterFunc is time.AfterFunc, unless a test decides when work is done.
+	// afterFunc is time.AfterFunc, except in tests that decide when work is done.
 	afterFunc func(time.Duration, func()) *time.Timer
 }
 
-// New returns the participant. GET with ?key= answers how many effects a key has, GET of a path what came there, and
-// PUT of a status without an Idempotency-Key sets what it answers from then on. Every other request is a call; one that
-// is not of a saga is taken, and no more.
+// New returns the participant. GET with ?key= returns the number of effects of a key. GET of a path
+// returns the record of its calls. PUT of a status without an Idempotency-Key sets the path's
+// answer from then on. Every other request is a call; a call that does not belong to a saga is only
+// recorded.
 func New(cfg Config) (http.Handler, error) {
 	sum := 0.0
 	for fault, rate := range cfg.Rates {
@@ -144,7 +145,7 @@ func (s *stub) get(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]int{"effects": n})
 }
 
-// answerOf answers the call of a step; status 0: not at all.
+// answerOf answers the call of a step. Status 0 means no answer.
 func (s *stub) answerOf(w http.ResponseWriter, r *http.Request) (status int, body string) {
 	fault := s.fault(r.Header)
 	switch fault {
@@ -174,7 +175,7 @@ func answer(w http.ResponseWriter, status int, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// fault counts the call, and says how it misbehaves.
+// fault counts the call and returns its fault.
 func (s *stub) fault(h http.Header) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +198,7 @@ func (s *stub) fault(h http.Header) string {
 	return "ok"
 }
 
-// call does what a call asks for, by the rules of docs/participants.md.
+// call executes a call by the rules of docs/participants.md.
 func (s *stub) call(h http.Header, fault string) (int, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +244,7 @@ func (s *stub) call(h http.Header, fault string) (int, string) {
 	return http.StatusOK, s.answers[key]
 }
 
-// perform has the effect of a call.
+// perform applies the effect of a call.
 func (s *stub) perform(key, step string, undo bool) {
 	if !undo || s.done[step] {
 		s.effects[key]++
@@ -251,7 +252,7 @@ func (s *stub) perform(key, step string, undo bool) {
 	s.done[step] = s.done[step] || !undo
 }
 
-// promise answers a call later, and has its work done after a while.
+// promise answers a call later, and schedules its work.
 func (s *stub) promise(key string, p *promise) (int, string) {
 	if p.callback == "" {
 		return http.StatusBadRequest, `{"error":"answered later on request, but without X-Saga-Callback"}`
@@ -266,7 +267,7 @@ func (s *stub) promise(key string, p *promise) (int, string) {
 	return http.StatusAccepted, `{"later":true}`
 }
 
-// again answers a repeat of a call that waits: the report goes to the newest callback.
+// again answers a repeat of a pending call. The report goes to the newest callback.
 func (s *stub) again(p *promise, key, callback string) (int, string) {
 	if p.fault == "later-late" && callback != "" && callback != p.callback {
 		go send(p.callback, p.success())
@@ -275,14 +276,14 @@ func (s *stub) again(p *promise, key, callback string) (int, string) {
 		s.answers[key] = `{"ok":true}`
 		return http.StatusOK, s.answers[key]
 	}
-	if callback == "" { // Skald would take 202 for done
+	if callback == "" { // Skald would take 202 for a success
 		return http.StatusServiceUnavailable, `{"error":"the work goes on, but there is no X-Saga-Callback"}`
 	}
 	p.callback = callback
 	return http.StatusAccepted, `{"later":true}`
 }
 
-// giveUp ends the work for a step that is undone.
+// giveUp abandons the work for a step that is compensated.
 func (s *stub) giveUp(step string) {
 	for key, p := range s.waiting {
 		if p.step == step && !p.undo {
@@ -294,7 +295,7 @@ func (s *stub) giveUp(step string) {
 	}
 }
 
-// finish ends the work of a call, unless it was given up.
+// finish completes the work of a call unless it was abandoned.
 func (s *stub) finish(key string, p *promise) {
 	s.mu.Lock()
 	if s.waiting[key] != p {
@@ -303,7 +304,7 @@ func (s *stub) finish(key string, p *promise) {
 	}
 	delete(s.waiting, key)
 	if p.fault == "later-refuse" {
-		s.refused[key] = !p.undo // a compensation is asked again
+		s.refused[key] = !p.undo // a refused compensation is not final
 	} else {
 		s.perform(key, p.step, p.undo)
 		s.answers[key] = `{"ok":true}`

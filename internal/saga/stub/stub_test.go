@@ -51,7 +51,8 @@ func TestItMisbehavesOnRequest(t *testing.T) {
 	}
 }
 
-// A path answers the status that was set, to calls of sagas and to others, and says what came.
+// A path answers with the configured status, both to calls of sagas and to others, and shows what
+// it received.
 func TestAPathAnswersTheStatusThatWasSet(t *testing.T) {
 	handler, err := New(Config{})
 	if err != nil {
@@ -87,7 +88,7 @@ func TestAPathAnswersTheStatusThatWasSet(t *testing.T) {
 	}
 }
 
-// Without faults it keeps the rules, and what it does on request is what certification finds.
+// Without faults the stub keeps the rules. With faults, certification finds those requested.
 func TestItIsCertifiedUnlessItMisbehaves(t *testing.T) {
 	for fault, want := range map[string]string{
 		"ok": "", "twice": "done_twice_behind_equal_answers", "forget": "done_again",

@@ -1,7 +1,7 @@
-// Package reported is the vocabulary of reports: what a participant that has answered "later" says of the outcome, to
-// the callback URL of the call.
+// Package reported defines the vocabulary of reports. A participant that has answered "later" sends
+// one with the outcome to the callback URL of the call.
 //
-// Pure: values in, values out.
+// The package is pure: values in, values out.
 package reported
 
 import (
@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Result is what a report says. Its words mean what those of the rules of answers mean, except Heartbeat.
+// Result is the result in a report. The words have the same meaning as in the rules for answers,
+// except Heartbeat.
 type Result string
 
 // Results.
@@ -21,17 +22,18 @@ const (
 	Refused    Result = "refused"
 	NotApplied Result = "not_applied"
 	Unknown    Result = "unknown"
-	Heartbeat  Result = "heartbeat" // the work goes on: the wait begins again
+	Heartbeat  Result = "heartbeat" // the work is still in progress, so the wait starts again
 )
 
-// Results lists them.
+// Results lists every result.
 var Results = []Result{Done, Refused, NotApplied, Unknown, Heartbeat}
 
-// Failed reports whether it says that the work was not done, or perhaps not: such a report may have an error.
+// Failed reports whether the result says that the work was not done, or may not have been done.
+// Such a report may contain an error.
 func (r Result) Failed() bool { return r == Refused || r == NotApplied || r == Unknown }
 
-// Misplaced returns the members of a report that do not go with its result. undo: it is of a compensation, of which
-// nothing is kept.
+// Misplaced returns the members of a report that do not go with its result. undo means that the
+// report is on a compensation, whose output is not stored.
 func (r Result) Misplaced(undo, output, problem bool) (wrong []Unfit) {
 	if output && (r != Done || undo) {
 		wrong = append(wrong, Unfit{"/output", "goes with the result done of an action"})
@@ -42,7 +44,7 @@ func (r Result) Misplaced(undo, output, problem bool) (wrong []Unfit) {
 	return wrong
 }
 
-// What happens to reports that decide nothing, for metrics.
+// Counters for reports that decide nothing, for metrics.
 const (
 	CountedRepeated = "repeated"
 	CountedEarly    = "early"
@@ -50,21 +52,21 @@ const (
 	CountedInvalid  = "invalid"
 )
 
-// Counted lists what happens to reports.
+// Counted lists the possible results of a report for metrics.
 var Counted = []string{
 	string(Done), string(Refused), string(NotApplied), string(Unknown), string(Heartbeat),
 	CountedRepeated, CountedEarly, CountedLate, CountedInvalid,
 }
 
-// Attempt is the attempt that a callback URL is for.
+// Attempt is the attempt to which a callback URL belongs.
 type Attempt struct {
 	Tenant, Saga uuid.UUID
 	Step         int
-	Undo         bool // of the step's compensation
-	Number       int  // as in X-Saga-Attempt: no other attempt of the action has it, also after a retry by hand
+	Undo         bool // whether it is an attempt of the step's compensation
+	Number       int  // as in X-Saga-Attempt: unique within the action, even after a manual retry
 }
 
-// Bytes returns the attempt as callback tokens have it.
+// Bytes returns the attempt in the form used in callback tokens.
 func (a Attempt) Bytes() []byte {
 	b := append(append(make([]byte, 0, 48), a.Tenant[:]...), a.Saga[:]...)
 	undo := uint64(0)
@@ -75,7 +77,7 @@ func (a Attempt) Bytes() []byte {
 	return binary.AppendUvarint(b, uint64(a.Number))   //nolint:gosec // never negative
 }
 
-// AttemptOf returns the attempt that Bytes has written; ok is false if they are of none.
+// AttemptOf is the inverse of Bytes. ok is false if the bytes do not encode an attempt.
 func AttemptOf(b []byte) (a Attempt, ok bool) {
 	if len(b) < 2*len(a.Saga) {
 		return a, false
@@ -91,9 +93,9 @@ func AttemptOf(b []byte) (a Attempt, ok bool) {
 	return a, true
 }
 
-// Unfit is why what a report returns cannot be kept.
+// Unfit says why the content of a report cannot be stored.
 type Unfit struct {
-	Pointer string // into the report
+	Pointer string // JSON Pointer into the report
 	Why     string
 }
 
@@ -105,21 +107,22 @@ type Standing int
 // Standings.
 const (
 	Awaited Standing = iota + 1 // the saga waits for its outcome
-	Early                       // its answer is not stored yet: report again soon
-	Decided                     // by an earlier report
-	Late                        // without a report: nothing that is reported changes anything
+	Early                       // its answer is not stored yet, so the report must be sent again soon
+	Decided                     // decided by an earlier report
+	Late                        // decided without a report; reports no longer change anything
 )
 
-// CodeLater is the outcome code of a step log whose outcome the participant will report.
+// CodeLater is the outcome code of a step log whose outcome the participant is going to report.
 const CodeLater = "later"
 
-// codePrefix begins the outcome codes of attempts that a report has decided.
+// codePrefix is the prefix of the outcome codes of attempts that a report has decided.
 const codePrefix = "reported_"
 
-// Code is the outcome code of an attempt that the result has decided.
+// Code returns the outcome code of an attempt that was decided by the result.
 func (r Result) Code() string { return codePrefix + string(r) }
 
-// Of returns the result that has decided an attempt with this outcome code; "": none has.
+// Of returns the result that decided an attempt with this outcome code, or "" if no report decided
+// it.
 func Of(code *string) Result {
 	for _, r := range Results {
 		if code != nil && *code == r.Code() {
@@ -129,29 +132,29 @@ func Of(code *string) Result {
 	return ""
 }
 
-// Outcome codes of a wait that has ended without a report. The step is in doubt.
+// Outcome codes of a wait that ended without a report. The step is in doubt.
 const (
 	CodeExpired = "later_expired" // answer.later_ms has passed since the answer or the last heartbeat
-	CodeEnded   = "later_ended"   // the saga is to be compensated, or an operator has decided about the step
+	CodeEnded   = "later_ended"   // the saga is to be compensated, or an operator has decided on the step
 )
 
-// Progress is how far the work is, as the last heartbeat said.
+// Progress is how far the work has progressed according to the last heartbeat.
 type Progress struct {
 	At      time.Time `json:"at"`
 	Percent *float64  `json:"percent,omitempty"` // 0 to 100
 	Message string    `json:"message,omitempty"` // one line, cleaned
 }
 
-// Stored returns the progress as it is kept in the log of its attempt.
+// Stored returns the progress in the form in which the attempt's log stores it.
 func (p *Progress) Stored() json.RawMessage {
 	b, err := json.Marshal(p)
-	if err != nil { // impossible: JSON has all of its numbers
+	if err != nil { // impossible: JSON can represent all of its numbers
 		return nil
 	}
 	return b
 }
 
-// ProgressIn returns the progress that is kept in a log, nil if there was no heartbeat.
+// ProgressIn returns the progress stored in a log, or nil if there was no heartbeat.
 func ProgressIn(stored json.RawMessage) *Progress {
 	p := &Progress{}
 	if stored == nil || json.Unmarshal(stored, p) != nil || p.At.IsZero() {
@@ -160,10 +163,10 @@ func ProgressIn(stored json.RawMessage) *Progress {
 	return p
 }
 
-// Wait is the wait for a report.
+// Wait is a wait for a report.
 type Wait struct {
 	Attempt  int
 	Since    time.Time  // when the participant was called
-	Until    *time.Time // when it ends unless a heartbeat comes; nil: it is over
-	Progress *Progress  // as the last heartbeat said; nil: there was none
+	Until    *time.Time // when it ends unless a heartbeat arrives; nil means that it is over
+	Progress *Progress  // from the last heartbeat; nil if there was none
 }
