@@ -11960,7 +11960,7 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Route adds every operation of the contract to a router: its request is decoded, and it leaves by the ways.
+// Route adds every operation of the contract to a router. Requests are decoded and answered as ways says.
 func Route(r chi.Router, operations Operations, ways Ways) {
 	d := &decoder{operations, ways}
 	r.Post("/api/v1/admin/erasures", d.EraseContent)
@@ -12174,880 +12174,880 @@ func Route(r chi.Router, operations Operations, ways Ways) {
 	r.Get("/version", d.GetVersion)
 }
 
-// EraseContentRequestObject is what a request to EraseContent says.
+// EraseContentRequestObject is the decoded request of EraseContent.
 type EraseContentRequestObject struct {
 	Params EraseContentParams
 	Body   *EraseContentJSONRequestBody
 }
 
-// RunRetentionRequestObject is what a request to RunRetention says.
+// RunRetentionRequestObject is the decoded request of RunRetention.
 type RunRetentionRequestObject struct {
 	Params RunRetentionParams
 	Body   *RunRetentionJSONRequestBody
 }
 
-// GetStorageRequestObject is what a request to GetStorage says.
+// GetStorageRequestObject is the decoded request of GetStorage.
 type GetStorageRequestObject struct {
 }
 
-// ListAPIKeysRequestObject is what a request to ListAPIKeys says.
+// ListAPIKeysRequestObject is the decoded request of ListAPIKeys.
 type ListAPIKeysRequestObject struct {
 	Params ListAPIKeysParams
 }
 
-// CreateAPIKeyRequestObject is what a request to CreateAPIKey says.
+// CreateAPIKeyRequestObject is the decoded request of CreateAPIKey.
 type CreateAPIKeyRequestObject struct {
 	Params CreateAPIKeyParams
 	Body   *CreateAPIKeyJSONRequestBody
 }
 
-// GetAPIKeyRequestObject is what a request to GetAPIKey says.
+// GetAPIKeyRequestObject is the decoded request of GetAPIKey.
 type GetAPIKeyRequestObject struct {
 	KeyID KeyID `json:"key_id"`
 }
 
-// RevokeAPIKeyRequestObject is what a request to RevokeAPIKey says.
+// RevokeAPIKeyRequestObject is the decoded request of RevokeAPIKey.
 type RevokeAPIKeyRequestObject struct {
 	KeyID  KeyID `json:"key_id"`
 	Params RevokeAPIKeyParams
 	Body   *RevokeAPIKeyJSONRequestBody
 }
 
-// ListActionsRequestObject is what a request to ListActions says.
+// ListActionsRequestObject is the decoded request of ListActions.
 type ListActionsRequestObject struct {
 	Params ListActionsParams
 }
 
-// VerifyAuditRequestObject is what a request to VerifyAudit says.
+// VerifyAuditRequestObject is the decoded request of VerifyAudit.
 type VerifyAuditRequestObject struct {
 	Params VerifyAuditParams
 }
 
-// GetBackfillRequestObject is what a request to GetBackfill says.
+// GetBackfillRequestObject is the decoded request of GetBackfill.
 type GetBackfillRequestObject struct {
 	BackfillID BackfillID `json:"backfill_id"`
 }
 
-// CancelBackfillRequestObject is what a request to CancelBackfill says.
+// CancelBackfillRequestObject is the decoded request of CancelBackfill.
 type CancelBackfillRequestObject struct {
 	BackfillID BackfillID `json:"backfill_id"`
 	Params     CancelBackfillParams
 	Body       *CancelBackfillJSONRequestBody
 }
 
-// ResumeBackfillRequestObject is what a request to ResumeBackfill says.
+// ResumeBackfillRequestObject is the decoded request of ResumeBackfill.
 type ResumeBackfillRequestObject struct {
 	BackfillID BackfillID `json:"backfill_id"`
 	Params     ResumeBackfillParams
 	Body       *ResumeBackfillJSONRequestBody
 }
 
-// ListArchivedDeadLettersRequestObject is what a request to ListArchivedDeadLetters says.
+// ListArchivedDeadLettersRequestObject is the decoded request of ListArchivedDeadLetters.
 type ListArchivedDeadLettersRequestObject struct {
 	Params ListArchivedDeadLettersParams
 }
 
-// GetArchivedDeadLetterRequestObject is what a request to GetArchivedDeadLetter says.
+// GetArchivedDeadLetterRequestObject is the decoded request of GetArchivedDeadLetter.
 type GetArchivedDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    GetArchivedDeadLetterParams
 }
 
-// RestoreDeadLetterRequestObject is what a request to RestoreDeadLetter says.
+// RestoreDeadLetterRequestObject is the decoded request of RestoreDeadLetter.
 type RestoreDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    RestoreDeadLetterParams
 	Body      *RestoreDeadLetterJSONRequestBody
 }
 
-// ExportDeadLettersRequestObject is what a request to ExportDeadLetters says.
+// ExportDeadLettersRequestObject is the decoded request of ExportDeadLetters.
 type ExportDeadLettersRequestObject struct {
 	Params ExportDeadLettersParams
 }
 
-// ListDeadLetterGroupsRequestObject is what a request to ListDeadLetterGroups says.
+// ListDeadLetterGroupsRequestObject is the decoded request of ListDeadLetterGroups.
 type ListDeadLetterGroupsRequestObject struct {
 	Params ListDeadLetterGroupsParams
 }
 
-// GetDeadLetterGroupRequestObject is what a request to GetDeadLetterGroup says.
+// GetDeadLetterGroupRequestObject is the decoded request of GetDeadLetterGroup.
 type GetDeadLetterGroupRequestObject struct {
 	Fingerprint Fingerprint `json:"fingerprint"`
 }
 
-// UpdateDeadLetterGroupRequestObject is what a request to UpdateDeadLetterGroup says.
+// UpdateDeadLetterGroupRequestObject is the decoded request of UpdateDeadLetterGroup.
 type UpdateDeadLetterGroupRequestObject struct {
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Params      UpdateDeadLetterGroupParams
 	Body        *UpdateDeadLetterGroupJSONRequestBody
 }
 
-// DiscardDeadLetterGroupRequestObject is what a request to DiscardDeadLetterGroup says.
+// DiscardDeadLetterGroupRequestObject is the decoded request of DiscardDeadLetterGroup.
 type DiscardDeadLetterGroupRequestObject struct {
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Params      DiscardDeadLetterGroupParams
 	Body        *DiscardDeadLetterGroupJSONRequestBody
 }
 
-// RetryDeadLetterGroupRequestObject is what a request to RetryDeadLetterGroup says.
+// RetryDeadLetterGroupRequestObject is the decoded request of RetryDeadLetterGroup.
 type RetryDeadLetterGroupRequestObject struct {
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Params      RetryDeadLetterGroupParams
 	Body        *RetryDeadLetterGroupJSONRequestBody
 }
 
-// ImportDeadLettersRequestObject is what a request to ImportDeadLetters says.
+// ImportDeadLettersRequestObject is the decoded request of ImportDeadLetters.
 type ImportDeadLettersRequestObject struct {
 	Body io.Reader
 }
 
-// ListDeadLettersRequestObject is what a request to ListDeadLetters says.
+// ListDeadLettersRequestObject is the decoded request of ListDeadLetters.
 type ListDeadLettersRequestObject struct {
 	Params ListDeadLettersParams
 }
 
-// PushDeadLetterRequestObject is what a request to PushDeadLetter says.
+// PushDeadLetterRequestObject is the decoded request of PushDeadLetter.
 type PushDeadLetterRequestObject struct {
 	Params PushDeadLetterParams
 	Body   *PushDeadLetterJSONRequestBody
 }
 
-// PushDeadLettersRequestObject is what a request to PushDeadLetters says.
+// PushDeadLettersRequestObject is the decoded request of PushDeadLetters.
 type PushDeadLettersRequestObject struct {
 	Params PushDeadLettersParams
 	Body   *PushDeadLettersJSONRequestBody
 }
 
-// DeleteDeadLetterRequestObject is what a request to DeleteDeadLetter says.
+// DeleteDeadLetterRequestObject is the decoded request of DeleteDeadLetter.
 type DeleteDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    DeleteDeadLetterParams
 }
 
-// GetDeadLetterRequestObject is what a request to GetDeadLetter says.
+// GetDeadLetterRequestObject is the decoded request of GetDeadLetter.
 type GetDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    GetDeadLetterParams
 }
 
-// UpdateDeadLetterRequestObject is what a request to UpdateDeadLetter says.
+// UpdateDeadLetterRequestObject is the decoded request of UpdateDeadLetter.
 type UpdateDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    UpdateDeadLetterParams
 	Body      *UpdateDeadLetterJSONRequestBody
 }
 
-// AcknowledgeDeadLetterRequestObject is what a request to AcknowledgeDeadLetter says.
+// AcknowledgeDeadLetterRequestObject is the decoded request of AcknowledgeDeadLetter.
 type AcknowledgeDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    AcknowledgeDeadLetterParams
 	Body      *AcknowledgeDeadLetterJSONRequestBody
 }
 
-// ListDeadLetterAttemptsRequestObject is what a request to ListDeadLetterAttempts says.
+// ListDeadLetterAttemptsRequestObject is the decoded request of ListDeadLetterAttempts.
 type ListDeadLetterAttemptsRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 }
 
-// DiscardDeadLetterRequestObject is what a request to DiscardDeadLetter says.
+// DiscardDeadLetterRequestObject is the decoded request of DiscardDeadLetter.
 type DiscardDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    DiscardDeadLetterParams
 	Body      *DiscardDeadLetterJSONRequestBody
 }
 
-// GetDeadLetterLineageRequestObject is what a request to GetDeadLetterLineage says.
+// GetDeadLetterLineageRequestObject is the decoded request of GetDeadLetterLineage.
 type GetDeadLetterLineageRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 }
 
-// RequeueDeadLetterRequestObject is what a request to RequeueDeadLetter says.
+// RequeueDeadLetterRequestObject is the decoded request of RequeueDeadLetter.
 type RequeueDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    RequeueDeadLetterParams
 	Body      *RequeueDeadLetterJSONRequestBody
 }
 
-// ResolveDeadLetterRequestObject is what a request to ResolveDeadLetter says.
+// ResolveDeadLetterRequestObject is the decoded request of ResolveDeadLetter.
 type ResolveDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    ResolveDeadLetterParams
 	Body      *ResolveDeadLetterJSONRequestBody
 }
 
-// RetryDeadLetterRequestObject is what a request to RetryDeadLetter says.
+// RetryDeadLetterRequestObject is the decoded request of RetryDeadLetter.
 type RetryDeadLetterRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 	Params    RetryDeadLetterParams
 	Body      *RetryDeadLetterJSONRequestBody
 }
 
-// ListDeadLetterRevisionsRequestObject is what a request to ListDeadLetterRevisions says.
+// ListDeadLetterRevisionsRequestObject is the decoded request of ListDeadLetterRevisions.
 type ListDeadLetterRevisionsRequestObject struct {
 	MessageID DeadLetterID `json:"message_id"`
 }
 
-// GetDefaultPolicyRequestObject is what a request to GetDefaultPolicy says.
+// GetDefaultPolicyRequestObject is the decoded request of GetDefaultPolicy.
 type GetDefaultPolicyRequestObject struct {
 	Params GetDefaultPolicyParams
 }
 
-// UpdateDefaultPolicyRequestObject is what a request to UpdateDefaultPolicy says.
+// UpdateDefaultPolicyRequestObject is the decoded request of UpdateDefaultPolicy.
 type UpdateDefaultPolicyRequestObject struct {
 	Params UpdateDefaultPolicyParams
 	Body   *UpdateDefaultPolicyJSONRequestBody
 }
 
-// PutDefaultPolicyRequestObject is what a request to PutDefaultPolicy says.
+// PutDefaultPolicyRequestObject is the decoded request of PutDefaultPolicy.
 type PutDefaultPolicyRequestObject struct {
 	Params PutDefaultPolicyParams
 	Body   *PutDefaultPolicyJSONRequestBody
 }
 
-// ListRedrivesRequestObject is what a request to ListRedrives says.
+// ListRedrivesRequestObject is the decoded request of ListRedrives.
 type ListRedrivesRequestObject struct {
 	Params ListRedrivesParams
 }
 
-// CreateRedriveRequestObject is what a request to CreateRedrive says.
+// CreateRedriveRequestObject is the decoded request of CreateRedrive.
 type CreateRedriveRequestObject struct {
 	Params CreateRedriveParams
 	Body   *CreateRedriveJSONRequestBody
 }
 
-// GetRedriveRequestObject is what a request to GetRedrive says.
+// GetRedriveRequestObject is the decoded request of GetRedrive.
 type GetRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    GetRedriveParams
 }
 
-// UpdateRedriveRequestObject is what a request to UpdateRedrive says.
+// UpdateRedriveRequestObject is the decoded request of UpdateRedrive.
 type UpdateRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    UpdateRedriveParams
 	Body      *UpdateRedriveJSONRequestBody
 }
 
-// ApproveRedriveRequestObject is what a request to ApproveRedrive says.
+// ApproveRedriveRequestObject is the decoded request of ApproveRedrive.
 type ApproveRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    ApproveRedriveParams
 	Body      *ApproveRedriveJSONRequestBody
 }
 
-// CancelRedriveRequestObject is what a request to CancelRedrive says.
+// CancelRedriveRequestObject is the decoded request of CancelRedrive.
 type CancelRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    CancelRedriveParams
 	Body      *CancelRedriveJSONRequestBody
 }
 
-// ListRedriveItemsRequestObject is what a request to ListRedriveItems says.
+// ListRedriveItemsRequestObject is the decoded request of ListRedriveItems.
 type ListRedriveItemsRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    ListRedriveItemsParams
 }
 
-// PauseRedriveRequestObject is what a request to PauseRedrive says.
+// PauseRedriveRequestObject is the decoded request of PauseRedrive.
 type PauseRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    PauseRedriveParams
 	Body      *PauseRedriveJSONRequestBody
 }
 
-// ResumeRedriveRequestObject is what a request to ResumeRedrive says.
+// ResumeRedriveRequestObject is the decoded request of ResumeRedrive.
 type ResumeRedriveRequestObject struct {
 	RedriveID RedriveID `json:"redrive_id"`
 	Params    ResumeRedriveParams
 	Body      *ResumeRedriveJSONRequestBody
 }
 
-// ListDeadLetterTopicsRequestObject is what a request to ListDeadLetterTopics says.
+// ListDeadLetterTopicsRequestObject is the decoded request of ListDeadLetterTopics.
 type ListDeadLetterTopicsRequestObject struct {
 	Params ListDeadLetterTopicsParams
 }
 
-// GetDeadLetterTopicRequestObject is what a request to GetDeadLetterTopic says.
+// GetDeadLetterTopicRequestObject is the decoded request of GetDeadLetterTopic.
 type GetDeadLetterTopicRequestObject struct {
 	Topic DLQTopic `json:"topic"`
 }
 
-// GetTopicPolicyRequestObject is what a request to GetTopicPolicy says.
+// GetTopicPolicyRequestObject is the decoded request of GetTopicPolicy.
 type GetTopicPolicyRequestObject struct {
 	Topic  DLQTopic `json:"topic"`
 	Params GetTopicPolicyParams
 }
 
-// UpdateTopicPolicyRequestObject is what a request to UpdateTopicPolicy says.
+// UpdateTopicPolicyRequestObject is the decoded request of UpdateTopicPolicy.
 type UpdateTopicPolicyRequestObject struct {
 	Topic  DLQTopic `json:"topic"`
 	Params UpdateTopicPolicyParams
 	Body   *UpdateTopicPolicyJSONRequestBody
 }
 
-// PutTopicPolicyRequestObject is what a request to PutTopicPolicy says.
+// PutTopicPolicyRequestObject is the decoded request of PutTopicPolicy.
 type PutTopicPolicyRequestObject struct {
 	Topic  DLQTopic `json:"topic"`
 	Params PutTopicPolicyParams
 	Body   *PutTopicPolicyJSONRequestBody
 }
 
-// ListDeadLettersOfTopicRequestObject is what a request to ListDeadLettersOfTopic says.
+// ListDeadLettersOfTopicRequestObject is the decoded request of ListDeadLettersOfTopic.
 type ListDeadLettersOfTopicRequestObject struct {
 	Topic  string `json:"topic"`
 	Params ListDeadLettersOfTopicParams
 }
 
-// RetryAllDeadLettersRequestObject is what a request to RetryAllDeadLetters says.
+// RetryAllDeadLettersRequestObject is the decoded request of RetryAllDeadLetters.
 type RetryAllDeadLettersRequestObject struct {
 	Topic  DLQTopic `json:"topic"`
 	Params RetryAllDeadLettersParams
 	Body   *RetryAllDeadLettersJSONRequestBody
 }
 
-// ListJobEventsRequestObject is what a request to ListJobEvents says.
+// ListJobEventsRequestObject is the decoded request of ListJobEvents.
 type ListJobEventsRequestObject struct {
 	Params ListJobEventsParams
 }
 
-// PublishJobEventRequestObject is what a request to PublishJobEvent says.
+// PublishJobEventRequestObject is the decoded request of PublishJobEvent.
 type PublishJobEventRequestObject struct {
 	Params PublishJobEventParams
 	Body   *PublishJobEventJSONRequestBody
 }
 
-// GetJobEventRequestObject is what a request to GetJobEvent says.
+// GetJobEventRequestObject is the decoded request of GetJobEvent.
 type GetJobEventRequestObject struct {
 	EventID UUID `json:"event_id"`
 }
 
-// ListFencesRequestObject is what a request to ListFences says.
+// ListFencesRequestObject is the decoded request of ListFences.
 type ListFencesRequestObject struct {
 	Params ListFencesParams
 }
 
-// ResetFenceRequestObject is what a request to ResetFence says.
+// ResetFenceRequestObject is the decoded request of ResetFence.
 type ResetFenceRequestObject struct {
 	FenceKey FenceKey `json:"fence_key"`
 	Params   ResetFenceParams
 }
 
-// GetFenceRequestObject is what a request to GetFence says.
+// GetFenceRequestObject is the decoded request of GetFence.
 type GetFenceRequestObject struct {
 	FenceKey FenceKey `json:"fence_key"`
 }
 
-// CheckFenceRequestObject is what a request to CheckFence says.
+// CheckFenceRequestObject is the decoded request of CheckFence.
 type CheckFenceRequestObject struct {
 	FenceKey FenceKey `json:"fence_key"`
 	Body     *CheckFenceJSONRequestBody
 }
 
-// GetJobCalendarRequestObject is what a request to GetJobCalendar says.
+// GetJobCalendarRequestObject is the decoded request of GetJobCalendar.
 type GetJobCalendarRequestObject struct {
 	Params GetJobCalendarParams
 }
 
-// ListJobDefinitionsRequestObject is what a request to ListJobDefinitions says.
+// ListJobDefinitionsRequestObject is the decoded request of ListJobDefinitions.
 type ListJobDefinitionsRequestObject struct {
 	Params ListJobDefinitionsParams
 }
 
-// CreateJobDefinitionRequestObject is what a request to CreateJobDefinition says.
+// CreateJobDefinitionRequestObject is the decoded request of CreateJobDefinition.
 type CreateJobDefinitionRequestObject struct {
 	Params CreateJobDefinitionParams
 	Body   *CreateJobDefinitionJSONRequestBody
 }
 
-// DeleteJobDefinitionRequestObject is what a request to DeleteJobDefinition says.
+// DeleteJobDefinitionRequestObject is the decoded request of DeleteJobDefinition.
 type DeleteJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     DeleteJobDefinitionParams
 }
 
-// GetJobDefinitionRequestObject is what a request to GetJobDefinition says.
+// GetJobDefinitionRequestObject is the decoded request of GetJobDefinition.
 type GetJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     GetJobDefinitionParams
 }
 
-// UpdateJobDefinitionRequestObject is what a request to UpdateJobDefinition says.
+// UpdateJobDefinitionRequestObject is the decoded request of UpdateJobDefinition.
 type UpdateJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     UpdateJobDefinitionParams
 	Body       *UpdateJobDefinitionJSONRequestBody
 }
 
-// ReplaceJobDefinitionRequestObject is what a request to ReplaceJobDefinition says.
+// ReplaceJobDefinitionRequestObject is the decoded request of ReplaceJobDefinition.
 type ReplaceJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     ReplaceJobDefinitionParams
 	Body       *ReplaceJobDefinitionJSONRequestBody
 }
 
-// ListBackfillsRequestObject is what a request to ListBackfills says.
+// ListBackfillsRequestObject is the decoded request of ListBackfills.
 type ListBackfillsRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     ListBackfillsParams
 }
 
-// CreateBackfillRequestObject is what a request to CreateBackfill says.
+// CreateBackfillRequestObject is the decoded request of CreateBackfill.
 type CreateBackfillRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     CreateBackfillParams
 	Body       *CreateBackfillJSONRequestBody
 }
 
-// ListNextJobRunsRequestObject is what a request to ListNextJobRuns says.
+// ListNextJobRunsRequestObject is the decoded request of ListNextJobRuns.
 type ListNextJobRunsRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     ListNextJobRunsParams
 }
 
-// PauseJobDefinitionRequestObject is what a request to PauseJobDefinition says.
+// PauseJobDefinitionRequestObject is the decoded request of PauseJobDefinition.
 type PauseJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     PauseJobDefinitionParams
 	Body       *PauseJobDefinitionJSONRequestBody
 }
 
-// ResumeJobDefinitionRequestObject is what a request to ResumeJobDefinition says.
+// ResumeJobDefinitionRequestObject is the decoded request of ResumeJobDefinition.
 type ResumeJobDefinitionRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     ResumeJobDefinitionParams
 	Body       *ResumeJobDefinitionJSONRequestBody
 }
 
-// CreateJobRunRequestObject is what a request to CreateJobRun says.
+// CreateJobRunRequestObject is the decoded request of CreateJobRun.
 type CreateJobRunRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 	Params     CreateJobRunParams
 	Body       *CreateJobRunJSONRequestBody
 }
 
-// ListJobDefinitionVersionsRequestObject is what a request to ListJobDefinitionVersions says.
+// ListJobDefinitionVersionsRequestObject is the decoded request of ListJobDefinitionVersions.
 type ListJobDefinitionVersionsRequestObject struct {
 	Definition JobDefinitionRef `json:"definition"`
 }
 
-// ListJobQueuesRequestObject is what a request to ListJobQueues says.
+// ListJobQueuesRequestObject is the decoded request of ListJobQueues.
 type ListJobQueuesRequestObject struct {
 	Params ListJobQueuesParams
 }
 
-// GetJobQueueRequestObject is what a request to GetJobQueue says.
+// GetJobQueueRequestObject is the decoded request of GetJobQueue.
 type GetJobQueueRequestObject struct {
 	Queue JobQueueName `json:"queue"`
 }
 
-// HoldJobQueueRequestObject is what a request to HoldJobQueue says.
+// HoldJobQueueRequestObject is the decoded request of HoldJobQueue.
 type HoldJobQueueRequestObject struct {
 	Queue  JobQueueName `json:"queue"`
 	Params HoldJobQueueParams
 	Body   *HoldJobQueueJSONRequestBody
 }
 
-// ReleaseJobQueueRequestObject is what a request to ReleaseJobQueue says.
+// ReleaseJobQueueRequestObject is the decoded request of ReleaseJobQueue.
 type ReleaseJobQueueRequestObject struct {
 	Queue  JobQueueName `json:"queue"`
 	Params ReleaseJobQueueParams
 	Body   *ReleaseJobQueueJSONRequestBody
 }
 
-// ListJobRunsRequestObject is what a request to ListJobRuns says.
+// ListJobRunsRequestObject is the decoded request of ListJobRuns.
 type ListJobRunsRequestObject struct {
 	Params ListJobRunsParams
 }
 
-// ListJobBulksRequestObject is what a request to ListJobBulks says.
+// ListJobBulksRequestObject is the decoded request of ListJobBulks.
 type ListJobBulksRequestObject struct {
 	Params ListJobBulksParams
 }
 
-// CreateJobBulkRequestObject is what a request to CreateJobBulk says.
+// CreateJobBulkRequestObject is the decoded request of CreateJobBulk.
 type CreateJobBulkRequestObject struct {
 	Params CreateJobBulkParams
 	Body   *CreateJobBulkJSONRequestBody
 }
 
-// GetJobBulkRequestObject is what a request to GetJobBulk says.
+// GetJobBulkRequestObject is the decoded request of GetJobBulk.
 type GetJobBulkRequestObject struct {
 	BulkID BulkID `json:"bulk_id"`
 }
 
-// CancelJobBulkRequestObject is what a request to CancelJobBulk says.
+// CancelJobBulkRequestObject is the decoded request of CancelJobBulk.
 type CancelJobBulkRequestObject struct {
 	BulkID BulkID `json:"bulk_id"`
 	Params CancelJobBulkParams
 	Body   *CancelJobBulkJSONRequestBody
 }
 
-// ResumeJobBulkRequestObject is what a request to ResumeJobBulk says.
+// ResumeJobBulkRequestObject is the decoded request of ResumeJobBulk.
 type ResumeJobBulkRequestObject struct {
 	BulkID BulkID `json:"bulk_id"`
 	Params ResumeJobBulkParams
 	Body   *ResumeJobBulkJSONRequestBody
 }
 
-// GetJobRunRequestObject is what a request to GetJobRun says.
+// GetJobRunRequestObject is the decoded request of GetJobRun.
 type GetJobRunRequestObject struct {
 	RunID  JobRunID `json:"run_id"`
 	Params GetJobRunParams
 }
 
-// ListJobRunAttemptsRequestObject is what a request to ListJobRunAttempts says.
+// ListJobRunAttemptsRequestObject is the decoded request of ListJobRunAttempts.
 type ListJobRunAttemptsRequestObject struct {
 	RunID JobRunID `json:"run_id"`
 }
 
-// CancelJobRunRequestObject is what a request to CancelJobRun says.
+// CancelJobRunRequestObject is the decoded request of CancelJobRun.
 type CancelJobRunRequestObject struct {
 	RunID  JobRunID `json:"run_id"`
 	Params CancelJobRunParams
 	Body   *CancelJobRunJSONRequestBody
 }
 
-// AcknowledgeCancelRequestObject is what a request to AcknowledgeCancel says.
+// AcknowledgeCancelRequestObject is the decoded request of AcknowledgeCancel.
 type AcknowledgeCancelRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *AcknowledgeCancelJSONRequestBody
 }
 
-// CompleteRunRequestObject is what a request to CompleteRun says.
+// CompleteRunRequestObject is the decoded request of CompleteRun.
 type CompleteRunRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *CompleteRunJSONRequestBody
 }
 
-// ConfirmContinuationRequestObject is what a request to ConfirmContinuation says.
+// ConfirmContinuationRequestObject is the decoded request of ConfirmContinuation.
 type ConfirmContinuationRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *ConfirmContinuationJSONRequestBody
 }
 
-// ListJobRunEventsRequestObject is what a request to ListJobRunEvents says.
+// ListJobRunEventsRequestObject is the decoded request of ListJobRunEvents.
 type ListJobRunEventsRequestObject struct {
 	RunID JobRunID `json:"run_id"`
 }
 
-// ExplainJobRunRequestObject is what a request to ExplainJobRun says.
+// ExplainJobRunRequestObject is the decoded request of ExplainJobRun.
 type ExplainJobRunRequestObject struct {
 	RunID JobRunID `json:"run_id"`
 }
 
-// FailRunRequestObject is what a request to FailRun says.
+// FailRunRequestObject is the decoded request of FailRun.
 type FailRunRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *FailRunJSONRequestBody
 }
 
-// GetRunLogRequestObject is what a request to GetRunLog says.
+// GetRunLogRequestObject is the decoded request of GetRunLog.
 type GetRunLogRequestObject struct {
 	RunID  RunID `json:"run_id"`
 	Params GetRunLogParams
 }
 
-// AppendRunLogRequestObject is what a request to AppendRunLog says.
+// AppendRunLogRequestObject is the decoded request of AppendRunLog.
 type AppendRunLogRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *AppendRunLogJSONRequestBody
 }
 
-// ReportProgressRequestObject is what a request to ReportProgress says.
+// ReportProgressRequestObject is the decoded request of ReportProgress.
 type ReportProgressRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *ReportProgressJSONRequestBody
 }
 
-// ReassignJobRunRequestObject is what a request to ReassignJobRun says.
+// ReassignJobRunRequestObject is the decoded request of ReassignJobRun.
 type ReassignJobRunRequestObject struct {
 	RunID  JobRunID `json:"run_id"`
 	Params ReassignJobRunParams
 	Body   *ReassignJobRunJSONRequestBody
 }
 
-// ReleaseRunRequestObject is what a request to ReleaseRun says.
+// ReleaseRunRequestObject is the decoded request of ReleaseRun.
 type ReleaseRunRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *ReleaseRunJSONRequestBody
 }
 
-// RerunJobRunRequestObject is what a request to RerunJobRun says.
+// RerunJobRunRequestObject is the decoded request of RerunJobRun.
 type RerunJobRunRequestObject struct {
 	RunID  JobRunID `json:"run_id"`
 	Params RerunJobRunParams
 	Body   *RerunJobRunJSONRequestBody
 }
 
-// StartRunRequestObject is what a request to StartRun says.
+// StartRunRequestObject is the decoded request of StartRun.
 type StartRunRequestObject struct {
 	RunID RunID `json:"run_id"`
 	Body  *StartRunJSONRequestBody
 }
 
-// ListNodesRequestObject is what a request to ListNodes says.
+// ListNodesRequestObject is the decoded request of ListNodes.
 type ListNodesRequestObject struct {
 }
 
-// GetOverviewRequestObject is what a request to GetOverview says.
+// GetOverviewRequestObject is the decoded request of GetOverview.
 type GetOverviewRequestObject struct {
 	Params GetOverviewParams
 }
 
-// ListParticipantsRequestObject is what a request to ListParticipants says.
+// ListParticipantsRequestObject is the decoded request of ListParticipants.
 type ListParticipantsRequestObject struct {
 	Params ListParticipantsParams
 }
 
-// ListCertificationsRequestObject is what a request to ListCertifications says.
+// ListCertificationsRequestObject is the decoded request of ListCertifications.
 type ListCertificationsRequestObject struct {
 	Params ListCertificationsParams
 }
 
-// ReportCertificationRequestObject is what a request to ReportCertification says.
+// ReportCertificationRequestObject is the decoded request of ReportCertification.
 type ReportCertificationRequestObject struct {
 	Params ReportCertificationParams
 	Body   *ReportCertificationJSONRequestBody
 }
 
-// GetCertificationRequestObject is what a request to GetCertification says.
+// GetCertificationRequestObject is the decoded request of GetCertification.
 type GetCertificationRequestObject struct {
 	CertificationID CertificationID `json:"certification_id"`
 }
 
-// CancelCertificationRequestObject is what a request to CancelCertification says.
+// CancelCertificationRequestObject is the decoded request of CancelCertification.
 type CancelCertificationRequestObject struct {
 	CertificationID CertificationID `json:"certification_id"`
 	Params          CancelCertificationParams
 	Body            *CancelCertificationJSONRequestBody
 }
 
-// GetCertificationReportRequestObject is what a request to GetCertificationReport says.
+// GetCertificationReportRequestObject is the decoded request of GetCertificationReport.
 type GetCertificationReportRequestObject struct {
 	CertificationID CertificationID `json:"certification_id"`
 	Params          GetCertificationReportParams
 }
 
-// CertifyParticipantRequestObject is what a request to CertifyParticipant says.
+// CertifyParticipantRequestObject is the decoded request of CertifyParticipant.
 type CertifyParticipantRequestObject struct {
 	Params CertifyParticipantParams
 	Body   *CertifyParticipantJSONRequestBody
 }
 
-// DeleteParticipantRequestObject is what a request to DeleteParticipant says.
+// DeleteParticipantRequestObject is the decoded request of DeleteParticipant.
 type DeleteParticipantRequestObject struct {
 	Name   ParticipantName `json:"name"`
 	Params DeleteParticipantParams
 }
 
-// GetParticipantRequestObject is what a request to GetParticipant says.
+// GetParticipantRequestObject is the decoded request of GetParticipant.
 type GetParticipantRequestObject struct {
 	Name ParticipantName `json:"name"`
 }
 
-// PutParticipantRequestObject is what a request to PutParticipant says.
+// PutParticipantRequestObject is the decoded request of PutParticipant.
 type PutParticipantRequestObject struct {
 	Name   ParticipantName `json:"name"`
 	Params PutParticipantParams
 	Body   *PutParticipantJSONRequestBody
 }
 
-// HoldParticipantRequestObject is what a request to HoldParticipant says.
+// HoldParticipantRequestObject is the decoded request of HoldParticipant.
 type HoldParticipantRequestObject struct {
 	Name   ParticipantName `json:"name"`
 	Params HoldParticipantParams
 	Body   *HoldParticipantJSONRequestBody
 }
 
-// ReleaseParticipantRequestObject is what a request to ReleaseParticipant says.
+// ReleaseParticipantRequestObject is the decoded request of ReleaseParticipant.
 type ReleaseParticipantRequestObject struct {
 	Name   ParticipantName `json:"name"`
 	Params ReleaseParticipantParams
 	Body   *ReleaseParticipantJSONRequestBody
 }
 
-// ListSagaErrorsRequestObject is what a request to ListSagaErrors says.
+// ListSagaErrorsRequestObject is the decoded request of ListSagaErrors.
 type ListSagaErrorsRequestObject struct {
 	Params ListSagaErrorsParams
 }
 
-// ListEventsRequestObject is what a request to ListEvents says.
+// ListEventsRequestObject is the decoded request of ListEvents.
 type ListEventsRequestObject struct {
 	Params ListEventsParams
 }
 
-// StreamEventsRequestObject is what a request to StreamEvents says.
+// StreamEventsRequestObject is the decoded request of StreamEvents.
 type StreamEventsRequestObject struct {
 	Params StreamEventsParams
 }
 
-// ListSagasRequestObject is what a request to ListSagas says.
+// ListSagasRequestObject is the decoded request of ListSagas.
 type ListSagasRequestObject struct {
 	Params ListSagasParams
 }
 
-// CreateSagaRequestObject is what a request to CreateSaga says.
+// CreateSagaRequestObject is the decoded request of CreateSaga.
 type CreateSagaRequestObject struct {
 	Params CreateSagaParams
 	Body   *CreateSagaJSONRequestBody
 }
 
-// ListSagaBulksRequestObject is what a request to ListSagaBulks says.
+// ListSagaBulksRequestObject is the decoded request of ListSagaBulks.
 type ListSagaBulksRequestObject struct {
 	Params ListSagaBulksParams
 }
 
-// CreateSagaBulkRequestObject is what a request to CreateSagaBulk says.
+// CreateSagaBulkRequestObject is the decoded request of CreateSagaBulk.
 type CreateSagaBulkRequestObject struct {
 	Params CreateSagaBulkParams
 	Body   *CreateSagaBulkJSONRequestBody
 }
 
-// GetSagaBulkRequestObject is what a request to GetSagaBulk says.
+// GetSagaBulkRequestObject is the decoded request of GetSagaBulk.
 type GetSagaBulkRequestObject struct {
 	SagaBulkID SagaBulkID `json:"saga_bulk_id"`
 }
 
-// UpdateSagaBulkRequestObject is what a request to UpdateSagaBulk says.
+// UpdateSagaBulkRequestObject is the decoded request of UpdateSagaBulk.
 type UpdateSagaBulkRequestObject struct {
 	SagaBulkID SagaBulkID `json:"saga_bulk_id"`
 	Params     UpdateSagaBulkParams
 	Body       *UpdateSagaBulkJSONRequestBody
 }
 
-// CancelSagaBulkRequestObject is what a request to CancelSagaBulk says.
+// CancelSagaBulkRequestObject is the decoded request of CancelSagaBulk.
 type CancelSagaBulkRequestObject struct {
 	SagaBulkID SagaBulkID `json:"saga_bulk_id"`
 	Params     CancelSagaBulkParams
 	Body       *CancelSagaBulkJSONRequestBody
 }
 
-// ListSagaBulkItemsRequestObject is what a request to ListSagaBulkItems says.
+// ListSagaBulkItemsRequestObject is the decoded request of ListSagaBulkItems.
 type ListSagaBulkItemsRequestObject struct {
 	SagaBulkID SagaBulkID `json:"saga_bulk_id"`
 	Params     ListSagaBulkItemsParams
 }
 
-// ResumeSagaBulkRequestObject is what a request to ResumeSagaBulk says.
+// ResumeSagaBulkRequestObject is the decoded request of ResumeSagaBulk.
 type ResumeSagaBulkRequestObject struct {
 	SagaBulkID SagaBulkID `json:"saga_bulk_id"`
 	Params     ResumeSagaBulkParams
 	Body       *ResumeSagaBulkJSONRequestBody
 }
 
-// GetSagaRequestObject is what a request to GetSaga says.
+// GetSagaRequestObject is the decoded request of GetSaga.
 type GetSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params GetSagaParams
 }
 
-// UpdateSagaRequestObject is what a request to UpdateSaga says.
+// UpdateSagaRequestObject is the decoded request of UpdateSaga.
 type UpdateSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params UpdateSagaParams
 	Body   *UpdateSagaJSONRequestBody
 }
 
-// AcknowledgeSagaRequestObject is what a request to AcknowledgeSaga says.
+// AcknowledgeSagaRequestObject is the decoded request of AcknowledgeSaga.
 type AcknowledgeSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params AcknowledgeSagaParams
 	Body   *AcknowledgeSagaJSONRequestBody
 }
 
-// CancelSagaRequestObject is what a request to CancelSaga says.
+// CancelSagaRequestObject is the decoded request of CancelSaga.
 type CancelSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params CancelSagaParams
 	Body   *CancelSagaJSONRequestBody
 }
 
-// CompensateSagaRequestObject is what a request to CompensateSaga says.
+// CompensateSagaRequestObject is the decoded request of CompensateSaga.
 type CompensateSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params CompensateSagaParams
 	Body   *CompensateSagaJSONRequestBody
 }
 
-// ListSagaEventsRequestObject is what a request to ListSagaEvents says.
+// ListSagaEventsRequestObject is the decoded request of ListSagaEvents.
 type ListSagaEventsRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ListSagaEventsParams
 }
 
-// ExplainSagaRequestObject is what a request to ExplainSaga says.
+// ExplainSagaRequestObject is the decoded request of ExplainSaga.
 type ExplainSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 }
 
-// ExtendDeadlineRequestObject is what a request to ExtendDeadline says.
+// ExtendDeadlineRequestObject is the decoded request of ExtendDeadline.
 type ExtendDeadlineRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ExtendDeadlineParams
 	Body   *ExtendDeadlineJSONRequestBody
 }
 
-// ForceCompleteRequestObject is what a request to ForceComplete says.
+// ForceCompleteRequestObject is the decoded request of ForceComplete.
 type ForceCompleteRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ForceCompleteParams
 	Body   *ForceCompleteJSONRequestBody
 }
 
-// ForceFailRequestObject is what a request to ForceFail says.
+// ForceFailRequestObject is the decoded request of ForceFail.
 type ForceFailRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ForceFailParams
 	Body   *ForceFailJSONRequestBody
 }
 
-// RestoreSagaRequestObject is what a request to RestoreSaga says.
+// RestoreSagaRequestObject is the decoded request of RestoreSaga.
 type RestoreSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params RestoreSagaParams
 	Body   *RestoreSagaJSONRequestBody
 }
 
-// GetSagaResultRequestObject is what a request to GetSagaResult says.
+// GetSagaResultRequestObject is the decoded request of GetSagaResult.
 type GetSagaResultRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params GetSagaResultParams
 }
 
-// ResumeSagaRequestObject is what a request to ResumeSaga says.
+// ResumeSagaRequestObject is the decoded request of ResumeSaga.
 type ResumeSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ResumeSagaParams
 	Body   *ResumeSagaJSONRequestBody
 }
 
-// ResumeCompensationRequestObject is what a request to ResumeCompensation says.
+// ResumeCompensationRequestObject is the decoded request of ResumeCompensation.
 type ResumeCompensationRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ResumeCompensationParams
 	Body   *ResumeCompensationJSONRequestBody
 }
 
-// RetrySagaRequestObject is what a request to RetrySaga says.
+// RetrySagaRequestObject is the decoded request of RetrySaga.
 type RetrySagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params RetrySagaParams
 	Body   *RetrySagaJSONRequestBody
 }
 
-// ListStepLogsRequestObject is what a request to ListStepLogs says.
+// ListStepLogsRequestObject is the decoded request of ListStepLogs.
 type ListStepLogsRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ListStepLogsParams
 }
 
-// ListStepsRequestObject is what a request to ListSteps says.
+// ListStepsRequestObject is the decoded request of ListSteps.
 type ListStepsRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params ListStepsParams
 }
 
-// CompleteStepRequestObject is what a request to CompleteStep says.
+// CompleteStepRequestObject is the decoded request of CompleteStep.
 type CompleteStepRequestObject struct {
 	SagaID SagaID        `json:"saga_id"`
 	Step   StepParameter `json:"step"`
@@ -13055,7 +13055,7 @@ type CompleteStepRequestObject struct {
 	Body   *CompleteStepJSONRequestBody
 }
 
-// FailStepRequestObject is what a request to FailStep says.
+// FailStepRequestObject is the decoded request of FailStep.
 type FailStepRequestObject struct {
 	SagaID SagaID        `json:"saga_id"`
 	Step   StepParameter `json:"step"`
@@ -13063,7 +13063,7 @@ type FailStepRequestObject struct {
 	Body   *FailStepJSONRequestBody
 }
 
-// SkipStepRequestObject is what a request to SkipStep says.
+// SkipStepRequestObject is the decoded request of SkipStep.
 type SkipStepRequestObject struct {
 	SagaID SagaID        `json:"saga_id"`
 	Step   StepParameter `json:"step"`
@@ -13071,351 +13071,351 @@ type SkipStepRequestObject struct {
 	Body   *SkipStepJSONRequestBody
 }
 
-// SuspendSagaRequestObject is what a request to SuspendSaga says.
+// SuspendSagaRequestObject is the decoded request of SuspendSaga.
 type SuspendSagaRequestObject struct {
 	SagaID SagaID `json:"saga_id"`
 	Params SuspendSagaParams
 	Body   *SuspendSagaJSONRequestBody
 }
 
-// GetLeaderRequestObject is what a request to GetLeader says.
+// GetLeaderRequestObject is the decoded request of GetLeader.
 type GetLeaderRequestObject struct {
 }
 
-// StepDownLeaderRequestObject is what a request to StepDownLeader says.
+// StepDownLeaderRequestObject is the decoded request of StepDownLeader.
 type StepDownLeaderRequestObject struct {
 	Params StepDownLeaderParams
 	Body   *StepDownLeaderJSONRequestBody
 }
 
-// PreviewScheduleRequestObject is what a request to PreviewSchedule says.
+// PreviewScheduleRequestObject is the decoded request of PreviewSchedule.
 type PreviewScheduleRequestObject struct {
 	Body *PreviewScheduleJSONRequestBody
 }
 
-// SearchRequestObject is what a request to Search says.
+// SearchRequestObject is the decoded request of Search.
 type SearchRequestObject struct {
 	Params SearchParams
 }
 
-// ListSessionsRequestObject is what a request to ListSessions says.
+// ListSessionsRequestObject is the decoded request of ListSessions.
 type ListSessionsRequestObject struct {
 	Params ListSessionsParams
 }
 
-// CreateSessionRequestObject is what a request to CreateSession says.
+// CreateSessionRequestObject is the decoded request of CreateSession.
 type CreateSessionRequestObject struct {
 }
 
-// GetCurrentSessionRequestObject is what a request to GetCurrentSession says.
+// GetCurrentSessionRequestObject is the decoded request of GetCurrentSession.
 type GetCurrentSessionRequestObject struct {
 }
 
-// DeleteSessionRequestObject is what a request to DeleteSession says.
+// DeleteSessionRequestObject is the decoded request of DeleteSession.
 type DeleteSessionRequestObject struct {
 	SessionID UUID `json:"session_id"`
 	Params    DeleteSessionParams
 }
 
-// GetSettingsRequestObject is what a request to GetSettings says.
+// GetSettingsRequestObject is the decoded request of GetSettings.
 type GetSettingsRequestObject struct {
 	Params GetSettingsParams
 }
 
-// ChangeSettingsRequestObject is what a request to ChangeSettings says.
+// ChangeSettingsRequestObject is the decoded request of ChangeSettings.
 type ChangeSettingsRequestObject struct {
 	Params ChangeSettingsParams
 	Body   *ChangeSettingsJSONRequestBody
 }
 
-// ListSettingChangesRequestObject is what a request to ListSettingChanges says.
+// ListSettingChangesRequestObject is the decoded request of ListSettingChanges.
 type ListSettingChangesRequestObject struct {
 	Params ListSettingChangesParams
 }
 
-// GetDeadLetterStatisticsRequestObject is what a request to GetDeadLetterStatistics says.
+// GetDeadLetterStatisticsRequestObject is the decoded request of GetDeadLetterStatistics.
 type GetDeadLetterStatisticsRequestObject struct {
 }
 
-// ListSagaStatisticsRequestObject is what a request to ListSagaStatistics says.
+// ListSagaStatisticsRequestObject is the decoded request of ListSagaStatistics.
 type ListSagaStatisticsRequestObject struct {
 	Params ListSagaStatisticsParams
 }
 
-// GetSagaSeriesRequestObject is what a request to GetSagaSeries says.
+// GetSagaSeriesRequestObject is the decoded request of GetSagaSeries.
 type GetSagaSeriesRequestObject struct {
 	Params GetSagaSeriesParams
 }
 
-// GetStepStatisticsRequestObject is what a request to GetStepStatistics says.
+// GetStepStatisticsRequestObject is the decoded request of GetStepStatistics.
 type GetStepStatisticsRequestObject struct {
 	Params GetStepStatisticsParams
 }
 
-// ReportStepRequestObject is what a request to ReportStep says.
+// ReportStepRequestObject is the decoded request of ReportStep.
 type ReportStepRequestObject struct {
 	Token string `json:"token"`
 	Body  *ReportStepJSONRequestBody
 }
 
-// ListTenantsRequestObject is what a request to ListTenants says.
+// ListTenantsRequestObject is the decoded request of ListTenants.
 type ListTenantsRequestObject struct {
 	Params ListTenantsParams
 }
 
-// GetTimelineRequestObject is what a request to GetTimeline says.
+// GetTimelineRequestObject is the decoded request of GetTimeline.
 type GetTimelineRequestObject struct {
 	Params GetTimelineParams
 }
 
-// WatchRequestObject is what a request to Watch says.
+// WatchRequestObject is the decoded request of Watch.
 type WatchRequestObject struct {
 	Params WatchParams
 }
 
-// ListWebhooksRequestObject is what a request to ListWebhooks says.
+// ListWebhooksRequestObject is the decoded request of ListWebhooks.
 type ListWebhooksRequestObject struct {
 	Params ListWebhooksParams
 }
 
-// CreateWebhookRequestObject is what a request to CreateWebhook says.
+// CreateWebhookRequestObject is the decoded request of CreateWebhook.
 type CreateWebhookRequestObject struct {
 	Params CreateWebhookParams
 	Body   *CreateWebhookJSONRequestBody
 }
 
-// DeleteWebhookRequestObject is what a request to DeleteWebhook says.
+// DeleteWebhookRequestObject is the decoded request of DeleteWebhook.
 type DeleteWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    DeleteWebhookParams
 }
 
-// GetWebhookRequestObject is what a request to GetWebhook says.
+// GetWebhookRequestObject is the decoded request of GetWebhook.
 type GetWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 }
 
-// UpdateWebhookRequestObject is what a request to UpdateWebhook says.
+// UpdateWebhookRequestObject is the decoded request of UpdateWebhook.
 type UpdateWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    UpdateWebhookParams
 	Body      *UpdateWebhookJSONRequestBody
 }
 
-// ListWebhookDeliveriesRequestObject is what a request to ListWebhookDeliveries says.
+// ListWebhookDeliveriesRequestObject is the decoded request of ListWebhookDeliveries.
 type ListWebhookDeliveriesRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    ListWebhookDeliveriesParams
 }
 
-// GetWebhookDeliveryRequestObject is what a request to GetWebhookDelivery says.
+// GetWebhookDeliveryRequestObject is the decoded request of GetWebhookDelivery.
 type GetWebhookDeliveryRequestObject struct {
 	WebhookID  WebhookID  `json:"webhook_id"`
 	DeliveryID DeliveryID `json:"delivery_id"`
 }
 
-// RedeliverWebhookDeliveryRequestObject is what a request to RedeliverWebhookDelivery says.
+// RedeliverWebhookDeliveryRequestObject is the decoded request of RedeliverWebhookDelivery.
 type RedeliverWebhookDeliveryRequestObject struct {
 	WebhookID  WebhookID  `json:"webhook_id"`
 	DeliveryID DeliveryID `json:"delivery_id"`
 	Params     RedeliverWebhookDeliveryParams
 }
 
-// DisableWebhookRequestObject is what a request to DisableWebhook says.
+// DisableWebhookRequestObject is the decoded request of DisableWebhook.
 type DisableWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    DisableWebhookParams
 	Body      *DisableWebhookJSONRequestBody
 }
 
-// EnableWebhookRequestObject is what a request to EnableWebhook says.
+// EnableWebhookRequestObject is the decoded request of EnableWebhook.
 type EnableWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    EnableWebhookParams
 	Body      *EnableWebhookJSONRequestBody
 }
 
-// RedeliverFailedRequestObject is what a request to RedeliverFailed says.
+// RedeliverFailedRequestObject is the decoded request of RedeliverFailed.
 type RedeliverFailedRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    RedeliverFailedParams
 	Body      *RedeliverFailedJSONRequestBody
 }
 
-// RotateWebhookSecretRequestObject is what a request to RotateWebhookSecret says.
+// RotateWebhookSecretRequestObject is the decoded request of RotateWebhookSecret.
 type RotateWebhookSecretRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    RotateWebhookSecretParams
 	Body      *RotateWebhookSecretJSONRequestBody
 }
 
-// TestWebhookRequestObject is what a request to TestWebhook says.
+// TestWebhookRequestObject is the decoded request of TestWebhook.
 type TestWebhookRequestObject struct {
 	WebhookID WebhookID `json:"webhook_id"`
 	Params    TestWebhookParams
 }
 
-// WhoAmIRequestObject is what a request to WhoAmI says.
+// WhoAmIRequestObject is the decoded request of WhoAmI.
 type WhoAmIRequestObject struct {
 }
 
-// ListWorkersRequestObject is what a request to ListWorkers says.
+// ListWorkersRequestObject is the decoded request of ListWorkers.
 type ListWorkersRequestObject struct {
 	Params ListWorkersParams
 }
 
-// RegisterWorkerRequestObject is what a request to RegisterWorker says.
+// RegisterWorkerRequestObject is the decoded request of RegisterWorker.
 type RegisterWorkerRequestObject struct {
 	Body *RegisterWorkerJSONRequestBody
 }
 
-// GetWorkerRequestObject is what a request to GetWorker says.
+// GetWorkerRequestObject is the decoded request of GetWorker.
 type GetWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 }
 
-// ClaimRunsRequestObject is what a request to ClaimRuns says.
+// ClaimRunsRequestObject is the decoded request of ClaimRuns.
 type ClaimRunsRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *ClaimRunsJSONRequestBody
 }
 
-// CompleteRunsRequestObject is what a request to CompleteRuns says.
+// CompleteRunsRequestObject is the decoded request of CompleteRuns.
 type CompleteRunsRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *CompleteRunsJSONRequestBody
 }
 
-// DetachWorkerRequestObject is what a request to DetachWorker says.
+// DetachWorkerRequestObject is the decoded request of DetachWorker.
 type DetachWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Params   DetachWorkerParams
 	Body     *DetachWorkerJSONRequestBody
 }
 
-// DrainWorkerRequestObject is what a request to DrainWorker says.
+// DrainWorkerRequestObject is the decoded request of DrainWorker.
 type DrainWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Params   DrainWorkerParams
 	Body     *DrainWorkerJSONRequestBody
 }
 
-// ExchangeRunsRequestObject is what a request to ExchangeRuns says.
+// ExchangeRunsRequestObject is the decoded request of ExchangeRuns.
 type ExchangeRunsRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *ExchangeRunsJSONRequestBody
 }
 
-// WorkerHeartbeatRequestObject is what a request to WorkerHeartbeat says.
+// WorkerHeartbeatRequestObject is the decoded request of WorkerHeartbeat.
 type WorkerHeartbeatRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *WorkerHeartbeatJSONRequestBody
 }
 
-// StartRunsRequestObject is what a request to StartRuns says.
+// StartRunsRequestObject is the decoded request of StartRuns.
 type StartRunsRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Body     *StartRunsJSONRequestBody
 }
 
-// UndetachWorkerRequestObject is what a request to UndetachWorker says.
+// UndetachWorkerRequestObject is the decoded request of UndetachWorker.
 type UndetachWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Params   UndetachWorkerParams
 	Body     *UndetachWorkerJSONRequestBody
 }
 
-// UndrainWorkerRequestObject is what a request to UndrainWorker says.
+// UndrainWorkerRequestObject is the decoded request of UndrainWorker.
 type UndrainWorkerRequestObject struct {
 	WorkerID WorkerID `json:"worker_id"`
 	Params   UndrainWorkerParams
 	Body     *UndrainWorkerJSONRequestBody
 }
 
-// ListWorkflowsRequestObject is what a request to ListWorkflows says.
+// ListWorkflowsRequestObject is the decoded request of ListWorkflows.
 type ListWorkflowsRequestObject struct {
 	Params ListWorkflowsParams
 }
 
-// RegisterWorkflowRequestObject is what a request to RegisterWorkflow says.
+// RegisterWorkflowRequestObject is the decoded request of RegisterWorkflow.
 type RegisterWorkflowRequestObject struct {
 	Params   RegisterWorkflowParams
 	JSONBody *RegisterWorkflowJSONRequestBody
 	Body     io.Reader
 }
 
-// SimulateWorkflowRequestObject is what a request to SimulateWorkflow says.
+// SimulateWorkflowRequestObject is the decoded request of SimulateWorkflow.
 type SimulateWorkflowRequestObject struct {
 	Body *SimulateWorkflowJSONRequestBody
 }
 
-// ValidateWorkflowRequestObject is what a request to ValidateWorkflow says.
+// ValidateWorkflowRequestObject is the decoded request of ValidateWorkflow.
 type ValidateWorkflowRequestObject struct {
 	JSONBody *ValidateWorkflowJSONRequestBody
 	Body     io.Reader
 }
 
-// GetWorkflowRequestObject is what a request to GetWorkflow says.
+// GetWorkflowRequestObject is the decoded request of GetWorkflow.
 type GetWorkflowRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params GetWorkflowParams
 }
 
-// DisableWorkflowRequestObject is what a request to DisableWorkflow says.
+// DisableWorkflowRequestObject is the decoded request of DisableWorkflow.
 type DisableWorkflowRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params DisableWorkflowParams
 	Body   *DisableWorkflowJSONRequestBody
 }
 
-// EnableWorkflowRequestObject is what a request to EnableWorkflow says.
+// EnableWorkflowRequestObject is the decoded request of EnableWorkflow.
 type EnableWorkflowRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params EnableWorkflowParams
 	Body   *EnableWorkflowJSONRequestBody
 }
 
-// ListWorkflowVersionsRequestObject is what a request to ListWorkflowVersions says.
+// ListWorkflowVersionsRequestObject is the decoded request of ListWorkflowVersions.
 type ListWorkflowVersionsRequestObject struct {
 	Name   WorkflowName `json:"name"`
 	Params ListWorkflowVersionsParams
 }
 
-// GetWorkflowVersionRequestObject is what a request to GetWorkflowVersion says.
+// GetWorkflowVersionRequestObject is the decoded request of GetWorkflowVersion.
 type GetWorkflowVersionRequestObject struct {
 	Name    WorkflowName `json:"name"`
 	Version int32        `json:"version"`
 	Params  GetWorkflowVersionParams
 }
 
-// GetHealthRequestObject is what a request to GetHealth says.
+// GetHealthRequestObject is the decoded request of GetHealth.
 type GetHealthRequestObject struct {
 }
 
-// GetMetricsRequestObject is what a request to GetMetrics says.
+// GetMetricsRequestObject is the decoded request of GetMetrics.
 type GetMetricsRequestObject struct {
 }
 
-// GetContractRequestObject is what a request to GetContract says.
+// GetContractRequestObject is the decoded request of GetContract.
 type GetContractRequestObject struct {
 	Params GetContractParams
 }
 
-// GetContractAsYAMLRequestObject is what a request to GetContractAsYAML says.
+// GetContractAsYAMLRequestObject is the decoded request of GetContractAsYAML.
 type GetContractAsYAMLRequestObject struct {
 	Params GetContractAsYAMLParams
 }
 
-// GetReadinessRequestObject is what a request to GetReadiness says.
+// GetReadinessRequestObject is the decoded request of GetReadiness.
 type GetReadinessRequestObject struct {
 }
 
-// GetVersionRequestObject is what a request to GetVersion says.
+// GetVersionRequestObject is the decoded request of GetVersion.
 type GetVersionRequestObject struct {
 }
 
-// Operations is every operation of the contract. What comes to a method is decoded;
-// what it returns is a Response or an error, never both.
+// Operations has a method for every operation of the contract. A method gets the decoded request,
+// and returns either a Response or an error.
 type Operations interface {
 	// EraseContent Delete the content of sagas, keeping their history
 	// (POST /api/v1/admin/erasures)

@@ -73,7 +73,7 @@ func Encode(body any) ([]byte, error) {
 // items of a page or a saga's step logs.
 type part struct {
 	field int
-	name  string // of the JSON member
+	name  string // name of the JSON member
 	items []part // nil means that the field is a json.RawMessage
 }
 

@@ -16,7 +16,7 @@ type ParameterError struct {
 	Name   string
 	Header bool // the parameter is a header
 	Reason ParameterReason
-	Err    error // with Malformed
+	Err    error // set if Reason is Malformed
 }
 
 // ParameterReason says what is wrong with a parameter.

@@ -12410,8 +12410,8 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 	}
 }
 
-// ClientInterface is what Client does. The comments are at the methods of ClientWithResponses, whose names end in
-// WithResponse; WithBody is for a body of any type.
+// ClientInterface contains the methods of Client. They are documented at the methods of ClientWithResponses, whose
+// names end in WithResponse. The methods that end in WithBody take a body of any type.
 type ClientInterface interface {
 	EraseContentWithBody(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	EraseContent(ctx context.Context, params *EraseContentParams, body EraseContentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -16871,7 +16871,7 @@ func WithBaseURL(baseURL string) ClientOption {
 	}
 }
 
-// ClientWithResponsesInterface is what ClientWithResponses does.
+// ClientWithResponsesInterface contains the methods of ClientWithResponses.
 type ClientWithResponsesInterface interface {
 	EraseContentWithBodyWithResponse(ctx context.Context, params *EraseContentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseContentResponse, error)
 	EraseContentWithResponse(ctx context.Context, params *EraseContentParams, body EraseContentJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseContentResponse, error)

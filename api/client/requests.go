@@ -16,7 +16,7 @@ import (
 
 // requested collects the parameters of a request. Its error is the first encoding failure.
 type requested struct {
-	asked  []string // of the query, encoded
+	asked  []string // encoded parameters of the query
 	header http.Header
 	err    error
 }

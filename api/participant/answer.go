@@ -12,7 +12,7 @@ import (
 
 // kept is a stored answer, which is returned again for every repeat of the call.
 type kept struct {
-	Digest string `json:"digest"` // of the request body
+	Digest string `json:"digest"` // digest of the request body
 	Status int    `json:"status"`
 	Body   string `json:"body,omitempty"`
 	// Later is set while the work of a deferred call is in progress; until then this is the answer.

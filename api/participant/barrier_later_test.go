@@ -29,7 +29,7 @@ func finishInSQL(t *testing.T, dsn, key string, o conformance.Outcome, sent bool
 		return status
 	}
 	if sent {
-		res, err := http.Post(callback, "application/json", strings.NewReader(report)) //nolint:noctx // of a test
+		res, err := http.Post(callback, "application/json", strings.NewReader(report)) //nolint:noctx // URL of a test
 		if err != nil {
 			t.Error(err)
 			return http.StatusInternalServerError

@@ -90,7 +90,7 @@ func (p barrier) once(r *http.Request, args []any) (status int, answer string, e
 	return status, answer, errors.Join(failure, tx.Commit())
 }
 
-// work calls the function.
+// work calls the participant's function.
 func (p barrier) work(r *http.Request, tx *sql.Tx, verdict string) (status int, answer string, err error) {
 	defer func() {
 		if recover() != nil {
@@ -109,7 +109,7 @@ func (p barrier) work(r *http.Request, tx *sql.Tx, verdict string) (status int, 
 	return answerOf(p.b.cancel(r.Context(), tx, call))
 }
 
-// answerOf is the answer of a participant whose function has returned this.
+// answerOf is the answer of a participant whose function returned these values.
 func answerOf(output any, failure error) (status int, answer string, err error) {
 	if no := (*participant.Refusal)(nil); errors.As(failure, &no) {
 		members, _ := json.Marshal(map[string]string{"code": no.Code, "message": no.Message})

@@ -154,7 +154,7 @@ func (h *Handler) answer(ctx context.Context, c *Call) (answer kept, err error) 
 		return kept{}, &NotApplied{Message: "the same call is in progress"}
 	}
 	defer leave()
-	var before *step // as the function found it
+	var before *step // the state that the function found
 	answer, err = h.once(ctx, c, func(tx *sql.Tx, s *step) (kept, error) {
 		found := *s
 		before = &found

@@ -59,7 +59,7 @@ func playEnd(t *rapid.T, at place, h *Handler, m *model, saga string) {
 	run := rapid.SampledFrom([]int{1, 1, 2, 3}).Draw(t, "run of the end")
 	how := rapid.SampledFrom([]string{"", "", "refuse", "fail", "crash"}).Draw(t, "how it ends")
 	if how == "crash" && at.db == nil {
-		how = "" // without a transaction there is nothing to roll back
+		how = "" // without a transaction, nothing needs to be rolled back
 	}
 	p, waits := m.waits[action][run]
 	var want error
@@ -136,7 +136,7 @@ func endIn(ctx context.Context, at place, h *Handler, c *Call, how string, by in
 	if how == "crash" {
 		return nil, errCrashed
 	}
-	for _, f := range c.committed { // in memory
+	for _, f := range c.committed { // without a database
 		f()
 	}
 	if tx != nil {

@@ -35,7 +35,7 @@ func (c *crashes) within(ctx context.Context, id string, now time.Time, f func(*
 	return err
 }
 
-// place is where a sequence is played.
+// place is the store and the effects of a played sequence.
 type place struct {
 	store Store
 	db    *sql.DB // nil means in memory
@@ -101,7 +101,7 @@ func (m *model) came(c *Call) {
 		m.newest = c.run
 	case m.held || m.begun() || m.newest > m.blocked:
 		m.blocked = max(m.blocked, m.newest)
-	default: // for a run that never arrived
+	default: // it was for a run that never arrived
 		m.blocked++
 	}
 	if c.Action == Compensate && !m.held && !m.begun() {

@@ -30,7 +30,7 @@ const defaultTenant = "00000000-0000-0000-0000-000000000001"
 type runner struct {
 	t       *testing.T
 	v       conformance.Vector
-	ids     map[string]string // what the letters of the vector stand for
+	ids     map[string]string // the ids that the vector's letters stand for
 	start   func() *httptest.Server
 	server  *httptest.Server
 	answers []reply               // the first answer to each call
@@ -233,7 +233,7 @@ func (r *runner) real(key string) string {
 	for i, p := range parts[:len(parts)-2] {
 		parts[i] = r.ids[p]
 	}
-	if len(parts) == 2 { // of a step
+	if len(parts) == 2 { // the key of a step
 		parts[0] = r.ids[parts[0]]
 	}
 	return strings.Join(parts, "/")

@@ -14,7 +14,7 @@ type step struct {
 	Calls   map[string]kept `json:"calls,omitempty"` // answered calls by key
 }
 
-// verdict is what to do with a call.
+// verdict says what to do with a call.
 type verdict int
 
 const (
@@ -45,7 +45,7 @@ func (s *step) judge(c *Call) (v verdict, reply kept) {
 		}
 	}
 	switch {
-	case s.undoing(): // what is being compensated must not change meanwhile
+	case s.undoing(): // the work being compensated must not change in the meantime
 		return refuse, problem(http.StatusTooEarly, "NOT_APPLIED", "a compensation of the step goes on")
 	case c.Action == Compensate && s.Done == 0 && !s.begun():
 		return succeed, kept{}

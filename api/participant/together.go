@@ -127,7 +127,7 @@ func (c *conn) first(ctx context.Context, e *errand) error {
 	}
 	done, err := c.exec(ctx, "BEGIN; "+e.begin)
 	if err == nil {
-		e.rows, err = done.RowsAffected() // of the last statement
+		e.rows, err = done.RowsAffected() // the result of the last statement
 	}
 	if err != nil {
 		_, _ = c.exec(context.Background(), "ROLLBACK") // if this fails, the connection is broken and not used again

@@ -96,7 +96,7 @@ func TestTheServerChangesTheIntervalOfHeartbeats(t *testing.T) {
 func TestALeaseThatIsNotRenewedEndsTheHandler(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		s.add()
-		s.on("start", func(*call) *reply { time.Sleep(5 * time.Second); return nil }) // of its lease as well
+		s.on("start", func(*call) *reply { time.Sleep(5 * time.Second); return nil }) // the lease counts from then as well
 		s.on("heartbeat", failing(1000, 503, "REQ_UNAVAILABLE"))
 		began, causes := make(chan *worker.Run, 1), make(chan error, 1)
 		s.work(untilItEnds(began, causes))

@@ -18,9 +18,9 @@ type Run struct {
 	Definition     string
 	Command        string
 	Args           json.RawMessage // nil means none
-	Attempt        int             // from 1; grows with every assignment
+	Attempt        int             // starts at 1; grows with every assignment
 	FencingToken   string          // for other systems; grows with every assignment of the concurrency key
-	IdempotencyKey string          // the same for every attempt
+	IdempotencyKey string          // is the same for every attempt
 	ScheduledFor   time.Time
 	LastCheckpoint json.RawMessage // the previous attempt's checkpoint; nil means none
 	CorrelationID  string

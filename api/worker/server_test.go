@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	interval = 5 * time.Second  // of heartbeats
-	lease    = 30 * time.Second // of runs
+	interval = 5 * time.Second  // interval of heartbeats
+	lease    = 30 * time.Second // lease of a run
 )
 
 // skald is a server that speaks the worker protocol. It refuses requests that violate the contract,
@@ -71,7 +71,7 @@ type (
 	}
 	starts    = batch[api.StartItem]
 	completes = batch[api.CompleteItem]
-	// beat is api.HeartbeatInput with such a list.
+	// beat is api.HeartbeatInput with a batch of runs.
 	beat struct {
 		Load    *float64           `json:"load"`
 		Running []api.HeartbeatRun `json:"running"`
@@ -127,7 +127,7 @@ func onServer(t *testing.T, older bool, play func(t *testing.T, s *skald)) {
 	})
 }
 
-// memory is a listener whose connections are in memory.
+// memory is a listener for in-memory connections.
 type memory struct {
 	conns  chan net.Conn
 	once   sync.Once
@@ -213,7 +213,7 @@ func (s *skald) serve(c *call) *reply {
 	return s.answer(c)
 }
 
-// answer is what a server without faults answers.
+// answer returns the answer of a server without faults.
 func (s *skald) answer(c *call) *reply {
 	switch body := c.body.(type) {
 	case *api.WorkerInput:

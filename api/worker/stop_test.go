@@ -34,7 +34,7 @@ func TestAStoppingWorkerLetsHandlersFinish(t *testing.T) {
 		}, func(c *worker.Config) { c.Drain, c.Concurrency = 2*time.Minute, 2 })
 		<-began
 		<-began
-		s.add() // for another worker
+		s.add() // a run for another worker
 		at := time.Now()
 		stop()
 		if took := time.Since(at); took != 90*time.Second {
@@ -88,7 +88,7 @@ func TestAStoppingWorkerClaimsNothingMore(t *testing.T) {
 					t.Error("a run was executed")
 					return nil, nil
 				})
-				time.Sleep(10 * time.Second) // in the middle of a claim
+				time.Sleep(10 * time.Second) // this is in the middle of a claim
 				var assigned bool
 				s.on("claim", func(c *call) *reply {
 					if assigned = true; *c.body.(*api.ClaimInput).WaitMS == 0 && len(s.made("claim")) == 2 {

@@ -32,7 +32,7 @@ func (s *session) work(ctx context.Context) {
 
 // drain waits for handlers to finish, and ends their contexts after Config.Drain. A detached worker
 // drains as a stopping one does: its results are accepted as long as no other worker has the runs,
-// and its leases end when they were going to.
+// and its leases keep their original end.
 func (s *session) drain() {
 	if s.over.Err() == nil {
 		_ = s.w.api.post(

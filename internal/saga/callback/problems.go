@@ -2,7 +2,7 @@ package callback
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems concern reports.
+// Problems is the catalogue of the problems of reports.
 var Problems fault.Catalogue
 
 // Their codes, which are stable and part of the API.

@@ -2,7 +2,7 @@ package certification
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems concern certifications.
+// Problems is the catalogue of the problems of certifications.
 var Problems fault.Catalogue
 
 // Their codes, which are stable and part of the API.

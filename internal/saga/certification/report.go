@@ -21,7 +21,7 @@ type Report struct {
 	Untried   []Untried `json:"not_tried"`
 }
 
-// Finding is one broken rule.
+// Finding describes one broken rule.
 type Finding struct {
 	Code    string   `json:"code"`
 	Rule    string   `json:"rule"`
@@ -81,7 +81,7 @@ type Format string
 // Formats of reports.
 const (
 	JSON  Format = "json"
-	Text  Format = "text"  // for a terminal
+	Text  Format = "text"  // human-readable, for a terminal
 	JUnit Format = "junit" // for test result viewers
 )
 

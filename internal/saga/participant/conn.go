@@ -89,7 +89,7 @@ type answer struct {
 	reusable   bool  // the connection can take another request
 }
 
-// success reports whether the status is 2xx. The body of any other answer only explains it.
+// success reports whether the status is 2xx. For any other status, the body only explains the status.
 func (a *answer) success() bool { return a.status >= 200 && a.status < 300 }
 
 // whole reports whether the complete body was received.
@@ -160,7 +160,7 @@ func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
 	}
 	var body io.Reader = resp.Body
 	a.zipped = strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip")
-	if a.zipped { // not requested, but possible anyway
+	if a.zipped { // it was not requested, but it is possible anyway
 		plain, err := gzip.NewReader(body)
 		switch {
 		case errors.Is(err, io.EOF):

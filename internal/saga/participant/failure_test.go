@@ -178,7 +178,7 @@ func TestAForbiddenAddressIsNeverCalled(t *testing.T) {
 
 func TestANameThatChangesToTheMetadataServiceIsNotCalled(t *testing.T) {
 	srv := serveRaw(t, func(e exchange) bool {
-		e.say(response("200 OK", "Connection: close\r\n", "{}")) // so that the next call connects again
+		e.say(response("200 OK", "Connection: close\r\n", "{}")) // so that the next call opens a new connection
 		return false
 	})
 	_, port, _ := net.SplitHostPort(srv.Addr().String())

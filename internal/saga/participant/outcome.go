@@ -22,14 +22,14 @@ import (
 // success, and "answer_" followed by the word of the rule that rejects an answer with a successful
 // status (answer_refused, answer_not_applied, answer_unknown). A success has no code.
 const (
-	// Nothing was sent.
+	// Codes of calls of which nothing was sent.
 	CodeInvalidRequest = "invalid_request" // no request can be built from the definition; not retried
 	CodeEgressDenied   = "egress_denied"   // denied by the egress policy; not retried
 	CodeDNSFailed      = "dns_failed"
 	CodeDialFailed     = "dial_failed"
 	CodeDialTimeout    = "dial_timeout"
 	CodeTLSFailed      = "tls_failed"
-	CodeNotSent        = "not_sent" // the connection broke before the first byte
+	CodeNotSent        = "not_sent" // the connection broke before the first byte was sent
 	// CodeSecretUnavailable: a secret of the request has no value on this node, or must not be sent
 	// to its address.
 	CodeSecretUnavailable = registry.CodeSecretUnavailable
@@ -41,7 +41,7 @@ const (
 	CodeTimeout          = "timeout"
 	CodeConnectionLost   = "connection_lost"    // reset or closed before the answer was complete
 	CodeInvalidResponse  = "invalid_response"   // not HTTP, or a success whose body cannot be stored as JSON
-	CodeResponseTooLarge = "response_too_large" // a success over Config.MaxResponseBytes
+	CodeResponseTooLarge = "response_too_large" // a success larger than Config.MaxResponseBytes
 
 	// CodeAborted is the code of a call that its own context ended. The outcome is Unknown if
 	// something had been sent, otherwise NotApplied.

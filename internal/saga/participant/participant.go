@@ -141,8 +141,8 @@ func randomSpanID() (id [8]byte) {
 	return id
 }
 
-// Close closes the idle connections, and those of calls in flight when the calls end. Later calls
-// still work, each over a new connection.
+// Close closes the idle connections. Connections of calls in flight are closed when the calls end.
+// Later calls still work, each over a new connection.
 func (c *Client) Close() { c.idle.close() }
 
 // defaultTimeout applies to a call without a timeout, so that every call ends.
@@ -175,7 +175,7 @@ func (c *Client) now() time.Time { return c.cfg.Now().UTC().Truncate(time.Micros
 
 var errTransport = errors.New("the call is not one by HTTP")
 
-// attempt makes the call over the transport that its definition names.
+// attempt makes the call over the transport that its definition specifies.
 func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
 	if call.By.HTTP == nil {
 		return neverSendable(CodeInvalidRequest, errTransport)

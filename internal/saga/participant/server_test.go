@@ -44,7 +44,7 @@ var (
 	testID  = uuid.MustParse("0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b")
 )
 
-// newClient returns a client that may call loopback. The clock is stopped.
+// newClient returns a client that may call loopback addresses. Its clock is stopped.
 func newClient(t testing.TB, change func(*Config)) *Client {
 	t.Helper()
 	policy, err := egress.NewPolicy(nil, nil, true)

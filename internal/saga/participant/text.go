@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxMessage    = 1000     // characters, as documented for saga.Outcome.Message
+	maxMessage    = 1000     // in characters, as documented for saga.Outcome.Message
 	maxStackTrace = 8000     // characters
 	maxCauses     = 5        // depth of nested causes
 	maxCut        = 16 << 10 // bytes kept of a body that is too large to keep whole

@@ -26,7 +26,7 @@ type view struct {
 	tenants map[uuid.UUID]*participants
 }
 
-// participants are those of one tenant.
+// participants holds the participants of one tenant.
 type participants struct {
 	byName map[string]*named
 	byHost map[string][]placed // those with the longest path first

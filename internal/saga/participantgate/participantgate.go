@@ -32,7 +32,7 @@ type Config struct {
 	Round func(states map[registry.State]int)
 }
 
-// Gate stands in front of the participants that this node calls. It is safe for concurrent use.
+// Gate controls this node's calls to participants. It is safe for concurrent use.
 type Gate struct {
 	cfg   Config
 	nodes atomic.Int64
@@ -229,7 +229,7 @@ func (g *Gate) ended(p *registry.Participant, o *saga.Outcome, granted bool) {
 	}
 }
 
-// InFlight returns how many calls of a participant this node has in flight.
+// InFlight returns how many calls to a participant this node has in flight.
 func (g *Gate) InFlight(tenant uuid.UUID, name string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -110,7 +110,7 @@ func changed(g Gate) Decision { return Decision{Gate: g, Changed: true} }
 
 func (g Gate) whileHeld(o *Outage, seen Seen, now time.Time) Decision {
 	switch {
-	case g.HeldBy != "": // until a person releases it
+	case g.HeldBy != "": // nothing changes until a person releases it
 		return Decision{Gate: g}
 	case seen.Let > seen.LetFailed:
 		return changed(g.releasing(o.Release.StartPerS, "a canary succeeded", now))

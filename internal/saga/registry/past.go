@@ -17,7 +17,7 @@ type Past struct {
 	HeldAt      time.Time
 	Reason      string     // why it was first held
 	HeldBy      string     // the person who first held it; "" means Skald
-	ReleasingAt *time.Time // when its last release began
+	ReleasingAt *time.Time // when its most recent release began
 	ReleasedAt  time.Time
 	Waited      int64 // how many were waiting when its release began, at most
 }

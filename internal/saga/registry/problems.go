@@ -9,7 +9,7 @@ import (
 // MaxPerTenant is the maximum number of participants of a tenant.
 const MaxPerTenant = 1000
 
-// Problems concern participants.
+// Problems is the catalogue of the problems of participants.
 var Problems fault.Catalogue
 
 // Their codes, which are stable and part of the API.

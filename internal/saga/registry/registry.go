@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Participant is a service that steps call, with its settings and its gate.
+// Participant is a service that steps call. It has settings and a gate.
 type Participant struct {
 	TenantID uuid.UUID
 	Name     string
@@ -21,7 +21,7 @@ type Participant struct {
 
 	CreatedBy string
 	CreatedAt time.Time
-	UpdatedAt time.Time // by a person
+	UpdatedAt time.Time // when a person last changed it
 	// Version grows with every change by a person, and Epoch with every change of the gate. A
 	// change names the version or epoch on which it is based, and is stored only if that is still
 	// the current one.

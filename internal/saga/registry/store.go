@@ -31,7 +31,7 @@ type Store interface {
 
 // Filter selects participants. Zero fields do not restrict the selection.
 type Filter struct {
-	Name  string // exact, or a prefix followed by *
+	Name  string // exact name, or a prefix followed by *
 	State State
 	page.Request[string]
 }
@@ -87,7 +87,7 @@ type Grant struct {
 	Call        saga.CallID
 }
 
-// Wait is a saga's place at a gate.
+// Wait describes a saga that waits at a gate.
 type Wait struct {
 	Participant string
 	Call        saga.CallID
@@ -102,7 +102,7 @@ func (p *Participant) Since(now time.Time) (window, state time.Time) {
 	return later(now.Add(-p.Settings.Outage.Window()), state), state
 }
 
-// Rows reads the participants of all tenants, for nodes.
+// Rows reads the participants of all tenants, for use by nodes.
 type Rows interface {
 	// Changed returns all participants and the next mark if a participant has changed since the
 	// given mark. Otherwise changed is false and all is nil.

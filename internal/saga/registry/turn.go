@@ -17,7 +17,7 @@ type CallerKind string
 // Kinds of callers.
 const (
 	Letter  CallerKind = "letter"  // a dead letter that is retried automatically
-	Item    CallerKind = "item"    // a dead letter of a redrive
+	Item    CallerKind = "item"    // a dead letter in a redrive
 	Webhook CallerKind = "webhook" // a webhook, with any of its deliveries
 )
 
@@ -48,7 +48,7 @@ type Turn struct {
 	Leave func(*Heard)
 }
 
-// Left ends a turn; h is nil if no call was made.
+// Left ends a turn. h is nil if no call was made.
 func (t *Turn) Left(h *Heard) {
 	if t.Leave != nil {
 		t.Leave(h)
@@ -81,7 +81,7 @@ func (h *Heard) Outcome() saga.Outcome {
 		o.Verdict, o.Class, o.Code = saga.Unknown, retry.Unavailable, "no_answer"
 	case h.Status/100 == 2:
 		o.Code = ""
-	case h.Status == 425, h.Status == 429, h.Status == 503: // as for steps
+	case h.Status == 425, h.Status == 429, h.Status == 503: // counted as for the calls of steps
 		o.Verdict, o.Class = saga.NotApplied, retry.Unavailable
 	case h.Status/100 == 5:
 		o.Verdict, o.Class = saga.Unknown, retry.Unavailable

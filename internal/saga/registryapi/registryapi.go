@@ -147,7 +147,7 @@ func (s *Handlers) refused(tenant uuid.UUID, name string, settings *registry.Set
 	return httpkit.FieldsFault(fault.Invalid, registry.CodeSecret, wrong)
 }
 
-// HoldParticipant holds a participant until a person releases it.
+// HoldParticipant holds a participant until an operator releases it.
 func (s *Handlers) HoldParticipant(ctx context.Context, in api.HoldParticipantRequestObject) (api.Response, error) {
 	req, reason := httpkit.RequestOf(ctx), httpkit.ReasonOf(in.Body)
 	return s.change(ctx, in.Name, in.Params.IfMatch, reason, registry.VerbHold,

@@ -15,12 +15,13 @@ import (
 	"github.com/skald-saga/skald/internal/saga/admission"
 )
 
-// action is a request to change a saga.
+// action is a request by an operator to change a saga.
 type action struct {
 	id         uuid.UUID
 	key, match *string // Idempotency-Key and If-Match
 	dryRun     *bool
-	// event returns the requested event for the current saga. Its faults are those of the request.
+	// event returns the requested event for the current saga. Its faults are mistakes in the
+	// request.
 	event func(run *saga.Instance, logs []saga.StepLog) (saga.Event, error)
 }
 

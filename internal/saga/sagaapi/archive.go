@@ -86,7 +86,7 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// RestoreSaga makes an archived saga live again.
+// RestoreSaga moves an archived saga back to the live sagas.
 func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObject) (api.Response, error) {
 	req := httpkit.RequestOf(ctx)
 	by, reason := words(ctx, in.Body)

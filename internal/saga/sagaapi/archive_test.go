@@ -24,7 +24,7 @@ func TestABasicViewLeavesOutWhatIsLong(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")
 	at := e.Finish(`{"workflow_name":"order","payload":{"n":1.50}}`)
-	for range 2 { // live, then archived
+	for range 2 { // first live, then archived
 		var full, basic client.Saga
 		e.Send("GET", at, "").Into(&full)
 		e.Send("GET", at+"?view=basic", "").Into(&basic)
@@ -242,7 +242,7 @@ func TestRestoreBringsASagaBackOnce(t *testing.T) {
 		"REQ_IDEMPOTENCY_KEY_REUSED")
 	e.Send("POST", at+"/restore", "").Wants(http.StatusConflict, "SAGA_NOT_ARCHIVED")
 	e.Send("POST", apitest.MissingSaga+"/restore", "").Wants(http.StatusNotFound, "SAGA_NOT_FOUND")
-	e.ArchiveAll() // its audit trail is not archived
+	e.ArchiveAll() // the audit trail stays as it is
 	var told client.AuditEventList
 	if e.Send("GET", at+"/events", "").Into(&told); len(told.Events) < 3 {
 		t.Fatalf("%d events of an archived saga", len(told.Events))

@@ -90,7 +90,7 @@ func TestAnActionDoneByAnotherNodeWithTheSameKeyIsReplayed(t *testing.T) {
 					}
 					other := ch
 					other.Key = &theirs
-					if err := commit(ctx, other); err != nil { // the other node is faster
+					if err := commit(ctx, other); err != nil { // the other node commits first
 						return err
 					}
 					return fault.New(fault.Conflict, idempotency.CodeUsed, "this idempotency key is in use")

@@ -63,7 +63,7 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 	if held, err := store.Hold(t.Context(), taken, token, time.Minute); err != nil || !held {
 		t.Errorf("not held: %v", err)
 	}
-	if err := store.Return(t.Context(), taken, token); err != nil { // the node stops
+	if err := store.Return(t.Context(), taken, token); err != nil { // the node is stopping
 		t.Fatal(err)
 	}
 	if held, err := store.Hold(t.Context(), taken, token, time.Minute); err != nil || held {

@@ -38,7 +38,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, erro
 	}
 	for i := range f.Calls {
 		c := &f.Calls[i]
-		if p := named[c.By.Names()]; p != nil { // as it would be now
+		if p := named[c.By.Names()]; p != nil { // the saga as it would be now
 			p.Settings.Address(&c.Call)
 		}
 		method, url, _ := c.By.Request()

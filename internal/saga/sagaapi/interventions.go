@@ -34,7 +34,7 @@ func (s *Handlers) RetrySaga(ctx context.Context, in api.RetrySagaRequestObject)
 		}})
 }
 
-// stepName reads a name, or an index as a number.
+// stepName parses the name of a step, or its index as a number.
 func stepName(j json.RawMessage) string {
 	var name string
 	if json.Unmarshal(j, &name) == nil {

@@ -133,7 +133,7 @@ func TestEveryFilterSelects(t *testing.T) {
 	trace := "0af7651916cd43dd8448eb211c80319c"
 	start := func(body string, header ...string) {
 		e.Start(body, header...)
-		e.Node.Rest() // so that they are updated in the order of their creation
+		e.Node.Rest() // so that they are updated in order of creation
 	}
 	start(`{"workflow_name":"order","correlation_id":"a","initiated_by":"ann","business_key":"b1","metadata":{"region":"eu","tags":["x","y"]}}`,
 		"traceparent", "00-"+trace+"-b7ad6b7169203331-00")

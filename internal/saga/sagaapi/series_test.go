@@ -27,7 +27,7 @@ type asked struct {
 	statistics.Reports
 	series   statistics.SeriesFilter
 	attempts statistics.AttemptFilter
-	buckets  []statistics.SeriesBucket // the first ones
+	buckets  []statistics.SeriesBucket // results for the first buckets
 }
 
 func (a *asked) Series(_ context.Context, _ uuid.UUID, f statistics.SeriesFilter) (statistics.Series, error) {

@@ -115,7 +115,7 @@ func TestASimulatedReportIsWhatTheServerMakesOfIt(t *testing.T) {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	for name, tt := range map[string]struct {
-		reports []string // of the calls in order, each answered with 202
+		reports []string // reports of the calls in order; each call is answered with 202
 		path    string
 	}{
 		"done":                  {[]string{`{"result":"done","output":{"id":"ch_7"}}`}, `call later, report done "ch_7"`},

@@ -77,7 +77,7 @@ type version struct {
 
 var byVersion = httpkit.Order[version]{
 	Keys: func(v version) []byte {
-		//nolint:gosec // versions are positive and 32 bits long
+		//nolint:gosec // versions are positive 32-bit numbers
 		return append(binary.BigEndian.AppendUint32(nil, uint32(v.number)), v.name...)
 	},
 	Place: func(keys []byte) (version, error) {

@@ -137,7 +137,7 @@ func TestStatisticsComeInPages(t *testing.T) {
 	if beyond := e.Statistics("page=3&page_size=3"); names(beyond) != "" || beyond.Pagination.HasNext {
 		t.Errorf("page 3 = %s, %+v", names(beyond), beyond.Pagination)
 	}
-	c.rows = append([]statistics.DefinitionStatistics{row("0", 1)}, c.rows...) // does not shift the cursor
+	c.rows = append([]statistics.DefinitionStatistics{row("0", 1)}, c.rows...) // must not shift the cursor
 	var seen []string
 	for list := first; list.Pagination.HasNext; seen = append(seen, names(list)) {
 		list = e.Statistics("page_size=2&cursor=" + *list.Pagination.NextCursor)

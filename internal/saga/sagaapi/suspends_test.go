@@ -28,7 +28,7 @@ func TestAFailureThatSuspends(t *testing.T) {
 		}
 		return apitest.Done(`{}`)
 	}
-	stopped := func(at string) client.Saga { // until the driver's call has ended
+	stopped := func(at string) client.Saga { // waits until the driver's call has ended
 		s := e.Saga(at)
 		for s.SuspendedAt == nil {
 			s = e.Saga(at + "?wait=100ms")

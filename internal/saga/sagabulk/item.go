@@ -21,10 +21,10 @@ const (
 // Outcomes lists every outcome.
 var Outcomes = []Outcome{Done, Skipped}
 
-// Item is one processed saga.
+// Item is one saga that a bulk has processed.
 type Item struct {
 	SagaID   uuid.UUID
-	Position int64 // from 1
+	Position int64 // counted from 1
 	Outcome  Outcome
 	Code     string // the code of the refusal
 	Detail   string // the text of the refusal, or what the accepted action is waiting for

@@ -2,7 +2,7 @@ package sagabulk
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems concern bulk operations on sagas.
+// Problems is the catalogue of the problems of bulk operations on sagas.
 var Problems fault.Catalogue
 
 // Their codes, which are stable and part of the API.

@@ -30,7 +30,7 @@ type CallsFilter struct {
 type OtherCall struct {
 	At     time.Time
 	Status saga.LogStatus
-	Class  retry.Class // of a failed call
+	Class  retry.Class // class of a failed call
 }
 
 // HostOf returns the host and port of a URL, or "" if it has none.

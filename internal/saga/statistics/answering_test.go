@@ -22,7 +22,7 @@ func TestOtherSagasSayWhetherAParticipantAnswersAgain(t *testing.T) {
 		name        string
 		calls       []OtherCall
 		want        Reached
-		since, last int // minutes after noon
+		since, last int // in minutes after noon
 	}{
 		{"no call since", []OtherCall{done(-1), done(0), fails(-2)}, ReachedUnknown, 0, 0},
 		{"only refusals and skipped steps", []OtherCall{refused(2), call(3, saga.LogSkipped, "")}, ReachedUnknown, 0, 0},

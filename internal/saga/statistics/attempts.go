@@ -51,7 +51,7 @@ type SampledAttempt struct {
 	Final     bool
 	Outcome   string // empty means none
 	StartedAt time.Time
-	EndedAt   time.Time // zero while it runs
+	EndedAt   time.Time // zero while the attempt is running
 }
 
 // Sampled returns the part of a step log that statistics need.
@@ -105,7 +105,7 @@ type StepStatistics struct {
 	// Each is the duration of single attempts. Whole is the time from the first attempt to the end
 	// of the last one, including the waits between them.
 	Each, Whole Durations
-	Failures    []StepFailures // most frequent first
+	Failures    []StepFailures // ordered by frequency, most frequent first
 }
 
 // StepFailures are the failed attempts of a step with one code.
@@ -137,7 +137,7 @@ func (s *AttemptSample) ByStep() []StepStatistics {
 	for i := range s.Attempts {
 		a := &s.Attempts[i]
 		if a.Status == saga.LogSkipped && a.Outcome != saga.OutcomeOperator {
-			continue // there was nothing to undo
+			continue // a row without a call, because there was nothing to undo
 		}
 		k := key{a.StepName, a.Action}
 		c := found[k]

@@ -25,7 +25,7 @@ type ErrorFilter struct {
 	// need attention.
 	States                 []saga.State
 	NeedsAttention         *bool
-	CreatedFrom, CreatedTo time.Time // inclusive, exclusive
+	CreatedFrom, CreatedTo time.Time // From is inclusive, To is exclusive
 	EndedFrom, EndedTo     time.Time
 }
 
@@ -49,12 +49,12 @@ type Errors struct {
 type ErrorGroup struct {
 	WorkflowName string
 	Step         string      // saga.Trouble.Step, or the current step of an unfinished saga
-	Action       saga.Action // in which direction
+	Action       saga.Action // direction of the step's call
 	Code         string      // code of the error; "" if there is none
 
 	States      []saga.State // states of the sagas
 	Count       int64
-	Attention   int64 // how many of them need attention
+	Attention   int64 // how many of the sagas need attention
 	First, Last time.Time
 	Sample      uuid.UUID // the saga with the highest id, usually a recent one
 }

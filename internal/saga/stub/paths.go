@@ -46,7 +46,7 @@ func (p *paths) called(r *http.Request, body []byte) int {
 	return at.Answer
 }
 
-// answered counts the answer of a call.
+// answered counts the answer to a call.
 func (p *paths) answered(name string, status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

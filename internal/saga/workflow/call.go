@@ -35,7 +35,7 @@ type HTTPCall struct {
 	Method string `json:"method"`        // POST by default
 	URL    string `json:"url,omitempty"` // absolute, http or https; with Participant it is "" until the call is made
 	// Participant is the name of a registered participant, and Path is what follows its base URL,
-	// beginning with a slash. A definition has either both of them or URL.
+	// beginning with a slash. A definition has either both of these or URL.
 	Participant string            `json:"participant,omitempty"`
 	Path        string            `json:"path,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`

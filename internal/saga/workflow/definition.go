@@ -119,7 +119,7 @@ type Step struct {
 	// OutputSchema is the schema for the step's output. nil allows anything. Canonical JSON.
 	OutputSchema      json.RawMessage `json:"output_schema,omitempty"`
 	Compensation      Compensation    `json:"compensation"`
-	DependsOn         []string        `json:"depends_on,omitempty"` // steps that must be done before
+	DependsOn         []string        `json:"depends_on,omitempty"` // steps that must be done before this one
 	TimeoutMS         int64           `json:"timeout_ms,omitempty"` // for one call; 0 means the server's default
 	Retry             *retry.Policy   `json:"retry,omitempty"`
 	CompensationRetry *retry.Policy   `json:"compensation_retry,omitempty"`

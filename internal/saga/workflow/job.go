@@ -12,7 +12,7 @@ import (
 // maxJob is the maximum length of a job definition's name in characters.
 const maxJob = 255
 
-// job reads the members job and args of m.
+// job reads the members job and args from m.
 func (r *reader) job(m map[string]any, at string) Call {
 	if m["http"] != nil {
 		r.fail(at+"/http", CodeInvalid, "cannot be combined with job")

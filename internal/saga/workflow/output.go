@@ -58,7 +58,7 @@ func parseReference(s string, known func(step string) bool) (reference, error) {
 	}
 }
 
-// output reads the declaration.
+// output reads the output declaration.
 func (r *reader) output(v any) json.RawMessage {
 	if v == nil {
 		return nil

@@ -186,7 +186,7 @@ func (c *planner) call(by *Call, i int, site expression.Site, at string) (p call
 		}
 		return c.secret(by, name)
 	}
-	to := h.URL + h.Path // one of them is empty
+	to := h.URL + h.Path // one of the two is empty
 	is := h.Body != nil || h.Form != nil || expression.Has(to)
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
 		if !expression.Has(h.Headers[name]) {

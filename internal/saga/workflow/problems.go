@@ -2,9 +2,9 @@ package workflow
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems concern workflows and mistakes in definitions. A mistake's code is the code of the
-// problem document if all mistakes have the same code; otherwise it only appears in its entry in
-// errors[].
+// Problems is the catalogue of the problems of workflows, including mistakes in definitions. A
+// mistake's code is the code of the problem document if all mistakes have the same code; otherwise
+// it only appears in its entry in errors[].
 var Problems fault.Catalogue
 
 // Their codes, which are stable and part of the API.

@@ -18,7 +18,7 @@ type Request struct {
 	ContentType string    // "" means JSON
 }
 
-// ContentForm is the content type of forms.
+// ContentForm is the content type of an HTML form.
 const ContentForm = "application/x-www-form-urlencoded"
 
 // maxPart is the maximum size of an address or a header value in bytes, which is about what servers

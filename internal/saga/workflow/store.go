@@ -39,7 +39,7 @@ var ErrUnreadable = errors.New("the stored workflow definition cannot be read")
 type Registered struct {
 	TenantID   uuid.UUID
 	Name       string
-	Version    int // from 1, without gaps
+	Version    int // starts at 1, without gaps
 	Definition *Definition
 	Unreadable bool // the stored definition is damaged; Definition has no steps
 	CreatedAt  time.Time
@@ -91,7 +91,7 @@ type Store interface {
 type Filter struct {
 	Name                 string // exact, or a prefix followed by *; "" means any
 	Enabled              *bool
-	page.Request[string] // after a name
+	page.Request[string] // names after this one
 }
 
 // Matches reports whether the filter selects a workflow.

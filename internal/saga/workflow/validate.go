@@ -72,7 +72,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 	return d
 }
 
-// schema reads a JSON Schema.
+// schema reads and checks a JSON Schema.
 func (r *reader) schema(v any, at string) json.RawMessage {
 	switch v.(type) {
 	case map[string]any:

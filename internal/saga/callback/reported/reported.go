@@ -166,7 +166,7 @@ func ProgressIn(stored json.RawMessage) *Progress {
 // Wait is a wait for a report.
 type Wait struct {
 	Attempt  int
-	Since    time.Time  // when the participant was called
+	Since    time.Time  // when the call to the participant began
 	Until    *time.Time // when it ends unless a heartbeat arrives; nil means that it is over
 	Progress *Progress  // from the last heartbeat; nil if there was none
 }

@@ -26,7 +26,7 @@ type Config struct {
 	Effects      string // URL that returns the number of effects of a key; "" if there is none
 	Step         string
 	Payload      json.RawMessage // nil means the payload of the vectors
-	Secret       string          // signs the calls; "" means unsigned
+	Secret       string          // secret that signs the calls; "" means unsigned calls
 	Keys         [][]byte        // additional signing keys
 	Tenant       string          // tenant of calls that need only one; "" means the default tenant
 	// Dial opens all connections. nil means net.Dialer, or the proxy from the environment.

@@ -216,7 +216,7 @@ func (p *participant) serve(t *testing.T) Config {
 	return Config{
 		URL: server.URL + "/{step}", Effects: server.URL + "/effects", Version: "test",
 		Restart: func(context.Context) error { p.restart(); return nil },
-		Timeout: time.Minute, // a test ends by events
+		Timeout: time.Minute, // tests end by events, not by timeouts
 		leaves:  p.leaves,
 	}
 }

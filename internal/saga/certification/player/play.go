@@ -21,7 +21,7 @@ func (p *play) pauseAt() int {
 	return len(p.Vector.Calls)
 }
 
-// until makes the calls before number end.
+// until makes the calls up to, but not including, number end.
 func (p *play) until(ctx context.Context, end int) error {
 	for p.next < end {
 		from := p.next

@@ -200,7 +200,7 @@ func TestAParticipantThatWasJustStartedIsWaitedFor(t *testing.T) {
 		}
 		s := &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
 		listening <- s
-		s.Serve(l) //nolint:errcheck // it ends with Close
+		s.Serve(l) //nolint:errcheck // Serve ends when the server is closed
 	})
 	cfg := p.serve(t)
 	cfg.URL = "http://" + at + "/"

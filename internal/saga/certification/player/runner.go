@@ -92,7 +92,7 @@ func (r *Runner) take(ctx context.Context, room chan struct{}, busy *sync.WaitGr
 		}
 		return false
 	}
-	room <- struct{}{} // only this loop fills it
+	room <- struct{}{} // cannot block, because only this loop fills it
 	busy.Go(func() {
 		defer func() {
 			<-room

@@ -54,7 +54,7 @@ type running struct {
 	leaves, left  bool // whether its caller will disconnect, and has done so
 	patient, torn int  // calls that wait for its end and whose callers will stay, or will disconnect
 	freed         bool // its key was given to another call
-	stopped       bool // by its compensation, or a restart
+	stopped       bool // stopped by its compensation or by a restart
 	ended         bool
 }
 
@@ -189,7 +189,7 @@ func TestCallsThatAreAnsweredBeforeTheyAreCutAreNotTried(t *testing.T) {
 		if r.Header.Get("X-Saga-Attempt") == "1" {
 			sagas[r.Header.Get("X-Saga-Id")]++
 		}
-		return func(ctx context.Context) { <-ctx.Done() } // when there is an answer
+		return func(ctx context.Context) { <-ctx.Done() } // closed when there is an answer
 	}
 	report, err := Run(patience.Context(t), cfg)
 	if err != nil || len(report.Findings) > 0 || report.Certified {

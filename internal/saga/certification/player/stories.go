@@ -120,7 +120,7 @@ func undoneWhileLater(ctx context.Context, s *story) {
 		s.breach("later_undo_refused", 2, "was answered %d %s while the work went on; right is 2xx", r.Status, r.Error)
 		return
 	}
-	_, early := s.await(ctx, 0, 1) // the work was quicker
+	_, early := s.await(ctx, 0, 1) // early if the work was done before the compensation
 	// It would have arrived by now, judging by the reports of the previous stories.
 	quiet := min(s.LaterFor, 2**s.took+settle*pause)
 	if t, late := s.await(ctx, quiet, 1); early == 0 && late > 0 && t.Result == reported.Done {
