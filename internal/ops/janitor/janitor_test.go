@@ -36,10 +36,14 @@ type store struct {
 	search   time.Duration // how long one takes
 }
 
-func (s *store) Neglected(_ context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next saga.Ref, err error) {
+func (s *store) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next saga.Ref, err error) {
 	s.asked = []any{q.Idle, q.Failures, q.Limit > 0}
 	s.searches++
-	time.Sleep(s.search)
+	select {
+	case <-time.After(s.search):
+	case <-ctx.Done(): // as a query of the database ends
+		return nil, saga.Ref{}, ctx.Err()
+	}
 	if s.unread && q.After == (saga.Ref{}) {
 		return nil, saga.Ref{ID: uuid.UUID{1}}, nil // a page of sagas that cannot be read
 	}
