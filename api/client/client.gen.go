@@ -3735,7 +3735,7 @@ type HTTPCall struct {
 	Participant *string `json:"participant,omitempty"`
 
 	// Path Only with `participant`: the path that is appended to its `base_url`. It begins
-	// with `/`, may include a query, and may contain expressions like `url`. Default:
+	// with `/`, may include a query, and may, like `url`, contain expressions. Default:
 	// `/`.
 	Path *string `json:"path,omitempty"`
 
@@ -3947,7 +3947,7 @@ type JobBulkPreview struct {
 	Examined int   `json:"examined"`
 	Matched  int64 `json:"matched"`
 
-	// MatchedIsCapped Whether there may be more than `matched`.
+	// MatchedIsCapped Whether the actual number may be higher than `matched`.
 	MatchedIsCapped bool `json:"matched_is_capped"`
 }
 
@@ -6868,7 +6868,7 @@ type SagaBulkPreview struct {
 	// Matched Number of sagas to which the action would be applied.
 	Matched int64 `json:"matched"`
 
-	// MatchedIsCapped Whether there may be more than `matched`.
+	// MatchedIsCapped Whether the actual number may be higher than `matched`.
 	MatchedIsCapped bool `json:"matched_is_capped"`
 
 	// Sample Up to 10 of the evaluated sagas, starting with those that would refuse the action.
@@ -7914,7 +7914,7 @@ type StepStatistics struct {
 	// GaveUp Number of failed attempts that were not to be followed by another one.
 	GaveUp int64 `json:"gave_up"`
 
-	// Retries Number of attempts other than the first one of each saga.
+	// Retries Number of attempts, not counting the first one of each saga.
 	Retries int64 `json:"retries"`
 
 	// Running Number of attempts that have not ended.

@@ -69,7 +69,7 @@ func TestAStartWaitsForWhatPassesAndSaysSoOnceAMinute(t *testing.T) {
 	}
 }
 
-// The message about an address that is taken has its setting and a way out.
+// The error about an address that is in use names the setting and suggests a remedy.
 func TestAPortInUseIsExplained(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -150,9 +150,9 @@ type Access struct {
 func (c *Config) complete() error {
 	switch t, w := &c.Trail, &c.Webhooks; {
 	case !c.Sagas.Complete():
-		return errors.New("Store, Workflows, Archive, Reports, Create, Commit and Engine of Sagas are required")
+		return errors.New("the fields Store, Workflows, Archive, Reports, Create, Commit and Engine in Sagas are required")
 	case t.Events == nil, t.Follow == nil, t.Verify == nil:
-		return errors.New("Events, Follow and Verify of Trail are required")
+		return errors.New("Trail.Events, Trail.Follow and Trail.Verify are required")
 	case w.Store == nil, w.Deliveries == nil, w.CheckEndpoint == nil:
 		return errors.New("every field of Webhooks is required")
 	case c.Participants.Store == nil, c.Participants.Gates == nil, c.Participants.Changed == nil:

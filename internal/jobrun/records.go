@@ -148,7 +148,7 @@ func (e *NewEvent) wrong() error {
 	}
 	switch {
 	case strings.HasSuffix(e.Type, "*"):
-		return errors.New("its event type ends with *: that is for the selectors of definitions")
+		return errors.New("its event type ends with *, which is allowed only in the event selectors of definitions")
 	case len(e.Payload) > MaxArgs:
 		return tooLarge(len(e.Payload))
 	}

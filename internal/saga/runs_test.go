@@ -72,7 +72,7 @@ type point struct {
 	mark      mark
 }
 
-// mark is something that an operator or the reaper has changed in a run.
+// mark says what an operator or the reaper has done to a run.
 type mark string
 
 const (

@@ -130,7 +130,7 @@ func (w *filterMistakes) time(name string, in *time.Time) time.Time {
 	return t
 }
 
-// key reads a key, or nil if there is none.
+// key returns the decoded key of the filter, nil if it has none.
 func (w *filterMistakes) key(in *api.DeadLetterFilter) []byte {
 	switch {
 	case in.Key != nil && in.KeyBase64 != nil:

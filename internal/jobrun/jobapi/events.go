@@ -30,7 +30,7 @@ func (s *Handlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRe
 		By:            httpkit.RequestOf(ctx).Principal,
 	}
 	if strings.HasSuffix(e.Type, "*") {
-		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/event_type", Code: "pattern", Message: "must not end with *: that is for the selectors of definitions"})
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/event_type", Code: "pattern", Message: "must not end with *, which is allowed only in the event selectors of definitions"})
 	}
 	if b.OccurredAt != nil {
 		at := b.OccurredAt.UTC().Truncate(time.Microsecond)

@@ -181,7 +181,7 @@ func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.R
 		return fault.New(fault.Forbidden, principal.CodeForbidden,
 			"without %s a run of %s may touch at most %d letters: set max_messages", need, d.Name, s.MaxLetters)
 	}
-	return fault.New(fault.Forbidden, principal.CodeForbidden, "a run of %s needs the permission %s, as its operation does; the credential has the role %s", d.Name, need, who.Role)
+	return fault.New(fault.Forbidden, principal.CodeForbidden, "running %s requires the permission %s, as does the operation that it performs; this credential has the role %s", d.Name, need, who.Role)
 }
 
 // keyOfRun returns the idempotency key of a run for a principal's Idempotency-Key, short enough to

@@ -256,7 +256,7 @@ func (g *program) eval(e *Evaluation) (ref.Val, error) {
 	case strings.Contains(text, "divi"), strings.Contains(text, "modulus"):
 		return nil, errors.New("it divides by zero")
 	case strings.Contains(text, "overflow"):
-		return nil, errors.New("a number becomes too large")
+		return nil, errors.New("a number overflows")
 	}
 	return nil, errors.New("it cannot be computed from these values")
 }

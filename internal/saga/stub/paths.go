@@ -17,7 +17,7 @@ type path struct {
 	Body    json.RawMessage   `json:"body,omitempty"`
 }
 
-// paths are the paths that were called or configured.
+// paths holds every path that was called or configured.
 type paths struct {
 	mu    sync.Mutex
 	known map[string]*path

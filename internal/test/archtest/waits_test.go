@@ -98,7 +98,7 @@ func limit(call *ast.CallExpr, looping bool) string {
 	return ""
 }
 
-// taken are the names that a file gives to how long something took.
+// taken is the set of variables of a file that hold elapsed times.
 type taken map[string]bool
 
 func durations(file *ast.File) taken {

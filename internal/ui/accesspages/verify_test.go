@@ -10,9 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestASealThatWasKeptIsComparedWithTheSealOfItsNumber checks this while a live server continues to
-// seal. A single verdict states whether the chain is still the one of which the visitor kept a
-// seal, and verified parts are not checked again.
+// TestASealThatWasKeptIsComparedWithTheSealOfItsNumber runs while a live server keeps adding seals.
+// A single verdict states whether the chain is still the one of which the visitor kept a seal, and
+// parts that were verified are not checked again.
 func TestASealThatWasKeptIsComparedWithTheSealOfItsNumber(t *testing.T) {
 	t.Parallel()
 	s := uitest.Start(t)

@@ -157,7 +157,7 @@ func showBulk(answer []byte) (*web.Preview, error) {
 		}
 		shown.Rows = append(shown.Rows, row)
 	}
-	shown.Ends = "Accepted means that the saga took the action, not that it has succeeded: " +
+	shown.Ends = "Accepted means only that the action was accepted, not that it has succeeded: " +
 		"the page of the bulk operation shows how each saga continues."
 	return shown, nil
 }
