@@ -14,8 +14,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Client makes requests by net/http over connections that the policy allows. It follows
-// no redirect, uses no proxy and speaks TLS as configured when a connection is opened.
+// Client makes requests with net/http over connections that the policy allows. It follows no
+// redirects, uses no proxy, and uses the TLS configuration that is current when a connection is
+// opened.
 type Client struct {
 	current atomic.Pointer[generation]
 	tls     func() *tls.Config
@@ -31,8 +32,8 @@ type generation struct {
 }
 
 // NewClient returns a client whose requests time out after timeout (0: never), and which keeps
-// perHost idle connections per host. secure returns the current TLS configuration, always the
-// same pointer until it changes; nil: the system's authorities and no certificate.
+// perHost idle connections per host. secure returns the current TLS configuration, always as the
+// same pointer until it changes; nil means the system's authorities and no client certificate.
 func (p *Policy) NewClient(timeout time.Duration, perHost int, secure func() *tls.Config) *Client {
 	if secure == nil {
 		fixed := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -55,13 +56,13 @@ func (p *Policy) NewClient(timeout time.Duration, perHost int, secure func() *tl
 	}}
 }
 
-// Send makes the request r with body, which replaces that of r. After a change of the
-// configuration it opens a new connection; requests in flight finish on the old ones.
+// Send makes the request r with body, which replaces r's own. After a change of the configuration,
+// it opens a new connection; requests in flight finish on the old connections.
 //
 // A server may close an idle connection just as a request is sent over it. So if a reused
-// connection fails before any byte of an answer, and not by a timeout, Send repeats the same
-// bytes over a new connection, once and within the same timeout, as for calls to participants
-// (decision 0012). repeated reports this: whatever the result of the second transmission, the
+// connection fails before any byte of an answer, and not because of a timeout, Send repeats the
+// same bytes over a new connection, once and within the same timeout, as for calls to participants
+// (decision 0012). repeated reports this: regardless of the result of the second transmission, the
 // first may have arrived.
 func (c *Client) Send(r *http.Request, body []byte) (res *http.Response, repeated bool, err error) {
 	began, use := time.Now(), c.generation()
@@ -103,7 +104,7 @@ func watched(r *http.Request) (traced *http.Request, lost func(error) bool) {
 	})
 	return r.WithContext(ctx), func(err error) bool {
 		var timed net.Error
-		var stream http2.StreamError // an answer of sorts: the connection works
+		var stream http2.StreamError // this counts as an answer: the connection works
 		return reused.Load() && !answered.Load() && !errors.As(err, &stream) && !(errors.As(err, &timed) && timed.Timeout())
 	}
 }
@@ -116,7 +117,7 @@ func (c *Client) generation() *generation {
 	}
 	next := c.make(secure)
 	if !c.current.CompareAndSwap(used, next) {
-		return c.current.Load() // another request was faster
+		return c.current.Load() // another request has already replaced it
 	}
 	if used != nil {
 		used.kept.CloseIdleConnections()

@@ -1,8 +1,8 @@
-// Package egress decides which addresses Skald may connect to when it calls URLs given by
-// users: participants, webhooks.
+// Package egress decides which addresses Skald may connect to when it calls URLs given by users,
+// such as those of participants and webhooks.
 //
-// A URL proves nothing: its name may resolve to any address, and to another one a moment later.
-// So the decision is made on the resolved address of every connection, right before it is
+// A URL proves nothing: its host name may resolve to any address, and to a different one a moment
+// later. So the decision is based on the resolved address of every connection, right before it is
 // opened.
 package egress
 
@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Policy decides where connections may go. It is made by NewPolicy, is safe for concurrent use
-// and does not change. The zero Policy allows every ordinary address and no loopback.
+// Policy decides where connections may go. It is created by NewPolicy, is safe for concurrent use
+// and does not change. The zero Policy allows every ordinary address but no loopback addresses.
 type Policy struct {
 	// Resolver looks up host names; nil means the system's. Set it before the first dial.
 	Resolver *net.Resolver
@@ -29,21 +29,21 @@ type Policy struct {
 	loopback    bool
 }
 
-// NewPolicy makes a policy of two lists. An entry is a host name, an address or a CIDR, each alone
-// (all ports), with :PORT, or with :PORT-PORT; IPv6 with a port is in brackets; "*.example.com" is
-// every name below example.com but not itself; "localhost" means the loopback addresses. The error
-// names the first entry that is not one of these.
+// NewPolicy creates a policy from two lists. An entry is a host name, an address or a CIDR, each
+// alone (all ports), with :PORT, or with :PORT-PORT; IPv6 with a port is in brackets;
+// "*.example.com" is every name below example.com but not itself; "localhost" means the loopback
+// addresses. The error names the first entry that is not one of these.
 //
-// A connection is refused, in this order, when
-//   - an entry of deny matches the host asked for or the address reached;
-//   - the port is 0, or that of a service which speaks no HTTP (SSH, mail, databases),
-//     unless an entry of allow that names the port matches;
+// A connection is refused if one of these conditions, checked in this order, is true:
+//   - an entry of deny matches the requested host or the resolved address;
+//   - the port is 0 or belongs to a service that does not use HTTP (SSH, mail, databases), unless
+//     an entry of allow that names the port matches;
 //   - the host is an address in an unusual spelling, such as 0x7f000001 or 127.1, which
 //     some resolvers read as 127.0.0.1;
 //   - the address is loopback (unless allowLoopback), link-local, a cloud's
 //     metadata service, unspecified, multicast, broadcast or reserved, unless
 //     an entry of allow names it by its address or by a network inside that range;
-//   - allow is not empty and no entry matches the host asked for or the address.
+//   - allow is not empty and no entry matches the requested host or the address.
 //
 // Private networks (10.0.0.0/8 and so on) are ordinary: participants live there.
 func NewPolicy(allow, deny []string, allowLoopback bool) (*Policy, error) {
@@ -58,11 +58,11 @@ func NewPolicy(allow, deny []string, allowLoopback bool) (*Policy, error) {
 	return &Policy{allow: allowed, deny: denied, loopback: allowLoopback}, nil
 }
 
-// Denied is the error of a connection that the policy forbids. Nothing was sent.
+// Denied is the error for a connection that the policy forbids. Nothing was sent.
 type Denied struct {
 	Host   string         // the requested host, without the port
 	Addr   netip.AddrPort // the resolved address; the zero value if the host itself is denied
-	Reason string         // for operators
+	Reason string         // reason, for operators
 }
 
 func (d *Denied) Error() string {
@@ -72,8 +72,8 @@ func (d *Denied) Error() string {
 	return fmt.Sprintf("egress to %s at %s denied: %s", d.Host, d.Addr, d.Reason)
 }
 
-// Check returns nil or a *Denied for a connection to addr that was asked for
-// as host, a name or an address. addr must be valid.
+// Check returns nil or a *Denied for a connection to addr that was requested as host, which is a
+// name or an address. addr must be valid.
 func (p *Policy) Check(host string, addr netip.AddrPort) error {
 	name, port := normalName(host), addr.Port()
 	a := addr.Addr().Unmap().WithZone("")
@@ -111,15 +111,15 @@ func (p *Policy) Check(host string, addr netip.AddrPort) error {
 	return denied("not on the allow list")
 }
 
-// CheckHost checks a destination without looking up its name, and returns nil or a *Denied. For
-// an address it returns the result of Check. A name that it accepts may still resolve to a
-// denied address, which only the dial can tell.
+// CheckHost checks a destination without looking up its name, and returns nil or a *Denied. For an
+// address it returns the result of Check. A name that it accepts may still resolve to a denied
+// address, which only the dial can detect.
 func (p *Policy) CheckHost(host string, port uint16) error {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return p.Check(host, netip.AddrPortFrom(a, port))
 	}
 	name := normalName(host)
-	if a, err := netip.ParseAddr(name); err == nil { // in digits other than ASCII's
+	if a, err := netip.ParseAddr(name); err == nil { // written with non-ASCII digits
 		return p.Check(host, netip.AddrPortFrom(a, port))
 	}
 	if numericEnd.MatchString(name) {
@@ -154,14 +154,14 @@ func (p *Policy) deniesName(name string, port uint16) bool {
 	return false
 }
 
-// beforeLookUp returns why a dial is denied before the name is looked up.
+// beforeLookUp returns the reason for denying a dial before the name is looked up, if there is one.
 func (p *Policy) beforeLookUp(host string, port uint16) error {
 	name := normalName(host)
 	if p.deniesName(name, port) {
 		return &Denied{Host: host, Reason: "the host is on the deny list"}
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
-		return nil // Check sees it
+		return nil // Check decides
 	}
 	if _, err := netip.ParseAddr(name); err != nil && numericEnd.MatchString(name) {
 		return &Denied{Host: host, Reason: disguised}
@@ -172,9 +172,9 @@ func (p *Policy) beforeLookUp(host string, port uint16) error {
 	return nil
 }
 
-// DialContext returns a function for net/http and the like that connects only where the policy
-// allows. timeout limits one connection, including the look-up; 0 leaves it to the context. The
-// function's error wraps *Denied if the policy denied every address that it tried.
+// DialContext returns a dial function, for net/http for example, that connects only where the
+// policy allows. timeout limits one connection attempt, including the lookup; 0 leaves the limit to
+// the context. The function's error wraps *Denied if the policy denied every address that it tried.
 func (p *Policy) DialContext(
 	timeout time.Duration,
 ) func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -183,7 +183,7 @@ func (p *Policy) DialContext(
 		if err != nil {
 			return nil, err
 		}
-		// Decided before the look-up, so that a denied name is not even resolved.
+		// This is decided before the lookup, so that a denied name is not even resolved.
 		if port, err := strconv.ParseUint(service, 10, 16); err == nil {
 			if err := p.beforeLookUp(host, uint16(port)); err != nil {
 				return nil, err
@@ -207,7 +207,7 @@ func (p *Policy) DialContext(
 		conn, err := d.DialContext(ctx, network, address)
 		var denied *Denied
 		if errors.As(err, &denied) && tried.Load() {
-			// Another of its addresses is allowed and may answer next time, so this is not a
+			// Another address of the host is allowed and may answer next time, so this is not a
 			// denial.
 			return nil, fmt.Errorf("dial %s: no allowed address answered", address)
 		}

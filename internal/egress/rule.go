@@ -10,11 +10,11 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// rule is one entry of a list: addresses or a name, and ports.
+// rule is one entry of a list: addresses or a name, plus ports.
 type rule struct {
 	prefix netip.Prefix // valid for an address rule
-	name   string       // otherwise "orders.internal", or ".example.com" for every name below it
-	lo, hi uint16       // ports, both included
+	name   string       // otherwise a name: "orders.internal", or ".example.com" for every name below it
+	lo, hi uint16       // port range, inclusive
 }
 
 func (r rule) matchesPort(port uint16) bool { return r.lo <= port && port <= r.hi }
@@ -31,8 +31,8 @@ func (r rule) matchesName(host string, port uint16) bool {
 	return r.name == host || r.name[0] == '.' && strings.HasSuffix(host, r.name)
 }
 
-// localhost is the meaning of that name everywhere (RFC 6761), so that an entry "localhost"
-// opens loopback as its addresses would.
+// localhost contains the addresses that "localhost" always means (RFC 6761), so that the entry
+// "localhost" opens loopback in the same way as its addresses.
 var localhost = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 func parseRules(list string, entries []string) ([]rule, error) {
@@ -58,7 +58,7 @@ func parseEntry(entry string) ([]rule, error) {
 		if ports = strings.TrimPrefix(rest, ":"); rest != "" && len(ports) != len(rest)-1 || rest == ":" {
 			return nil, fmt.Errorf("after the bracket only :PORT or :PORT-PORT may follow")
 		}
-	} else if strings.Count(entry, ":") == 1 { // more colons: IPv6 without a port
+	} else if strings.Count(entry, ":") == 1 { // more colons mean IPv6 without a port
 		if target, ports, _ = strings.Cut(entry, ":"); ports == "" {
 			return nil, fmt.Errorf("the port is missing")
 		}
@@ -111,7 +111,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("not a CIDR")
 	}
-	if p.Addr().Is4In6() { // addresses are compared unmapped, so this could never match
+	if p.Addr().Is4In6() { // addresses are unmapped before the comparison, so this could never match
 		if p.Bits() < 96 {
 			return netip.Prefix{}, fmt.Errorf("write IPv4 networks as IPv4")
 		}
@@ -141,8 +141,8 @@ func parseName(s string) (string, error) {
 	return name, nil
 }
 
-// normalName returns the form in which host names are compared: lower case,
-// without the final dot, international names as the DNS has them.
+// normalName returns the form in which host names are compared: lower case, without the final dot,
+// and with internationalized names in their DNS form.
 func normalName(host string) string {
 	host = strings.TrimSuffix(host, ".")
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil {

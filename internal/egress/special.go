@@ -2,15 +2,15 @@ package egress
 
 import "net/netip"
 
-// block is a range of special addresses, in which a participant is not expected.
+// block is a range of special addresses, where participants are not expected.
 type block struct {
 	prefix   netip.Prefix
 	meaning  string
-	loopback bool // opened by Policy.loopback
+	loopback bool // Policy.loopback opens the block
 }
 
 // blocks are always denied, unless an allow entry names an address or a network inside the block.
-// An address may belong to several blocks, each of which must be opened, so that allowing
+// An address may belong to several blocks, and each of them must be opened. So allowing
 // 169.254.0.0/16 leaves the metadata service closed.
 var blocks = []block{
 	{prefix: netip.MustParsePrefix("127.0.0.0/8"), meaning: "loopback", loopback: true},
@@ -37,8 +37,8 @@ var blocks = []block{
 	{prefix: netip.MustParsePrefix("2001::/32"), meaning: "tunnel"},                 // Teredo, likewise
 }
 
-// services are the ports of services that an HTTP request must not reach, because some would
-// execute parts of it as commands.
+// services lists the ports of services that an HTTP request must not reach, because some of them
+// would execute parts of the request as commands.
 var services = map[uint16]string{
 	22: "SSH", 23: "Telnet", 25: "SMTP", 53: "DNS", 110: "POP3", 143: "IMAP", 389: "LDAP", 445: "SMB", 465: "SMTP",
 	587: "SMTP", 636: "LDAP", 1433: "SQL Server", 1521: "Oracle", 2379: "etcd", 2380: "etcd", 3306: "MySQL", 3389: "RDP",
@@ -46,16 +46,16 @@ var services = map[uint16]string{
 	27017: "MongoDB",
 }
 
-// disguised is the reason for denying a host such as 0177.0.0.1.
+// disguised is the reason for denying hosts such as 0177.0.0.1.
 const disguised = "an IPv4 address must be written as four decimal numbers without leading zeros"
 
-// closedPort returns the service of a port that must not be reached at name and a, otherwise
-// "".
+// closedPort returns the service on a port that must not be reached at name and a, or "" if the
+// port is open.
 func (p *Policy) closedPort(name string, a netip.Addr, port uint16) string {
 	return p.closedUnless(port, func(r rule) bool { return r.matchesAddr(a, port) || r.matchesName(name, port) })
 }
 
-// closedPortOf is closedPort for a name whose addresses are unknown: any entry with an address
+// closedPortOf is closedPort for a name whose addresses are unknown, so any entry with an address
 // may open the port.
 func (p *Policy) closedPortOf(name string, port uint16) string {
 	return p.closedUnless(port, func(r rule) bool {
@@ -79,7 +79,7 @@ func (p *Policy) closedUnless(port uint16, opened func(rule) bool) string {
 	return service
 }
 
-// closed returns the description of the block that closes a:port, "" if none does.
+// closed returns the description of the block that closes a:port, or "" if none does.
 func (p *Policy) closed(a netip.Addr, port uint16) string {
 	for _, b := range blocks {
 		if b.prefix.Contains(a) && !(b.loopback && p.loopback) && !p.opens(b, a, port) {

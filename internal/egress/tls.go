@@ -11,16 +11,16 @@ import (
 	"github.com/skald-saga/skald/internal/secret/files"
 )
 
-// TLSFiles names the PEM files for TLS connections to servers. Each may be empty, but Cert and
-// Key only together. Section is the section of their settings, for errors.
+// TLSFiles names the PEM files for TLS connections to servers. Each may be empty, but Cert and Key
+// must be set together. Section is the section of their settings, for error messages.
 type TLSFiles struct {
 	Section   string
-	Cert, Key string // the client certificate for servers that request one, and its private key
-	CA        string // the CAs that servers are verified with; "": the system's
+	Cert, Key string // client certificate for servers that request one, and its private key
+	CA        string // CAs for verifying servers; "": the system's
 }
 
-// Watch reads the files, and reads them again when they change. While a file is missing or
-// invalid, its last valid content stays in use, and failed is called.
+// Watch reads the files and reloads them when they change. While a file is missing or invalid, its
+// last valid content stays in use, and failed is called.
 func (f TLSFiles) Watch(failed func(error)) (*files.Watched[*tls.Config], error) {
 	return files.Watch(f.read, failed, f.Cert, f.Key, f.CA)
 }
@@ -48,8 +48,8 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	return c, nil
 }
 
-// Rejected describes what is wrong with a peer's certificate, in text that tenants may see:
-// without the names for which it is valid. It returns "" for other errors.
+// Rejected describes what is wrong with a peer's certificate, in text that tenants may see, so it
+// omits the names for which the certificate is valid. It returns "" for other errors.
 func Rejected(err error) string {
 	var invalid *tls.CertificateVerificationError
 	if !errors.As(err, &invalid) {

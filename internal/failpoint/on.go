@@ -20,8 +20,8 @@ const Enabled = true
 type rule struct {
 	mode  string // kill, err, exec_err, pause
 	pause time.Duration
-	nth   int     // act only at the nth hit; 0: at every one
-	share float64 // act at this share of hits; 0: all
+	nth   int     // act only on the nth hit; 0: on every hit
+	share float64 // act on this fraction of hits; 0: on all
 	hits  int     // guarded by mu
 }
 
@@ -86,9 +86,9 @@ func parse(what string) (*rule, error) {
 	return r, nil
 }
 
-// Hit acts as configured for the point: it may never return (kill), return late (pause) or
-// return ErrInjected. The first hit of each point is printed to stderr, so that tests see that
-// the point was reached.
+// Hit acts as configured for the failpoint: it may never return (kill), return late (pause) or
+// return ErrInjected. The first hit of each failpoint is printed to stderr, so that tests can see
+// that it was reached.
 func Hit(name Name) error {
 	mu.Lock()
 	r := rules[name]

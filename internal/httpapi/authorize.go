@@ -17,9 +17,9 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// authorize decides who makes a request, whether it is allowed, and for which tenant; this is
-// decided nowhere else. Operations without a permission (health, the contract) are open to
-// everyone.
+// authorize determines who makes a request, whether it is allowed, and for which tenant. This is
+// the only place where that is decided. Operations without a permission (health, the contract) are
+// open to everyone.
 func (s *server) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
@@ -44,8 +44,8 @@ func (s *server) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// privately keeps answers out of shared caches, and requires them to be revalidated before each
-// use. All answers share the value, which must not be changed.
+// privately keeps answers out of shared caches and requires clients to revalidate them before each
+// use. All answers share the value, which must not be modified.
 var privately = []string{"private, no-cache"}
 
 // allow sets the caller and the tenant of req. Faults: Unauthenticated, Forbidden,
@@ -84,9 +84,9 @@ func (s *server) allow(req *httpkit.Request, rt *route, r *http.Request) error {
 
 var otherSites = http.NewCrossOriginProtection()
 
-// ownMachine returns nil for requests that development mode serves. It rejects requests that
-// web pages in a browser on this machine send from another site, or through a host name of
-// theirs that resolves to this machine. Fault: Forbidden.
+// ownMachine returns nil for requests that development mode serves. It rejects requests from web
+// pages of other sites in a browser on this machine, including pages whose own host name resolves
+// to this machine. Fault: Forbidden.
 func ownMachine(r *http.Request) error {
 	if r.Host != "" && !loopbackHost(r.Host) {
 		return fault.New(fault.Forbidden, httpkit.CodeCrossSite,
@@ -98,8 +98,8 @@ func ownMachine(r *http.Request) error {
 	return nil
 }
 
-// credentialOf returns the credential of a request: the one in its headers, otherwise its session.
-// Faults: Unauthenticated; Forbidden for a session that another site may have used.
+// credentialOf returns the credential of a request: the one in its headers or, without one, its
+// session. Faults: Unauthenticated; Forbidden for a session that another site may have used.
 func credentialOf(r *http.Request) (string, error) {
 	bearer, key := r.Header["Authorization"], r.Header["X-Api-Key"]
 	if len(bearer)+len(key) == 0 {
@@ -127,7 +127,7 @@ func sessionOf(r *http.Request) (string, error) {
 		return "", fault.New(fault.Unauthenticated, principal.CodeInvalid, "the cookie %s is not a session", name)
 	}
 	site := r.Header.Get("Sec-Fetch-Site")
-	proof := site != "none" && (site != "" || r.Header.Get("Origin") != "") // every browser sends one of them
+	proof := site != "none" && (site != "" || r.Header.Get("Origin") != "") // every browser sends one of these headers
 	reads := r.Method == http.MethodGet
 	if err := otherSites.Check(r); err != nil || !reads && !proof {
 		return "", fault.New(fault.Forbidden, httpkit.CodeCrossSite,
@@ -136,7 +136,7 @@ func sessionOf(r *http.Request) (string, error) {
 	return cookie.Value, nil
 }
 
-// plainLoopback reports whether a browser reaches this server by plain HTTP on its own machine.
+// plainLoopback reports whether a browser on the server's own machine uses plain HTTP.
 func plainLoopback(r *http.Request) bool {
 	return r.TLS == nil && r.Header.Get("X-Forwarded-Proto") != "https" && loopbackHost(r.Host)
 }
@@ -164,7 +164,7 @@ func credentialOfHeaders(bearer, key []string) (string, error) {
 	return strings.TrimSpace(credential), nil
 }
 
-// choiceOf reads the headers that choose a tenant. Fault: Malformed.
+// choiceOf reads the headers that select a tenant. Fault: Malformed.
 func choiceOf(h http.Header) (c principal.Choice, err error) {
 	var wrong fault.Mistakes
 	read := func(name string, parse func(string) bool, want string) {

@@ -11,22 +11,22 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// paced is a body that must arrive at a minimum rate, so that a client cannot occupy a
-// connection by sending a byte now and then. Only the time that the server waits for the client
+// paced is a body that must arrive at a minimum rate, so that a client cannot occupy a connection
+// by sending a byte now and then. Only the time during which the server waits for the client
 // counts, not the time between two reads.
 type paced struct {
 	io.ReadCloser
 	out     *http.ResponseController
 	grace   time.Duration // grace period, during which the rate does not apply
 	rate    int           // bytes per second; 0: no minimum
-	each    time.Duration // per read; 0: no limit
-	until   time.Time     // for the whole body; zero: no limit
+	each    time.Duration // time limit per read; 0: no limit
+	until   time.Time     // deadline for the whole body; zero: no limit
 	waited  time.Duration
 	arrived int64
 }
 
-// pace limits how long the server waits for the body of r, even if no handler reads it:
-// net/http drains it before it reuses the connection.
+// pace limits how long the server waits for the body of r. This matters even if no handler reads
+// the body, because net/http drains it before it reuses the connection.
 func (s *server) pace(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -39,7 +39,7 @@ func (s *server) pace(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamed allows any total time for the body, with at most wait for each read.
+// streamed allows unlimited time for the whole body, but at most wait for each read.
 func (b *paced) streamed(wait time.Duration) {
 	b.grace, b.each, b.until = wait, wait, time.Time{}
 }
@@ -63,9 +63,9 @@ func (b *paced) bound() error {
 	return b.out.SetReadDeadline(end)
 }
 
-// Read reads the next part. Fault: Slow.
+// Read reads the next part of the body. Fault: Slow.
 func (b *paced) Read(p []byte) (int, error) {
-	if b.arrived > 0 || b.each > 0 { // otherwise pace has already set it
+	if b.arrived > 0 || b.each > 0 { // otherwise pace has already set the deadline
 		if err := b.bound(); err != nil {
 			return 0, err
 		}

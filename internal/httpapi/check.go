@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// checkQuery rejects unknown query parameters, repetitions of parameters that the operation
-// accepts once, and text that PostgreSQL cannot store.
+// checkQuery rejects unknown query parameters, repeated parameters that the operation accepts only
+// once, and text that PostgreSQL cannot store.
 func (s *server) checkQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
@@ -63,12 +63,12 @@ func (rt *route) checkQuery(raw string) error {
 	return httpkit.ParameterFault(code, fields...)
 }
 
-// checkBody reads the body within its limit, makes JSON canonical and checks it against the
-// contract. Later handlers get only the canonical form.
+// checkBody reads the body within its limit, converts JSON to canonical form and checks it against
+// the contract. Subsequent handlers get only the canonical form.
 func (s *server) checkBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			next.ServeHTTP(w, r) // a GET has no body; if one is sent, it is not read
+			next.ServeHTTP(w, r) // a GET has no body; if the client sends one, it is not read
 			return
 		}
 		if err := plain(w, r); err != nil {
@@ -104,8 +104,8 @@ func plain(w http.ResponseWriter, r *http.Request) error {
 	return fault.New(fault.Unsupported, httpkit.CodeEncoding, "the Content-Encoding %q is not supported: send the body without one", httpkit.Clip(encodings[0]))
 }
 
-// stream passes on a body that the handler reads as it arrives, of any size, as long as data
-// keeps arriving.
+// stream passes on a body that the handler reads as it arrives. The body may have any size as long
+// as data keeps arriving.
 func (s *server) stream(next http.Handler, rt *route, w http.ResponseWriter, r *http.Request) {
 	media := mediaType(r.Header.Get("Content-Type"))
 	if !slices.Contains(rt.media, media) {
@@ -142,7 +142,7 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 	if media == mergePatch {
 		media = httpkit.MediaJSON
 	}
-	r.Header.Set("Content-Type", media) // in the spelling that the generated code compares with
+	r.Header.Set("Content-Type", media) // in the spelling that the generated code expects
 	if media != httpkit.MediaJSON {
 		if !utf8.Valid(data) {
 			return nil, fault.New(fault.Malformed, httpkit.CodeInvalidUTF8, "the body is not UTF-8")
@@ -153,8 +153,8 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 }
 
 // readJSON returns the canonical form of a valid JSON body. A list whose items are judged
-// separately is split only if the body as a whole is invalid, so that valid bodies cost nothing
-// extra.
+// separately is split only if the body as a whole is invalid, so that there is no extra cost for
+// valid bodies.
 func (s *server) readJSON(rt *route, req *httpkit.Request, data []byte) ([]byte, error) {
 	limits := strictjson.Limits{MaxDepth: s.cfg.Limits.MaxJSONDepth}
 	canonical, adjusted, why := httpkit.Read(rt.body, data, limits)
@@ -179,8 +179,9 @@ func (s *server) readJSON(rt *route, req *httpkit.Request, data []byte) ([]byte,
 	return canonical, nil
 }
 
-// noBody returns nil if a request to an operation without a body has none, or has an empty
-// object, which many clients send with every POST. Faults: Invalid, or that of reading it.
+// noBody checks a request to an operation that takes no body. It returns nil if there is no body or
+// an empty object, which many clients send with every POST. Faults: Invalid, or the fault of
+// reading the body.
 func noBody(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil
@@ -194,7 +195,7 @@ func noBody(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// mostOfNothing is how many bytes of a body that should be empty are read.
+// mostOfNothing is the maximum number of bytes that are read of a body that should be empty.
 const mostOfNothing = 1 << 10
 
 func emptyObject(text []byte) bool {
@@ -235,8 +236,8 @@ func tooLarge(limit int64) error {
 	return fault.New(fault.TooLarge, fault.CodeTooLarge, "the body has more than %d bytes", limit)
 }
 
-// mediaType returns the media type of a Content-Type in the spelling of the contract, "" when
-// it is invalid or its charset is not UTF-8.
+// mediaType returns the media type of a Content-Type in the spelling of the contract, or "" if it
+// is invalid or its charset is not UTF-8.
 func mediaType(header string) string {
 	if header == httpkit.MediaJSON {
 		return header

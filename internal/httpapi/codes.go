@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// problems lists every code of the API, in the order of the document.
+// problems lists every error code of the API, in the order of docs/problems.md.
 var problems = slices.Concat(
 	fault.Problems, httpkit.Problems, idempotency.Problems, principal.Problems, access.Problems,
 	saga.Problems, callback.Problems, erasure.Problems, sagabulk.Problems, certification.Problems, workflow.Problems,
@@ -30,11 +30,11 @@ var problems = slices.Concat(
 	dlq.Problems, jobrun.Problems,
 )
 
-// problemsPage is where the codes are explained, in the manual of the server that answered.
+// problemsPage is the page that explains the codes, in the manual of the server that answered.
 const problemsPage = "/docs/problems"
 
-// titleOf returns the title of a code, or the status text for one that is not listed,
-// which a test excludes.
+// titleOf returns the title of a code, or the status text for an unlisted code. A test ensures that
+// all codes are listed.
 func titleOf(code string, status int) string {
 	if i := slices.IndexFunc(problems, func(k fault.Problem) bool { return k.Code == code }); i >= 0 {
 		return problems[i].Title

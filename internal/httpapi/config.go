@@ -34,60 +34,61 @@ type Version struct {
 
 // Readiness is what a ready node reports about itself.
 type Readiness struct {
-	SchemaVersion int      // of the database; 0: no database
+	SchemaVersion int      // version of the database schema; 0: no database
 	Warnings      []string // problems outside this node
 }
 
-// Config configures the HTTP edge, by subject. Fields are required unless their comment says
-// otherwise.
+// Config configures the HTTP edge, grouped by subject. Fields are required unless their comment
+// says otherwise.
 type Config struct {
 	Sagas    sagaapi.Sagas
 	Trail    Trail
 	Webhooks Webhooks
 	Access   Access
-	// Participants are those with a name.
+	// Participants configures registered participants.
 	Participants Participants
-	// DeadLetters is the dead-letter queue. Nil: its operations return 503.
+	// DeadLetters is the dead-letter queue. If nil, its operations return 503.
 	DeadLetters *dlqapi.DeadLetters
-	// Jobs are the job runs. Nil: their operations return 503.
+	// Jobs is the job runs. If nil, their operations return 503.
 	Jobs *Jobs
-	// Overview reads what needs a person. Nil: the store has only sagas, which are listed.
+	// Overview reads the list of what needs a person. If nil, the store has only sagas, and the
+	// overview is derived from their list.
 	Overview overview.Store
-	// Loops are the background loops of this node. Nil: there are none.
+	// Loops returns the background loops of this node. If nil, there are none.
 	Loops func() []overview.Loop
-	// Storage reports the sizes of the store's tables. Nil: the store has none.
+	// Storage reports the sizes of the store's tables. If nil, the store has no tables.
 	Storage func(context.Context) (storage.Storage, error)
 	// Answers stores the responses of requests with an Idempotency-Key for operations that
 	// create no resource with the key.
 	Answers claims.Store
-	// CursorKey signs cursors: at least 32 random bytes, the same on every node and after
-	// every restart; otherwise cursors in clients' hands become invalid.
+	// CursorKey signs cursors. It has at least 32 random bytes and must be the same on every node
+	// and after every restart; otherwise the cursors that clients hold become invalid.
 	CursorKey []byte
 	Limits    httpkit.Limits
 	// Docs is the prefix of /docs/problems in the types of problems, and the server of the published
 	// contract; "": the root of this server.
 	Docs string
-	// Base is what a proxy adds in front of the paths of this server, a path or a URL: instance of
-	// problems begins with it. "": nothing is added.
+	// Base is the prefix, a path or a URL, that a proxy adds to the paths of this server; the
+	// member instance of problems begins with it. "" means that there is none.
 	Base  string
 	Now   func() time.Time
 	NewID func() uuid.UUID
-	// Ready returns the state of this node, with an error if it cannot serve; both are public.
-	// Nil: always ready.
+	// Ready returns the state of this node, with an error if it cannot serve. Both are public. If
+	// nil, the node is always ready.
 	Ready func(context.Context) (Readiness, error)
-	// RequireIfMatch: every operation that accepts If-Match requires it, except those that
-	// the contract marks as optional.
+	// RequireIfMatch makes If-Match required for every operation that accepts it, except where the
+	// contract marks it as optional.
 	RequireIfMatch bool
-	// ProbesOnly: the process serves no API, only health, readiness and version.
+	// ProbesOnly means that the process serves only health, readiness and version, but not the API.
 	ProbesOnly bool
-	// Stopping is closed when the server begins to stop: requests that wait for the end of a
-	// saga are then answered with its current state. Nil: never closed.
+	// Stopping is closed when the server begins to stop: requests that wait for a saga to end are
+	// then answered with its current state. If nil, the server never stops.
 	Stopping <-chan struct{}
-	// Ends is the board of waiting requests. Nil: ends are not announced, and waiting requests
+	// Ends is the board of waiting requests. If nil, ends are not announced, and waiting requests
 	// poll every few seconds.
 	Ends *longpoll.Board
-	// Limiter limits requests; nil: no limits. Limited is called with the limit that a rejected
-	// request exceeded; nil: not called.
+	// Limiter limits requests; nil means no limits. Limited is called with the limit that a
+	// rejected request exceeded. Optional.
 	Limiter *ratelimit.Limiter
 	Limited func(limit string)
 	Version Version
@@ -97,14 +98,14 @@ type Config struct {
 // Trail configures the audit trail.
 type Trail struct {
 	Events trail.Trail
-	// Follow streams new events, and Verify checks at most limit of a tenant's seals from a
-	// sequence number on.
+	// Follow streams new events. Verify checks at most limit of a tenant's seals, starting at a
+	// sequence number.
 	Follow auditapi.Follow
 	Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error)
-	// Streams is called with the number of open live streams of events whenever it
-	// changes. Nil: not called.
+	// Streams is called with the number of open live streams of events whenever it changes.
+	// Optional.
 	Streams func(open int)
-	// Timeline reads what happened under a correlation id. Nil: 503.
+	// Timeline reads what happened under a correlation ID. If nil, the operation returns 503.
 	Timeline timeline.Store
 }
 
@@ -112,29 +113,30 @@ type Trail struct {
 type Webhooks struct {
 	Store      webhook.Store
 	Deliveries webhook.Log
-	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, "" if they
-	// can; the text is shown to the tenant.
+	// CheckEndpoint returns why deliveries can never be sent to a webhook's URL, or "" if they can.
+	// The text is shown to the tenant.
 	CheckEndpoint func(url string) (reason string)
 }
 
-// Participants configures participants with a name.
+// Participants configures registered participants.
 type Participants struct {
 	Store registry.Store
 	Gates registry.Gates
-	// Held returns the participant that a URL belongs to if its gate is not open; nil: it is, or there is none. The
-	// field may be nil: letters and webhooks then wait at no gate.
+	// Held returns the participant that a URL belongs to if its gate is not open, and nil otherwise
+	// or if there is no such participant. If the field is nil, letters and webhooks wait at no
+	// gate.
 	Held func(tenant uuid.UUID, url string) *registry.Participant
-	// Secrets are those that participants may get. Nil: none.
+	// Secrets are the secrets that participants may get. If nil, there are none.
 	Secrets *secrets.Bound
-	// Changed is called after each change of one.
+	// Changed is called after each change to a participant.
 	Changed func()
 }
 
 // Access configures authentication and authorization.
 type Access struct {
 	Keys access.Store
-	// Identify returns the principal of a credential. Fault: Unauthenticated with
-	// principal.CodeInvalid. It is called for every request.
+	// Identify returns the principal of a credential. It is called for every request. Fault:
+	// Unauthenticated with principal.CodeInvalid.
 	Identify func(ctx context.Context, credential string) (principal.Principal, error)
 	// Sessions stores the sessions of browsers, and Forget drops an ended session from this node's cache. Forget is
 	// nil if Identify does not cache.
@@ -143,7 +145,7 @@ type Access struct {
 	// Development replaces Identify: no credential is required, and every caller is
 	// principal.Anonymous.
 	Development bool
-	// Tenant is the tenant of requests whose credential names none.
+	// Tenant is the tenant of requests whose credential does not name one.
 	Tenant tenant.Tenant
 }
 

@@ -27,15 +27,15 @@ type contract struct {
 	doc      *openapi3.T
 	routes   map[routeKey]*route
 	redactor httpkit.Redactor
-	letter   *openapi3.Schema // of a pushed message, whose texts an import may have to mend
+	letter   *openapi3.Schema // schema of a pushed message, whose texts an import may have to mend
 	json     []byte           // the published contract
 	etag     string
-	yaml     func() ([]byte, error) // the same in YAML, made when it is first asked for
+	yaml     func() ([]byte, error) // the same in YAML, generated when first requested
 }
 
 type routeKey struct{ method, path string }
 
-// route is what the contract defines for the query and the body of one operation.
+// route is the contract's definition of the query and the body of one operation.
 type route struct {
 	name         string               // method and path template
 	operation    string               // operationId
@@ -44,23 +44,23 @@ type route struct {
 	query        map[string]bool      // known parameters; true: repeatable
 	media        []string             // media types of the body; nil: no body
 	bodyRequired bool
-	bodyAtLeast  int64         // minimum of bodyLimit, set by the contract regardless of the configuration
+	bodyAtLeast  int64         // minimum for bodyLimit, set by the contract regardless of the configuration
 	bodyLimit    int64         // maximum size of the body in bytes
 	keeps        bool          // responses are stored with the Idempotency-Key
-	guarded      guarded       // by If-Match
+	guarded      guarded       // when If-Match is required
 	read         string        // the GET that returns the ETag for If-Match
 	stream       bool          // the handler reads the body as it arrives
-	body         *httpkit.Body // of a JSON body; nil: checked by the handler
-	list         *httpkit.List // whose items are judged separately; nil: none
-	deprecated   http.Header   // what announces the end of a deprecated operation; nil: it is not
+	body         *httpkit.Body // schema of a JSON body; nil: the handler checks the body
+	list         *httpkit.List // list whose items are judged separately; nil: none
+	deprecated   http.Header   // headers that announce the end of a deprecated operation; nil: not deprecated
 	feature      string        // deadLetters or jobRuns, which may not be configured; "": always available
-	parameters   []parameter   // in path, query and headers
+	parameters   []parameter   // parameters in path, query and headers
 	checked      routers.Route // for the validator of parameters
 	// together finds mistakes in the body that the schema does not catch; if nil, only the schema is checked.
 	together func(body []byte, wrong func(pointer string) bool) []fault.Field
 }
 
-// ownRoot is how the embedded contract says where it is served.
+// ownRoot is the server URL in the embedded contract.
 const ownRoot = `"servers":[{"url":"/"}]`
 
 // loadContract returns the embedded contract with the configured limits, served below base.
@@ -87,9 +87,9 @@ func loadContract(l httpkit.Limits, base string) (*contract, error) {
 	return &c, nil
 }
 
-// embedded parses the embedded contract once per process, because tests start many servers in
-// one process and parsing takes a tenth of a second of CPU time, ten times as much under the
-// race detector. Its result must not be changed.
+// embedded parses the embedded contract once per process. Tests start many servers in one process,
+// and parsing takes a tenth of a second of CPU time, or ten times as much under the race detector.
+// The result must not be modified.
 var embedded = sync.OnceValues(func() (*contract, error) {
 	doc, err := api.GetSpec()
 	if err != nil {
@@ -141,8 +141,8 @@ func etagOf(doc []byte) string {
 // anybody is the x-permission of operations that require only a valid credential.
 const anybody = "anybody"
 
-// ofCallback is the x-credential of operations whose only credential is the token in their path, which their handler
-// checks.
+// ofCallback is the x-credential of operations whose only credential is the token in the path,
+// which the handler checks.
 const ofCallback = "callback"
 
 // guard reads the permission that the operation requires. Nothing under /api/v1 is public: an
@@ -169,10 +169,10 @@ func (rt *route) guard(path string, op *openapi3.Operation, all openapi3.Securit
 const (
 	deadLetters = "dead-letters"
 	jobRuns     = "job-runs"
-	always      = "none" // of an operation that is always available, unlike the others of its tag
+	always      = "none" // for an operation that is always available, unlike the others with its tag
 )
 
-// partOf reads the feature that the operation belongs to: its own x-feature, or that of its
+// partOf reads the feature that the operation belongs to: its own x-feature, or else that of its
 // tags.
 func (rt *route) partOf(tags openapi3.Tags, op *openapi3.Operation) error {
 	for _, name := range op.Tags {
@@ -193,8 +193,8 @@ func (rt *route) partOf(tags openapi3.Tags, op *openapi3.Operation) error {
 	return nil
 }
 
-// definition is a body that its handler checks: the rules of workflows return codes and
-// messages that a schema violation would hide.
+// definition is a body that is checked by its handler, because the rules for workflows return codes
+// and messages that a schema violation would hide.
 const definition = "#/components/schemas/WorkflowInput"
 
 // relax removes the schemas of hand-checked bodies from what the validator enforces.
@@ -216,7 +216,7 @@ func relax(doc *openapi3.T) {
 
 func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operation) *route {
 	rt := &route{name: method + " " + path, operation: op.OperationID, query: map[string]bool{}}
-	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // bodies that contain many records
+	if most, ok := op.Extensions["x-max-body-bytes"].(float64); ok { // for bodies that contain many records
 		rt.bodyAtLeast = int64(most)
 	}
 	rt.stream, _ = op.Extensions["x-stream"].(bool)
@@ -240,12 +240,12 @@ func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operati
 		}
 	}
 	if method == http.MethodPatch && slices.Contains(rt.media, httpkit.MediaJSON) {
-		rt.media = append(rt.media, mergePatch) // the generated code knows it as JSON
+		rt.media = append(rt.media, mergePatch) // the generated code treats it as JSON
 	}
 	return rt
 }
 
-// mergePatch is what RFC 7396 calls the bodies of our PATCH operations.
+// mergePatch is the media type of the bodies of our PATCH operations (RFC 7396).
 const mergePatch = "application/merge-patch+json"
 
 // routeOf returns the route of the operation that chi has selected.
@@ -257,7 +257,7 @@ func (c *contract) routeOf(ctx context.Context, method string) *route {
 	return rt
 }
 
-// parameter is a parameter of an operation, compiled.
+// parameter is a compiled parameter of an operation.
 type parameter struct {
 	in, name string
 	required bool

@@ -9,15 +9,16 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// How the contract dates the end of an operation: x-deprecated-at of one that is deprecated, and
-// x-sunset once it is known when it goes (docs/stability.md).
+// Dates in the contract for the end of an operation: x-deprecated-at for a deprecated operation,
+// and x-sunset once the date of its removal is known (docs/stability.md).
 const (
 	deprecatedAt = "x-deprecated-at"
 	sunset       = "x-sunset"
 )
 
-// announcement returns the headers of the responses of a deprecated operation: Deprecation (RFC 9745)
-// and, once a date is set, Sunset (RFC 8594); nil: it is not deprecated.
+// announcement returns the headers for the responses of a deprecated operation: Deprecation (RFC
+// 9745) and, once a date is set, Sunset (RFC 8594). It returns nil if the operation is not
+// deprecated.
 func announcement(op *openapi3.Operation) (http.Header, error) {
 	since, dated, err := dateOf(op, deprecatedAt)
 	if err != nil || op.Deprecated != dated {

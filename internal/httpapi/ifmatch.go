@@ -13,13 +13,13 @@ import (
 type guarded int
 
 const (
-	never      guarded = iota // it has no If-Match, or an optional one (x-if-match: optional)
-	configured                // with Config.RequireIfMatch
-	throughout                // x-if-match: required
+	never      guarded = iota // the operation has no If-Match, or an optional one (x-if-match: optional)
+	configured                // only with Config.RequireIfMatch
+	throughout                // always (x-if-match: required)
 )
 
 // guardOf returns when an operation requires If-Match, and the path of the GET that returns the
-// ETag to send.
+// ETag to send in it.
 func guardOf(doc *openapi3.T, path string, op *openapi3.Operation) (guarded, string, error) {
 	takes := slices.ContainsFunc(op.Parameters, func(p *openapi3.ParameterRef) bool {
 		return p.Value.In == openapi3.ParameterInHeader && p.Value.Name == "If-Match"

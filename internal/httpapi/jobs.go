@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// Jobs is what the HTTP edge uses of job runs.
+// Jobs contains the HTTP edge's dependencies on job runs.
 type Jobs struct {
 	Definitions jobrun.Definitions
 	Runs        jobrun.Runs
@@ -27,30 +27,30 @@ type Jobs struct {
 	// Current returns this node's copy of the settings; it is called for every request of a
 	// worker.
 	Current func(context.Context) (jobrun.Settings, error)
-	// Now returns the store's time, by which runs are due, because clocks of nodes differ. Nil:
-	// the edge's clock.
+	// Now returns the store's time, which determines when runs are due, because the clocks of nodes
+	// differ. If nil, the edge's clock is used.
 	Now func(context.Context) (time.Time, error)
-	// Claim is the method of Work, usually batched with other claims. Nil: that of Work.
+	// Claim is the method of Work, usually batched with other claims. If nil, Work is called directly.
 	Claim func(context.Context, jobrun.ClaimRequest) ([]jobrun.Offer, error)
-	// Start and Finish are the methods of Work for one run, usually through a group
-	// commit. Nil: each call goes to Work directly.
+	// Start and Finish are the methods of Work for one run, usually through a group commit. If nil,
+	// each call goes to Work directly.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
 	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
-	// Exchange is the method of Work for one worker, usually through a group commit. Nil: each call
-	// goes to Work directly.
+	// Exchange is the method of Work for one worker, usually through a group commit. If nil, each
+	// call goes to Work directly.
 	Exchange func(context.Context, jobrun.Exchange) (jobrun.Exchanged, error)
-	// Admitted registers woke to be called whenever runs in a queue become claimable,
-	// until the process ends: a hint. Nil: waiting claims poll every second or two.
+	// Admitted registers woke, which is called as a hint whenever runs in a queue become claimable,
+	// until the process ends. If nil, waiting claims poll every second or two.
 	Admitted func(woke func(tenant uuid.UUID, queue string))
-	// Offloaded opens a run's log that is in the log store: NDJSON of jobrun.LogLine.
-	// Nil: there is no log store. Fault: NotFound.
+	// Offloaded opens the log of a run in the log store: NDJSON of jobrun.LogLine. If nil, there is
+	// no log store. Fault: NotFound.
 	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
-	// RefuseTopic returns why events of job runs must not be published to a Kafka topic, "" if
-	// they may be. Nil: there is no Kafka.
+	// RefuseTopic returns why events of job runs must not be published to a Kafka topic, or "" if
+	// they may be. If nil, there is no Kafka.
 	RefuseTopic func(topic string) string
-	// ArgsAllow lists the programs of job definitions that take their arguments for data.
+	// ArgsAllow lists the programs of job definitions that treat their arguments as data.
 	ArgsAllow []string
-	// MaxWaiting limits the claims that wait at the same time on this node; 0: 10,000.
+	// MaxWaiting limits the number of claims that wait on this node at the same time; 0 means 10,000.
 	MaxWaiting int
 }
 

@@ -16,11 +16,11 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency/claims"
 )
 
-// keptKey is the parameter of operations whose responses are stored with the Idempotency-Key.
-// For resources that carry the key themselves, the handler replays.
+// keptKey is the parameter of operations whose responses are stored with the Idempotency-Key. For
+// resources that store the key themselves, the handler replays the response.
 const keptKey = "#/components/parameters/KeptIdempotencyKey"
 
-// mostKept is the largest response that is stored, in bytes.
+// mostKept is the maximum size of a stored response, in bytes.
 const mostKept = 1 << 20
 
 // keep implements the Idempotency-Key for operations whose responses are stored. Malformed
@@ -60,8 +60,8 @@ func (s *server) keep(next http.Handler) http.Handler {
 	})
 }
 
-// prior returns the response of an earlier request with the key; nil: there was none. Faults:
-// Invalid if the key was used for another request, Conflict if there is no response (yet).
+// prior returns the response to an earlier request with the key, nil if there was no such request.
+// Faults: Invalid if the key was used for another request, Conflict if there is no response (yet).
 func (s *server) prior(ctx context.Context, key idempotency.Key) (*idempotency.Answer, error) {
 	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()
@@ -90,11 +90,11 @@ func (s *server) prior(ctx context.Context, key idempotency.Key) (*idempotency.A
 
 func replay(w http.ResponseWriter, a *idempotency.Answer) {
 	answer := httpkit.Answer{Status: a.Status, Raw: a.Body, ETag: a.ETag, Location: a.Location, Replayed: true}
-	_ = answer.Write(w) // it is already encoded
+	_ = answer.Write(w) // the body is already encoded
 }
 
-// settle stores the response before it is sent. If that fails, the key stays without a
-// response, so that a retry has no second effect.
+// settle stores the response before it is sent. If storing fails, the key remains without a
+// response, so that a retry does not take effect a second time.
 func (s *server) settle(ctx context.Context, claim *claims.Claim, out *kept) {
 	ctx, cancel := s.kit.Promised(ctx)
 	defer cancel()
@@ -108,7 +108,7 @@ func (s *server) settle(ctx context.Context, claim *claims.Claim, out *kept) {
 		}
 		err = s.cfg.Answers.Keep(ctx, claim, a)
 	case claim.Stored() && out.status < http.StatusInternalServerError, out.status == http.StatusBadGateway:
-		err = s.cfg.Answers.Drop(ctx, claim) // rejected without any effect: the same key may be used again
+		err = s.cfg.Answers.Drop(ctx, claim) // the request was rejected without any effect, so the key may be reused
 	}
 	if err != nil {
 		s.cfg.Log.ErrorContext(ctx, "the response of an Idempotency-Key could not be stored",
@@ -116,7 +116,7 @@ func (s *server) settle(ctx context.Context, claim *claims.Claim, out *kept) {
 	}
 }
 
-// kept holds a response back until it is stored.
+// kept holds back a response until it is stored.
 type kept struct {
 	http.ResponseWriter
 	status int
@@ -133,6 +133,6 @@ func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 func (k *kept) send() {
 	k.ResponseWriter.WriteHeader(k.status)
 	if k.body.Len() > 0 {
-		_, _ = k.ResponseWriter.Write(k.body.Bytes()) // a client that has disconnected cannot be informed
+		_, _ = k.ResponseWriter.Write(k.body.Bytes()) // an error means that the client has disconnected
 	}
 }

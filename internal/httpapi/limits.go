@@ -19,9 +19,9 @@ var creating = map[string]bool{
 	"createJobRun": true, "rerunJobRun": true, "createBackfill": true, "publishJobEvent": true,
 }
 
-// limit counts a request against the limits of its credential and its tenant. Reports of
-// workers are not counted: a worker that had to wait would lose its runs; an exchange, which may be one,
-// is refused by its handler if it reports nothing. Fault: TooMany.
+// limit counts a request against the limits of its credential and its tenant. Reports of workers
+// are not counted, because a worker that had to wait would lose its runs. An exchange may contain a
+// report, so it is its handler that rejects an exchange that reports nothing. Fault: TooMany.
 func (s *server) limit(w http.ResponseWriter, req *httpkit.Request) error {
 	exchange := req.Operation == "exchangeRuns"
 	if s.cfg.Limiter == nil || req.Permission == principal.JobsWork && req.Operation != "claimRuns" && !exchange {

@@ -45,13 +45,13 @@ func (s *server) GetVersion(context.Context, api.GetVersionRequestObject) (api.R
 	return httpkit.Answer{Status: http.StatusOK, Body: v}, nil
 }
 
-// GetContract returns the contract itself.
+// GetContract returns the contract.
 func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject) (api.Response, error) {
 	return httpkit.Answer{Status: http.StatusOK, Raw: s.contract.json,
 		ETag: s.contract.etag}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// GetContractAsYAML returns the contract itself, in YAML.
+// GetContractAsYAML returns the contract as YAML.
 func (s *server) GetContractAsYAML(_ context.Context, in api.GetContractAsYAMLRequestObject) (api.Response, error) {
 	text, err := s.contract.yaml()
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// methods lists the methods of the contract, and HEAD, which every GET supports.
+// methods lists the methods in the contract plus HEAD, which every GET supports.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
 	http.MethodDelete}
 
-// methodNotAllowed lists the methods of the path in Allow: a handler that replaces chi's own
-// must do that itself.
+// methodNotAllowed lists the methods of the path in Allow, which a handler that replaces chi's own
+// must do.
 func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, m := range methods {
@@ -34,9 +34,9 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 		fault.New(0, httpkit.CodeMethod, "this path supports %s, not %s", list, httpkit.Clip(httpkit.RequestOf(r.Context()).Method)))
 }
 
-// ownPaths keeps a literal path of the contract, such as /workflows/validate, from matching a
-// parameter of another one, such as /workflows/{name}, when the method exists only for the
-// other one.
+// ownPaths prevents a literal path of the contract, such as /workflows/validate, from matching the
+// parameter of another path, such as /workflows/{name}, if the method exists only for the other
+// path.
 func (s *server) ownPaths() {
 	for key := range s.contract.routes {
 		if strings.HasSuffix(key.path, "}") {

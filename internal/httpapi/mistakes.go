@@ -12,15 +12,15 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// together contains, for bodies that people write by hand, checks of the well-formed members of
-// a body with malformed ones, so that all mistakes are reported in one response. A well-formed
-// body is checked by the rules later.
+// together contains checks for bodies that people write by hand. If some members are malformed,
+// they check the well-formed ones, so that all mistakes are reported in one response. The rules
+// check a completely well-formed body later.
 var together = map[string]func(body []byte, wrong func(pointer string) bool) []fault.Field{
 	"#/components/schemas/JobDefinitionInput": wrongDefinition,
 	"#/components/schemas/SettingsPatch":      wrongSettings,
 }
 
-// allMistakes adds the other mistakes in a body to the violations of its schema.
+// allMistakes adds all other mistakes in a body to the violations of its schema.
 func (rt *route) allMistakes(body []byte, violations []fault.Field) []fault.Field {
 	if rt.together == nil || body[0] != '{' {
 		return violations

@@ -19,30 +19,30 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// actedAt has the members of responses that name an actor, with the member that says when. What
-// people called the actor then is in the member with _name behind it, which named fills in from the
-// record of what the actor did. Other actors are stored with their names.
+// actedAt maps members of responses that name an actor to the member with the time of the action.
+// The actor's display name at that time goes into the member with the suffix _name, which named
+// fills in from the record of actions. Other actors are stored together with their names.
 var actedAt = map[string][]string{
 	"created_by": {"created_at"}, "updated_by": {"updated_at"}, "revoked_by": {"revoked_at"},
 	"changed_by": {"changed_at"}, "held_by": {"since", "held_at"}, "initiated_by": {"created_at"}, "actor": {"at"},
 }
 
-// aboutMembers are those whose values identify what the actor did something to: the object itself, or
-// what it came from.
+// aboutMembers are the members whose values identify the object of an action: the object itself, or
+// the one that it came from.
 var aboutMembers = []string{"id", "name", "topic", "job_definition", "root_run_id", "backfill_id", "dlq_message_id",
 	"event_id", "-"}
 
-// naming says where a type of the contract has actors.
+// naming describes which field indexes of a contract type contain actors.
 type naming struct {
 	actors []namedActor
-	about  []int // fields of aboutMembers
-	saga   []int // the saga's id
-	inside []int // fields with such types
+	about  []int // indexes of the fields in aboutMembers
+	saga   []int // indexes of the fields with the saga's ID
+	inside []int // indexes of the fields whose types contain actors
 }
 
 type namedActor struct{ actor, name, at int } // fields
 
-// namings has the naming of each type; nil: there are no actors in it.
+// namings maps each type to its naming; nil means that the type contains no actors.
 var namings sync.Map
 
 func namingOf(t reflect.Type) *naming {
@@ -54,7 +54,7 @@ func namingOf(t reflect.Type) *naming {
 	return out
 }
 
-// namingWithin is namingOf for a type inside others, which it may contain.
+// namingWithin is namingOf for a type inside other types, which it may in turn contain.
 func namingWithin(t reflect.Type, outer []reflect.Type) *naming {
 	switch {
 	case slices.Contains(outer, t):
@@ -97,14 +97,14 @@ func namingOfStruct(t reflect.Type, outer []reflect.Type) *naming {
 	return out
 }
 
-// unnamed is an actor in a response, and where its name belongs.
+// unnamed is an actor in a response and the place for its name.
 type unnamed struct {
 	operator.Deed
 	name reflect.Value
 }
 
-// named adds to a response what people called its actors. A response is sent without the names when
-// they cannot be read, because what it answers may have been done.
+// named adds the display names of the actors to a response. If the names cannot be read, the
+// response is sent without them, because the request may have taken effect.
 func (s *server) named(ctx context.Context, out api.Response) api.Response {
 	a, plain := out.(httpkit.Answer)
 	if s.cfg.DeadLetters == nil || !plain || a.Body == nil || namingOf(reflect.TypeOf(a.Body)) == nil {
@@ -117,7 +117,7 @@ func (s *server) named(ctx context.Context, out api.Response) api.Response {
 	collect(v, path, &all)
 	req := httpkit.RequestOf(ctx)
 	if a.Status == http.StatusCreated && !a.Replayed {
-		all = slices.DeleteFunc(all, func(u unnamed) bool { // made by this request
+		all = slices.DeleteFunc(all, func(u unnamed) bool { // the action of this request
 			if u.Actor == req.Who.Subject {
 				setName(u.name, req.Who.Name)
 			}
@@ -164,8 +164,8 @@ func setName(v reflect.Value, name string) {
 	}
 }
 
-// collect appends the actors of v that may have names. path are the parameters of the request's path:
-// what a response is about may be named there only.
+// collect appends the actors in v that may have names. path has the parameters of the request's
+// path, which may be the only place that names the object of the response.
 func collect(v reflect.Value, path []string, all *[]unnamed) {
 	is := namingOf(v.Type())
 	switch {
@@ -184,7 +184,7 @@ func collect(v reflect.Value, path []string, all *[]unnamed) {
 		}
 		for _, member := range is.actors {
 			actor, at := textIn(v.Field(member.actor)), reflect.Indirect(v.Field(member.at))
-			if !principal.HasName(actor) || !at.IsValid() { // a dry run says who would do it, not when
+			if !principal.HasName(actor) || !at.IsValid() { // a dry run has an actor but no time
 				continue
 			}
 			u := unnamed{name: v.Field(member.name)}
@@ -203,7 +203,7 @@ func collect(v reflect.Value, path []string, all *[]unnamed) {
 	}
 }
 
-// textIn returns a text or an id, or that of an object in the response; "": there is none.
+// textIn returns a text or ID, or the ID of an object in the response, or "" if there is none.
 func textIn(v reflect.Value) string {
 	if v.Kind() == reflect.Pointer && v.IsNil() {
 		return ""

@@ -17,13 +17,13 @@ import (
 
 var checkedParameters = openapi3filter.Options{
 	MultiError:          true,
-	ExcludeRequestBody:  true, // checkBody does that, without decoding payloads
+	ExcludeRequestBody:  true, // checkBody does this without decoding payloads
 	SkipSettingDefaults: true,
 }
 
-// checkParameters checks path, query and header parameters against the contract, for the
-// operation that chi has selected: the validator's own router searches with a regular
-// expression per path, which took a fifth of the CPU of a worker's call.
+// checkParameters checks path, query and header parameters against the contract, for the operation
+// that chi has selected. The validator's own router uses one regular expression per path, which
+// took a fifth of the CPU time of a worker's call.
 func (s *server) checkParameters(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, ok := pathParameters(r)
@@ -49,8 +49,9 @@ func (s *server) checkParameters(next http.Handler) http.Handler {
 	})
 }
 
-// accepts reports whether all parameters are certainly valid: most requests have few, and they are texts.
-// For all others the contract's validator decides.
+// accepts reports whether all parameters are certainly valid, which it can tell for most requests
+// because they have few parameters, all of them texts. In all other cases the contract's validator
+// decides.
 func (rt *route) accepts(r *http.Request, path map[string]string) bool {
 	var query url.Values
 	if r.URL.RawQuery != "" {
@@ -78,14 +79,14 @@ func (rt *route) accepts(r *http.Request, path map[string]string) bool {
 	return true
 }
 
-// pathParameters returns the parameters in the path by name; false: one is empty, or not valid
-// UTF-8.
+// pathParameters returns the parameters in the path by name. It returns false if a parameter is
+// empty or not valid UTF-8.
 func pathParameters(r *http.Request) (map[string]string, bool) {
 	of := chi.RouteContext(r.Context()).URLParams
 	found := make(map[string]string, len(of.Keys))
 	for i, name := range of.Keys {
 		value := of.Values[i]
-		if r.URL.RawPath != "" { // in this case chi takes the value from RawPath
+		if r.URL.RawPath != "" { // in this case, chi takes the value from RawPath
 			var err error
 			if value, err = url.PathUnescape(value); err != nil {
 				return nil, false
@@ -99,10 +100,10 @@ func pathParameters(r *http.Request) (map[string]string, bool) {
 	return found, true
 }
 
-// badParameters responds to a mistake that the contract's validator found.
+// badParameters responds to mistakes that the contract's validator found.
 func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error) {
 	var fields []fault.Field
-	unexplained := true // the only mistake is that the required reason is missing
+	unexplained := true // the only mistake is a missing required reason
 	for _, e := range httpkit.Flatten(err) {
 		var bad *openapi3filter.RequestError
 		if !errors.As(e, &bad) || bad.Parameter == nil {
@@ -113,7 +114,7 @@ func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error
 		unexplained = unexplained && bad.Parameter.Required && bad.Parameter.Name == "reason"
 		fields = append(fields, parameterFields(bad)...)
 	}
-	if unexplained { // the same problem as for a reason in the body
+	if unexplained { // the same problem as for a missing reason in the body
 		s.fail(w, r, httpkit.SchemaFault(fault.Field{
 			Parameter: "reason", Code: "required", Message: "is required, with 1 to 500 characters: the audit trail records it",
 		}))
@@ -130,7 +131,7 @@ func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 		switch {
 		case errors.As(cause, &violation):
 			field = httpkit.ViolationField(violation)
-			field.Pointer = "" // within the parameter
+			field.Pointer = "" // it points into the parameter
 		case errors.Is(cause, openapi3filter.ErrInvalidRequired):
 			field.Code, field.Message = "required", "is required"
 		case errors.Is(cause, openapi3filter.ErrInvalidEmptyValue):
@@ -144,8 +145,8 @@ func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 	return fields
 }
 
-// unguarded returns the fault of a request without the If-Match that the operation requires. A dry run changes
-// nothing that another client may have changed, and needs none. Fault: Unguarded.
+// unguarded returns the fault for a request that lacks the If-Match that the operation requires. A
+// dry run changes nothing, so it does not need one. Fault: Unguarded.
 func (s *server) unguarded(rt *route, r *http.Request) error {
 	if rt.guarded == never || rt.guarded == configured && !s.cfg.RequireIfMatch || r.Header["If-Match"] != nil {
 		return nil

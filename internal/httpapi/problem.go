@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// retryAfter is the Retry-After of a 503, and of problems that pass without intervention, in seconds.
+// retryAfter is the Retry-After, in seconds, of a 503 and of other temporary problems.
 const retryAfter = "1"
 
 var soon = map[string]bool{idempotency.CodeInUse: true, httpkit.CodeTooManyStreams: true,
@@ -41,12 +41,12 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response
 	}
 }
 
-// fail responds with err: a fault according to its kind, anything else as an outage without
-// details. Outages are logged here and nowhere else.
+// fail responds with err: a fault according to its kind, any other error as an outage without
+// details. Outages are logged only here.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	req := httpkit.RequestOf(r.Context())
 	if f := fault.As(err); f != nil {
-		if f.Kind == fault.Unauthenticated && f.Unwrap() != nil { // only the log contains the cause
+		if f.Kind == fault.Unauthenticated && f.Unwrap() != nil { // the cause appears only in the log
 			s.cfg.Log.InfoContext(r.Context(), "credential refused",
 				slog.String("request_id", req.ID), slog.String("route", req.Route), slog.Any("error", f.Unwrap()))
 		}
@@ -70,10 +70,10 @@ func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int
 	s.writeProblemAbout(w, r, status, f, nil)
 }
 
-// detailed is an error that adds to its problem document.
+// detailed is an error that adds members to its problem document.
 type detailed interface{ Describe(*api.Problem) }
 
-// writeProblemAbout writes every problem document. more adds details, or is nil.
+// writeProblemAbout writes all problem documents. more adds details; it may be nil.
 func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, status int, f *fault.Error, more detailed) {
 	p := api.Problem{
 		Type:      s.cfg.Docs + typeOf(f.Code),
@@ -97,7 +97,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 	}
 	h := w.Header()
 	for _, name := range []string{"ETag", "Location"} {
-		h.Del(name) // set for a response that then failed
+		h.Del(name) // it was set for a response that then failed
 	}
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -119,8 +119,8 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, fault.New(fault.NotFound, httpkit.CodeNotFound, "no such path"))
 }
 
-// apiOpen responds 404 to every operation of the API when the process does not have the API
-// role.
+// apiOpen responds with 404 to every operation of the API if the process does not have the role
+// api.
 func (s *server) apiOpen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.cfg.ProbesOnly && strings.HasPrefix(r.URL.Path, "/api/") {
@@ -132,7 +132,7 @@ func (s *server) apiOpen(next http.Handler) http.Handler {
 	})
 }
 
-// announce marks the responses of deprecated operations, whatever they are.
+// announce adds headers to all responses of deprecated operations, including errors.
 func (s *server) announce(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, values := range s.contract.routeOf(r.Context(), r.Method).deprecated {
@@ -142,7 +142,7 @@ func (s *server) announce(next http.Handler) http.Handler {
 	})
 }
 
-// badParameter describes what is wrong with a parameter.
+// badParameter describes the mistake in a parameter.
 func badParameter(p *api.ParameterError) error {
 	bad := httpkit.BadParameter
 	if p.Header {
@@ -158,7 +158,7 @@ func badParameter(p *api.ParameterError) error {
 	}
 }
 
-// unbound responds when the generated code could not bind a request that the checks before it
+// unbound responds if the generated code could not bind a request that the preceding checks
 // accepted.
 func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 	var (

@@ -8,14 +8,14 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// redactable is a response that can be redacted; false: this one cannot.
+// redactable is a response that can be redacted. It returns false if this particular one cannot.
 type redactable interface {
 	Redacted(httpkit.Redactor) (api.Response, bool)
 }
 
-// redact removes from successful responses what the caller may not see. Every response of every
-// operation passes through it, and a response that it cannot redact is not sent. A worker sees
-// the content of its runs, which it needs to execute them.
+// redact removes the content that the caller may not see from successful responses. Every response
+// of every operation passes through it, and a response that it cannot redact is not sent. A worker
+// sees the content of its runs because it needs it to execute them.
 func (s *server) redact(ctx context.Context, out api.Response) (api.Response, error) {
 	req := httpkit.RequestOf(ctx)
 	if req.Who.Subject == "" || req.Who.Role.Allows(principal.PayloadsRead) || req.Permission == principal.JobsWork {

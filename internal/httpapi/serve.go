@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit/listen"
 )
 
-// serve gives the request its id, catches panics, and routes it.
+// serve assigns the request an ID, recovers from panics, and routes the request.
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	req := &httpkit.Request{ID: requestID(r), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
 		Remote: r.RemoteAddr}
@@ -41,14 +41,14 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		s.fail(out, r, fault.New(fault.Malformed, httpkit.CodeInvalidParameter, "the path contains a NUL character or is not UTF-8"))
 		return
 	}
-	// Routing uses the path as it was sent: parameters are decoded afterwards, exactly once. A
+	// Routing uses the path as sent. Parameters are decoded afterwards, exactly once, because a
 	// topic may contain any character.
 	r.URL.RawPath = r.URL.EscapedPath()
 	s.router.ServeHTTP(out, r)
 }
 
-// maxHeaders is the maximum number of header lines of a request; clients send a few, and
-// proxies add some.
+// maxHeaders is the maximum number of header lines in a request. Clients send a few, and proxies
+// add some.
 const maxHeaders = 100
 
 type unread struct {
@@ -56,8 +56,8 @@ type unread struct {
 	fault  *fault.Error
 }
 
-// oneMeaning returns the fault of a request that a proxy in front may have parsed differently,
-// or that has too many headers; otherwise nil.
+// oneMeaning returns a fault for a request that has too many headers or that a proxy in front may
+// have parsed differently, otherwise nil.
 func oneMeaning(r *http.Request) *unread {
 	if len(r.TransferEncoding) > 0 && listen.TwoLengths(r.Context()) {
 		return &unread{http.StatusBadRequest, fault.New(0, httpkit.CodeTwoLengths, "the request has both Content-Length and Transfer-Encoding: send one of them")}
@@ -73,8 +73,8 @@ func oneMeaning(r *http.Request) *unread {
 	return nil
 }
 
-// unquote takes one pair of quotes from the Idempotency-Key: the draft of its specification makes it
-// a quoted string, and many clients send the key alone.
+// unquote removes one pair of quotes from the Idempotency-Key: the draft specification defines it
+// as a quoted string, but many clients send the bare key.
 func unquote(h http.Header) {
 	const name = "Idempotency-Key"
 	if v := h[name]; len(v) == 1 && len(v[0]) >= 2 && v[0][0] == '"' && v[0][len(v[0])-1] == '"' {
@@ -82,8 +82,8 @@ func unquote(h http.Header) {
 	}
 }
 
-// requestID returns the client's id of the request, "" if it sent none that is valid in a
-// header and a log line.
+// requestID returns the request ID that the client sent, "" if there is none or it is not safe for
+// a header and a log line.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	if len(id) > 128 {
@@ -104,7 +104,7 @@ func (s *server) recover(w *response, r *http.Request) {
 	if p == nil {
 		return
 	}
-	if p == http.ErrAbortHandler { //nolint:errorlint // this value itself, not an error that wraps it
+	if p == http.ErrAbortHandler { //nolint:errorlint // the value itself, not an error that wraps it
 		panic(p)
 	}
 	req := httpkit.RequestOf(r.Context())
@@ -117,7 +117,7 @@ func (s *server) recover(w *response, r *http.Request) {
 	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, httpkit.CodeInternal, "internal error: see the server log under the request id"))
 }
 
-// response records whether the response has begun.
+// response tracks whether the response has begun.
 type response struct {
 	http.ResponseWriter
 	begun bool

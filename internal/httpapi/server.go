@@ -1,11 +1,12 @@
-// Package httpapi assembles the HTTP edge: the handlers of every subject behind one router
-// and one sequence of checks, according to the contract (openapi.yaml).
+// Package httpapi assembles the HTTP edge: the handlers of all subjects behind one router and one
+// sequence of checks, in accordance with the contract (openapi.yaml).
 //
-// Every request passes, in this order: routing; authentication, authorization and the choice of
-// the tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which replaces
-// the body by its canonical form; the contract's schema; If-Match where it is required; its
-// Idempotency-Key; binding; the handler, which checks the semantics; redaction of what the
-// caller may not see; the names of actors. Every failure becomes a problem document in one place (problem.go).
+// Every request goes through these steps, in this order: routing; authentication, authorization and
+// selection of the tenant; the query (unknown or repeated parameters); size; UTF-8; strict JSON,
+// which replaces the body with its canonical form; the contract's schema; If-Match where required;
+// the Idempotency-Key; binding; the handler, which checks the semantics; redaction of content that
+// the caller may not see; and the names of actors. All failures are turned into problem documents
+// in one place (problem.go).
 //
 // Files, each on top of those before it: deprecated, ifmatch, keep, mistakes, contract, codes, jobs, body,
 // config, serve, limits, authorize, check, deadletters, meta, methods, names, parameters, problem, redaction,
@@ -36,7 +37,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
 
-// The handlers of the subjects, by names that distinguish them in server.
+// The handlers of the subjects, under names that distinguish them in server.
 type (
 	sagas   = sagaapi.Handlers
 	audited = auditapi.Handlers
@@ -67,9 +68,8 @@ type server struct {
 	*parties
 }
 
-// New returns the handler of every path of the contract except /metrics, for which another
-// handler must be put in front of it. It is safe for concurrent use and starts no
-// goroutines.
+// New returns the handler for every path of the contract except /metrics, which another handler
+// must serve in front of it. The handler is safe for concurrent use and starts no goroutines.
 func New(cfg Config) (http.Handler, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("HTTP edge: %w", err)
@@ -96,7 +96,7 @@ func New(cfg Config) (http.Handler, error) {
 	return http.HandlerFunc(s.serve), nil
 }
 
-// gate returns the gate at which calls of a URL wait, nil if they need not wait.
+// gate returns the gate at which calls to a URL wait, nil if they need not wait.
 func (s *server) gate(tenant uuid.UUID, url string) *api.GateWait {
 	if s.cfg.Participants.Held == nil {
 		return nil
@@ -104,7 +104,7 @@ func (s *server) gate(tenant uuid.UUID, url string) *api.GateWait {
 	return registryapi.GateWait(s.cfg.Participants.Held(tenant, url), s.cfg.Now())
 }
 
-// assemble gives the handlers of each subject what they need.
+// assemble creates the handlers of all subjects with their dependencies.
 func (s *server) assemble() {
 	cfg := &s.cfg
 	of := &cfg.Sagas

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Preferred is the media type, of those that an operation offers, that a client prefers by its Accept (RFC 9110,
-// section 12.5.1): of equal ones the one that is named exactly, then the first. One that accepts none gets the first.
+// Preferred returns which of the media types that an operation offers a client prefers according to
+// its Accept header (RFC 9110, section 12.5.1). Among equally weighted types, one that is named
+// exactly wins, then the first offered. A client that accepts none of them gets the first.
 func Preferred(accept string, offered ...string) string {
 	best, most, exactly := offered[0], 0.0, -1
 	for _, media := range offered {
@@ -18,7 +19,8 @@ func Preferred(accept string, offered ...string) string {
 	return best
 }
 
-// accepted is the weight of a media type in Accept, and how exactly it is named: 2 as it is, 1 by its type, 0 by */*.
+// accepted returns the weight of a media type in Accept, and how exactly it is named: 2 for an
+// exact match, 1 for its type, 0 for */*.
 func accepted(accept, media string) (q float64, exact int) {
 	kind, _, _ := strings.Cut(media, "/")
 	exact = -1
@@ -30,7 +32,7 @@ func accepted(accept, media string) (q float64, exact int) {
 		}
 		q, exact = 1, at
 		if weight, weighed := params["q"]; weighed {
-			q, _ = strconv.ParseFloat(weight, 64) // unreadable: not at all
+			q, _ = strconv.ParseFloat(weight, 64) // an invalid weight counts as 0
 		}
 	}
 	return q, exact

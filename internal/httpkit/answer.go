@@ -21,19 +21,19 @@ const (
 // NotStored is the Cache-Control value of responses that must not be cached.
 const NotStored = "no-store"
 
-// Answer is the successful response of any operation except those that stream. Tests check
-// every answer against the contract.
+// Answer is the successful response of any operation that does not stream. Tests check every answer
+// against the contract.
 type Answer struct {
 	Status   int
 	Body     any    // nil: no body
 	Raw      []byte // sent unchanged, instead of Body
-	Media    string // of Raw; "": JSON
+	Media    string // media type of Raw; "": JSON
 	ETag     string // "": none
 	Location string // "": none
-	Replayed bool   // the answer to an earlier request with this Idempotency-Key is repeated
-	Waited   string // the preference that was honoured; "": none
-	Cookie   string // to set; "": none
-	Secret   bool   // must not be stored by caches
+	Replayed bool   // this repeats the answer to an earlier request with this Idempotency-Key
+	Waited   string // the preference that was honored; "": none
+	Cookie   string // cookie to set; "": none
+	Secret   bool   // caches must not store the answer
 }
 
 // Write implements api.Response.
@@ -70,12 +70,12 @@ func (a Answer) Write(w http.ResponseWriter) error {
 	}
 	w.WriteHeader(a.Status)
 	if body != nil {
-		_, _ = w.Write(body) // an error means that the client has left
+		_, _ = w.Write(body) // an error means that the client has disconnected
 	}
 	return nil
 }
 
-// Redacted returns the answer redacted by by; false: its body cannot be redacted.
+// Redacted returns the answer, redacted by by. It returns false if the body cannot be redacted.
 func (a Answer) Redacted(by Redactor) (api.Response, bool) {
 	ok := a.Raw == nil
 	if ok && a.Body != nil {
@@ -84,7 +84,7 @@ func (a Answer) Redacted(by Redactor) (api.Response, bool) {
 	return a, ok
 }
 
-// Unchanged returns a 304 when the client already has this version, otherwise a.
+// Unchanged returns a 304 if the client already has this version, otherwise a.
 func (a Answer) Unchanged(ifNone *string) (Answer, error) {
 	has, err := ifNoneMatch(ifNone, a.ETag)
 	if err != nil || !has {

@@ -9,14 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// Verbs of recorded actions that several kinds of subjects share.
+// Verbs of recorded actions that several kinds of objects share.
 const (
 	VerbCreate = "create"
 	VerbUpdate = "update"
 	VerbCancel = "cancel"
 )
 
-// ByOf returns who makes the request, as recorded with actions.
+// ByOf returns the caller of the request, in the form in which actions record it.
 func ByOf(ctx context.Context, reason *string) operator.By {
 	req := RequestOf(ctx)
 	by := operator.By{Actor: req.Principal, ActorName: req.Who.Name, Reason: Text(reason), RequestID: req.ID,
@@ -27,14 +27,13 @@ func ByOf(ctx context.Context, reason *string) operator.By {
 	return by
 }
 
-// WithActor returns ctx for stores that record their own changes.
+// WithActor returns ctx with the caller, for stores that record their own changes.
 func WithActor(ctx context.Context, reason *string) context.Context {
 	return operator.As(ctx, ByOf(ctx, reason))
 }
 
-// Did returns the record of an action by the caller of the request. detail is what is
-// recorded in addition to the verb: nil, JSON, or members, which are few and have no content
-// of sagas.
+// Did returns the record of an action by the caller of the request. detail is recorded in addition
+// to the verb. It is nil, JSON, or a few members, and has no saga content.
 func (k *Kit) Did(ctx context.Context, at time.Time, kind operator.Kind, subject, verb, reason string,
 	detail any) operator.Action {
 	var doc json.RawMessage

@@ -6,30 +6,32 @@ import (
 	"encoding/base64"
 )
 
-// Callbacks creates and opens the tokens of callback URLs: what the URL is for, signed. A token is the only credential
-// of a report, so its signature is not shortened. It is signed with the key of the cursors, and begins with another
-// byte, so that neither is ever taken for the other.
+// Callbacks creates and opens the tokens of callback URLs. A token contains the purpose of the URL
+// and a signature. It is the only credential of a report, so its signature is not shortened. Tokens
+// are signed with the key for cursors but begin with a different byte, so that the two cannot be
+// confused.
 type Callbacks struct{ Key []byte }
 
-// CallbackKind says what a callback URL is for. The token of one is never taken for that of another.
+// CallbackKind is the purpose of a callback URL. A token of one kind is never accepted as a token
+// of another kind.
 type CallbackKind byte
 
 // Kinds of callback URLs.
 const (
-	CallbackOfStep        CallbackKind = 'c' // of the attempt of a step
-	CallbackOfExamination CallbackKind = 'e' // of a call of an examination
+	CallbackOfStep        CallbackKind = 'c' // for an attempt of a step
+	CallbackOfExamination CallbackKind = 'e' // for a call of a certification
 )
 
 // maxToken is the maximum length of a token.
 const maxToken = 256
 
-// Seal returns the token for what.
+// Seal returns the token with the content what.
 func (c Callbacks) Seal(kind CallbackKind, what []byte) string {
 	token := append([]byte{byte(kind)}, what...)
 	return base64.RawURLEncoding.EncodeToString(append(token, c.sign(token)...))
 }
 
-// Open returns what a token of a kind is for; ok is false if this server has not made it.
+// Open returns the content of a token of a kind; ok is false if this server did not issue it.
 func (c Callbacks) Open(kind CallbackKind, token string) (what []byte, ok bool) {
 	if len(token) > maxToken {
 		return nil, false

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// bodyRules are the tags on the contract's types: rules about several fields of a body,
-// which a schema cannot express (docs/decisions/0054).
+// bodyRules are the tags on the contract's types. They express rules between several fields of a
+// body, which a schema cannot express (docs/decisions/0054).
 var bodyRules = sync.OnceValue(func() *validator.Validate {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(func(f reflect.StructField) string { return jsonName(f) })
@@ -24,8 +24,8 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// Check returns nil if the fields of a decoded body may be combined, or if it is not a struct.
-// Fault: that of the schema.
+// Check returns nil if the fields of a decoded body may be combined, or if the body is not a
+// struct. The fault is the same as for a schema violation.
 func Check(body any) error {
 	var broken validator.ValidationErrors
 	if !errors.As(bodyRules().Struct(body), &broken) {
@@ -40,8 +40,7 @@ func Check(body any) error {
 	return SchemaFault(wrong...)
 }
 
-// steps turns a path of the validator into a JSON Pointer. Names in the contract contain
-// nothing that needs an escape.
+// steps converts a validator path to a JSON Pointer. Names in the contract never need escaping.
 var steps = strings.NewReplacer(".", "/", "[", "/", "]", "")
 
 // describeRule returns the API's code and message for a broken rule.
@@ -68,8 +67,8 @@ func list(words []string, last string) string {
 	return strings.Join(words[:n-1], ", ") + " " + last + " " + words[n-1]
 }
 
-// partners returns the JSON names of the other fields that a rule names. The rule has their
-// names in Go, in the struct that contains the field.
+// partners returns the JSON names of the other fields that a rule refers to. The rule contains
+// their Go names in the struct that contains the field.
 func partners(body reflect.Type, e validator.FieldError) (names []string) {
 	around := body
 	path := strings.Split(e.StructNamespace(), ".")
@@ -80,7 +79,7 @@ func partners(body reflect.Type, e validator.FieldError) (names []string) {
 	}
 	for i, word := range strings.Fields(e.Param()) {
 		if strings.HasSuffix(e.Tag(), "_if") && i%2 == 1 {
-			continue // the value of the previous field
+			continue // this is the value of the previous field
 		}
 		if f, ok := structOf(around).FieldByName(word); ok {
 			names = append(names, jsonName(f))
@@ -89,7 +88,7 @@ func partners(body reflect.Type, e validator.FieldError) (names []string) {
 	return names
 }
 
-// structOf returns the type that pointers and lists lead to.
+// structOf returns the type behind pointers and lists.
 func structOf(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()

@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Cursors creates and opens the opaque tokens of lists: the position where a page ended and a
-// hash of the list it belongs to, signed. A token contains nothing useful to a client, and a
-// forged token is rejected (trap X5).
+// Cursors creates and opens the opaque tokens of lists. A token contains the position where a page
+// ended and a hash of the list that it belongs to, and is signed. A token contains nothing useful
+// to a client, and a forged token is rejected (trap X5).
 type Cursors struct{ Key []byte }
 
 const (
@@ -24,13 +24,13 @@ const (
 // ListID identifies a list: its tenant, its path and its filters.
 type ListID [cursorList]byte
 
-// notFilters are the query parameters of lists that select the page to read and how it is
-// shown. All others determine the content of the list.
+// notFilters are the query parameters of lists that select the page and its presentation. All other
+// parameters determine the content of the list.
 var notFilters = []string{"page", "page_size", "limit", "cursor", "include", "view"}
 
-// NewListID returns the id of the list at path with the filters in query, which contains only
-// parameters of the operation: others were rejected before. So a filter added to the contract
-// is automatically part of cursors.
+// NewListID returns the ID of the list at path with the filters in query. The query contains only
+// parameters of the operation, because others have already been rejected, so a filter that is added
+// to the contract automatically becomes part of cursors.
 func NewListID(tenant uuid.UUID, path string, query url.Values) ListID {
 	filters := maps.Clone(query)
 	for _, name := range notFilters {
@@ -69,7 +69,7 @@ func (c Cursors) sign(b []byte) []byte {
 	return h.Sum(nil)[:cursorMAC]
 }
 
-// BadCursor returns the fault of a cursor that Skald has not issued. Fault: Malformed.
+// BadCursor returns the fault for a cursor that Skald did not issue. Fault: Malformed.
 func BadCursor() error {
 	return BadParameter("cursor", "invalid", "was not issued by this server")
 }

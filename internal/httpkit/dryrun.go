@@ -9,13 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
-// DryRun reports whether a request only asks what it would do.
+// DryRun reports whether a request is a dry run.
 func DryRun(ctx context.Context) bool {
 	dry, _ := strconv.ParseBool(RequestOf(ctx).Values().Get("dry_run"))
 	return dry
 }
 
-// Differences are the changes between two states of one resource, as the API returns it.
+// Differences returns the changes between two states of a resource, in the form in which the API
+// returns it.
 func Differences(before, after any) (*api.PlannedChanges, error) {
 	was, err := json.Marshal(before)
 	if err != nil {
@@ -29,8 +30,9 @@ func Differences(before, after any) (*api.PlannedChanges, error) {
 	return Planned(all), err
 }
 
-// Would is the answer to a dry run of a change of one resource: as it would be, with what would change.
-// is is the answer with the resource as it is, whose ETag stays. changes is the member for the changes.
+// Would returns the answer to a dry run of a change to one resource: the resource as it would be
+// after the change, and the list of changes. is is the answer with the current resource, whose ETag
+// is kept. changes is the member for the changes.
 func Would[T any](is Answer, after T, changes func(*T) **api.PlannedChanges) (Answer, error) {
 	found, err := Differences(is.Body, after)
 	if err != nil {
@@ -41,12 +43,12 @@ func Would[T any](is Answer, after T, changes func(*T) **api.PlannedChanges) (An
 	return is, nil
 }
 
-// Planned is the member of a resource for what would change in it.
+// Planned returns the member of a resource for the changes to it.
 func Planned(all dryrun.List) *api.PlannedChanges {
 	return new(PlannedChanges(all))
 }
 
-// PlannedChanges is what a dry run says about what would change.
+// PlannedChanges returns the changes of a dry run in the form of the contract.
 func PlannedChanges(all dryrun.List) []api.PlannedChange {
 	out := make([]api.PlannedChange, len(all))
 	for i, c := range all {

@@ -15,15 +15,15 @@ func ETagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) 
 // that of the live saga of the same version.
 func ArchivedETag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `-archived"` }
 
-// Marks separate, in an entity tag, the version of a resource from what its representation has
-// besides.
+// Marks in an entity tag that separate the version of a resource from the other parts of its
+// representation.
 const (
 	notedMark = "-noted-" // the version of a saga's note
-	heldMark  = "-held-"  // what holds a letter
+	heldMark  = "-held-"  // a digest of what holds a letter
 )
 
-// NotedETag returns the entity tag of a saga with a note, whose version is 0 while there is
-// none.
+// NotedETag returns the entity tag of a saga with a note. The note's version is 0 while there is no
+// note.
 func NotedETag(etag string, note int64) string {
 	if note == 0 {
 		return etag
@@ -31,8 +31,8 @@ func NotedETag(etag string, note int64) string {
 	return marked(etag, notedMark, strconv.FormatInt(note, 10))
 }
 
-// ShownETag returns the entity tag of a letter that is shown as something decides that makes no new
-// version of it: what holds it, and what its policy hides; "": nothing.
+// ShownETag returns the entity tag of a letter whose representation depends on more than its
+// version: on what holds it and on what its policy hides. "" means that neither applies.
 func ShownETag(etag, by string) string {
 	if by == "" {
 		return etag
@@ -42,12 +42,12 @@ func ShownETag(etag, by string) string {
 
 func marked(etag, mark, part string) string { return strings.TrimSuffix(etag, `"`) + mark + part + `"` }
 
-// WithoutNote removes the note's part from an If-Match, so that writing a note does not make
+// WithoutNote removes the note's part from an If-Match, so that a changed note does not make
 // actions on the saga fail.
 func WithoutNote(header *string) *string { return without(header, notedMark) }
 
-// WithoutHold removes from an If-Match what ShownETag added, so that holding, releasing or hiding
-// does not make actions on the letter fail.
+// WithoutHold removes the part that ShownETag added from an If-Match, so that holding, releasing or
+// hiding does not make actions on the letter fail.
 func WithoutHold(header *string) *string { return without(header, heldMark) }
 
 func without(header *string, mark string) *string {
@@ -63,8 +63,8 @@ func without(header *string, mark string) *string {
 	return new(strings.Join(list, ","))
 }
 
-// IfNoteMatches reports whether a note may be changed: whether an If-Match names the note's
-// current version, whatever its part about the saga.
+// IfNoteMatches reports whether a note may be changed, that is, whether an If-Match names the
+// note's current version. It ignores the part about the saga.
 func IfNoteMatches(header *string, note int64) (bool, error) {
 	return ifMatch(header, func(tag string) bool {
 		_, of, noted := strings.Cut(tag, notedMark)
@@ -88,11 +88,11 @@ func tags(name, header string) (list []string, anything bool, err error) {
 	return list, false, nil
 }
 
-// IfMatch reports whether a change of a resource may proceed, by the strong comparison of
-// RFC 9110 13.1.1. Without the header it may.
+// IfMatch reports whether a change to a resource may proceed, using the strong comparison of RFC
+// 9110 13.1.1. Without the header, it may.
 func IfMatch(header *string, version int64) (bool, error) { return IfMatchTag(header, ETagOf(version)) }
 
-// IfMatchTag is IfMatch for a resource whose entity tag has more than its version.
+// IfMatchTag is IfMatch for a resource whose entity tag consists of more than its version.
 func IfMatchTag(header *string, etag string) (bool, error) {
 	return ifMatch(header, func(tag string) bool { return tag == etag })
 }
@@ -106,8 +106,8 @@ func ifMatch(header *string, fits func(tag string) bool) (bool, error) {
 	return err == nil && (anything || slices.ContainsFunc(list, fits)), err
 }
 
-// ifNoneMatch reports whether the client already has the resource, by the weak comparison
-// of RFC 9110 13.1.2.
+// ifNoneMatch reports whether the client already has the resource, using the weak comparison of RFC
+// 9110 13.1.2.
 func ifNoneMatch(header *string, etag string) (has bool, err error) {
 	if header == nil {
 		return false, nil
@@ -124,7 +124,7 @@ func ifNoneMatch(header *string, etag string) (has bool, err error) {
 	return false, nil
 }
 
-// Stale returns the fault of an If-Match that names a version other than the current one.
+// Stale returns the fault for an If-Match that does not name the current version.
 func Stale(code, what string, present int64) error {
 	return fault.New(fault.Precondition, code, "the %s is at version %d, which does not match If-Match: read it again", what, present)
 }

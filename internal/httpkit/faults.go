@@ -17,10 +17,10 @@ import (
 // Limits of a problem document, which repeats parts of what the client sent.
 const (
 	MaxProblemFields = 100
-	maxProblemText   = 1000 // bytes of one text
+	maxProblemText   = 1000 // maximum size of one text, in bytes
 )
 
-// Clip shortens a text that repeats input of a client.
+// Clip shortens a text that repeats a client's input.
 func Clip(s string) string {
 	if len(s) <= maxProblemText {
 		return s
@@ -28,23 +28,23 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s[:maxProblemText], "") + "…"
 }
 
-// maxPath is how much of the path of a request a problem repeats: more than any path of the contract
-// with its ids needs.
+// maxPath is how much of a request's path a problem repeats. It is more than any path of the
+// contract needs, including IDs.
 const maxPath = 255
 
-// ClipPath shortens an escaped path that repeats input of a client.
+// ClipPath shortens an escaped path that repeats a client's input.
 func ClipPath(path string) string {
 	if len(path) <= maxPath {
 		return path
 	}
 	cut := path[:maxPath]
 	if i := strings.LastIndexByte(cut, '%'); i > maxPath-3 {
-		cut = cut[:i] // not in the middle of an escape
+		cut = cut[:i] // do not cut in the middle of an escape
 	}
 	return cut
 }
 
-// InOrder returns the fault of a period that ends before it begins; nil if either end is missing.
+// InOrder returns the fault for a period that ends before it begins; nil if either end is missing.
 func InOrder(fromName, toName string, from, to time.Time) *fault.Error {
 	if from.IsZero() || to.IsZero() || !to.Before(from) {
 		return nil
@@ -52,19 +52,19 @@ func InOrder(fromName, toName string, from, to time.Time) *fault.Error {
 	return BadParameter(toName, "invalid", "must not be before %s", fromName)
 }
 
-// BadParameter returns the fault of one parameter.
+// BadParameter returns the fault for one invalid parameter.
 func BadParameter(name, code, format string, args ...any) *fault.Error {
 	return ParameterFault(CodeInvalidParameter, fault.Field{Parameter: name, Code: code,
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// BadHeader returns the fault of one header.
+// BadHeader returns the fault for one invalid header.
 func BadHeader(name, code, format string, args ...any) *fault.Error {
 	return ParameterFault(CodeInvalidParameter, fault.Field{Header: name, Code: code,
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// InFilter returns mistakes in the parameters of a list as mistakes in the filter of a body.
+// InFilter converts mistakes in the parameters of a list to mistakes in the filter of a body.
 func InFilter(wrong []fault.Field) []fault.Field {
 	fields := slices.Clone(wrong)
 	for i := range fields {
@@ -74,17 +74,17 @@ func InFilter(wrong []fault.Field) []fault.Field {
 	return fields
 }
 
-// ParameterFault returns the fault of several parameters and headers.
+// ParameterFault returns the fault for several invalid parameters and headers.
 func ParameterFault(code string, fields ...fault.Field) *fault.Error {
 	return FieldsFault(fault.Malformed, code, fields)
 }
 
-// SchemaFault returns the fault of a body that does not match the contract.
+// SchemaFault returns the fault for a body that does not match the contract.
 func SchemaFault(fields ...fault.Field) *fault.Error {
 	return FieldsFault(fault.Invalid, CodeSchema, fields)
 }
 
-// FieldsFault returns one fault for several mistakes; its detail is the first.
+// FieldsFault returns one fault for several mistakes; its detail is the first mistake.
 func FieldsFault(kind fault.Kind, code string, fields []fault.Field) *fault.Error {
 	detail := fields[0].Message
 	if at := fields[0].Place(); at != "" {
@@ -104,7 +104,7 @@ var strictCodes = map[string]string{
 	strictjson.CodeNULCharacter: CodeNUL,
 }
 
-// NotStrict returns the fault of JSON that strictjson rejects.
+// NotStrict returns the fault for JSON that strictjson rejects.
 func NotStrict(err error) error {
 	var e *strictjson.Error
 	if !errors.As(err, &e) {
@@ -118,8 +118,8 @@ func NotStrict(err error) error {
 		With(fault.Field{Pointer: e.Pointer, Code: e.Code, Message: e.Detail})
 }
 
-// Unreadable returns the fault of a body that matches the contract but cannot be decoded: the
-// contract checks the form of times and whole numbers, but not, for example, leap years.
+// Unreadable returns the fault for a body that matches the contract but cannot be decoded: the
+// contract checks the form of times and whole numbers, but not leap years, for example.
 func Unreadable(err error) error {
 	var when *time.ParseError
 	var typ *json.UnmarshalTypeError
@@ -140,7 +140,7 @@ func ItemProblem(f *fault.Error) *api.ItemProblem {
 	return &api.ItemProblem{Code: f.Code, Detail: Clip(f.Detail), Errors: ProblemFields(f)}
 }
 
-// ProblemFields returns what a problem document says of the mistakes of a fault.
+// ProblemFields returns the mistakes of a fault in the form of a problem document.
 func ProblemFields(f *fault.Error) []api.ProblemField {
 	var all []api.ProblemField
 	for _, field := range f.Fields[:min(len(f.Fields), MaxProblemFields)] {
@@ -152,7 +152,7 @@ func ProblemFields(f *fault.Error) []api.ProblemField {
 	return all
 }
 
-// StatusOf returns the HTTP status of faults of a kind.
+// StatusOf returns the HTTP status for faults of a kind.
 func StatusOf(k fault.Kind) int {
 	switch k {
 	case fault.Invalid:

@@ -11,22 +11,22 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// List describes a list in a body whose items are each judged separately: the x-judged of its
+// List describes a list in a body whose items are judged separately, as declared by x-judged in its
 // schema.
 type List struct {
-	Name  string   // of the member that contains it
-	Item  *Body    // of each item
+	Name  string   // name of the member that contains the list
+	Item  *Body    // schema of each item
 	Most  int      // items
 	ID    string   // the member of an item that names it in the response; "": none
-	Spare []string // members of an item that are dropped if they are invalid
-	// Around lists such members of the body outside the list. Body is the schema of the body
+	Spare []string // optional members of an item, which are dropped if they are invalid
+	// Around lists optional members of the body outside the list. Body is the schema of the body
 	// with arbitrary items.
 	Around []string
 	Body   *Body
 }
 
-// ListOf returns the list that a schema declares with x-judged; nil: none. free is a schema that
-// accepts any JSON.
+// ListOf returns the list that a schema declares with x-judged, nil if there is none. free is a
+// schema that accepts any JSON.
 func ListOf(body *openapi3.Schema, free *openapi3.SchemaRef) *List {
 	declared, is := body.Extensions["x-judged"].(map[string]any)
 	if !is {
@@ -44,7 +44,7 @@ func ListOf(body *openapi3.Schema, free *openapi3.SchemaRef) *List {
 	l.Name, _ = declared["list"].(string)
 	l.ID, _ = declared["id"].(string)
 	list := *body.Properties[l.Name].Value
-	l.Item, l.Most = BodyOf(list.Items.Value), int(*list.MaxItems) //nolint:gosec // thousands
+	l.Item, l.Most = BodyOf(list.Items.Value), int(*list.MaxItems) //nolint:gosec // at most thousands
 	list.Items = free
 	around := *body
 	around.Properties = maps.Clone(body.Properties)
@@ -55,14 +55,14 @@ func ListOf(body *openapi3.Schema, free *openapi3.SchemaRef) *List {
 
 // Judged is the result for one item; the zero value means that it is valid.
 type Judged struct {
-	ID       string       // text of the member that names a rejected item, if it has one
+	ID       string       // value of the member that names a rejected item, if there is one
 	Refused  *fault.Error // pointers are relative to the item
-	Kept     bool         // only optional members were rejected, and were dropped
+	Kept     bool         // only optional members were invalid and have been dropped
 	Adjusted []string     // pointers of texts that were mended
 }
 
-// Item returns the result for item i of the body's list; undecoded is why it could not be
-// decoded, nil if it was.
+// Item returns the result for item i of the body's list; undecoded is the reason why it could not
+// be decoded, nil if it could.
 func (r *Request) Item(i int, undecoded error) (j Judged) {
 	if r.Items != nil {
 		j = r.Items[i]
@@ -73,13 +73,13 @@ func (r *Request) Item(i int, undecoded error) (j Judged) {
 	return j
 }
 
-// Merged returns pointers of texts that were mended and of texts that were cut, each once.
+// Merged returns the pointers of texts that were mended and of texts that were cut, without duplicates.
 func Merged(mended, cut []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(mended, cut))))
 }
 
-// Judge splits a body that was rejected as a whole, and judges its items. It returns the body
-// with null in place of each rejected item, and the result for each. It returns false if the body
+// Judge splits a body that was rejected as a whole and judges its items. It returns the body with
+// null in place of each rejected item, and the result for each item. It returns false if the body
 // is not an object with such a list.
 func (l *List) Judge(body []byte, maxDepth int) (judged []byte, items []Judged, around *fault.Error, ok bool) {
 	members, ok := strictjson.Members(body)
@@ -125,12 +125,12 @@ func (l *List) Judge(body []byte, maxDepth int) (judged []byte, items []Judged, 
 
 var null = []byte("null")
 
-// mostGrowth is how many digits the exponents of all items together may add: as many as
+// mostGrowth is how many digits the exponents of all items together may add, which is as many as
 // strictjson allows for a whole document.
 const mostGrowth = 64 << 10
 
-// judge returns the canonical form of an item without invalid optional members; null if the item
-// is rejected.
+// judge returns the canonical form of an item without its invalid optional members, or null if the
+// item is rejected.
 func (l *List) judge(raw []byte, limits strictjson.Limits, grown *int) ([]byte, Judged) {
 	text, adjusted, why := Read(l.Item, raw, limits)
 	if why == nil {
@@ -170,8 +170,8 @@ func (l *List) judge(raw []byte, limits strictjson.Limits, grown *int) ([]byte, 
 	return null, Judged{ID: id, Refused: why}
 }
 
-// refusal returns why one member of an object is rejected regardless of the others; nil if it
-// is valid.
+// refusal returns why one member of an object is invalid regardless of the others, nil if it is
+// valid.
 func refusal(object *openapi3.Schema, m strictjson.Member, limits strictjson.Limits) *fault.Error {
 	alone := slices.Concat([]byte{'{'}, quoted(m.Key), []byte{':'}, m.Raw, []byte{'}'})
 	only := openapi3.Schema{
@@ -184,7 +184,7 @@ func refusal(object *openapi3.Schema, m strictjson.Member, limits strictjson.Lim
 
 func quoted(key string) []byte {
 	text, err := strictjson.Encode(key)
-	if err != nil { // the name cannot be stored, which is the reason for the rejection
+	if err != nil { // the item is rejected because the name cannot be stored
 		return []byte(`"\u0000"`)
 	}
 	return text
@@ -204,8 +204,8 @@ func BodyOf(s *openapi3.Schema) *Body {
 	return &Body{Schema: s, shape: ShapeOf(s)}
 }
 
-// Read checks one JSON value strictly and against its schema, and returns it in canonical form,
-// even if only the schema rejects it; adjusted is as for Mended. A body without a schema is nil.
+// Read checks one JSON value strictly and against its schema. It returns the value in canonical
+// form, even if only the schema rejects it; adjusted is as for Mended. A nil Body has no schema.
 func Read(body *Body, raw []byte, limits strictjson.Limits) (text []byte, adjusted []string, why *fault.Error) {
 	if body == nil {
 		body = &Body{}
@@ -226,8 +226,8 @@ func Read(body *Body, raw []byte, limits strictjson.Limits) (text []byte, adjust
 }
 
 // Mended checks one JSON value strictly, and returns it in canonical form. Texts that the schema
-// marks with x-cleaned are mended instead of rejected; adjusted lists the pointers of those that
-// were.
+// marks with x-cleaned are mended instead of rejected; adjusted lists the pointers of the mended
+// texts.
 func Mended(schema *openapi3.Schema, raw []byte, limits strictjson.Limits) (
 	text []byte, adjusted []string, err error,
 ) {

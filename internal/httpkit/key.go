@@ -6,8 +6,8 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency"
 )
 
-// KeyOf returns what identifies an Idempotency-Key in this request, nil when the client sent
-// none. The query is not part of it, because it only contains how long to wait.
+// KeyOf returns the identity of the Idempotency-Key of this request, nil if the client sent none.
+// The query is not part of it, because it only contains how long to wait.
 func KeyOf(req *Request, header *string) *idempotency.Key {
 	if header == nil {
 		return nil

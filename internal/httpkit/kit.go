@@ -1,5 +1,5 @@
-// Package httpkit is what the HTTP handlers of all subjects share, and is independent of them:
-// requests and their callers, answers, faults of parameters and bodies, pages and cursors,
+// Package httpkit contains what the HTTP handlers of all subjects share, and is independent of
+// them: requests and their callers, answers, faults for parameters and bodies, pages and cursors,
 // entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: problems, faults, cursor, pattern, violations, shape,
@@ -24,19 +24,19 @@ import (
 // for MaxWait.
 type Limits struct {
 	MaxBodyBytes     int64         // 1 MiB
-	ReadTimeout      time.Duration // 30 s; for a body, however large
-	BodyGrace        time.Duration // 5 s; from then on a body must arrive at MinBodyRate
+	ReadTimeout      time.Duration // 30 s; for a body of any size
+	BodyGrace        time.Duration // 5 s; after that, a body must arrive at MinBodyRate
 	MinBodyRate      int           // bytes per second; 0: no minimum
 	MaxWorkflowBytes int64         // 256 KiB; of a definition, including inline steps
 	MaxSteps         int           // 100
 	MaxJSONDepth     int           // 64; of the whole body, including its own braces
 	MaxWait          time.Duration // longer waits are shortened to it; 0: requests do not wait
 	RequestTimeout   time.Duration // 30 s; for processing a request, not counting a requested wait
-	MaxStreams       int           // 100; live streams of events at once
-	TenantStreams    int           // MaxStreams; of one tenant
-	StreamAge        time.Duration // 1 h; then a stream ends, and its client connects and authenticates again
-	StreamSilence    time.Duration // 15 s; after that long without data a comment is sent
-	StreamWrite      time.Duration // 10 s; a reader that accepts no data for longer is disconnected
+	MaxStreams       int           // 100; maximum number of concurrent live streams of events
+	TenantStreams    int           // MaxStreams; the same for one tenant
+	StreamAge        time.Duration // 1 h; after that a stream ends, and its client reconnects and authenticates again
+	StreamSilence    time.Duration // 15 s; after this long without data, a comment is sent
+	StreamWrite      time.Duration // 10 s; a client that accepts no data for longer is disconnected
 }
 
 // Complete fills in the defaults.
@@ -79,13 +79,13 @@ func (l *Limits) Complete() {
 	}
 }
 
-// Kit is what the handlers of every subject share.
+// Kit contains what the handlers of all subjects share.
 type Kit struct {
 	Clock    func() time.Time
 	NewID    func() uuid.UUID
 	Limits   Limits
 	Stopping <-chan struct{} // closed when the server begins to stop; nil: never
-	Ends     *longpoll.Board // who waits for the end of what
+	Ends     *longpoll.Board // which requests wait for the end of what
 	Log      *slog.Logger
 	Cursors  Cursors
 	Streams  *Streams
@@ -94,7 +94,7 @@ type Kit struct {
 // Now returns the current time at the stores' precision: UTC, in microseconds.
 func (k *Kit) Now() time.Time { return k.Clock().UTC().Truncate(time.Microsecond) }
 
-// Bounded limits the time for processing a request; it ends early if the client disconnects.
+// Bounded limits the time for processing a request. Its context ends early if the client disconnects.
 func (k *Kit) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, k.Limits.RequestTimeout)
 }
@@ -105,18 +105,17 @@ func (k *Kit) Promised(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(context.WithoutCancel(ctx), k.Limits.RequestTimeout)
 }
 
-// MaxReloads limits how often a change is decided again because its resource has changed in the
-// meantime.
+// MaxReloads limits how often a change is retried because its resource has changed in the meantime.
 const MaxReloads = 5
 
-// Reloads yields the attempts at a change, with random, growing pauses between them: clients that
-// change one resource simultaneously would otherwise all read it again simultaneously, and all but
-// one without success. After the last attempt the answer is KeepsChanging.
+// Reloads yields the attempts at a change, with random, growing pauses between them. Otherwise
+// clients that change one resource simultaneously would all read it again simultaneously, and only
+// one of them would succeed. After the last attempt the answer is KeepsChanging.
 func Reloads(ctx context.Context) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range MaxReloads {
 			if i > 0 {
-				loop.Sleep(ctx, loop.Within(time.Duration(i)*reloadPause)) // the store will say if ctx has ended
+				loop.Sleep(ctx, loop.Within(time.Duration(i)*reloadPause)) // if ctx has ended, the store returns an error
 			}
 			if !yield(i) {
 				return
@@ -127,8 +126,8 @@ func Reloads(ctx context.Context) iter.Seq[int] {
 
 const reloadPause = 20 * time.Millisecond
 
-// KeepsChanging returns the fault of a change that met a conflict in every attempt. It is not
-// an outage: other requests were served in the meantime.
+// KeepsChanging returns the fault for a change that met a conflict in every attempt. This is not an
+// outage: other requests succeeded in the meantime.
 func KeepsChanging(what string) error {
 	return fault.New(fault.Conflict, CodeKeepsChanging,
 		"the %s was changed by others during each of %d attempts at this change: nothing was done, send it again", what, MaxReloads)

@@ -16,7 +16,7 @@ import (
 
 const (
 	DefaultPageSize = 20
-	MaxPageDepth    = 10_000 // limit of rows for page numbers and for counting; OFFSET reads all rows before the page
+	MaxPageDepth    = 10_000 // most rows for page numbers and for counting; OFFSET reads all rows before the page
 )
 
 // Order encodes a position in the order of a list in a cursor and decodes it. Clients keep
@@ -37,7 +37,7 @@ var (
 			return page.TimeID{At: timeAt(keys), ID: uuid.UUID(keys[8:])}, nil
 		},
 	}
-	ByKeyAndTime = Order[page.KeyTimeID]{ // as ByTime where there is no key
+	ByKeyAndTime = Order[page.KeyTimeID]{ // same as ByTime if there is no key
 		func(p page.KeyTimeID) []byte { return append(ByTime.Keys(p.TimeID), p.Key...) },
 		func(keys []byte) (page.KeyTimeID, error) {
 			if len(keys) < 8+16 {
@@ -98,18 +98,18 @@ func timeAt(keys []byte) time.Time {
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC() //nolint:gosec // as it was made
 }
 
-// Asked is the page of a list that a client requested. Stores read only its Request.
+// Asked is the page of a list that a client requested. Stores use only its Request.
 type Asked[C any] struct {
 	page.Request[C]
-	number  int // from 1; 0: by cursor
+	number  int // page number from 1; 0: by cursor
 	request *Request
 	list    ListID
 	order   Order[C]
 	cursors Cursors
 }
 
-// SortOf reads the parameter sort of a list; "": by creation. required is the order of its prefix filter, "" if
-// there is none: asked must not name another. Fault: Malformed.
+// SortOf reads the parameter sort of a list; "" means by creation. required is the order of its
+// prefix filter, "" if there is none; asked must not name a different order. Fault: Malformed.
 func SortOf[S, P ~string](asked *P, required S) (S, error) {
 	if asked == nil {
 		return required, nil
@@ -132,8 +132,8 @@ func Ascending[P ~string](asked *P, byDefault bool) bool {
 	return *asked == "asc"
 }
 
-// PageOf reads the parameters of a list that has numbered pages as well as cursors. Their
-// ranges were already checked against the contract.
+// PageOf reads the parameters of a list that has both numbered pages and cursors. Their ranges have
+// already been checked against the contract.
 func PageOf[C any, I ~string](ctx context.Context, c Cursors, order Order[C],
 	number, size *int32, cursor *string, include []I) (Asked[C], error) {
 	if cursor != nil && number != nil {
@@ -160,7 +160,7 @@ func PageOf[C any, I ~string](ctx context.Context, c Cursors, order Order[C],
 	return a, nil
 }
 
-// ForwardOf reads the parameters of a list that has only cursors and so can only be read
+// ForwardOf reads the parameters of a list that has only cursors and can therefore only be read
 // forward.
 func ForwardOf[C any](ctx context.Context, c Cursors, order Order[C], size *int32, cursor *string) (Asked[C], error) {
 	request := RequestOf(ctx)
@@ -180,15 +180,15 @@ func ForwardOf[C any](ctx context.Context, c Cursors, order Order[C], size *int3
 	return a, err
 }
 
-// Pagination describes the page that was read, and tells the request of the next one. place returns
-// the position of an item.
+// Pagination describes the page that was read, and stores the cursor of the next page in the
+// request. place returns the position of an item.
 func Pagination[C, T any](a Asked[C], found page.Of[T], place func(*T) C) api.Pagination {
 	out := api.Pagination{PageSize: a.Limit, HasNext: found.More}
 	if a.number > 0 {
 		out.Page = &a.number
 	}
 	if a.Total {
-		found.CapTotal(a.TotalCap) // some stores count short lists completely
+		found.CapTotal(a.TotalCap) // some stores count short lists exactly
 		out.TotalCount, out.TotalIsCapped = &found.Total, &found.TotalCapped
 	}
 	if found.More {

@@ -2,7 +2,7 @@ package httpkit
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of requests to any subject.
+// Problems are the problems of requests to any subject.
 var Problems fault.Catalogue
 
 // Their codes, stable and part of the API.

@@ -11,15 +11,15 @@ import (
 
 type baseKey struct{}
 
-// WithBase returns a context for requests of clients behind a proxy, which adds base to the paths of
+// WithBase returns a context for requests that come through a proxy that adds base to the paths of
 // this server.
 func WithBase(ctx context.Context, base string) context.Context {
 	return context.WithValue(ctx, baseKey{}, base)
 }
 
-// Published returns a response whose links are those that its client can follow: they begin with
-// the base of its request. Links are the members link and links of the contract. Handlers make a
-// body for one response, so it is changed in place.
+// Published returns a response with links that its client can follow, that is, links that begin
+// with the base of its request. Links are the members link and links of the contract. A body
+// belongs to one response, so it is modified in place.
 func Published(ctx context.Context, out api.Response) api.Response {
 	base, _ := ctx.Value(baseKey{}).(string)
 	a, plain := out.(Answer)
@@ -33,8 +33,8 @@ func Published(ctx context.Context, out api.Response) api.Response {
 	return a
 }
 
-// NextPage returns the path and query of the page after the one that the response to r contains, as
-// its client can follow them; "": there is none.
+// NextPage returns the path and query of the page after the one in the response to r, in a form
+// that the client can follow, "" if there is no next page.
 func NextPage(r *http.Request) string {
 	req := RequestOf(r.Context())
 	if req.Next == "" {
@@ -42,7 +42,7 @@ func NextPage(r *http.Request) string {
 	}
 	base, _ := r.Context().Value(baseKey{}).(string)
 	query := req.Values()
-	query.Del("page") // excludes a cursor
+	query.Del("page") // page excludes a cursor
 	query.Set("cursor", req.Next)
 	return base + r.URL.EscapedPath() + "?" + query.Encode()
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/skald-saga/skald/api"
 )
 
-// Redacted replaces content for callers without payloads:read.
+// Redacted is shown in place of content to callers without payloads:read.
 var Redacted = json.RawMessage(`"***"`)
 
 // RedactedText is Redacted for members that are text.
 const RedactedText = "***"
 
-// Redactor is the set of names of members with content of clients and participants: those
-// declared anywhere in the contract as AnyJSON or ContentText.
+// Redactor is the set of names of members that hold content from clients and participants: the
+// members that the contract declares anywhere as AnyJSON or ContentText.
 type Redactor map[string]bool
 
 // NewRedactor reads the names from the contract, so that a new member is redacted as soon as
@@ -38,10 +38,9 @@ func NewRedactor(doc *openapi3.T) Redactor {
 	return out
 }
 
-// Redact returns a copy of an answer's body with the text *** for each value of those members.
-// Handlers make a body for one answer, so what pointers and slices refer to is redacted in
-// place. ok is false for a body that cannot be redacted because it has parts without member
-// names.
+// Redact returns a copy of an answer's body with *** in place of each value of those members. A
+// body belongs to one answer, so data behind pointers and slices is redacted in place. ok is false
+// if the body cannot be redacted because it has parts without member names.
 func (n Redactor) Redact(body any) (covered any, ok bool) {
 	v := reflect.New(reflect.TypeOf(body)).Elem()
 	v.Set(reflect.ValueOf(body))
@@ -75,7 +74,7 @@ func (n Redactor) walk(v reflect.Value) bool {
 			return true
 		}
 		for i := range v.NumField() {
-			// Members of embedded structs are part of the answer as well, exported or not.
+			// Members of embedded structs, exported or not, are also part of the answer.
 			if of := v.Type().Field(i); (of.IsExported() || of.Anonymous) && !n.member(v.Field(i), of) {
 				return false
 			}
@@ -89,7 +88,7 @@ func (n Redactor) walk(v reflect.Value) bool {
 	return true
 }
 
-// change redacts what a dry run says about content, which it names by its path.
+// change redacts content in the changes of a dry run, which identify it by path.
 func (n Redactor) change(c *api.PlannedChange) {
 	for name := range strings.SplitSeq(c.Member, ".") {
 		if !n[name] {
@@ -110,13 +109,13 @@ func (n Redactor) member(f reflect.Value, of reflect.StructField) bool {
 		if n[name] && !f.IsNil() {
 			f.Set(reflect.ValueOf(Redacted))
 		}
-	// An enum of the contract has its own type and is not content. An example is the result of
-	// an action: a saga has a member of the same name.
+	// An enum of the contract has its own type and is not content. An example is the result of an
+	// action; a saga has a content member of the same name.
 	case n[name] && f.Type() == anyText:
 		f.SetString(RedactedText)
 	case n[name] && f.Kind() == reflect.Pointer && f.Type().Elem() == anyText:
 		if !f.IsNil() {
-			f.Set(reflect.ValueOf(new(RedactedText))) // the target of the handler's pointer may be shared
+			f.Set(reflect.ValueOf(new(RedactedText))) // the handler's pointer may refer to shared data
 		}
 	case n[name] && f.Type() == anyTexts:
 		if f.Len() > 0 {

@@ -12,12 +12,12 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Request is the information about a request in addition to its parameters.
+// Request is information about a request in addition to its parameters.
 type Request struct {
 	ID        string
-	Who       principal.Principal // for the tenant of this request; zero where no credential is required
+	Who       principal.Principal // the caller, for the tenant of this request; zero if no credential is required
 	Tenant    tenant.Tenant
-	Principal string // the subject of who
+	Principal string // the subject of Who
 	Operation string // operationId of the contract; "" before routing
 	Remote    string // address and port of the peer
 	Plain     bool   // plain HTTP on a loopback address, where cookies cannot be Secure
@@ -25,22 +25,22 @@ type Request struct {
 	Path      string // decoded
 	Query     string // as sent
 	Route     string // method and path template; "" before routing
-	// Permission is the permission that the route requires; "": none, or only a valid
+	// Permission is the permission that the route requires; "" means none, or only a valid
 	// credential.
 	Permission principal.Permission
-	Body       []byte // canonical JSON, or text as sent; nil when there is none
-	// Adjusted lists the pointers of texts in the body that were mended, Items the results for
-	// the items of its list (nil: all are valid), and Around why members around the list were
+	Body       []byte // canonical JSON, or text as sent; nil: no body
+	// Adjusted lists the pointers of texts in the body that were mended. Items are the results for
+	// the items of its list (nil if all are valid), and Around is why members around the list were
 	// dropped.
 	Adjusted []string
 	Items    []Judged
 	Around   *fault.Error
 	Raw      []byte // the body as sent, if items or members were removed from Body
-	// Next is the cursor of the page after the one that the response contains; "": it is no
-	// page of a list, or the last one.
+	// Next is the cursor of the page after the one in the response; "" if the response is not a
+	// page of a list or is the last page.
 	Next string
-	// Limited is why a request that is over its rate limit must do only what cannot wait; nil: it is
-	// not.
+	// Limited is set if a request is over its rate limit and must do only work that cannot wait; it
+	// is the reason. nil means that the request is within its limit.
 	Limited *fault.Error
 }
 
@@ -51,7 +51,7 @@ func WithRequest(ctx context.Context, r *Request) context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }
 
-// RequestOf returns the request a handler works on.
+// RequestOf returns the request that a handler is processing.
 func RequestOf(ctx context.Context) *Request {
 	return ctx.Value(requestKey{}).(*Request)
 }
@@ -65,8 +65,8 @@ func (r *Request) Values() url.Values {
 	return query
 }
 
-// ForDeployment returns nil if the caller may act on the whole deployment: an administrator
-// whose credential is for all tenants. Fault: Forbidden.
+// ForDeployment returns nil if the caller may act on the whole deployment, that is, if the caller
+// is an administrator whose credential is valid for all tenants. Fault: Forbidden.
 func ForDeployment(ctx context.Context, what string) error {
 	if RequestOf(ctx).Who.AnyTenant {
 		return nil
@@ -74,8 +74,8 @@ func ForDeployment(ctx context.Context, what string) error {
 	return fault.New(fault.Forbidden, principal.CodeForbidden, "%s concerns all tenants: it requires a credential for all tenants", cmp.Or(what, "this"))
 }
 
-// RequireReason returns nil when a reason is given, for an action that cannot be undone.
-// Fault: that of the schema, at /reason.
+// RequireReason returns nil if there is a reason, which actions that cannot be undone require. The
+// fault is the same as for a schema violation at /reason.
 func RequireReason(reason, because string) error {
 	if strings.TrimSpace(reason) == "" {
 		return SchemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: " + because})
@@ -83,7 +83,7 @@ func RequireReason(reason, because string) error {
 	return nil
 }
 
-// ReasonOf returns the reason in a body; nil: none.
+// ReasonOf returns the reason in a body; nil means none.
 func ReasonOf(b *api.ReasonInput) *string {
 	if b == nil {
 		return nil
@@ -91,8 +91,8 @@ func ReasonOf(b *api.ReasonInput) *string {
 	return b.Reason
 }
 
-// MayFilterByContent returns nil if the caller may select items by their content. what names the filter. A
-// caller who may not see a value must not be able to guess it either. Fault: Forbidden.
+// MayFilterByContent returns nil if the caller may select items by their content; a caller who may
+// not see a value must not be able to guess it. what names the filter. Fault: Forbidden.
 func MayFilterByContent(ctx context.Context, what string) error {
 	req := RequestOf(ctx)
 	if err := req.Who.Require(principal.PayloadsRead); err != nil {

@@ -10,26 +10,26 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Shape is a schema, compiled once so that it accepts values fast. It does not reject: what it does not
-// accept, for example because it does not know a keyword of the schema, the schema itself must judge.
-// It accepts nothing that the schema rejects (decision 0124).
+// Shape is a compiled schema that quickly accepts valid values. It never rejects: a value that it
+// does not accept, for example because it does not support a keyword of the schema, must be checked
+// against the schema itself. It accepts nothing that the schema rejects (decision 0124).
 type Shape struct {
 	kind     string // JSON type, anything, or unknown
 	nullable bool
 
 	min, max *float64
-	// limits of the length of a text in characters, or of the number of items
+	// limits for the length of a text in characters or the number of items
 	least, most int
 	pattern     openapi3.RegexMatcher // nil: any text
 	format      openapi3.StringFormatValidator
 	words       []string // nil: any text
 
-	items *Shape // of an array
+	items *Shape // items of an array
 
 	members  map[string]*member
-	required int    // how many of them are
-	closed   bool   // there may be no others
-	others   *Shape // of other members; nil: anything
+	required int    // number of required members
+	closed   bool   // other members are not allowed
+	others   *Shape // shape of other members; nil: anything
 }
 
 type member struct {
@@ -37,7 +37,7 @@ type member struct {
 	required bool
 }
 
-// Kinds of shapes beside the types of JSON.
+// Kinds of shapes in addition to the JSON types.
 const (
 	anything = "anything"
 	unknown  = "unknown"
@@ -46,7 +46,7 @@ const (
 // ShapeOf compiles a schema. The document that contains it must have been validated.
 func ShapeOf(s *openapi3.Schema) *Shape { return shapes{}.of(s) }
 
-// shapes are those that were compiled already: schemas may contain themselves.
+// shapes holds the shapes that have already been compiled, because schemas may be recursive.
 type shapes map[*openapi3.Schema]*Shape
 
 func (done shapes) of(s *openapi3.Schema) *Shape {
@@ -55,7 +55,7 @@ func (done shapes) of(s *openapi3.Schema) *Shape {
 	}
 	shape := &Shape{kind: unknown}
 	done[s] = shape
-	if s.Type == nil && len(s.AllOf) == 1 { // a reference that may have its own description, but must not say more
+	if s.Type == nil && len(s.AllOf) == 1 { // a reference, which may have its own description but no other keywords
 		if onlyKnown(s) && isFree(s) && !s.ReadOnly {
 			done[s] = done.of(s.AllOf[0].Value)
 		}
@@ -102,7 +102,7 @@ func (done shapes) of(s *openapi3.Schema) *Shape {
 	return shape
 }
 
-// narrow adds bounds to those of the schema.
+// narrow adds bounds to the schema's own.
 func (s *Shape) narrow(least, most float64) {
 	if s.min == nil || *s.min < least {
 		s.min = &least
@@ -112,7 +112,7 @@ func (s *Shape) narrow(least, most float64) {
 	}
 }
 
-// text compiles what a schema says of a string; false: it says something unknown.
+// text compiles a schema's constraints on a string. It returns false if a constraint is unknown.
 func (s *Shape) text(of *openapi3.Schema) bool {
 	s.least, s.most = bounds(of.MinLength, of.MaxLength)
 	for _, word := range of.Enum {
@@ -139,7 +139,7 @@ func bounds(least uint64, most *uint64) (int, int) {
 	return int(min(least, enough)), int(min(*most, enough)) //nolint:gosec // at most enough
 }
 
-// object compiles what a schema says of an object; false: it says something unknown.
+// object compiles a schema's constraints on an object. It returns false if a constraint is unknown.
 func (done shapes) object(shape *Shape, s *openapi3.Schema) bool {
 	shape.members = make(map[string]*member, len(s.Properties))
 	for name, property := range s.Properties {
@@ -158,10 +158,10 @@ func (done shapes) object(shape *Shape, s *openapi3.Schema) bool {
 	return shape.required == len(s.Required)
 }
 
-// onlyKnown reports whether a schema has no keyword but those that of knows.
+// onlyKnown reports whether a schema has only keywords that of supports.
 func onlyKnown(s *openapi3.Schema) bool {
 	rest := *s
-	rest.AllOf = nil // of is careful with it
+	rest.AllOf = nil // of handles it
 	rest.Extensions, rest.Origin, rest.Title, rest.Description, rest.ExternalDocs = nil, nil, "", "", nil
 	rest.Default, rest.Example, rest.Deprecated, rest.WriteOnly, rest.ReadOnly = nil, nil, false, false, false
 	rest.Type, rest.Format, rest.Enum, rest.Nullable = nil, "", nil, false
@@ -172,7 +172,7 @@ func onlyKnown(s *openapi3.Schema) bool {
 	return reflect.ValueOf(rest).IsZero()
 }
 
-// isFree reports whether a schema without a type says nothing of the value.
+// isFree reports whether a schema without a type allows any value.
 func isFree(s *openapi3.Schema) bool {
 	return s.Format == "" && s.Enum == nil && s.Min == nil && s.Max == nil && s.MinLength == 0 && s.MaxLength == nil &&
 		s.Pattern == "" && s.MinItems == 0 && s.MaxItems == nil && s.Items == nil && s.Required == nil &&
@@ -206,7 +206,7 @@ func (s *Shape) Accepts(raw []byte) bool {
 	return s.acceptsNumber(raw)
 }
 
-// mostDigits is how long a number may be to be certainly exact as a float64.
+// mostDigits is the maximum number of digits for which a number is certainly exact as a float64.
 const mostDigits = 15
 
 func (s *Shape) acceptsNumber(raw []byte) bool {
@@ -218,7 +218,7 @@ func (s *Shape) acceptsNumber(raw []byte) bool {
 	return err == nil && (s.min == nil || *s.min <= v) && (s.max == nil || v <= *s.max)
 }
 
-// AcceptsText reports whether a text, such as that of a parameter, is certainly valid.
+// AcceptsText reports whether a text, such as a parameter value, is certainly valid.
 func (s *Shape) AcceptsText(text string) bool {
 	if s.kind == anything {
 		return true
@@ -249,7 +249,7 @@ func (s *Shape) acceptsMembers(raw []byte) bool {
 		if bytes.IndexByte(name, '\\') >= 0 {
 			return false
 		}
-		rest = rest[end+1:] // the colon
+		rest = rest[end+1:] // skip the colon
 		end = valueEnd(rest)
 		value := rest[:end]
 		if rest = rest[end:]; rest[0] == ',' {

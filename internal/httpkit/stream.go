@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Live is a response that is sent in parts, as they come into being.
+// Live is a response that is sent in parts, as they become available.
 type Live struct {
-	Buf  bytes.Buffer // what Flush sends
-	Sent time.Time    // when it was last sent
+	Buf  bytes.Buffer // data that Flush sends
+	Sent time.Time    // time of the last send
 
 	limit time.Duration
 	w     http.ResponseWriter
@@ -24,14 +24,14 @@ func (l *Live) Start(w http.ResponseWriter, media string, limits *Limits) {
 	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Cache-Control", NotStored)
-	h.Set("X-Accel-Buffering", "no") // or buffering proxies would hold all of it back
+	h.Set("X-Accel-Buffering", "no") // otherwise buffering proxies would hold back the response
 	w.WriteHeader(http.StatusOK)
 	l.w, l.out, l.limit, l.Sent = w, http.NewResponseController(w), limits.StreamWrite, time.Now()
 	_ = l.out.SetReadDeadline(time.Time{}) // the request has been read
 }
 
 // Flush sends the buffer. The server's write deadline, which is for whole responses, is replaced
-// by one for this part. An error means that the client is gone, or too slow.
+// with one for this part. An error means that the client has disconnected or is too slow.
 func (l *Live) Flush() error {
 	err := l.out.SetWriteDeadline(time.Now().Add(l.limit))
 	if err == nil {
@@ -45,28 +45,30 @@ func (l *Live) Flush() error {
 	return err
 }
 
-// Stream sends server-sent events to one client until it leaves or is too slow, the server begins
-// to stop, or the stream reaches its maximum age. It is used by one goroutine.
+// Stream sends server-sent events to one client until the client disconnects or is too slow, the
+// server begins to stop, or the stream reaches its maximum age. It must be used by only one
+// goroutine.
 type Stream struct {
 	Live
-	// Mark returns the id of everything up to now, if it was not sent; "": it was, or events have
-	// no ids. It ends messages without data, so that what did not match need not be read again.
+	// Mark returns the ID of the current position if it has not been sent, or "" if it has or if
+	// events have no IDs. It is added to messages without data, so that events that did not match
+	// need not be read again after a reconnect.
 	Mark func() string
 
 	kit    *Kit
-	ctx    context.Context //nolint:containedctx // of the request, which this responds to
+	ctx    context.Context //nolint:containedctx // the context of the request that the stream answers
 	leave  func()
-	quiet  *time.Timer // fires when nothing was sent for a while
+	quiet  *time.Timer // fires when nothing has been sent for a while
 	age    *time.Timer // fires at the stream's maximum age
-	closed bool        // the client is gone or too slow, or the stream has ended
-	hinted bool        // reconnect was sent
+	closed bool        // the client has disconnected or is too slow, or the stream has ended
+	hinted bool        // reconnect has been sent
 }
 
-// reconnect tells clients after how many milliseconds they connect again. It is part of the first
-// event: clients exist that take a block of its own for an event without data.
+// reconnect tells clients after how many milliseconds to reconnect. It is part of the first event,
+// because some clients take a separate block for an event without data.
 const reconnect = "retry: 1000\n"
 
-// Stream takes a place among the streams of a request's tenant; Run gives it back. Fault: TooMany.
+// Stream takes one of the stream slots of the request's tenant; Run releases it. Fault: TooMany.
 func (k *Kit) Stream(ctx context.Context) (*Stream, error) {
 	leave, err := k.Streams.Enter(ctx)
 	if err != nil {
@@ -85,14 +87,14 @@ func (st *Stream) Run(w http.ResponseWriter, send func()) {
 	st.quiet, st.age = time.NewTimer(st.kit.Limits.StreamSilence), time.NewTimer(st.kit.Limits.StreamAge)
 	defer st.quiet.Stop()
 	defer st.age.Stop()
-	st.message(": open\n") // so that the client has the headers before there is an event
+	st.message(": open\n") // so that the client gets the headers before the first event
 	for !st.closed {
 		send()
 	}
 }
 
-// Next returns the next value of a channel; until there is one it sends signs of life. ok is
-// false when the channel is closed or the stream has ended.
+// Next returns the next value of a channel, and sends keep-alives while it waits. ok is false if
+// the channel is closed or the stream has ended.
 func Next[T any](st *Stream, from <-chan T) (v T, ok bool) {
 	for !st.closed {
 		select {
@@ -111,7 +113,8 @@ func Next[T any](st *Stream, from <-chan T) (v T, ok bool) {
 	return v, false
 }
 
-// Ended reports whether the stream has ended, and ends it when the server stops or it is too old.
+// Ended reports whether the stream has ended. It ends the stream if the server is stopping or the
+// stream is too old.
 func (st *Stream) Ended() bool {
 	select {
 	case <-st.kit.Stopping:
@@ -123,8 +126,8 @@ func (st *Stream) Ended() bool {
 	return st.closed
 }
 
-// Event puts an event into the buffer, and sends that when it is full. id may be "". It returns
-// false when the stream has ended.
+// Event adds an event to the buffer, and sends the buffer when it is full. id may be "". It returns
+// false if the stream has ended.
 func (st *Stream) Event(id, kind string, data any) bool {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -146,7 +149,7 @@ func (st *Stream) Event(id, kind string, data any) bool {
 	return !st.closed
 }
 
-// Send sends what is in the buffer.
+// Send sends the content of the buffer.
 func (st *Stream) Send() {
 	if st.closed || st.Buf.Len() == 0 {
 		return
@@ -157,8 +160,8 @@ func (st *Stream) Send() {
 	st.quiet.Reset(st.kit.Limits.StreamSilence)
 }
 
-// End closes the stream: the client connects again, with its last id. because is an error of the
-// server; nil: there is none.
+// End closes the stream; the client reconnects with its last ID. because is an error of the server,
+// or nil.
 func (st *Stream) End(because error) {
 	if st.closed {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// StreamChunk is how many bytes are buffered before they are sent while more are available.
+// StreamChunk is how many bytes are buffered before they are sent, as long as more data is available.
 const StreamChunk = 32 << 10
 
 // Streams counts the open streams.

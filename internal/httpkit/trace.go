@@ -13,8 +13,8 @@ const (
 	headerBaggage     = "Baggage"
 )
 
-// TraceOf returns the trace and parent ids of a W3C traceparent header, nil
-// when it is malformed (https://www.w3.org/TR/trace-context/, section 3.2).
+// TraceOf returns the trace and parent IDs of a W3C traceparent header, nil if it is malformed
+// (https://www.w3.org/TR/trace-context/, section 3.2).
 func TraceOf(header string) (trace, parent *string) {
 	parts := strings.Split(header, "-")
 	if len(parts) < 4 || len(parts) > 4 && parts[0] == "00" {
@@ -33,10 +33,10 @@ func lowerHex(s string, n int) bool {
 	return len(s) == n && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// CleanTrace leaves of a request's tracestate and baggage what may be passed on: one line of
-// each, well-formed and within its limits. The standards ask us to drop anything else, so that
-// tracing never makes a request fail; this includes a tracestate without a valid traceparent,
-// and a traceparent that is sent twice.
+// CleanTrace reduces a request's tracestate and baggage to what may be passed on: one well-formed
+// line of each, within the limits. The standards require us to drop anything else, so that tracing
+// never makes a request fail. This includes a tracestate without a valid traceparent, and a
+// repeated traceparent.
 func CleanTrace(h http.Header) {
 	if parents := h[headerTraceParent]; len(parents) > 1 || len(parents) == 1 && parents[0] == "" {
 		delete(h, headerTraceParent)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Text returns an optional text or value of an enum; "" if it is missing.
+// Text returns an optional text or enum value, "" if it is missing.
 func Text[S ~string](s *S) string {
 	if s == nil {
 		return ""
@@ -16,8 +16,8 @@ func Text[S ~string](s *S) string {
 	return string(*s)
 }
 
-// Enums converts values of an enum of the contract to those of the rules, or back; a test
-// keeps the two identical.
+// Enums converts enum values of the contract to those of the rules, or back; a test ensures that
+// the two are identical.
 func Enums[T, W ~string](words []W) []T {
 	var out []T
 	for _, w := range words {
@@ -66,7 +66,7 @@ func UnlessNil(id uuid.UUID) *uuid.UUID {
 	return &id
 }
 
-// EnumUnlessEmpty returns a value of an enum of the contract; nil for "".
+// EnumUnlessEmpty returns an enum value of the contract, nil for "".
 func EnumUnlessEmpty[T ~string](word string) *T {
 	if word == "" {
 		return nil
@@ -74,7 +74,7 @@ func EnumUnlessEmpty[T ~string](word string) *T {
 	return new(T(word))
 }
 
-// TimeOf returns an optional time; the zero time if it is missing.
+// TimeOf returns an optional time, the zero time if it is missing.
 func TimeOf(name string, in *time.Time) (time.Time, error) {
 	if in == nil {
 		return time.Time{}, nil

@@ -32,8 +32,8 @@ func Violations(schema *openapi3.Schema, body []byte) []fault.Field {
 	return fields
 }
 
-// violationsIn returns the violations with their places. For a member that refers to its schema
-// by allOf, because it has its own description, it returns the violations inside that schema.
+// violationsIn returns the violations with their locations. For a member that refers to its schema
+// by allOf because it has its own description, it returns the violations inside that schema.
 func violationsIn(err error) (fields []fault.Field) {
 	for _, e := range Flatten(err) {
 		var violation *openapi3.SchemaError
@@ -49,7 +49,7 @@ func violationsIn(err error) (fields []fault.Field) {
 	return fields
 }
 
-// decoded decodes canonical JSON as far as its schema describes it.
+// decoded decodes canonical JSON to the extent that its schema describes it.
 func decoded(s *openapi3.Schema, raw []byte) any {
 	for s.Type == nil && len(s.AllOf) == 1 && s.Properties == nil { // a reference with its own description
 		s = s.AllOf[0].Value
@@ -57,7 +57,7 @@ func decoded(s *openapi3.Schema, raw []byte) any {
 	more, composed := s.AdditionalProperties.Schema, len(s.AllOf)+len(s.OneOf)+len(s.AnyOf) > 0
 	switch {
 	case composed:
-	case s.Type == nil && s.Nullable: // of free form
+	case s.Type == nil && s.Nullable: // free-form
 		if string(raw) == "null" {
 			return nil
 		}
@@ -71,7 +71,7 @@ func decoded(s *openapi3.Schema, raw []byte) any {
 			case more != nil:
 				value[name] = decoded(more.Value, raw)
 			case len(s.Properties) > 0:
-				value[name] = nil // unknown, and rejected because of its name
+				value[name] = nil // an unknown member is rejected because of its name
 			}
 		}
 		return value
@@ -90,19 +90,19 @@ func decoded(s *openapi3.Schema, raw []byte) any {
 	}
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
-		v = nil // canonical JSON always decodes, except numbers beyond float64
+		v = nil // canonical JSON can always be decoded, except for numbers beyond float64
 	}
 	return v
 }
 
-// Members yields the members of a canonical JSON object. It has neither blanks nor errors, so
-// the end of a value is found without a parser.
+// Members yields the members of a canonical JSON object. Canonical JSON has no blanks or errors, so
+// the end of a value can be found without a parser.
 func Members(object []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for rest := object[1:]; rest[0] != '}'; {
 			end := valueEnd(rest)
 			key := unquoted(rest[:end])
-			rest = rest[end+1:] // the colon
+			rest = rest[end+1:] // skip the colon
 			end = valueEnd(rest)
 			if !yield(key, rest[:end]) {
 				return
@@ -141,7 +141,7 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// valueEnd returns the end of the value that canonical JSON begins with.
+// valueEnd returns the end of the first value in canonical JSON.
 func valueEnd(b []byte) int {
 	depth := 0
 	for i := 0; ; i++ {
@@ -159,7 +159,7 @@ func valueEnd(b []byte) int {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return i // the end of the preceding number or literal
+				return i // the preceding number or literal ends here
 			}
 			if depth--; depth == 0 {
 				return i + 1
@@ -194,7 +194,7 @@ func ViolationField(e *openapi3.SchemaError) fault.Field {
 		f.Message = fmt.Sprintf("must have at least %d characters", e.Schema.MinLength)
 	case "maxLength":
 		f.Message = fmt.Sprintf("must have at most %d characters", *e.Schema.MaxLength)
-	case "maximum": // kin-openapi would say 3.1e+10
+	case "maximum": // kin-openapi would print 3.1e+10
 		f.Message = "must be at most " + strconv.FormatFloat(*e.Schema.Max, 'f', -1, 64)
 	case "minimum":
 		f.Message = "must be at least " + strconv.FormatFloat(*e.Schema.Min, 'f', -1, 64)
@@ -206,7 +206,7 @@ func ViolationField(e *openapi3.SchemaError) fault.Field {
 
 // Flatten returns the errors inside nested openapi3.MultiErrors.
 func Flatten(err error) []error {
-	multi, ok := err.(openapi3.MultiError) //nolint:errorlint // one level at a time
+	multi, ok := err.(openapi3.MultiError) //nolint:errorlint // unwrap one level at a time
 	if !ok {
 		return []error{err}
 	}

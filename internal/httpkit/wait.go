@@ -9,9 +9,9 @@ import (
 	"github.com/skald-saga/skald/internal/longpoll"
 )
 
-// WaitOf returns how long a request waits, at most the server's limit, and the preference that
-// the wait honours, "" if none. ?wait takes precedence over Prefer; an invalid Prefer is ignored,
-// as RFC 7240 requires.
+// WaitOf returns how long a request waits, which is at most the server's limit, and the preference
+// that the wait honors, "" if none. ?wait takes precedence over Prefer; an invalid Prefer is
+// ignored, as RFC 7240 requires.
 func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string, err error) {
 	if query != nil {
 		wait, err := time.ParseDuration(*query)
@@ -38,14 +38,14 @@ func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string
 	return 0, "", nil
 }
 
-// AwaitBy returns the value of v when it is over, the wait has passed, or the server begins to
-// stop. first is v as just created; nil: it must be read. waited reports whether the wait was
-// honoured: it is not if too many requests are already waiting.
+// AwaitBy returns the value of v when v has ended, the wait has expired, or the server begins to
+// stop. first is v as just created; nil means that it must be read. waited reports whether the wait
+// was honored, which is not the case if too many requests are already waiting.
 func AwaitBy[T any](ctx context.Context, k *Kit, of longpoll.Key, wait time.Duration, first *T, over func(*T) bool,
 	read func(context.Context) (T, error)) (v T, waited bool, err error) {
 	var w *longpoll.Waiter
 	if wait > 0 {
-		w = k.Ends.Watch(of) // before the first reading, so that an end in between is not missed
+		w = k.Ends.Watch(of) // before the first read, so that an end in between is not missed
 	}
 	defer w.Stop()
 	if first != nil {

@@ -2,7 +2,7 @@ package idempotency
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Problems are those of Idempotency-Keys.
+// Problems are the problems of Idempotency-Keys.
 var Problems fault.Catalogue
 
 // Their codes, stable and part of the API.

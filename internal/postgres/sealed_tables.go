@@ -45,7 +45,7 @@ const (
 	SealedText
 )
 
-// old is the condition that a value of t is sealed, and not with the key whose id is in a
+// old returns the condition that a value of t is sealed, but not with the key whose ID is in a
 // parameter.
 func (v *SealedValue) old(key string) string {
 	c := "t." + v.Column
@@ -88,9 +88,9 @@ func (v *SealedValue) fromText(text string) string {
 	}
 }
 
-// find returns a query for a page of rows by their key: where the row is, the size of
-// what is to be sealed again, and the key. Its parameters are the id of the current key
-// of the keyring, and the values of the row after which the page begins.
+// find returns a query for a page of rows in the order of their primary key: the location of the
+// row, the size of the content to be resealed, and the primary key. Its parameters are the ID of
+// the keyring's current key and the primary key after which the page begins.
 func (t *SealedTable) find(after, limit int) string {
 	columns := append([]string{"r.ctid AS at"}, prefixed("r.", t.Key)...)
 	var sizes, key, from []string
@@ -115,8 +115,8 @@ func (t *SealedTable) find(after, limit int) string {
 		" LIMIT " + strconv.Itoa(limit) + ") AS t ORDER BY " + strings.Join(prefixed("t.", t.Key), ", ")
 }
 
-// read returns a query for the content of rows that is to be sealed again. Its
-// parameters are where they are, and the id of the current key.
+// read returns a query for the content of rows that must be resealed. Its parameters are the
+// locations of the rows and the ID of the current key.
 func (t *SealedTable) read() string {
 	or := func(column, otherwise string) string {
 		if column == "" {
@@ -133,8 +133,8 @@ func (t *SealedTable) read() string {
 	return "SELECT " + strings.Join(columns, ", ") + " FROM " + t.Name + " t WHERE t.ctid = ANY ($1::text[]::tid[])"
 }
 
-// put returns the statement that replaces content, in rows that are not locked and that
-// still have the content that was read.
+// put returns the statement that replaces content in rows that are not locked and still have the
+// content that was read.
 func (t *SealedTable) put() string {
 	named, arrays := []string{"at"}, []string{"$1::text[]"}
 	var set, same []string
@@ -146,7 +146,7 @@ func (t *SealedTable) put() string {
 			v.Column+" = CASE WHEN n."+is+" IS NULL THEN t."+v.Column+" ELSE "+v.fromText("n."+is)+" END")
 		same = append(same, "(n."+was+" IS NULL OR t."+v.Column+" = "+v.fromText("n."+was)+")")
 	}
-	// n has places as tids, so that each row is looked up by its own, and compared once.
+	// n has the locations as tids, so that each row is looked up by its own tid and compared once.
 	return "WITH l AS MATERIALIZED (SELECT r.ctid AS at FROM " + t.Name +
 		" r WHERE r.ctid = ANY ($1::text[]::tid[]) FOR NO KEY UPDATE SKIP LOCKED)," +
 		" n AS MATERIALIZED (SELECT u.at::tid AS at, " + strings.Join(prefixed("u.", named[1:]), ", ") +
@@ -163,7 +163,7 @@ func prefixed(prefix string, names []string) []string {
 	return out
 }
 
-// sealedFunc returns what replaces a sealed value.
+// sealedFunc returns the replacement for a sealed value.
 type sealedFunc func(envelope.Field, []byte) ([]byte, error)
 
 // eachSealed returns value with each sealed part of it replaced by the result of f.
@@ -189,7 +189,7 @@ func within(doc []byte, path []string, at envelope.Field, f sealedFunc) ([]byte,
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(doc, &members) != nil || members == nil {
-		return doc, nil // a scalar, or a list, which has nothing at the path
+		return doc, nil // a scalar or a list, which has no value at the path
 	}
 	for name, member := range members {
 		if path[0] == "*" {

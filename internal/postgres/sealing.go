@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// PassOver reports an error of opening sealed content to Config.Unreadable and returns nil; it
+// PassOver reports a failure to open sealed content to Config.Unreadable and returns nil; it
 // returns any other error unchanged.
 func (db *DB) PassOver(ctx context.Context, err error) error {
 	if !errors.Is(err, envelope.ErrUnreadable) {
@@ -18,17 +18,17 @@ func (db *DB) PassOver(ctx context.Context, err error) error {
 	return nil
 }
 
-// Unstorable is not JSON. It is stored in place of content that could not be read back, so that
-// the database rejects such content whether or not it is sealed.
+// Unstorable is not JSON. It is stored in place of content that could not be read back, so that the
+// database rejects such content, sealed or not.
 var Unstorable = []byte("unstorable")
 
-// Seal returns what to store for the JSON v; nil for nil. It seals the canonical form,
-// so that opened content need not be parsed again.
+// Seal returns the stored form of the JSON v; nil for nil. It seals the canonical form, so that
+// opened content need not be parsed again.
 func Seal(p *envelope.Sealer, f envelope.Field, v []byte) ([]byte, error) {
 	if v != nil && p.Seals() {
 		plain, err := Canonical(v)
 		if err != nil {
-			return Unstorable, nil //nolint:nilerr // the database says it
+			return Unstorable, nil //nolint:nilerr // the database reports the error
 		}
 		v = plain
 	}

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// Params are some of a statement's parameters: either the columns of a table, each an
-// array, which the statement refers to as @alias.column, or single values, which it
-// refers to as @name.
+// Params are some of a statement's parameters: either the columns of a table, which are arrays and
+// to which the statement refers as @alias.column, or single values, to which it refers as @name.
 type Params struct {
 	alias  string
 	of     any          // the table; nil for single values
 	params []wireColumn // without a type: a single value
 }
 
-// Single returns parameters that are single values. Their types follow from the statement.
+// Single returns parameters that are single values. The server infers their types from the statement.
 func Single(names ...string) Params {
 	var list Params
 	for _, name := range names {
@@ -31,12 +30,12 @@ func (p *Params) name(i int) string {
 	return "@" + p.alias + "." + p.params[i][0]
 }
 
-// wireColumn is a column whose values a batch sends as one array: its name and the type
-// of the elements.
+// wireColumn is a column whose values a batch sends as one array: the column's name and the type of
+// the elements.
 type wireColumn [2]string
 
-// Unnest returns a FROM item, named as, with the rows of the tables' batches side by side, the
-// first row with the first and so on.
+// Unnest returns a FROM item with the alias as. It contains the rows of the tables' batches side by
+// side: first row with first row, and so on.
 func Unnest(as string, tables ...Params) string {
 	var names, values []string
 	for _, t := range tables {
@@ -55,7 +54,7 @@ func UnnestNumbered(as string, tables ...Params) string {
 	return strings.TrimSuffix(strings.Replace(Unnest(as, tables...), ") AS ", ") WITH ORDINALITY AS ", 1), ")") + ", n)"
 }
 
-// Statement is an SQL statement that was written with named parameters. It is created
+// Statement is an SQL statement that was written with named parameters. Statements are created
 // once, when the program starts.
 type Statement struct {
 	Text   string // as it is sent to the server
@@ -64,9 +63,8 @@ type Statement struct {
 
 var parameterName = regexp.MustCompile(`@[a-z_]+(\.[a-z_]+)?`)
 
-// Named replaces the named parameters of a statement by numbers, in the order of
-// params. It panics if the statement uses a name that is not among params, or does not
-// use one that is.
+// Named replaces the named parameters of a statement with numbered ones, in the order of params. It
+// panics if the statement uses a name that is not in params, or if a name in params is not used.
 func Named(text string, params ...Params) *Statement {
 	numbers, used := map[string]int{}, map[string]bool{}
 	for _, p := range params {
@@ -94,14 +92,14 @@ func Named(text string, params ...Params) *Statement {
 	return &Statement{text, params}
 }
 
-// Bound are the values of Params: a Batch of their table, or Values.
+// Bound is the values of Params: a Batch of their table, or Values.
 type Bound interface {
 	of() any
 	len() int
 	appendTo(args []any) []any
 }
 
-// Values are the values of Single, in its order.
+// Values are the values for the parameters of Single, in the same order.
 type Values []any
 
 func (v Values) of() any                   { return nil }

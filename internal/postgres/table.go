@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Table describes one row type: a line for each column, in the order of all column lists. The
-// lists in statements, the parameters of a batch and the scanning of a row all follow from
-// these lines.
+// Table describes one row type, with one line per column, in the order of all column lists. The
+// column lists in statements, the parameters of a batch and the scanning of a row are all derived
+// from these lines.
 type Table[T any] struct {
 	columns []Column[T]
 	written []Column[T] // the columns that are sent to the database
@@ -17,23 +17,23 @@ type Table[T any] struct {
 	alike   bool        // Once columns are sent as a single value
 }
 
-// Column is one line of a table. Its constructor determines its Go type, the meaning of
-// NULL and where its value is in a row. A column is sent, stored and read, unless a
-// method says otherwise.
+// Column is one line of a table. Its constructor determines its Go type, the meaning of NULL and
+// the location of its value in a row. A column is sent, stored and read unless a method changes
+// that.
 type Column[T any] struct {
 	name    string
 	travels string // element type of the array in which a batch sends it
-	cast    string // to the type that it is stored as
-	from    string // what is stored instead of the value, if not ""
-	shown   string // what is read instead of the column, if not ""
+	cast    string // cast to the type in which the value is stored
+	from    string // expression that is stored instead of the value, if not ""
+	shown   string // expression that is read instead of the column, if not ""
 	write   func(*BinaryColumn, *T)
 	dest    func(*T) any
-	value   func(*T) any // as a single parameter; nil: what dest points to
+	value   func(*T) any // the value as a single parameter; nil: the value that dest points to
 
 	null, readOnly, unread, unwritten, unstored, once bool
 }
 
-// Cast stores the value as a type other than the one it is sent in: "::jsonb".
+// Cast stores the value in a type other than the one in which it is sent, such as "::jsonb".
 func (c Column[T]) Cast(to string) Column[T] { c.cast = to; return c }
 
 // From stores the result of an expression; the value is not sent.
@@ -63,14 +63,14 @@ func (c Column[T]) ReadOnly() Column[T] {
 	return c
 }
 
-// WriteOnly marks a column that is not read back: others are derived from it, or no
+// WriteOnly marks a column that is not read back, because other columns are derived from it or no
 // reader needs it.
 func (c Column[T]) WriteOnly() Column[T] { c.unread = true; return c }
 
 // InputOnly marks a column that is passed to the statement but neither stored nor read.
 func (c Column[T]) InputOnly() Column[T] { c.unread, c.unstored = true, true; return c }
 
-// Once marks a column that often has the same value in all rows of a batch; see Alike.
+// Once marks a column that often has the same value in all rows of a batch. See Alike.
 func (c Column[T]) Once() Column[T] { c.once = true; return c }
 
 // NewTable returns a table of these columns; it panics if two have the same name.
@@ -92,8 +92,8 @@ func NewTable[T any](columns ...Column[T]) *Table[T] {
 	return t
 }
 
-// Only returns the table of these columns alone, for a statement that changes a part of
-// a row, or a list that shows a part of it. ReadOnly columns are sent, too.
+// Only returns a table with only these columns, for a statement that changes a part of a row or a
+// list that shows a part of it. ReadOnly columns are sent as well.
 func (t *Table[T]) Only(names ...string) *Table[T] {
 	only := t.part(names, func(c Column[T]) bool { return !slices.Contains(names, c.name) })
 	for i := range only.columns {
@@ -104,7 +104,7 @@ func (t *Table[T]) Only(names ...string) *Table[T] {
 	return NewTable(only.columns...)
 }
 
-// Without returns the table of all columns but these.
+// Without returns a table with all columns except these.
 func (t *Table[T]) Without(names ...string) *Table[T] {
 	return t.part(names, func(c Column[T]) bool { return slices.Contains(names, c.name) })
 }
@@ -118,7 +118,7 @@ func (t *Table[T]) part(names []string, leaves func(Column[T]) bool) *Table[T] {
 	return NewTable(slices.DeleteFunc(slices.Clone(t.columns), leaves)...)
 }
 
-// Selected returns the select list for Scan, with columns qualified by the table or alias of.
+// Selected returns the select list for Scan, with columns qualified by of, a table or alias.
 func (t *Table[T]) Selected(of string) string {
 	list := make([]string, len(t.read))
 	for i, c := range t.read {
@@ -129,8 +129,8 @@ func (t *Table[T]) Selected(of string) string {
 	return strings.Join(list, ", ")
 }
 
-// Nullable returns for each column that Scan reads whether NULL may be read, for a
-// check against the database's schema.
+// Nullable returns, for each column that Scan reads, whether it may be NULL. It is used to check
+// tables against the database's schema.
 func (t *Table[T]) Nullable() map[string]bool {
 	null := make(map[string]bool, len(t.read))
 	for _, c := range t.read {
@@ -144,8 +144,8 @@ func (t *Table[T]) Inserted() string {
 	return t.inserted(func(c *Column[T]) string { return c.name })
 }
 
-// Stored returns the expressions for the columns of Inserted, taken from the relation
-// of; "" when no other relation of the statement has columns of these names.
+// Stored returns the expressions for the columns of Inserted, taken from the relation of. It may be
+// "" if no other relation of the statement has columns with these names.
 func (t *Table[T]) Stored(of string) string {
 	if of != "" {
 		of += "."
@@ -153,19 +153,19 @@ func (t *Table[T]) Stored(of string) string {
 	return t.inserted(func(c *Column[T]) string { return t.stored(of, c) })
 }
 
-// stored returns what is stored in a column, with the relation's columns qualified by of.
+// stored returns the expression that is stored in a column, with the relation's columns qualified by of.
 func (t *Table[T]) stored(of string, c *Column[T]) string {
 	switch {
 	case c.from != "":
 		return c.from
-	case t.single(c): // a subquery, so that it is cast once too
+	case t.single(c): // a subquery, so that it is also cast only once
 		return "(SELECT @" + of + c.name + "::" + c.travels + c.cast + ")"
 	default:
 		return of + c.name + c.cast
 	}
 }
 
-// Values returns the VALUES for the columns of Inserted, from the Row with the alias as.
+// Values returns the VALUES list for the columns of Inserted, from the Row with the alias as.
 func (t *Table[T]) Values(as string) string {
 	return t.inserted(func(c *Column[T]) string {
 		if c.from != "" {
@@ -181,8 +181,8 @@ func (t *Table[T]) Set(as string, keys ...string) string {
 	return t.assigned(keys, func(c *Column[T]) string { return "@" + as + "." + c.name + c.cast })
 }
 
-// SetFrom returns the assignments of an UPDATE from the rows of a batch, the relation of: as
-// Set does, except keys and the columns that are not stored.
+// SetFrom returns the assignments of an UPDATE from the rows of a batch, which is the relation of.
+// Like Set, it omits keys, and also the columns that are not stored.
 func (t *Table[T]) SetFrom(of string, keys ...string) string {
 	return t.assigned(keys, func(c *Column[T]) string {
 		if c.unstored {
@@ -216,8 +216,8 @@ func (t *Table[T]) inserted(what func(*Column[T]) string) string {
 	return strings.Join(list, ", ")
 }
 
-// Scan reads a row that begins with the columns of Selected into r, and the columns after them
-// into more. It converts times to UTC.
+// Scan reads a row. The columns of Selected, which come first, go into r, and the remaining columns
+// into more. Times are converted to UTC.
 func (t *Table[T]) Scan(row Scanner, r *T, more ...any) error {
 	dest := make([]any, len(t.read), len(t.read)+len(more))
 	for i := range t.read {
@@ -239,14 +239,13 @@ func (t *Table[T]) Scan(row Scanner, r *T, more ...any) error {
 	return nil
 }
 
-// One reads a row as Scan does and returns it.
+// One reads a row in the same way as Scan and returns it.
 func (t *Table[T]) One(row Scanner, more ...any) (r T, err error) {
 	err = t.Scan(row, &r, more...)
 	return r, err
 }
 
-// All returns the rows of a query; its parameters are the results of the call that ran the
-// query.
+// All returns the rows of a query. Its parameters are the results of the call that ran the query.
 func (t *Table[T]) All(rows *sql.Rows, err error) (all []T, _ error) {
 	if err != nil {
 		return nil, err
@@ -295,7 +294,7 @@ func (b *Batch[T]) Add(r *T) {
 	}
 }
 
-// Len returns how many rows were added.
+// Len returns the number of rows that were added.
 func (b *Batch[T]) Len() int { return int(b.columns[0].N) }
 
 func (b *Batch[T]) of() any  { return b.table }
@@ -312,8 +311,8 @@ func (b *Batch[T]) appendTo(args []any) []any {
 	return args
 }
 
-// Row returns one row as a statement's parameters, each of them a single value. It can
-// be sent on any connection; a Batch needs one of the writers'.
+// Row returns one row as a statement's parameters, each of them a single value. A Row can be sent
+// on any connection; a Batch needs one of the writers' connections.
 func (t *Table[T]) Row(r *T) Bound { return row[T]{t, r} }
 
 type row[T any] struct {

@@ -1,8 +1,8 @@
 package postgres
 
-// Alike returns the table for statements on batches in which all rows have the same values in
-// the Once columns: each of these is sent as a single value and is not a column of Unnest. A
-// single value costs the server next to nothing, an array about a tenth of a microsecond per
+// Alike returns the table for statements on batches in which all rows have the same values in the
+// Once columns. Each Once column is sent as a single value and is not a column of Unnest. A single
+// value costs the server almost nothing, whereas an array costs about a tenth of a microsecond per
 // row.
 func (t *Table[T]) Alike() *Table[T] {
 	alike := *t

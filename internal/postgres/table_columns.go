@@ -16,7 +16,7 @@ type integer interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32
 }
 
-// ScanOr returns a destination of Scan that reads a column into p, NULL as nothing.
+// ScanOr returns a destination for Scan that reads a column into p, and NULL as nothing.
 func ScanOr[V any](p *V, nothing V) any { return &scanOr[V]{p, nothing} }
 
 // Scan implements sql.Scanner.
@@ -31,7 +31,7 @@ func (o *scanOr[V]) Scan(src any) error {
 	return err
 }
 
-// Value implements driver.Valuer: nothing is written as NULL.
+// Value implements driver.Valuer: the value nothing is written as NULL.
 func (o *scanOr[V]) Value() (driver.Value, error) {
 	if any(*o.p) == any(o.nothing) {
 		return nil, nil //nolint:nilnil // that is NULL
@@ -39,12 +39,12 @@ func (o *scanOr[V]) Value() (driver.Value, error) {
 	return driver.DefaultParameterConverter.ConvertValue(*o.p)
 }
 
-// Read is a column that rows.Scan reads into dest and that inserts do not have.
+// Read is a column that rows.Scan reads into dest and that inserts omit.
 func Read[T any](name string, dest func(*T) any) Column[T] {
 	return Column[T]{name: name, dest: dest, unwritten: true, unstored: true}
 }
 
-// UUID is an id that is never NULL.
+// UUID is an ID that is never NULL.
 func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	return Column[T]{
 		name: name, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.UUID(*at(r)) },
@@ -52,7 +52,7 @@ func UUID[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	}
 }
 
-// UUIDOrZero is an id that is NULL for the zero one.
+// UUIDOrZero is an ID that is NULL for the zero UUID.
 func UUIDOrZero[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	return Column[T]{
 		name: name, null: true, travels: "uuid", write: func(c *BinaryColumn, r *T) { c.UUIDUnlessZero(*at(r)) },
@@ -60,7 +60,7 @@ func UUIDOrZero[T any](name string, at func(*T) *uuid.UUID) Column[T] {
 	}
 }
 
-// UUIDOrNil is an id that is NULL for nil.
+// UUIDOrNil is an ID that is NULL for nil.
 func UUIDOrNil[T any](name string, at func(*T) **uuid.UUID) Column[T] {
 	return Column[T]{name: name, null: true, travels: "uuid", write: func(c *BinaryColumn, r *T) {
 		if v := *at(r); v != nil {
@@ -147,7 +147,7 @@ func FloatOrNil[T any](name string, at func(*T) **float64) Column[T] {
 	}
 }
 
-// Bool is never NULL.
+// Bool is a boolean that is never NULL.
 func Bool[T any](name string, at func(*T) *bool) Column[T] {
 	return Column[T]{
 		name: name, travels: "bool", write: func(c *BinaryColumn, r *T) { c.Bool(*at(r)) },
@@ -155,7 +155,7 @@ func Bool[T any](name string, at func(*T) *bool) Column[T] {
 	}
 }
 
-// BoolOrNil is NULL for nil.
+// BoolOrNil is a boolean that is NULL for nil.
 func BoolOrNil[T any](name string, at func(*T) **bool) Column[T] {
 	return Column[T]{
 		name: name, null: true, travels: "bool", write: func(c *BinaryColumn, r *T) { c.boolOrNull(*at(r)) },
@@ -171,7 +171,7 @@ func Time[T any](name string, at func(*T) *time.Time) Column[T] {
 	}
 }
 
-// TimeOrZero is a time that is NULL for the zero one.
+// TimeOrZero is a time that is NULL for the zero time.
 func TimeOrZero[T any](name string, at func(*T) *time.Time) Column[T] {
 	value := func(r *T) any {
 		if v := *at(r); !v.IsZero() {
@@ -196,7 +196,7 @@ func TimeOrNil[T any](name string, at func(*T) **time.Time) Column[T] {
 	}
 }
 
-// Bytes are NULL for nil.
+// Bytes is a bytea that is NULL for nil.
 func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
 	return Column[T]{
 		name: name, null: true, travels: "bytea", write: func(c *BinaryColumn, r *T) { c.BytesOrNull(*at(r)) },
@@ -210,7 +210,7 @@ func Bytes[T any](name string, at func(*T) *[]byte) Column[T] {
 	}
 }
 
-// JSON is a jsonb that is NULL for nil.
+// JSON is a jsonb value that is NULL for nil.
 func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 	return Column[T]{
 		name: name, null: true, travels: "text", cast: "::jsonb", write: func(c *BinaryColumn, r *T) { c.JSON(*at(r)) },
@@ -219,9 +219,9 @@ func JSON[T any](name string, at func(*T) *[]byte) Column[T] {
 	}
 }
 
-// Doc is a jsonb that holds the JSON form of a Go value, and is NULL for a value whose
-// form is null. Rows with such a column are sent one by one (Row): a batch cannot
-// report that a value has no JSON form.
+// Doc is a jsonb value that holds the JSON form of a Go value, and is NULL for a value whose JSON
+// form is null. Rows with such a column are sent individually (Row), because a batch cannot report
+// that a value has no JSON form.
 func Doc[T, V any](name string, at func(*T) *V) Column[T] {
 	return Column[T]{
 		name: name, null: reflect.TypeFor[V]().Kind() == reflect.Pointer, travels: "text", cast: "::jsonb",
@@ -280,7 +280,7 @@ func (d doc[V]) Value() (driver.Value, error) {
 	return string(b), nil
 }
 
-// UUIDsOrNil is a list of ids that is NULL for nil.
+// UUIDsOrNil is a list of IDs that is NULL for nil.
 func UUIDsOrNil[T any](name string, at func(*T) *[]uuid.UUID) Column[T] {
 	value := func(r *T) any {
 		if v := *at(r); v != nil {

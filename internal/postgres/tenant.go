@@ -11,18 +11,17 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Every statement for one tenant goes through this file. It runs as a database role to which
-// row-level security shows only the rows of the tenant in skald.tenant_id, in addition to its
-// own WHERE tenant_id. The setting lasts for one transaction, so it cannot leak to the next
-// user of the connection, and without it no rows are visible (decision 0022).
+// Every statement for one tenant goes through this file. It runs with a database role for which
+// row-level security shows only the rows of the tenant in skald.tenant_id. This is in addition to
+// the statement's own WHERE tenant_id. The setting lasts for one transaction, so it cannot leak to
+// the next user of the connection, and without it no rows are visible (decision 0022).
 
-// OfTenant returns the statement of a prepared read, for ReadTenant: $1 is the tenant,
-// and query refers to it as tenant.id. order, when not empty, is an ORDER BY over the
-// columns of query.
+// OfTenant returns the statement of a prepared read, for ReadTenant. $1 is the tenant, and query
+// refers to it as tenant.id. order, if not empty, is an ORDER BY clause on the columns of query.
 //
-// The statement sets its tenant itself, which saves the round trips of a transaction around it;
-// those cost three times as much as the read. LATERAL and OFFSET 0 force the planner to set the
-// tenant before query begins; otherwise query would find nothing.
+// The statement sets its own tenant. This saves the round trips of a surrounding transaction, which
+// cost three times as much as the read. LATERAL and OFFSET 0 force the planner to set the tenant
+// before query begins; otherwise query would find nothing.
 func OfTenant(query, order string) string {
 	return `SELECT s.* FROM (SELECT set_config('skald.tenant_id', $1::text, true)::uuid AS id OFFSET 0) AS tenant
  CROSS JOIN LATERAL (` + query + ` OFFSET 0) AS s ` + order
@@ -42,8 +41,7 @@ func (db *DB) ReadTenant(ctx context.Context, tenant uuid.UUID, query string, ro
 	return EachRow(rows, func() error { return row(rows) })
 }
 
-// ReadOne is ReadTenant for a query of which only the first row is read; it returns
-// missing when there is none.
+// ReadOne is like ReadTenant, but reads only the first row. It returns missing if there is none.
 func (db *DB) ReadOne(
 	ctx context.Context, tenant uuid.UUID, query string, missing error, row func(*sql.Rows) error, args ...any,
 ) error {
@@ -73,8 +71,8 @@ func (db *DB) ListTenant(ctx context.Context, tenant uuid.UUID, query string, ro
 	})
 }
 
-// InTenant calls f with a transaction on behalf of tenant, and commits it unless f fails. f can
-// read and write only the tenant's rows.
+// InTenant calls f with a transaction on behalf of tenant, and commits the transaction unless f
+// fails. f can read and write only the tenant's rows.
 func (db *DB) InTenant(ctx context.Context, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
 	return db.transact(ctx, tenant, nil, f)
 }
@@ -104,8 +102,8 @@ func (db *DB) transact(ctx context.Context, tenant uuid.UUID, opts *sql.TxOption
 	return commit(ctx, tx)
 }
 
-// Within is InTenant with a time limit for each statement: the server cancels a statement that
-// takes longer (TimedOut).
+// Within is like InTenant, but with a time limit for each statement: the server cancels a statement
+// that takes longer (TimedOut).
 func (db *DB) Within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
 	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx,

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency/claims"
 )
 
-// InWrite runs f in a transaction of the writers' connections.
+// InWrite runs f in a transaction on the writers' connections.
 func (db *DB) InWrite(ctx context.Context, f func(*sqlx.Tx) error) error {
 	return inTx(ctx, db.Write, f)
 }
@@ -33,8 +33,8 @@ func inTx(ctx context.Context, pool *sqlx.DB, f func(*sqlx.Tx) error) error {
 	return commit(ctx, tx)
 }
 
-// RetryCollision runs a transaction a second time if it Collided with another one and so wrote
-// nothing.
+// RetryCollision runs a transaction a second time if it Collided with another one and therefore
+// wrote nothing.
 func RetryCollision[R any](do func() (R, error)) (R, error) {
 	r, err := do()
 	if err != nil && Collided(err) {
@@ -43,8 +43,8 @@ func RetryCollision[R any](do func() (R, error)) (R, error) {
 	return r, err
 }
 
-// QueryIn runs a fixed statement in a transaction of the writers' connections,
-// prepared once per connection.
+// QueryIn runs a fixed statement, prepared once per connection, in a transaction on the writers'
+// connections.
 func (db *DB) QueryIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any) (*sql.Rows, error) {
 	stmt, err := db.PreparedIn(ctx, tx, query)
 	if err != nil {
@@ -63,8 +63,8 @@ func (db *DB) ExecIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any
 	return err
 }
 
-// WriteEach runs one fixed statement that writes, on its own, or in a transaction with the
-// Idempotency-Key of the request it works for, and calls row for each row.
+// WriteEach runs one fixed statement that writes, and calls row for each row. The statement runs on
+// its own or, if its request has an Idempotency-Key, in a transaction with the key.
 func (db *DB) WriteEach(ctx context.Context, query string, row func(*sql.Rows) error, args ...any) error {
 	each := func(run QueryFunc) error {
 		rows, err := run(ctx, query, args...)
@@ -79,18 +79,19 @@ func (db *DB) WriteEach(ctx context.Context, query string, row func(*sql.Rows) e
 	return db.InWrite(ctx, func(tx *sqlx.Tx) error { return each(db.QueryFuncIn(tx)) })
 }
 
-// QueryFunc runs a query, in a transaction or on its own.
+// QueryFunc runs a query, either in a transaction or on its own.
 type QueryFunc func(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 
-// QueryFuncIn returns a QueryFunc that runs in a transaction of the writers.
+// QueryFuncIn returns a QueryFunc that runs in a transaction on the writers' connections.
 func (db *DB) QueryFuncIn(tx *sqlx.Tx) QueryFunc {
 	return func(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 		return db.QueryIn(ctx, tx, query, args...)
 	}
 }
 
-// ExecAll repeats a statement that changes a batch of rows until it changes none, and returns
-// how many it changed, even if it also returns an error. doing names the operation in errors.
+// ExecAll repeats a statement that changes a batch of rows until it changes none. It returns how
+// many rows were changed in total, even if it also returns an error. doing names the operation in
+// errors.
 func (db *DB) ExecAll(ctx context.Context, doing, statement string, args ...any) (int64, error) {
 	var total int64
 	for {

@@ -12,15 +12,15 @@ import (
 
 // This file converts Go values to parameters of statements.
 
-// NullIfZero returns id, NULL for the zero id.
+// NullIfZero returns id, or NULL for the zero ID.
 func NullIfZero(id uuid.UUID) uuid.NullUUID { return uuid.NullUUID{UUID: id, Valid: id != uuid.Nil} }
 
-// NullText passes a JSON document as a parameter, NULL when nil.
+// NullText returns a JSON document as a parameter, NULL for nil.
 func NullText(doc []byte) sql.NullString {
 	return sql.NullString{String: string(doc), Valid: doc != nil}
 }
 
-// NilIfZero returns a pointer to v, nil (NULL) for the zero value.
+// NilIfZero returns a pointer to v, or nil (NULL) for the zero value.
 func NilIfZero[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -29,7 +29,7 @@ func NilIfZero[T comparable](v T) *T {
 	return &v
 }
 
-// ArrayOf returns texts as an array parameter: empty, not NULL, when there are none.
+// ArrayOf returns texts as an array parameter. Without texts, it is empty rather than NULL.
 func ArrayOf(texts []string) any {
 	if texts == nil {
 		texts = []string{}
@@ -43,15 +43,16 @@ func TextArray(of []string) string {
 		return "{}"
 	}
 	v, err := pq.StringArray(of).Value()
-	if err != nil { // it never fails
+	if err != nil { // this never fails
 		return "{}"
 	}
 	return v.(string)
 }
 
-// Literals returns values of the rules, words (letters and _) or numbers, as a list of SQL literals: the planner
-// estimates literals better than parameters, and the predicates of partial indexes have them. Any other word is left
-// out; without values the list is NULL, which equals nothing.
+// Literals returns words (of letters and _) or numbers that the rules define as a list of SQL
+// literals. The planner estimates literals better than parameters, and can match them with the
+// predicates of partial indexes. Any other word is left out; without values, the list is NULL,
+// which equals nothing.
 func Literals[T ~string | ~int16](values []T) string {
 	var out []string
 	for _, v := range values {
@@ -72,8 +73,8 @@ func isWord(s string) bool {
 	return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") == ""
 }
 
-// Among is the condition, to be written after a column, that this holds one of values of the rules:
-// " = 'FAILED'" or " IN (1, 2)"; without values it is true of no row.
+// Among returns the condition, to be appended to a column, that the column has one of the values: "
+// = 'FAILED'" or " IN (1, 2)". Without values, it is true for no row.
 func Among[T ~string | ~int16](values []T) string {
 	if len(values) == 1 {
 		return " = " + Literals(values)

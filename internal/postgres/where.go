@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Where gathers conditions and their parameters.
+// Where collects conditions and their parameters.
 type Where struct {
 	Conditions []string
 	Args       []any
-	Few        bool // other conditions leave few rows to examine
+	Few        bool // other conditions leave only a few rows to check
 }
 
 // Add appends a condition in which each ? stands for the next argument.
@@ -21,9 +21,10 @@ func (w *Where) Add(condition string, args ...any) {
 	w.Conditions = append(w.Conditions, condition)
 }
 
-// Prefix adds that a text begins with prefix; "": nothing. Its index has the order of bytes
-// (text_pattern_ops). Not LIKE: no character of a prefix is a wildcard, and under row-level security
-// only operators known not to leak (LEAKPROOF) may use an index.
+// Prefix adds the condition that a text begins with prefix; "" adds none. The index for it is in
+// byte order (text_pattern_ops). LIKE is unsuitable: characters of a prefix must not act as
+// wildcards, and under row-level security only operators known not to leak (LEAKPROOF) may use an
+// index.
 func (w *Where) Prefix(text, prefix string) {
 	if prefix == "" {
 		return
@@ -34,9 +35,9 @@ func (w *Where) Prefix(text, prefix string) {
 	}
 }
 
-// AfterPrefix returns the first text in byte order that is greater than prefix and does not
-// begin with it; "": all greater texts begin with it. Bytes that cannot end UTF-8 text
-// are skipped, or PostgreSQL would refuse it.
+// AfterPrefix returns the first text in byte order that is greater than prefix and does not begin
+// with it, "" if all greater texts begin with it. Bytes that cannot end UTF-8 text are skipped,
+// because PostgreSQL would reject the text.
 func AfterPrefix(prefix string) string {
 	runes := []rune(prefix)
 	for i := len(runes) - 1; i >= 0; i-- {
@@ -51,5 +52,5 @@ func AfterPrefix(prefix string) string {
 	return ""
 }
 
-// Text returns the conditions, for WHERE.
+// Text returns the conditions for a WHERE clause.
 func (w *Where) Text() string { return strings.Join(w.Conditions, " AND ") }

@@ -1,9 +1,9 @@
 package strictjson
 
-// Mended is Canonical for documents with texts that may be damaged: a NUL character, half of a
-// surrogate pair or a run of bytes that are not UTF-8 becomes U+FFFD in every string for which
-// may, called with the path of the string, returns true. Keys are never mended. may must not
-// keep path, and is called once for each character that is replaced.
+// Mended is Canonical for documents with texts that may be damaged. A NUL character, half of a
+// surrogate pair or a run of bytes that are not UTF-8 is replaced with U+FFFD in every string for
+// which may, called with the path of the string, returns true. Keys are never mended. may must not
+// retain path, and is called once for each character that is replaced.
 func Mended(dst, src []byte, l Limits, may func(path []string) bool) ([]byte, error) {
 	return canonical(dst, src, l, may)
 }

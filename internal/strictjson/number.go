@@ -1,10 +1,10 @@
 package strictjson
 
-// maxExponent caps the parsed value of an exponent. It is far beyond what any number within the
-// limits needs, and below the exponents that PostgreSQL rejects even for zero.
+// maxExponent caps the parsed value of an exponent. It is far higher than any number within the
+// limits needs, and lower than the exponents that PostgreSQL rejects even for zero.
 const maxExponent = 1_000_000
 
-// number reads a number and writes it as a plain decimal.
+// number reads a number and writes it as a decimal without an exponent.
 func (p *parser) number() *Error {
 	src, start := p.src, p.pos
 	i := start
@@ -65,13 +65,13 @@ func (p *parser) number() *Error {
 	return p.decimal(start, whole, fraction, exponent)
 }
 
-// maxGrowth is how many digits the exponents of one document may add, all numbers
-// together: otherwise a megabyte of 1e399 would grow to eighty.
+// maxGrowth is how many digits the exponents of all numbers in one document together may add.
+// Without it, a megabyte of 1e399 would grow to eighty megabytes.
 const maxGrowth = 64 << 10
 
-// decimal writes whole.fraction * 10^exponent without the exponent, as PostgreSQL's
-// numeric does: with as many digits after the point as are left of the fraction once
-// the exponent has moved the point, and no sign before zero.
+// decimal writes whole.fraction * 10^exponent without the exponent, in the way of PostgreSQL's
+// numeric: it keeps the digits of the fraction that remain after the exponent has moved the point,
+// and omits the sign of zero.
 func (p *parser) decimal(start int, whole, fraction []byte, exponent int) *Error {
 	digit := func(k int) byte {
 		if k < len(whole) {
@@ -79,15 +79,15 @@ func (p *parser) decimal(start int, whole, fraction []byte, exponent int) *Error
 		}
 		return fraction[k-len(whole)]
 	}
-	// All positions count the digits of whole and fraction together.
+	// All positions are counted in the digits of whole and fraction together.
 	count := len(whole) + len(fraction)
 	point := len(whole) + exponent
 	scale := max(0, len(fraction)-exponent)
-	lead := 0 // the first digit that is not zero
+	lead := 0 // index of the first nonzero digit
 	for lead < count && digit(lead) == '0' {
 		lead++
 	}
-	if lead == count { // zero: an exponent changes only its scale
+	if lead == count { // for zero, an exponent changes only the scale
 		point = len(whole)
 	}
 

@@ -8,23 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// parser reads src once and writes its canonical form behind it.
+// parser reads src once and writes the canonical form along the way.
 type parser struct {
 	src       []byte
 	pos       int
 	out       []byte
-	scratch   []byte // scratch space of sort; reused, so that deep nesting costs no allocation per level
+	scratch   []byte // scratch space for sort; reused, so that deep nesting does not allocate on every level
 	maxDepth  int
 	maxDigits int
 	grown     int // digits that exponents have added so far
 
 	mend func(path []string) bool // nil: nothing is mended
-	path []string                 // only with mend: the path of the current value
+	path []string                 // the path of the current value; only with mend
 }
 
 // member is one "key":value of an object.
 type member struct {
-	key        []byte // decoded
+	key        []byte // decoded key
 	at         int    // offset in src of the key's opening quote
 	start, end int    // where the canonical member is in out
 }
@@ -113,7 +113,7 @@ func (p *parser) object(depth int) *Error {
 		p.take('}')
 		return nil
 	}
-	var room [16]member // on the stack, enough for most objects
+	var room [16]member // on the stack; enough for most objects
 	members, sorted := room[:0], true
 	for {
 		m, err := p.key()
@@ -121,7 +121,7 @@ func (p *parser) object(depth int) *Error {
 			return err
 		}
 		if n := len(members); n > 0 && compareKeys(members[n-1].key, m.key) >= 0 {
-			sorted = false // or a duplicate, which sort finds
+			sorted = false // or a duplicate key, which sort finds
 		}
 		if p.mend != nil {
 			p.path = append(p.path, string(m.key))
@@ -168,7 +168,7 @@ func (p *parser) key() (member, *Error) {
 		return member{}, err
 	}
 	if escaped {
-		// Every escape of the canonical form means the same in Go.
+		// Every escape in the canonical form has the same meaning in Go.
 		key, _ := strconv.Unquote(string(p.out[m.start:]))
 		m.key = []byte(key)
 	} else {
@@ -181,7 +181,7 @@ func (p *parser) key() (member, *Error) {
 	return m, nil
 }
 
-// compareKeys is the order of keys in jsonb.
+// compareKeys compares keys in the order of jsonb.
 func compareKeys(a, b []byte) int {
 	if c := cmp.Compare(len(a), len(b)); c != 0 {
 		return c
@@ -235,7 +235,7 @@ func (p *parser) next() byte {
 	return 0
 }
 
-// take consumes the byte that next has returned, and writes it.
+// take consumes the byte that next returned, and writes it.
 func (p *parser) take(c byte) {
 	p.pos++
 	p.out = append(p.out, c)

@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 )
 
-// Member is one member of an object whose value was not read.
+// Member is one member of an object, with its value unparsed.
 type Member struct {
 	Key string
-	Raw []byte // the value as it was sent, which need not be JSON
+	Raw []byte // the value as sent, which need not be valid JSON
 }
 
-// Members splits an object into its members, in their order. It looks at keys, quotes and
-// brackets only, so that an invalid value does not affect the others. It returns false if src
-// is not an object that can be split, or has too many members.
+// Members splits an object into its members, in order. It looks only at keys, quotes and brackets,
+// so that an invalid value does not affect the others. It returns false if src is not an object
+// that can be split or has too many members.
 func Members(src []byte) (members []Member, ok bool) {
 	return (&splitter{src: src}).members()
 }
@@ -46,11 +46,11 @@ func (s *splitter) members() (members []Member, ok bool) {
 	return members, s.atEnd()
 }
 
-// mostMembers is far beyond what an object of the API has.
+// mostMembers is far more than any object of the API has.
 const mostMembers = 1000
 
-// Elements splits an array of at most so many elements, as Members splits an object. An element
-// may be empty: [1,] has two.
+// Elements splits an array of at most this many elements in the same way as Members splits an
+// object. An element may be empty: [1,] has two elements.
 func Elements(src []byte, most int) (elements [][]byte, ok bool) {
 	s := splitter{src: src}
 	if !s.take('[') {
@@ -72,7 +72,7 @@ func Elements(src []byte, most int) (elements [][]byte, ok bool) {
 type splitter struct {
 	src      []byte
 	pos      int
-	salvages bool // see Salvaged
+	salvages bool // set for Salvaged
 }
 
 func (s *splitter) next() byte {
@@ -105,8 +105,8 @@ func (s *splitter) key() (key string, ok bool) {
 	return key, true
 }
 
-// value reads up to the comma or the bracket that ends the value. Unbalanced brackets within it
-// are tolerated: a brace closes the arrays that are open within it, and a bracket that closes
+// value reads up to the comma or bracket that ends the value. It tolerates unbalanced brackets
+// inside the value: a closing brace also closes the arrays inside it, and a bracket that closes
 // nothing is skipped.
 func (s *splitter) value(closing byte) (raw []byte, ok bool) {
 	var open []byte
@@ -144,7 +144,7 @@ func (s *splitter) value(closing byte) (raw []byte, ok bool) {
 	return nil, false
 }
 
-// stringEnd returns the offset after the string that begins at i.
+// stringEnd returns the offset just after the string that begins at i.
 func stringEnd(src []byte, i int) (end int, ok bool) {
 	for i++; i < len(src); i++ {
 		switch src[i] {

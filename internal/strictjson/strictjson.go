@@ -1,12 +1,11 @@
-// Package strictjson checks JSON that comes from outside and rewrites it in
-// one canonical form.
+// Package strictjson checks external JSON and rewrites it in a canonical form.
 //
-// It accepts what RFC 8259 accepts, except what cannot be stored or reproduced faithfully:
-// invalid UTF-8, duplicate object keys, NUL characters, lone surrogates, numbers of absurd
-// length, unlimited nesting.
+// It accepts everything that RFC 8259 allows, except what cannot be stored or reproduced
+// faithfully: invalid UTF-8, duplicate object keys, NUL characters, lone surrogates, numbers of
+// absurd length, and unlimited nesting.
 //
-// The canonical form is what PostgreSQL prints for a jsonb value, without the
-// blanks after commas and colons:
+// The canonical form is the form in which PostgreSQL prints a jsonb value, without the blanks after
+// commas and colons:
 //
 //   - keys are ordered by their length in bytes, then bytewise, both on the
 //     decoded UTF-8 key: "b" before "aa";
@@ -15,9 +14,9 @@
 //   - numbers are plain decimals that keep their trailing zeros: 1e3 is 1000,
 //     1.50e1 is 15.0, -0.0 is 0.0.
 //
-// So a value that was made canonical, stored as jsonb, read back and made canonical
-// again has the same bytes as before. Requests to participants rely on this: a body
-// rebuilt after a restart must equal the one sent before.
+// So if a value is made canonical, stored as jsonb, read back and made canonical again, it has the
+// same bytes as before. Requests to participants rely on this: a body that is rebuilt after a
+// restart must equal the one that was sent before.
 package strictjson
 
 import (
@@ -25,16 +24,15 @@ import (
 	"strings"
 )
 
-// Limits bounds what Canonical accepts. The zero value means the defaults.
+// Limits limits what Canonical accepts. The zero value means the defaults.
 type Limits struct {
-	// MaxDepth is how deep arrays and objects may nest; [] has depth 1, a
-	// number depth 0. Zero or less means DefaultMaxDepth. The parser recurses
-	// once per level.
+	// MaxDepth is how deep arrays and objects may be nested; [] has depth 1, a number has depth 0.
+	// Zero or less means DefaultMaxDepth. The parser recurses once per level.
 	MaxDepth int
-	// MaxNumberDigits is how many digits a number may have when written without an
-	// exponent, before and after the point together; 1e3 has four, 0.01 has three.
-	// Zero or less means DefaultMaxNumberDigits. Values to be stored should have no
-	// more than 16,383, the most that jsonb accepts after the point.
+	// MaxNumberDigits is how many digits a number may have in total, before and after the point,
+	// when written without an exponent; 1e3 has four, 0.01 has three. Zero or less means
+	// DefaultMaxNumberDigits. Values to be stored should have at most 16,383 digits, which is the
+	// most that jsonb accepts after the point.
 	MaxNumberDigits int
 }
 
@@ -49,9 +47,8 @@ const (
 // canonical form to dst. The result is a fixed point: its own canonical form is itself. src is
 // neither modified nor retained, and must not share memory with dst.
 //
-// On failure it returns dst as it was (bytes beyond its length may have
-// changed) and an *Error about the first fault; a duplicate key counts as a
-// fault at the end of its object.
+// On failure it returns dst unchanged (although bytes beyond its length may have changed) and an
+// *Error for the first fault; a duplicate key counts as a fault at the end of its object.
 func Canonical(dst, src []byte, l Limits) ([]byte, error) {
 	return canonical(dst, src, l, nil)
 }
@@ -77,7 +74,7 @@ func canonical(dst, src []byte, l Limits, mend func(path []string) bool) ([]byte
 	return p.out, nil
 }
 
-// maxPointer keeps the error small when the client's keys are long.
+// maxPointer keeps the error small if the client's keys are long.
 const maxPointer = 512
 
 // shortened cuts whole tokens off the end of a pointer that is too long.

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// text reads a string and reports whether src writes it with escapes. What cannot be stored
-// is replaced if mend agrees.
+// text reads a string and reports whether src contains escapes in it. Characters that cannot be
+// stored are replaced if mend allows it.
 func (p *parser) text(mend func(path []string) bool) (escaped bool, err *Error) {
 	src, i := p.src, p.pos+1
 	p.out = append(p.out, '"')
@@ -18,7 +18,7 @@ func (p *parser) text(mend func(path []string) bool) (escaped bool, err *Error) 
 			bits |= src[i]
 			i++
 		}
-		// A run ends at an ASCII byte, so it never ends within a character.
+		// A run ends at an ASCII byte, so it never ends inside a character.
 		if bits >= utf8.RuneSelf && !utf8.Valid(src[run:i]) {
 			if mend == nil || !mend(p.path) {
 				return false, p.fault(CodeInvalidUTF8, run+firstInvalid(src[run:i]), "invalid UTF-8")
@@ -94,7 +94,7 @@ func (p *parser) escape(i int) (int, *Error) {
 	return end, nil
 }
 
-// unicodeEscape reads the \uXXXX that s begins with.
+// unicodeEscape reads the \uXXXX at the beginning of s.
 func unicodeEscape(s []byte) (rune, bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
@@ -103,7 +103,7 @@ func unicodeEscape(s []byte) (rune, bool) {
 	return rune(r), err == nil
 }
 
-// appendCharacter writes a character as PostgreSQL's escape_json does.
+// appendCharacter writes a character in the same way as PostgreSQL's escape_json.
 func appendCharacter(out []byte, r rune) []byte {
 	switch {
 	case r == '"', r == '\\':

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Stored are the limits for JSON that has already been accepted. It was within the stricter
-// limits of the API then, but storage may have expanded its exponents.
+// Stored contains the limits for JSON that has already been accepted. It was within the API's
+// stricter limits at that time, but storage may have expanded its exponents.
 var Stored = Limits{MaxDepth: 1000, MaxNumberDigits: 100_000}
 
 // Encode returns v as canonical JSON within Stored.
@@ -31,15 +31,16 @@ func Decode(j json.RawMessage) any {
 	return v
 }
 
-// Same reports whether two JSON texts differ in white space at most; false if one of them is not JSON. Members in
-// another order, and numbers and strings that are written differently, are not the same.
+// Same reports whether two JSON texts are equal except for white space. It returns false if one of
+// them is not JSON, if members are in a different order, or if numbers or strings are written
+// differently.
 func Same(a, b []byte) bool {
 	var one, other bytes.Buffer
 	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && bytes.Equal(one.Bytes(), other.Bytes())
 }
 
-// At returns the value at path in decoded JSON: members of objects by name, elements
-// of arrays by index from 0. False: there is no such value; null is a value.
+// At returns the value at path in decoded JSON: members of objects by name, elements of arrays by
+// index from 0. It returns false if there is no such value; null is a value.
 func At(v any, path []string) (any, bool) {
 	for _, part := range path {
 		switch in := v.(type) {

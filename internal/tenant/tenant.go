@@ -4,8 +4,7 @@ package tenant
 
 import "github.com/google/uuid"
 
-// Tenant is seed 4's tenant. Only ID takes part in queries; the other fields are stored as
-// received.
+// Tenant is seed 4's tenant. Queries use only ID; the other fields are stored as received.
 type Tenant struct {
 	ID     uuid.UUID
 	Region string // at most 32 characters

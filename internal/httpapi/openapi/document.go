@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// object is an object of the document.
+// object is a JSON object in the document.
 type object map[string]any
 
-// object returns a member that is an object; without it an empty one, which is not part of o.
+// object returns a member that is an object. If there is none, it returns an empty object that is
+// not part of o.
 func (o object) object(name string) object {
 	if member, ok := o[name].(object); ok {
 		return member
@@ -24,7 +25,7 @@ func (o object) text(name string) string { s, _ := o[name].(string); return s }
 
 func (o object) names() []string { return slices.Sorted(maps.Keys(o)) }
 
-// resolved returns what v refers to, or v.
+// resolved returns the object that v refers to, or v if it is not a reference.
 func resolved(doc object, v any) object {
 	o, _ := v.(object)
 	ref, ok := o["$ref"].(string)
@@ -38,7 +39,7 @@ func resolved(doc object, v any) object {
 	return found
 }
 
-// place is an operation in the document.
+// place is an operation and its location in the document.
 type place struct {
 	path, method string
 	item, op     object
@@ -46,7 +47,7 @@ type place struct {
 
 var methods = []string{"get", "post", "put", "patch", "delete"}
 
-// operations are those of the document, ordered by their path.
+// operations returns the operations of the document, ordered by path.
 func operations(doc object) iter.Seq[place] {
 	return func(yield func(place) bool) {
 		paths := doc.object("paths")

@@ -14,14 +14,14 @@ import (
 //go:embed examples
 var files embed.FS
 
-// Example is a request that a test made, and its answer.
+// Example is a request that a test made, with the answer.
 type Example struct {
-	Test    string          `json:"test"` // package and name of the test, which fails when the answer gets other members
+	Test    string          `json:"test"` // package and name of the test, which fails if the members of the answer change
 	Request json.RawMessage `json:"request,omitempty"`
 	Answer  json.RawMessage `json:"answer"`
 }
 
-// Examples are those of all operations, by operationId and status.
+// Examples returns the examples of all operations, by operationId and status.
 var Examples = sync.OnceValues(func() (map[string]map[string]Example, error) {
 	all := map[string]map[string]Example{}
 	list, err := files.ReadDir("examples")
@@ -67,7 +67,8 @@ func withExamples(doc object) error {
 	return nil
 }
 
-// exemplify adds an example to the JSON content of what is at o[name], which becomes a copy if operations share it.
+// exemplify adds an example to the JSON content of the object at o[name], which is copied first if
+// operations share it.
 func exemplify(doc, o object, name string, text json.RawMessage) error {
 	what := resolved(doc, o[name])
 	media, ok := what.object("content")["application/json"].(object)

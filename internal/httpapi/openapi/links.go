@@ -1,6 +1,7 @@
 package openapi
 
-// withLinks describes the header Link of every list: the edge derives it from the cursor of the next page.
+// withLinks describes the Link header of every list, which the edge derives from the cursor of the
+// next page.
 func withLinks(doc object) {
 	for at := range operations(doc) {
 		answer := resolved(doc, at.op.object("responses")["200"])

@@ -1,6 +1,7 @@
-// Package openapi makes the contract that clients read from openapi.yaml, which the server and
-// its tests read: OpenAPI 3.1, answers open to new members, and at each operation the problems
-// that it may answer with and an example (docs/decisions/0132).
+// Package openapi generates the contract for clients from openapi.yaml, which the server and its
+// tests use. The generated contract is in OpenAPI 3.1, its answers are open to new members, and
+// each operation lists the problems with which it may answer and has an example
+// (docs/decisions/0132).
 //
 // Files, each on top of those before it: document, problems, examples, links, yaml, openapi.
 package openapi
@@ -14,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/api"
 )
 
-// Contract returns the contract for clients, in JSON.
+// Contract returns the contract for clients as JSON.
 func Contract() ([]byte, error) {
 	doc, err := source()
 	if err != nil {
@@ -34,7 +35,7 @@ func Contract() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Source returns openapi.yaml as it is embedded, without the hints for the generator, in JSON.
+// Source returns the embedded openapi.yaml as JSON, without the hints for the code generator.
 func Source() ([]byte, error) {
 	doc, err := source()
 	if err != nil {
@@ -43,7 +44,7 @@ func Source() ([]byte, error) {
 	return json.Marshal(doc)
 }
 
-// OfOperations returns the problems of each operation, by its operationId.
+// OfOperations returns the problems of each operation, by operationId.
 var OfOperations = sync.OnceValues(func() (map[string]Problems, error) {
 	doc, err := source()
 	if err != nil {
@@ -70,7 +71,7 @@ func source() (object, error) {
 	return withoutHints(doc).(object), nil
 }
 
-// withoutHints removes what is meant for the generator of Go code, and names objects so that they can be read easily.
+// withoutHints removes the hints for the Go code generator and gives objects readable names.
 func withoutHints(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -89,9 +90,9 @@ func withoutHints(v any) any {
 	return v
 }
 
-// open removes the words that close an object from every schema that an answer or a delivery uses: clients
-// must ignore members that they do not know. A schema that requests use as well is then open in this document,
-// and closed in the server, which refuses what it does not know.
+// open removes the keywords that close an object from every schema that an answer or a delivery
+// uses, because clients must ignore unknown members. A schema that requests also use is then open
+// in this document, but closed in the server, which rejects unknown members.
 func open(doc object) {
 	seen := map[string]bool{}
 	var visit func(v any)
@@ -122,7 +123,7 @@ func open(doc object) {
 	visit(doc["x-webhooks"])
 }
 
-// modern turns a document of OpenAPI 3.0 into one of 3.1.
+// modern converts an OpenAPI 3.0 document to 3.1.
 func modern(doc object) {
 	doc["openapi"] = "3.1.0"
 	if hooks := doc["x-webhooks"]; hooks != nil {
@@ -132,8 +133,8 @@ func modern(doc object) {
 	withNull(doc)
 }
 
-// withNull says with types what nullable said. Without a type, null was refused unless a schema said nullable; the
-// only such schemas are those of any JSON, which needs no words.
+// withNull replaces nullable with types. The only schemas without a type are those that allow any
+// JSON, and they need no keyword for null.
 func withNull(v any) {
 	switch v := v.(type) {
 	case object:

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// Problems are the codes that an operation may answer with, by status.
+// Problems are the codes with which an operation may answer, by status.
 type Problems map[string][]string
 
 func (p Problems) add(status int, codes ...string) {
@@ -26,13 +26,13 @@ func (p Problems) add(status int, codes ...string) {
 	}
 }
 
-// Has reports whether the operation may answer with this code and status.
+// Has reports whether the operation may answer with this status and code.
 func (p Problems) Has(status int, code string) bool {
 	return slices.Contains(p[strconv.Itoa(status)], code)
 }
 
-// problemsOf derives what the checks in front of an operation may answer from how the contract
-// describes it, and adds the codes that the operation itself lists as x-problems.
+// problemsOf derives from the contract the codes with which the checks in front of an operation may
+// answer, and adds the codes that the operation lists in x-problems.
 func problemsOf(doc object, path, method string, item, op object) Problems {
 	p := Problems{}
 	p.add(http.StatusBadRequest, httpkit.CodeTwoLengths, httpkit.CodeUnknownParameter, httpkit.CodeInvalidParameter)
@@ -62,7 +62,7 @@ func problemsOf(doc object, path, method string, item, op object) Problems {
 	return p
 }
 
-// ofCallers adds what the check of the credential answers, and a process without the role api.
+// ofCallers adds the codes of the credential check and of a process without the role api.
 func (p Problems) ofCallers(op object) {
 	p.add(http.StatusUnauthorized, principal.CodeRequired, principal.CodeInvalid)
 	p.add(http.StatusForbidden, httpkit.CodeCrossSite, principal.CodeTenantMismatch)
@@ -87,7 +87,8 @@ func (p Problems) ofParameters(doc object, parameters []any, op object) {
 	}
 }
 
-// ofBodies adds what reading a body answers; also where none is taken, because one may be sent.
+// ofBodies adds the codes for reading a body. They also apply to operations without a body, because
+// a client may send one anyway.
 func (p Problems) ofBodies(doc object, op object) {
 	p.add(http.StatusBadRequest, httpkit.CodeUnreadable)
 	p.add(http.StatusRequestTimeout, httpkit.CodeTooSlow)
@@ -123,14 +124,14 @@ func featureOf(doc, op object) string {
 	return ""
 }
 
-// nameOfStatus is the name of the response that all problems with a status share.
+// nameOfStatus returns the name of the response that all problems with the same status share.
 func nameOfStatus(status string) string {
 	code, _ := strconv.Atoi(status)
 	return strings.ReplaceAll(http.StatusText(code), " ", "")
 }
 
-// withProblems lists at each operation the problems that it may answer with. The codes of a status are in the
-// description for readers, and in x-problems for programs.
+// withProblems lists at each operation the problems with which it may answer. The codes for a
+// status are in the description for readers, and in x-problems for programs.
 func withProblems(doc object) {
 	responses := doc.object("components").object("responses")
 	failure := responses.object("Failure")

@@ -6,9 +6,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML returns a contract in JSON as YAML, its members in the same order.
+// YAML converts a contract from JSON to YAML, with the members in the same order.
 func YAML(contract []byte) ([]byte, error) {
-	var doc yaml.Node // JSON is YAML, in one of its two styles
+	var doc yaml.Node // JSON is YAML in flow style
 	if err := yaml.Unmarshal(contract, &doc); err != nil {
 		return nil, err
 	}
@@ -22,9 +22,9 @@ func YAML(contract []byte) ([]byte, error) {
 	return out.Bytes(), enc.Close()
 }
 
-// inBlocks drops the style of JSON.
+// inBlocks changes the flow style of JSON to block style.
 func inBlocks(n *yaml.Node) {
-	n.Style = 0 // the encoder quotes what needs it
+	n.Style = 0 // the encoder adds quotes where necessary
 	for _, child := range n.Content {
 		inBlocks(child)
 	}

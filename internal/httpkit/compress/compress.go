@@ -1,9 +1,10 @@
-// Package compress sends pages and JSON with gzip to clients that accept it.
+// Package compress compresses pages and JSON with gzip for clients that accept it.
 //
-// It compresses answers to GET with HTML or JSON of at least MinSize bytes. Streams, files and compressed content
-// pass through untouched, and so do two kinds of answers: those with a strong entity tag, because clients send it back
-// in If-Match, where it must be the tag of the resource and not of one of its encodings; and those that must not be
-// stored, because they show a secret, which could be guessed from the length of compressed answers (BREACH).
+// It compresses answers to GET with HTML or JSON of at least MinSize bytes. Streams, files and
+// compressed content pass through unchanged, and so do two kinds of answers. The first are answers
+// with a strong entity tag: clients send the tag back in If-Match, where it must be the tag of the
+// resource and not of one of its encodings. The second are answers that must not be stored: they
+// contain a secret, which could be guessed from the length of compressed answers (BREACH).
 package compress
 
 import (
@@ -15,17 +16,19 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// MinSize is the size below which an answer is sent as it is: it fits into one packet anyway.
+// MinSize is the size below which an answer is sent uncompressed, because it fits into one packet anyway.
 const MinSize = 1 << 10
 
-// level is the fastest: a list of 58 kB takes 0.25 ms and becomes 6.4 kB. Level 6 takes 0.58 ms for 5.9 kB.
+// level is the fastest level: a list of 58 kB takes 0.25 ms and shrinks to 6.4 kB. Level 6 takes
+// 0.58 ms and yields 5.9 kB.
 const level = 1
 
-// handler compresses what another handler answers.
+// handler compresses the answers of another handler.
 type handler struct {
 	plain, zipped http.Handler
-	// busy has room for the answers that are being compressed. There are no more of them than processors; when it is
-	// full, an answer is sent uncompressed, so that a crowd costs bandwidth instead of the processors that sagas need.
+	// busy limits the number of concurrent compressions to the number of processors. When it is
+	// full, answers are sent uncompressed, so that many concurrent requests cost bandwidth instead
+	// of CPU time that sagas need.
 	busy chan struct{}
 }
 
@@ -43,7 +46,8 @@ func limited(next http.Handler, most int) (http.Handler, error) {
 	return h, nil
 }
 
-// ServeHTTP implements http.Handler. Requests that change something are spared the detour: their answers are small.
+// ServeHTTP implements http.Handler. Requests that make changes bypass compression because their
+// answers are small.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		h.zipped.ServeHTTP(w, r)
@@ -69,12 +73,12 @@ func suitable(media string) bool {
 	return false
 }
 
-// response decides, when its header is complete, whether it may be compressed.
+// response decides whether it may be compressed once its header is complete.
 type response struct {
 	http.ResponseWriter
 	busy    chan struct{}
 	decided bool
-	holds   bool // a place in busy
+	holds   bool // it holds a slot in busy
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -109,7 +113,7 @@ func (w *response) decide() {
 		default:
 		}
 	}
-	h.Set(gzhttp.HeaderNoCompression, "1") // it is not sent
+	h.Set(gzhttp.HeaderNoCompression, "1") // this header is not sent
 }
 
 func (w *response) release() {

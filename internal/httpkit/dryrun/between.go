@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// counted are members that change with everything, or follow from what else a resource has.
+// counted are members that every change affects, or that are derived from other members.
 var counted = []string{"version", "updated_at", "updated_by", "links", "allowed_actions"}
 
-// Between returns the members whose values differ between two states of a resource, both as JSON, in the order of their
-// names. Members of objects are named by their path, as in "stop_on.failures".
+// Between returns the members whose values differ between two states of a resource, both given as
+// JSON, sorted by name. Members of objects are named by their path, as in "stop_on.failures".
 func Between(before, after []byte) (all List, err error) {
 	was, is := map[string]string{}, map[string]string{}
 	if err := flatten("", before, was); err != nil {
@@ -30,7 +30,7 @@ func Between(before, after []byte) (all List, err error) {
 	return all, nil
 }
 
-// flatten puts the values of a document into a map, by their paths: texts as they are, others in compact JSON.
+// flatten puts the values of a document into a map by path: texts unchanged, other values as compact JSON.
 func flatten(path string, document []byte, into map[string]string) error {
 	if object := map[string]json.RawMessage{}; json.Unmarshal(document, &object) == nil && object != nil {
 		for name, value := range object {
@@ -47,7 +47,7 @@ func flatten(path string, document []byte, into map[string]string) error {
 	}
 	var text *string
 	if json.Unmarshal(document, &text) == nil {
-		if text != nil { // null is none
+		if text != nil { // null counts as no value
 			into[path] = *text
 		}
 		return nil

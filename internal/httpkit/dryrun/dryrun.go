@@ -1,5 +1,5 @@
-// Package dryrun says what an action would change, from what to what. Every dry run answers with it, whatever the
-// action is about.
+// Package dryrun describes what an action would change, with the old and the new values. All dry
+// runs use it in their answers.
 package dryrun
 
 import (
@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Change is a value that an action would change; "" stands for none.
+// Change is a value that an action would change; "" means that there is no value.
 type Change struct {
-	Of       string // the kind of things that it concerns, such as a saga; "": the one that the action is about
+	Of       string // the kind of object, such as a saga; "": the object of the action
 	Member   string
 	From, To string
-	Count    int64 // of how many things; 0: of the one that the action is about
+	Count    int64 // number of objects; 0: only the object of the action
 }
 
-// List is what an action would change.
+// List is the list of changes that an action would make.
 type List []Change
 
-// Differs adds a member to the list unless it keeps its value.
+// Differs adds a member to the list if its value would change.
 func (l *List) Differs(member, from, to string) {
 	if from != to {
 		*l = append(*l, Change{Member: member, From: from, To: to})
 	}
 }
 
-// Most is how many different changes of many things are listed.
+// Most is the maximum number of different changes that are listed for many objects.
 const Most = 50
 
-// Many collects what an action would change in many things of one kind.
+// Many collects the changes that an action would make to many objects of one kind.
 type Many struct {
 	Of     string
 	counts map[Change]*Change
 }
 
-// Add adds the changes of one thing, or of n that change equally.
+// Add adds the changes to one object, or to n objects that change in the same way.
 func (m *Many) Add(l List, n int64) {
 	if m.counts == nil {
 		m.counts = map[Change]*Change{}
@@ -55,8 +55,8 @@ func (m *Many) Add(l List, n int64) {
 	}
 }
 
-// List returns the changes, equal ones counted, those of most things first. Times count as equal, because each thing
-// has its own; the earliest stands for all.
+// List returns the changes with the number of objects that each affects, most objects first. Times
+// count as equal, because every object has a different one; the earliest represents them all.
 func (m *Many) List() List {
 	out := List{}
 	for _, c := range m.counts {
@@ -71,7 +71,7 @@ func (m *Many) List() List {
 	return out[:min(len(out), Most)]
 }
 
-// alike is what two values have in common that count as equal.
+// alike returns a key that is the same for values that count as equal.
 func alike(value string) string {
 	if _, err := time.Parse(time.RFC3339, value); err == nil {
 		return "a time"
@@ -91,7 +91,7 @@ func earlier(a, b string) string {
 	return a
 }
 
-// Text is a time as the value of a change.
+// Text returns a time as the value of a change.
 func Text(t *time.Time) string {
 	if t == nil {
 		return ""

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// framing follows the bytes that a client sends over one connection of HTTP/1 from request to
-// request, just closely enough to find the heads. It stops at anything that it cannot parse:
-// net/http rejects such requests itself.
+// framing follows the bytes that a client sends over an HTTP/1 connection from request to request,
+// just closely enough to find the request heads. It stops at anything that it cannot parse, because
+// net/http rejects such requests anyway.
 type framing struct {
 	at     place
 	left   int64  // remaining bytes of the body or chunk
 	line   []byte // the current line so far, at most maxLine bytes
 	lines  int    // number of lines of this head so far
 	length int64  // Content-Length of this head
-	sized  bool   // it has one
-	chunks bool   // it has Transfer-Encoding: chunked
+	sized  bool   // this head has a Content-Length
+	chunks bool   // this head has Transfer-Encoding: chunked
 }
 
 type place int
@@ -25,15 +25,15 @@ const (
 	inHead place = iota
 	inBody
 	inChunkSize
-	inChunk // its data and the line end after it
+	inChunk // the data of a chunk and the line end after it
 	inTrailer
 	lost
 )
 
-// maxLine is far above the length of a line that states a length; longer ones are truncated.
+// maxLine is far above the length of any line that contains a length; longer lines are truncated.
 const maxLine = 256
 
-// follow parses the next bytes and reports whether a head with both lengths ended in them.
+// follow parses the next bytes and reports whether they complete a head with both lengths.
 func (f *framing) follow(p []byte) (both bool) {
 	for len(p) > 0 && f.at != lost {
 		if f.at == inBody || f.at == inChunk {
@@ -68,8 +68,8 @@ func (f *framing) keep(p []byte) { f.line = append(f.line, p[:min(len(p), maxLin
 
 func (f *framing) begin() { *f = framing{line: f.line[:0]} }
 
-// take parses a complete line, without its line end, and reports whether it ended a head with both
-// lengths.
+// take parses a complete line, without its line end, and reports whether it completes a head with
+// both lengths.
 func (f *framing) take(line []byte) (both bool) {
 	switch {
 	case f.at == inChunkSize:

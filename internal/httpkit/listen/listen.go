@@ -1,5 +1,5 @@
-// Package listen accepts the connections of the API. It limits how many one client may hold,
-// and detects requests with two lengths, which net/http does not report.
+// Package listen accepts the connections of the API. It limits how many connections one client may
+// hold, and detects requests with two lengths, which net/http does not report.
 //
 // Files, each on top of those before it: framing, listen, tls.
 package listen
@@ -22,13 +22,13 @@ type Listener struct {
 	open map[netip.Prefix]int // guarded by mu
 }
 
-// Limit returns a listener that immediately closes a connection whose address already holds max
-// others, and calls refused for it. max 0 means no limit.
+// Limit returns a listener that immediately closes a connection if its address already holds max
+// others, and calls refused. A max of 0 means no limit.
 func Limit(l net.Listener, max int, refused func()) *Listener {
 	return &Listener{Listener: l, max: max, refused: refused, open: map[netip.Prefix]int{}}
 }
 
-// Accept returns the next connection of a client that is below its limit.
+// Accept returns the next connection from a client that is below its limit.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -44,8 +44,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// clientOf returns what counts as one client: an IPv4 address, or the /64 of an IPv6 address,
-// all of which belongs to one machine or site.
+// clientOf returns the unit that counts as one client: an IPv4 address, or the /64 of an IPv6
+// address, because all of it belongs to one machine or site.
 func clientOf(addr net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection and frees its place in the client's limit.
+// Close closes the connection and releases it from the client's limit.
 func (c *Conn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
@@ -102,7 +102,7 @@ func (c *Conn) Close() error {
 
 type connKey struct{}
 
-// WithConn stores a connection in the context of its requests, as http.Server.ConnContext.
+// WithConn stores a connection in the context of its requests. It is meant for http.Server.ConnContext.
 func WithConn(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*Conn); ok {
 		return context.WithValue(ctx, connKey{}, c)
@@ -111,9 +111,9 @@ func WithConn(ctx context.Context, conn net.Conn) context.Context {
 }
 
 // TwoLengths reports whether a request head with both Content-Length and Transfer-Encoding has
-// arrived on the connection of a request: a proxy in front may then see different requests than
-// this server (RFC 9112, 6.3). net/http silently drops the Content-Length. It is always false
-// over TLS, where the bytes are not visible here.
+// arrived on the connection of a request. A proxy in front may then see different requests than
+// this server (RFC 9112, 6.3). net/http silently drops the Content-Length. It is always false over
+// TLS, where the bytes are not visible here.
 func TwoLengths(ctx context.Context) bool {
 	c, ok := ctx.Value(connKey{}).(*Conn)
 	return ok && c.both.Load()

@@ -10,15 +10,15 @@ import (
 	"github.com/skald-saga/skald/internal/secret/files"
 )
 
-// Files name the PEM files of a server's TLS. ClientCA is optional.
+// Files names the PEM files for a server's TLS. ClientCA is optional.
 type Files struct {
 	Cert, Key string // the certificate with its chain, and its private key
-	ClientCA  string // the CAs of client certificates, which are then required; "": they are not
+	ClientCA  string // CAs of client certificates, which are required if it is set
 }
 
-// TLS returns the configuration of a server, and the files that it reads again when they
-// change. Open connections are not affected. While a file is missing or invalid, its last valid
-// content stays in use, and failed is called.
+// TLS returns the configuration of a server, and the files, which are reloaded when they change.
+// Open connections are not affected. While a file is missing or invalid, its last valid content
+// stays in use, and failed is called.
 func TLS(from Files, failed func(error)) (*tls.Config, *files.Watched[*tls.Config], error) {
 	w, err := files.Watch(from.read, failed, from.Cert, from.Key, from.ClientCA)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package ratelimit limits how many requests the holders of credentials and the tenants
-// may make, on one node: token buckets in memory.
+// Package ratelimit limits, on one node, how many requests each credential and each tenant may
+// make. It uses token buckets in memory.
 package ratelimit
 
 import (
@@ -13,9 +13,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are in requests per second; 0: no limit. Bursts may use up to two seconds' worth.
+// Limits are in requests per second; 0 means no limit. Bursts may use up to two seconds' worth.
 type Limits struct {
-	Key     int // of one credential
+	Key     int // for one credential
 	Tenant  int // for all credentials of a tenant together
 	Creates int // for a tenant's requests that create something
 }
@@ -23,14 +23,14 @@ type Limits struct {
 // seconds is the size of a burst, in seconds of the rate.
 const seconds = 2
 
-// Names of the limits, in the headers and in the metric.
+// Names of the limits in the headers and in the metric.
 const (
 	ofKey     = "key"
 	ofTenant  = "tenant"
 	ofCreates = "creates"
 )
 
-// Limiter counts requests. It is safe for concurrent use; nil allows all.
+// Limiter counts requests. It is safe for concurrent use; a nil Limiter allows all requests.
 type Limiter struct {
 	limits Limits
 	now    func() time.Time
@@ -46,11 +46,11 @@ type bucketKey struct {
 	key    string
 }
 
-// maxBuckets limits the memory: beyond it full buckets are dropped, which has no effect on
-// their owners.
+// maxBuckets limits the memory. Beyond it, full buckets are dropped, which has no effect on their
+// owners.
 const maxBuckets = 10_000
 
-// New returns a limiter; nil when nothing is limited.
+// New returns a limiter, nil if nothing is limited.
 func New(l Limits, now func() time.Time) *Limiter {
 	if l == (Limits{}) {
 		return nil
@@ -73,16 +73,16 @@ func New(l Limits, now func() time.Time) *Limiter {
 	return out
 }
 
-// Verdict is whether a request is allowed, with the information for its client.
+// Verdict is the decision whether a request is allowed, with information for its client.
 type Verdict struct {
 	Limit  string        // the limit that the request exceeds; "": none
 	Wait   time.Duration // wait until the request would be allowed
 	Policy string        // header RateLimit-Policy: the limits of this request
-	State  string        // header RateLimit: the remainder of the limit that is closest to exhaustion
+	State  string        // header RateLimit: the remainder of the limit that is closest to being exhausted
 }
 
-// Take counts a request against the limits of its credential and tenant, or against none if it
-// exceeds one.
+// Take counts a request against the limits of its credential and tenant. If it exceeds one of them,
+// it is counted against none.
 func (l *Limiter) Take(key string, tenant uuid.UUID, creates bool) Verdict {
 	if l == nil {
 		return Verdict{}
@@ -94,7 +94,7 @@ func (l *Limiter) Take(key string, tenant uuid.UUID, creates bool) Verdict {
 		v    = Verdict{Policy: l.policy[0]}
 		all  [3]*rate.Limiter
 		n    int
-		left = math.Inf(1) // tokens, as a share of the burst
+		left = math.Inf(1) // remaining tokens, as a fraction of the burst
 	)
 	if creates {
 		v.Policy = l.policy[1]

@@ -1,6 +1,6 @@
-// Package claims tracks the Idempotency-Keys of the requests that a node is working on: the
-// claim with which a request's first transaction stores its key, and the keys and ids that no
-// second request may use in the meantime.
+// Package claims tracks the Idempotency-Keys of the requests that a node is processing: the claim
+// with which a request's first transaction stores its key, and the keys and IDs that no other
+// request may use in the meantime.
 package claims
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency"
 )
 
-// Store keeps keys and answers.
+// Store stores keys and answers.
 type Store interface {
-	// Find returns what is stored for a key; nil: nothing.
+	// Find returns what is stored for a key, nil if nothing is.
 	Find(ctx context.Context, k idempotency.Key) (*idempotency.Kept, error)
 	// Keep stores the answer, and also the key if no transaction of the request did.
 	Keep(ctx context.Context, c *Claim, a idempotency.Answer) error
@@ -22,17 +22,17 @@ type Store interface {
 	Drop(ctx context.Context, c *Claim) error
 }
 
-// Claim is the key of the request in progress. The request's first transaction that writes
-// anything stores the key as well.
+// Claim is the key of the request in progress. The request's first transaction that writes anything
+// also stores the key.
 type Claim struct {
 	idempotency.Key
-	ID uuid.UUID // of this request, which identifies its own row
+	ID uuid.UUID // ID of this request, which identifies its row
 
 	mu     sync.Mutex
 	stored bool
 }
 
-// NewClaim returns the claim of a request. id is new.
+// NewClaim returns the claim of a request. id must be new.
 func NewClaim(k idempotency.Key, id uuid.UUID) *Claim { return &Claim{Key: k, ID: id} }
 
 // Stored reports whether a transaction of the request stored the key or may have done so: a commit
@@ -43,7 +43,7 @@ func (c *Claim) Stored() bool {
 	return c.stored
 }
 
-// SetStored records that the key is or may be stored.
+// SetStored records that the key is stored or may be.
 func (c *Claim) SetStored() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,7 @@ func With(ctx context.Context, c *Claim) context.Context {
 	return context.WithValue(ctx, claimKey{}, c)
 }
 
-// Of returns the claim of the request in progress; nil: it has no key, or its key is not
+// Of returns the claim of the request in progress, nil if the request has no key or its key is not
 // stored.
 func Of(ctx context.Context) *Claim {
 	c, _ := ctx.Value(claimKey{}).(*Claim)

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency"
 )
 
-// Requests are the Idempotency-Keys and client-given saga ids of the requests that this node is
-// storing right now. The store never accepts a second saga with one of them; this keeps a
-// second request out of the batch of the first. The zero value is ready to use.
+// Requests holds the Idempotency-Keys and client-supplied saga IDs of the requests that this node
+// is storing at the moment. The store never accepts a second saga with the same key or ID; Requests
+// keeps a second request out of the batch of the first. The zero value is ready to use.
 type Requests struct {
 	mu    sync.Mutex
 	names map[name]struct{}
@@ -22,8 +22,8 @@ type name struct {
 	principal, route, key string
 }
 
-// Hold reserves the key and the id of a request until release is called. key may be nil, id
-// uuid.Nil. Fault: Conflict if another request holds either.
+// Hold reserves the key and the ID of a request until release is called. key may be nil and id may
+// be uuid.Nil. Fault: Conflict if another request holds either of them.
 func (r *Requests) Hold(tenant, id uuid.UUID, key *idempotency.Key) (release func(), err error) {
 	var names []name
 	if key != nil {

@@ -64,7 +64,7 @@ func (st *Answers) Find(ctx context.Context, k idempotency.Key) (found *idempote
 	return found, postgres.Wrap("find an Idempotency-Key", err)
 }
 
-// The row of another request is left as it is.
+// The row of another request is left unchanged.
 const keepAnswer = `
 INSERT INTO saga.idempotency_answers AS a
        (tenant_id, principal, route, key, request_id, request_hash, status, etag, location, body, withheld)
@@ -107,8 +107,8 @@ DELETE FROM saga.idempotency_answers WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM saga.idempotency_answers WHERE created_at < now() - $1 * interval '1 second'
 	 LIMIT 5000 FOR UPDATE SKIP LOCKED))`
 
-// Expire deletes keys older than keep, in batches, and returns how many. Several nodes may run
-// it at once.
+// Expire deletes keys older than keep, in batches, and returns how many it deleted. Several nodes
+// may run it at once.
 func (st *Answers) Expire(ctx context.Context, keep time.Duration) (int64, error) {
 	return st.db.ExecAll(ctx, "expire the answers of Idempotency-Keys", expireAnswers, int64(keep.Seconds()))
 }

@@ -1,6 +1,6 @@
-// Package plaintext turns text from outside into text that can be stored: the reason why a
-// message failed, a worker's progress report, a participant's answer. A client that reports a
-// failure must not lose it over one character, so such text is never rejected.
+// Package plaintext converts external text, such as the reason why a message failed, a worker's
+// progress report or a participant's answer, into text that can be stored. A client's failure
+// report must not get lost because of one character, so such text is never rejected.
 package plaintext
 
 import (
@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Replacement replaces what cannot be stored: a NUL character, half of a surrogate pair, a run
-// of bytes that are not UTF-8.
+// Replacement replaces characters that cannot be stored: a NUL character, half of a surrogate pair,
+// or a run of bytes that are not UTF-8.
 const Replacement = "\uFFFD"
 
 // Limit is the maximum length of a text. The zero value means no limit.
@@ -21,8 +21,8 @@ func Bytes(n int) Limit { return Limit{bytes: n} }
 // Characters limits a text to n characters.
 func Characters(n int) Limit { return Limit{characters: n} }
 
-// Storable returns s in the form in which it is stored, UTF-8 without NUL, cut to the limit
-// between two characters, and whether that differs from s. It is idempotent.
+// Storable returns the form in which s is stored: UTF-8 without NUL, cut to the limit between two
+// characters. It also reports whether that form differs from s. It is idempotent.
 func Storable(s string, most Limit) (text string, changed bool) {
 	text = s
 	if strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text) {
@@ -32,7 +32,7 @@ func Storable(s string, most Limit) (text string, changed bool) {
 	return text, len(text) != len(s) || text != s
 }
 
-// Text is Storable without the report of changes.
+// Text is Storable without the report whether the text was changed.
 func Text(s string, most Limit) string {
 	text, _ := Storable(s, most)
 	return text
@@ -59,12 +59,12 @@ func (l Limit) end(s string) int {
 	return len(s)
 }
 
-// Members makes several texts of one document storable, and records which ones it changed.
+// Members makes several texts of one document storable and records which of them it changed.
 type Members struct {
 	Changed []string // JSON Pointers (RFC 6901), in the order of the calls
 }
 
-// Storable is the function of this name, for the text at a pointer.
+// Storable is like Limit.Storable, for the text at a pointer.
 func (m *Members) Storable(pointer, s string, most Limit) string {
 	text, changed := Storable(s, most)
 	if changed {

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Limits of what is passed on beside a traceparent.
+// Limits for the headers that are passed on in addition to traceparent.
 const (
 	maxTraceStates, maxTraceState = 32, 512
 	maxBaggages, maxBaggage       = 64, 8192
 )
 
-// TraceState returns the lines of a tracestate as one (W3C Trace Context, section 3.3), "" if they
-// are malformed or too long: the standard asks to drop such a list.
+// TraceState joins the lines of a tracestate into one (W3C Trace Context, section 3.3). It returns
+// "" if they are malformed or too long, because the standard says that such a list must be dropped.
 func TraceState(lines ...string) string {
 	if s := strings.Join(lines, ","); validTraceState(s) {
 		return s
@@ -20,7 +20,7 @@ func TraceState(lines ...string) string {
 	return ""
 }
 
-// Baggage returns the lines of a baggage as one (W3C Baggage, section 3.3), likewise.
+// Baggage does the same for the lines of a baggage header (W3C Baggage, section 3.3).
 func Baggage(lines ...string) string {
 	if s := strings.Join(lines, ","); validBaggage(s) {
 		return s
@@ -29,10 +29,10 @@ func Baggage(lines ...string) string {
 }
 
 var (
-	// Trace Context, section 3.3: a key, with the vendor after @ in a tenant's, and a value.
+	// Trace Context, section 3.3: a key (in multi-tenant form with the vendor after @) and a value.
 	traceMember = regexp.MustCompile(`^([a-z][-a-z0-9_*/]{0,255}|[a-z0-9][-a-z0-9_*/]{0,240}@[a-z][-a-z0-9_*/]{0,13})=` +
 		`[ -+\--<>-~]{0,255}[!-+\--<>-~]$`)
-	// Baggage, section 3.3: a token, a value of percent-encoded text, and properties, which need no value.
+	// Baggage, section 3.3: a token, a percent-encoded value, and properties, whose values are optional.
 	baggageMember = regexp.MustCompile(`^` + token + blank + `=` + blank + octets +
 		`(` + blank + `;` + blank + token + `(` + blank + `=` + blank + octets + `)?)*$`)
 )
@@ -71,7 +71,7 @@ func validBaggage(s string) bool {
 	return n > 0
 }
 
-// members yields the members of a list in a header; empty ones are none.
+// members yields the members of a list in a header, except empty ones.
 func members(s string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for member := range strings.SplitSeq(s, ",") {

@@ -1,5 +1,5 @@
-// Package schema checks JSON against JSON Schema, of draft 2020-12 unless $schema names another.
-// Nothing is loaded from elsewhere.
+// Package schema checks JSON against JSON Schema (draft 2020-12 unless $schema names another). It
+// never loads other documents.
 package schema
 
 import (
@@ -21,18 +21,18 @@ import (
 // Schema is a compiled schema.
 type Schema struct{ compiled *jsonschema.Schema }
 
-// name is the schema's URL within the library; nothing can be loaded from it.
+// name is the schema's URL inside the library; nothing can be loaded from it.
 const name = "args:///schema"
 
-// noFiles keeps schemas from loading files and URLs.
+// noFiles prevents schemas from loading files and URLs.
 type noFiles struct{}
 
 func (noFiles) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%q is not part of the schema", url)
 }
 
-// Parse compiles a schema. References to other documents are refused. The error says in one line
-// what is wrong.
+// Parse compiles a schema. It rejects references to other documents. The error describes the
+// problem in one line.
 func Parse(doc json.RawMessage) (*Schema, error) {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
 	if err != nil {
@@ -55,7 +55,7 @@ func clean(err error) error {
 	return errors.New(strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), name, "")), " "))
 }
 
-// Mistakes returns where doc does not fit, by pointer, each beginning with pointer.
+// Mistakes returns the places where doc does not match the schema. Their pointers begin with pointer.
 func (s *Schema) Mistakes(pointer string, doc json.RawMessage) (w fault.Mistakes) {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(doc))
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Schema) Mistakes(pointer string, doc json.RawMessage) (w fault.Mistakes
 	return w
 }
 
-// leaves collects the errors that have no further cause.
+// leaves collects the errors that have no causes of their own.
 func leaves(w *fault.Mistakes, pointer string, e *jsonschema.ValidationError, p *message.Printer) {
 	for _, cause := range e.Causes {
 		leaves(w, pointer, cause, p)
