@@ -185,6 +185,7 @@ func (s *session) login(ctx context.Context, body map[string]any) error {
 		err = errors.New("the answer has no token")
 	}
 	if err != nil {
+		s.client.SetToken(s.now().text) // the former token, which may still be valid for reads and has to be revoked
 		return explain("sign in at auth/"+mount, err)
 	}
 	s.use(secret.Auth.ClientToken, seconds(secret.Auth.LeaseDuration), secret.Auth.Renewable)
