@@ -206,7 +206,7 @@ func TestFailures(t *testing.T) {
 		{`"x ${payload.list.map(i, i.id)}"`, "only a string, a number, true or false"},
 		{`"${payload.big + 1.0}"`, "more digits"}, {`"${[payload.big]}"`, "more digits"},
 		{`"${payload.sku + 1}"`, "not of the type"}, {`"${payload.n + 0.5}"`, "not of the type"},
-		{`"${payload.max + 1}"`, "too large"}, {`"${payload.n / 0}"`, "divides by zero"}, {`"${payload.n % 0}"`, "divides by zero"},
+		{`"${payload.max + 1}"`, "overflows"}, {`"${payload.n / 0}"`, "divides by zero"}, {`"${payload.n % 0}"`, "divides by zero"},
 		{`"${1.0 / 0.0}"`, "finite"}, {`"${int(payload.sku)}"`, "cannot be computed"},
 		{`"${b'ab'}"`, "base64"}, {`"${{1: 2}}"`, "not a string"},
 		{`"${timestamp(payload.sku)}"`, "cannot be computed"},
