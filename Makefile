@@ -172,7 +172,7 @@ examples: postgres ## record the examples of the contract again, from the answer
 	for run in 1 2; do \
 		TEST_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES) || exit; \
 		TEST_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES_ELSEWHERE) || exit; done
-	TEST_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run TestExamplesFollowTheContract ./internal/httpapi/published
+	TEST_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run TestExamplesFollowTheContract ./internal/httpapi/openapi
 
 # The tests of other packages that examples are from.
 EXAMPLES_ELSEWHERE = -run 'WhatActionsOnASaga|AnswersThatNoOther|ThePageSaysWhetherTheParticipant' ./internal/test/uitest ./internal/ui/sagapages
