@@ -152,17 +152,17 @@ type Access struct {
 func (c *Config) complete() error {
 	switch t, w := &c.Trail, &c.Webhooks; {
 	case !c.Sagas.Complete():
-		return errors.New("the fields Store, Workflows, Archive, Reports, Create, Commit and Engine in Sagas are required")
+		return errors.New("Sagas needs Store, Workflows, Archive, Reports, Create, Commit and Engine")
 	case t.Events == nil, t.Follow == nil, t.Verify == nil:
-		return errors.New("Trail.Events, Trail.Follow and Trail.Verify are required")
+		return errors.New("Trail needs Events, Follow and Verify")
 	case w.Store == nil, w.Deliveries == nil, w.CheckEndpoint == nil:
 		return errors.New("every field of Webhooks is required")
 	case c.Participants.Store == nil, c.Participants.Gates == nil, c.Participants.Changed == nil:
 		return errors.New("every field of Participants is required")
 	case c.Access.Keys == nil, c.Access.Sessions == nil:
-		return errors.New("Keys and Sessions of Access are required")
+		return errors.New("Access needs Keys and Sessions")
 	case c.Access.Development == (c.Access.Identify != nil):
-		return errors.New("either Identify or Development of Access is required")
+		return errors.New("Access needs either Identify or Development")
 	case c.DeadLetters != nil && !c.DeadLetters.Complete():
 		return errors.New("every field of DeadLetters is required")
 	case c.Answers == nil, c.Now == nil, c.NewID == nil, c.Log == nil:

@@ -24,7 +24,7 @@ const (
 var orderVerbs = map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
 	UndoneStep: SkipStepVerb}
 
-// The verb of each event that an operator requests, in the order of Verbs.
+// The verb of each event that records an operator's request, in the order of Verbs.
 
 func (CancelRequested) event() Verb     { return Cancel }
 func (CompensateRequested) event() Verb { return CompensateVerb }

@@ -30,7 +30,7 @@ func (d *decision) dirtyEnd(e *Error, reason string) {
 }
 
 // DeadLetter returns the open letter of the compensation that gave up, whether the saga is waiting
-// for an operator or retrying. It returns uuid.Nil if there is none.
+// for it or retrying. It returns uuid.Nil if there is none.
 func (s *Saga) DeadLetter() uuid.UUID {
 	if s.Interventions == nil {
 		return uuid.Nil

@@ -41,7 +41,7 @@ func (s *store) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []sa
 	s.searches++
 	select {
 	case <-time.After(s.search):
-	case <-ctx.Done(): // as a query of the database ends
+	case <-ctx.Done(): // as in a database query
 		return nil, saga.Ref{}, ctx.Err()
 	}
 	if s.unread && q.After == (saga.Ref{}) {

@@ -58,9 +58,8 @@ func BenchmarkCommit(b *testing.B) {
 }
 
 // BenchmarkCommitKinds writes batches of six changes, as 16 waiting clients produce them, with one
-// log each and their events. It uses three kinds of batches: ordinary changes only, a third of them
-// refusals that turn a saga back, and undone steps only. It reports the CPU time of PostgreSQL per
-// batch.
+// log each and their events: only ordinary changes, only undone steps, or some changes of another
+// kind among ordinary ones. It reports the CPU time of PostgreSQL per batch.
 func BenchmarkCommitKinds(b *testing.B) {
 	refused := func(run saga.Instance) saga.Change { return pgtest.Applied(run, pgtest.Refusal("no")) }
 	done := func(run saga.Instance) saga.Change { return pgtest.Applied(run, pgtest.Done()) }
