@@ -43,7 +43,7 @@ type Filter struct {
 	// the time at which they began to need it.
 	AttentionFrom time.Time `json:"attention_from,omitzero"`
 	AttentionTo   time.Time `json:"attention_to,omitzero"`
-	// ErrorCode selects sagas that have not completed by the code of their error.
+	// ErrorCode selects sagas that have not completed, by the code of their error.
 	ErrorCode string `json:"error_code,omitzero"`
 	// Step is the name of a step of WorkflowName, which is then required. It is compared with the
 	// current step of an unfinished saga, and with Trouble.Step of an ended one.

@@ -14,7 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// A participant's answer cannot be stored in the database (jsonb does not allow NUL characters).
+// unstorable is a participant's answer that the database cannot store (jsonb does not allow NUL
+// characters).
 var unstorable = reply{verdict: saga.Done, output: `{"name":"\u0000"}`}
 
 // TestAnUnstorableRefusalStands checks that the refusal is kept although its reasons are lost.

@@ -154,7 +154,7 @@ func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 		from = "saga.tenant_metadata_archive s"
 	}
 	w.sagas(tenant, f)
-	if !f.EndedFrom.IsZero() { // created_at is indexed, and archived sagas no longer change
+	if !f.EndedFrom.IsZero() { // updated_at is indexed, and archived sagas no longer change
 		w.Add("s.updated_at >= ?", f.EndedFrom.Add(-longSettled))
 	}
 	return from, w

@@ -12,8 +12,9 @@ import (
 )
 
 // callsTo reads the last ended attempt of each call to a host or participant ($3) made by the
-// newest sagas: $5 sagas of a workflow ($2), and $5 of all workflows except $4. The few definitions
-// of these sagas show which steps call it, so each call takes one lookup in the index of step logs.
+// newest sagas: $5 sagas of a workflow ($2), and $5 of all workflows, except the saga $4. The few
+// definitions of these sagas show which steps call it, so each call takes one lookup in the index
+// of step logs.
 const callsTo = `
 WITH asked AS MATERIALIZED (
 	(SELECT id, workflow_name, workflow_version FROM saga.saga_states
