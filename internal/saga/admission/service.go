@@ -25,8 +25,8 @@ type Engine interface {
 	// called exactly once: with the stored run, which starts immediately, or with nil to release
 	// the slot.
 	Admit(ctx context.Context) (owner *int64, done func(*saga.Instance))
-	// Drives reports whether the saga will end on this node unless the node loses it. In that case
-	// Service.Ends receives the saga and its step logs as they were committed.
+	// Drives reports whether the saga will end on this node unless the node loses it. If the saga
+	// ends here, Service.Ends receives it and its step logs as they were committed.
 	Drives(ref saga.Ref) bool
 }
 

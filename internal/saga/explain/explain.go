@@ -48,7 +48,7 @@ type Explanation struct {
 	Next     string     // what happens next; "" means nothing
 	NextAt   *time.Time // nil means as soon as the event that it waits for occurs
 	Step     *ExplainedStep
-	Report   *reported.Wait // the end of the wait for a report; nil means that it waits for none
+	Report   *reported.Wait // the wait for a report; nil means that it waits for none
 	Deadline *time.Time
 	// BlockedBy is the dead letter that a failed saga waits for; Nil means none.
 	BlockedBy uuid.UUID

@@ -129,7 +129,6 @@ func (c *conn) receive(maxBody int64) (answer, error) {
 	c.left = maxHead
 	for range 1 + maxInformational {
 		var err error
-		// the code below reads it to its end, on our own connection
 		//nolint:bodyclose // read to its end below, on a connection of ours
 		if resp, err = http.ReadResponse(c.r, asPOST); err != nil {
 			// A line cut off by the end of the stream is not an invalid response.

@@ -64,7 +64,7 @@ func (p *idlePool) keep(key string, c *conn) bool {
 	return true
 }
 
-// expire closes connections that have been idle for longer than the timeout, and reschedules itself
+// expire closes connections that have been idle for at least the timeout, and reschedules itself
 // for the others.
 func (p *idlePool) expire() {
 	p.mu.Lock()

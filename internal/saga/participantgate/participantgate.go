@@ -40,7 +40,7 @@ type Gate struct {
 
 	mu     sync.Mutex
 	counts map[id]*counted // guarded by mu
-	swept  time.Time       // serializes Round
+	swept  time.Time       // of the last sweep; used only by Round
 }
 
 type id struct {
@@ -244,8 +244,8 @@ const (
 	eachWave   = 250 * time.Millisecond // short, so that a wave is small compared with what is let through in a second
 	leastPause = 100 * time.Millisecond
 	sweepEvery = time.Minute
-	// lookAfter is how often an open gate without calls is checked: a saga may park just when
-	// another node has opened the gate.
+	// lookAfter is how long a gate is still checked after it has opened, even without calls: a saga
+	// may park just when another node has opened the gate.
 	lookAfter = 10 * time.Minute
 )
 
@@ -347,7 +347,7 @@ func (g *Gate) take() (sums []registry.Sum) {
 			c.stored = c.sums[i].Bucket
 		}
 		sums = append(sums, c.sums...)
-		c.sums, c.waiting = nil, c.waiting/2 // the callers that no longer wait were not notified
+		c.sums, c.waiting = nil, c.waiting/2 // callers that no longer wait do not say so
 		if c.inFlight == 0 && c.told == 0 && g.cfg.Now().Sub(c.last) > lookAfter {
 			delete(g.counts, key)
 		}

@@ -21,8 +21,8 @@ type Store interface {
 	// List returns a page of participants, ordered by name.
 	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Participant], error)
 	// Put stores p, with verb in the audit trail, if the stored version is p.Version-1 and the
-	// epoch is still epoch; version 0 skips the check of the epoch. Faults: NotFound, Stale, Taken,
-	// Full.
+	// epoch is still epoch; an epoch of 0 skips the check of the epoch. Faults: NotFound, Stale,
+	// Taken, Full.
 	Put(ctx context.Context, p Participant, epoch int64, verb string) error
 	// Delete removes a participant and makes the sagas that wait for it due. Version 0 means any.
 	// Faults: NotFound, Stale.

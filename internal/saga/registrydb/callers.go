@@ -121,7 +121,7 @@ SELECT count(*) FILTER (WHERE w.kind <> 'webhook'), count(*) FILTER (WHERE w.kin
  WHERE w.tenant_id = $1 AND w.participant = $2 AND w.granted_at IS NULL AND ` + stillStands
 
 // sweepCallers removes unused grants, whose callers queue again when they return, and callers that
-// no longer wait. It keeps a letter that is being retried, because it may be about to wait.
+// no longer wait. It keeps a letter that is being retried or due, because it may be about to wait.
 const sweepCallers = `
 DELETE FROM saga.gate_waits w
  WHERE w.granted_at < now() - interval '1 minute'

@@ -125,7 +125,7 @@ func takeAllBack(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string
 }
 
 // letThrough makes the first sagas of a queue due. It skips locked rows: such a saga is being
-// changed, and waits for the next wave.
+// changed, and waits for the next time.
 const letThrough = `
 WITH picked AS MATERIALIZED (
 	SELECT p.saga_id, p.tenant_id FROM saga.parked p ` + ofItsSaga + `

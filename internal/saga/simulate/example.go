@@ -14,9 +14,9 @@ const (
 	largest = 64 << 10
 )
 
-// exampleOf returns a value that fits a JSON Schema, as far as one is easy to find: an example in
-// the schema, or the smallest value of its type. It returns nil if there is none. The value need
-// not be canonical JSON, because it is read as an answer.
+// exampleOf returns a value that fits a JSON Schema, as far as one is easy to find: a value that the
+// schema contains, or the smallest value of its type. It returns nil if there is none. The value
+// need not be canonical JSON, because it is read as an answer.
 func exampleOf(schema json.RawMessage) json.RawMessage {
 	var doc any
 	if schema == nil || json.Unmarshal(schema, &doc) != nil {

@@ -130,7 +130,7 @@ func (r *Runner) examine(ctx context.Context, c *certification.Certification, to
 	keep, cancelKeep := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	defer cancelKeep()
 	if ctx.Err() != nil {
-		if err := r.cfg.Queue.Return(keep, c, token); err != nil { // otherwise its lease expires
+		if err := r.cfg.Queue.Return(keep, c, token); err != nil { // then its lease expires
 			r.cfg.Log.WarnContext(ctx, "a certification could not be given back", slog.Any("error", err))
 		}
 		return
