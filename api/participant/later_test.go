@@ -162,7 +162,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// An output that cannot be encoded changes nothing, so that the work can be finished another way.
+// An output that cannot be an answer changes nothing, so that the work can be finished another way.
 func TestAFinishThatIsAMistake(t *testing.T) {
 	h, key := promised(t, "https://skald.example/1")
 	for name, output := range map[string]any{"later again": participant.Later, "no JSON": func() {}} {

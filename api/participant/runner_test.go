@@ -34,7 +34,7 @@ type runner struct {
 	start   func() *httptest.Server
 	server  *httptest.Server
 	answers []reply               // the first answer to each call
-	outputs map[string]string     // executes by tenant, saga and step
+	outputs map[string]string     // of executes, by tenant, saga and step
 	effects func() map[string]int // by key
 	// finish finishes the work of a call in a transaction, and sends the report if sent is true. It
 	// returns the status.

@@ -204,7 +204,7 @@ func (s *step) finish(key string, known, final kept) {
 	case !done:
 	case known.Later.Action == Execute:
 		s.Done = known.Later.Run
-	default: // meanwhile, an execute got 425 and did not reach the function
+	default: // no execute has reached the function since: they get 425 until the compensation is finished
 		s.undone()
 	}
 }

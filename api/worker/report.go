@@ -260,8 +260,8 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 }
 
 // settle completes a report that was answered. If the report was refused because of its content, a
-// shorter failure is sent instead: the run must end, and the text of a failure must not cost the
-// run its retries. A run that is lost or has ended in another way is left alone.
+// failure that says less is sent instead: the run must end, and the text of a failure must not cost
+// the run its retries. A run that is lost or has ended in another way is left alone.
 func (w *Worker) settle(s *session, r *report, status int, p *problem) {
 	defer close(r.done)
 	switch {

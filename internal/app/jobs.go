@@ -41,7 +41,7 @@ type jobStores struct {
 	elections   jobrun.Elections
 	settings    jobrun.SettingsStore
 	offloading  jobrun.Offloading
-	// current returns the settings, which may be a few seconds old.
+	// current returns the settings, which are at most a few seconds old while the database responds.
 	current func(context.Context) (jobrun.Settings, error)
 	line    *notify.Line // passes messages between nodes
 	// admitted registers a function that is called when runs of a queue become claimable, and

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A server that hangs, because its machine is paused or its network is cut, does not close its
+// A server that hangs, whose machine is paused or whose network is cut, does not close its
 // connections: they stay open, and each statement would wait for its own time limit. So all
 // connections to one server are judged together: as soon as one shows that the server is silent,
 // all of them are abandoned, and their statements end (decision 0114).

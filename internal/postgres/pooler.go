@@ -89,7 +89,7 @@ func RequireOwnSessions(ctx context.Context, cfg Config) error {
 // tooFew explains why a connection was not opened in time: a pooler in session mode makes
 // connections wait if it has no session left for them.
 func tooFew(ctx context.Context, had int, err error) error {
-	late := errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) // either
+	late := errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) // the earlier one
 	if late && had > 0 {
 		return &tooFewSessions{fmt.Errorf("PostgreSQL, or the pooler in front of it, opened %d sessions, and no further one "+
 			"within %s; a node needs database.max_open_conns plus one at the same time (PgBouncer: default_pool_size): %w",

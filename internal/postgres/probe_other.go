@@ -4,8 +4,8 @@ package postgres
 
 import "net"
 
-// probe cannot inspect a socket on this platform; its next statement detects that the server has
-// closed a session.
+// probe cannot inspect a socket on this platform: the next statement of a session detects that the
+// server has closed it.
 type probe struct{}
 
 func newProbe(net.Conn) probe { return probe{} }

@@ -34,7 +34,7 @@ type Resealing struct {
 const (
 	resealPage  = 500     // rows that are checked at once
 	resealRows  = 100     // rows that are resealed at once,
-	resealBytes = 4 << 20 // or fewer, with at most this much content
+	resealBytes = 4 << 20 // or fewer, with at most this much content unless it is one row
 	maxPasses   = 10
 )
 

@@ -82,7 +82,7 @@ func retain(ctx context.Context, cfg RetentionConfig) (total int, err error) {
 	}
 }
 
-// retainEvents archives and purges audit events until none are left.
+// retainEvents archives and purges audit events until there is nothing left to archive or purge.
 func retainEvents(ctx context.Context, cfg RetentionConfig) error {
 	if cfg.EventRetention == (trail.EventRetention{}) {
 		return nil

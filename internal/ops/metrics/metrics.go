@@ -285,7 +285,7 @@ func (m *Metrics) RateLimited(limit string) { m.limited.WithLabelValues(limit).I
 // ConnRefused counts a connection that was closed because its client had too many.
 func (m *Metrics) ConnRefused() { m.refused.Inc() }
 
-// Waiting records how many requests are waiting for a saga or run to end.
+// Waiting records how many requests are waiting for a saga, a job run or a redrive to end.
 func (m *Metrics) Waiting(requests int) { m.waiting.Set(float64(requests)) }
 
 // Streams records how many live streams are open.

@@ -49,9 +49,10 @@ type MinuteCounts struct {
 	Letters map[int]int64 // by number of the minute
 }
 
-// Minutes returns the minutes since from. If a part has more items than were counted, the numbers
-// of the minutes before the oldest counted item are unknown; for fresh sagas, only back to the
-// horizon.
+// Minutes returns the minutes since from. If a part has more sagas than were counted, the numbers of
+// the minutes up to and including that of the oldest counted saga are unknown; for fresh sagas, only
+// back to the horizon. If there are more letters than were counted, the numbers of the minutes before
+// that of the oldest counted letter are unknown.
 func (c *MinuteCounts) Minutes(from time.Time) []Minute {
 	all := make([]Minute, Minutes)
 	started, failed := make([]int64, Minutes), make([]int64, Minutes)

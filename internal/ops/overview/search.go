@@ -48,7 +48,7 @@ type Hit struct {
 	Kind     HitKind
 	ID       string
 	Title    string
-	State    string // "": the kind has no states
+	State    string // "": the hit has none
 	Archived bool
 	At       *time.Time
 	Matched  Match

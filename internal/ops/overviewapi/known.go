@@ -15,7 +15,7 @@ type tenantID = uuid.UUID
 // How often a node refreshes an overview that people view, and for how long after the last request.
 // Pages request it every ten seconds. An overview that takes long to read is read less often, so
 // that reading it uses at most 1/200 of a connection's time. However, a page is never older than
-// twice rare, or than two readings if these take longer.
+// twice seldom, or than two readings if these take longer.
 const (
 	every    = 5 * time.Second
 	seldom   = 15 * time.Second
@@ -26,12 +26,12 @@ const (
 
 // known caches the overviews that this node has read recently. No matter how many people view it,
 // each tenant's overview is read only once at a time. While people view it, it is refreshed in the
-// background, so that requests do not wait; only the first request after a pause waits time limit
-// for a reading.
+// background, so that requests do not wait; only the first request after a pause waits for a
+// reading.
 type known struct {
 	read     func(context.Context, tenantID) (overview.Overview, error)
 	now      func() time.Time
-	within   time.Duration   // for a reading
+	within   time.Duration   // time limit for a reading
 	stopping <-chan struct{} // nil: the node never stops
 
 	mu sync.Mutex

@@ -128,8 +128,8 @@ WITH recent AS MATERIALIZED (
 )`)
 
 // failedRuns selects runs that gave up in the last day, except those that a saga or a retry takes
-// care of. It finds them by slot and reads the newest slots, but a rerun may belong to a slot of
-// last week.
+// care of. It finds them by slot and reads the newest slots of eight days, because a rerun may
+// belong to a slot of last week.
 var failedRuns = `failed AS MATERIALIZED (
 	SELECT f.* FROM (
 		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id

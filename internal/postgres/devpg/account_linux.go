@@ -17,7 +17,7 @@ func namespaced(self account) []account {
 }
 
 // sysProcAttr returns attributes for a child that does not receive Ctrl-C from our terminal, so
-// that it serves until we have drained, and that is stopped when we die.
+// that it serves until we have drained, and that is asked to stop when we die.
 func (a account) sysProcAttr() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGINT}
 	switch {

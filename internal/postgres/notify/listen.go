@@ -58,7 +58,7 @@ func (l *Line) connected(ctx context.Context) {
 	}
 }
 
-// channels returns the names of the channels that have callbacks.
+// channels returns the callbacks by channel.
 func (l *Line) channels() map[string]func(string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

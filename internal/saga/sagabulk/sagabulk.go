@@ -101,7 +101,7 @@ func (b *Bulk) Pace() {
 }
 
 // Scope selects the remaining sagas of a bulk with a filter: those that existed when it was
-// requested and that come after the last one processed.
+// requested and that come after the last one it has looked at.
 func (b *Bulk) Scope(limit int) saga.Filter {
 	f, before := *b.Filter, bulk.Before(b.Snapshot, b.Before)
 	if f.CreatedTo.IsZero() || f.CreatedTo.After(before) {

@@ -114,7 +114,7 @@ type StepFailures struct {
 	Attempts int
 	GaveUp   int
 	LastAt   time.Time
-	SagaID   uuid.UUID // time of the latest failure
+	SagaID   uuid.UUID // saga of the latest failure
 }
 
 // stepCount is a StepStatistics during the count.
