@@ -54,7 +54,7 @@ func (p promise) success() string {
 // maxBody is the largest body that Skald sends.
 const maxBody = 16 << 20
 
-// How often a rejected report is repeated, and how long each attempt may take.
+// How a report that was not accepted is repeated, and how long each attempt may take.
 const (
 	reports       = 20
 	betweenThem   = 500 * time.Millisecond
