@@ -16,7 +16,7 @@ type Request struct {
 	Trigger      Trigger
 	Key          string    // idempotency key, from one of the key functions below
 	ScheduledFor time.Time // zero: now
-	Repeats      time.Time // the ScheduledFor of the run that it repeats; the new run is due now; zero: none
+	Repeats      time.Time // the ScheduledFor of the run that it repeats, and its own, but it is due now; zero: none
 	Args         json.RawMessage
 	Priority     *int // nil: the definition's
 	Labels       map[string]string

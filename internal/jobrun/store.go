@@ -156,10 +156,10 @@ type Runs interface {
 	// claimable immediately; for a RUNNING run, force is required. This does not count as a loss.
 	// For an ORPHANED run, Reassign ends the wait. Fault: Conflict.
 	Reassign(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (Run, error)
-	// Logs returns up to limit chunks after a position, including those of later attempts, in
+	// Logs returns up to limit chunks starting at a position, including those of later attempts, in
 	// order. It returns none if the log was offloaded.
 	Logs(ctx context.Context, tenant, id uuid.UUID, from LogPosition, limit int) ([]LogChunk, error)
-	// LogTail returns the position from which the chunks up to end contain at least that many
+	// LogTail returns the last position from which the chunks before end contain at least that many
 	// bytes, without splitting a chunk. For a shorter log it returns the start. Attempt 0 means all
 	// attempts, and stream "" means all streams.
 	LogTail(

@@ -112,8 +112,7 @@ func lockClaim(worker, claim string) string {
 }
 
 // firstOfKeys numbers the runs of each concurrency key, because a claim takes only one run per key.
-// If a concurrent claim takes another run of the key, the later commit violates
-// idx_job_runs_concurrency_key.
+// If a concurrent claim takes another run of the key, that violates idx_job_runs_concurrency_key.
 const firstOfKeys = `
 	SELECT l.id,
 	       l.priority,

@@ -23,7 +23,7 @@ import (
 
 // Object is a stored log. Size and SHA256 are those of the stored, compressed bytes.
 type Object struct {
-	Ref    string // the argument of Get, Verify and Delete; it has the same form in every store
+	Ref    string // the argument of Get, Verify and Delete; it is the same in every store
 	Size   int64
 	SHA256 [sha256.Size]byte
 }

@@ -116,7 +116,7 @@ func (p *program) fires() bool {
 		if p.month>>month&1 == 0 {
 			continue
 		}
-		for _, year := range []int{2000, 2001} { // one without and one with a leap day
+		for _, year := range []int{2000, 2001} { // one with and one without a leap day
 			for first := time.Sunday; first <= time.Saturday; first++ {
 				if p.days[kind(length(year, month), first)] != 0 {
 					return true

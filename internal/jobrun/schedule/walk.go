@@ -119,7 +119,7 @@ func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (
 	}
 }
 
-// walkGap yields the slots for the wall-clock times from before until until, which do not exist.
+// walkGap yields the slots for the wall-clock times from before to until, which do not exist.
 // The times that would fire at the end of the gap form a single slot, or none if a slot is due at
 // that moment anyway.
 func (s *Schedule) walkGap(before, until int64, tell bool, yield func(int64, Note) bool) bool {
