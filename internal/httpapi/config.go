@@ -82,7 +82,7 @@ type Config struct {
 	// ProbesOnly means that the process serves only health, readiness and version, but not the API.
 	ProbesOnly bool
 	// Stopping is closed when the server begins to stop: requests that wait for a saga to end are
-	// then answered with its current state. If nil, the server never stops.
+	// then answered with its current state. If nil, a stop does not end these waits.
 	Stopping <-chan struct{}
 	// Ends is the board of waiting requests. If nil, ends are not announced, and waiting requests
 	// poll every few seconds.

@@ -19,7 +19,7 @@ func ArchivedETag(version int64) string { return `"` + strconv.FormatInt(version
 // representation.
 const (
 	notedMark = "-noted-" // the version of a saga's note
-	heldMark  = "-held-"  // a digest of what holds a letter
+	heldMark  = "-held-"  // what holds a letter, and a digest of what its policy hides
 )
 
 // NotedETag returns the entity tag of a saga with a note. The note's version is 0 while there is no

@@ -34,7 +34,7 @@ func lowerHex(s string, n int) bool {
 }
 
 // CleanTrace reduces a request's tracestate and baggage to what may be passed on: one well-formed
-// line of each, within the limits. The standards require us to drop anything else, so that tracing
+// line of each, within the limits. The standards ask us to drop anything else, so that tracing
 // never makes a request fail. This includes a tracestate without a valid traceparent, and a
 // repeated traceparent.
 func CleanTrace(h http.Header) {

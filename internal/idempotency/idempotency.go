@@ -1,6 +1,6 @@
 // Package idempotency defines what an Idempotency-Key promises: the request takes effect once, and
-// a repetition gets the same answer. A store writes the key in the transaction time since the
-// effect. If no resource stores the key itself, the edge adds the answer as soon as it is known
+// a repetition gets the same answer. A store writes the key in the transaction of the effect. If no
+// resource stores the key itself, the edge adds the answer as soon as it is known
 // (docs/decisions/0064, package claims).
 package idempotency
 

@@ -34,7 +34,8 @@ type Arrivals interface {
 // lost. Fields are required unless a comment says otherwise.
 type Sources struct {
 	Tenants map[string]uuid.UUID // the tenant of each topic's events
-	// Earliest also turns records into events that are already in a topic when it is first seen.
+	// Earliest means that records that are already in a topic when it is first seen also become
+	// events.
 	Earliest bool
 	Store    jobrun.RecordEvents
 }

@@ -152,7 +152,7 @@ func (st *stream) write(e *trail.StoredEvent) bool {
 	return true
 }
 
-// mark sends a cursor that lies after events that did not match.
+// mark returns a cursor that lies after events that did not match, or "" if nothing has to be sent.
 func (st *stream) mark() string {
 	if st.at == st.sent {
 		return ""

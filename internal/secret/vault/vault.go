@@ -55,8 +55,8 @@ type Config struct {
 
 	// Transport makes the HTTP calls; nil means a transport that trusts CACert.
 	Transport http.RoundTripper
-	// Observe is called after every attempt to get or renew credentials. On success, it gets nil
-	// and the expiry of the current credentials (zero means unknown). It is optional.
+	// Observe is called after every attempt to get or renew credentials, with the error (nil on
+	// success) and with the expiry of the current credentials (zero means unknown). It is optional.
 	Observe func(err error, until time.Time)
 	Log     *slog.Logger
 }

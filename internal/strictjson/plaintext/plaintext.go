@@ -64,7 +64,7 @@ type Members struct {
 	Changed []string // JSON Pointers (RFC 6901), in the order of the calls
 }
 
-// Storable is like Limit.Storable, for the text at a pointer.
+// Storable is like the function of the same name, for the text at a pointer.
 func (m *Members) Storable(pointer, s string, most Limit) string {
 	text, changed := Storable(s, most)
 	if changed {

@@ -12,7 +12,7 @@ const (
 )
 
 // TraceState joins the lines of a tracestate into one (W3C Trace Context, section 3.3). It returns
-// "" if they are malformed or too long, because the standard says that such a list must be dropped.
+// "" if they are malformed or too long, because the standard asks to drop such a list.
 func TraceState(lines ...string) string {
 	if s := strings.Join(lines, ","); validTraceState(s) {
 		return s
