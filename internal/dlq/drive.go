@@ -149,7 +149,7 @@ func (d *decision) driveEnded(e DriveEnded) {
 	case unmade:
 		d.to(Pending, RetryWithdraw)
 		again := *p
-		again.AutoRetry = p.AutoRetry || drive.Due // a due letter is held, and may be released later
+		again.AutoRetry = p.AutoRetry || drive.Due // a due letter stays scheduled: a policy may hold and release it
 		l.NextRetryAt = later(l.nextRetry(&again, failures, d.m), r.RetryAfter, d.m)
 	case r.TooLarge:
 		d.to(Pending, RetryWithdraw)

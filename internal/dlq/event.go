@@ -18,7 +18,7 @@ type ConsumerReported struct {
 	Policy     *Policy
 }
 
-// EditRequested changes the annotations that operators keep on a letter.
+// EditRequested changes the fields of a letter that operators may set.
 type EditRequested struct{ Edit }
 
 // Edit holds the changes of a PATCH. Nil members change nothing.

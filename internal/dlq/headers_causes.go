@@ -27,8 +27,8 @@ func wrapper(name string) bool {
 	return wrappers[strings.ToLower(name[strings.LastIndexAny(name, ".$")+1:])]
 }
 
-// typeOf returns the type of a failure: the innermost exception if a known wrapper is outermost,
-// otherwise the cause that the tool names, otherwise the exception.
+// typeOf returns the type of a failure: the innermost exception if the exception, or the cause that
+// the tool names, is a known wrapper; otherwise that cause, otherwise the exception.
 func typeOf(kind, cause, message, stack string) string {
 	named := kind
 	if cause != "" {

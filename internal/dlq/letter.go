@@ -186,7 +186,7 @@ type Letter struct {
 	Version    int64 // ETag
 
 	Source        Source
-	OriginalTopic string // never a dead-letter topic
+	OriginalTopic string // never the dead-letter topic that the record was read from
 	Origin        Origin
 	Arrived       *Position // where ingestion read it; nil unless FromKafka
 	ConsumerGroup string

@@ -91,8 +91,8 @@ func TestWhenATopicWakesSomebody(t *testing.T) {
 	}
 }
 
-// Every kind of own target is combined with every other kind, under policies that name nothing,
-// everything, and something.
+// Every kind of own target is combined with every kind of requested target, under policies that name
+// nothing, everything, and something.
 func TestWhereAPolicyLetsALetterBeDriven(t *testing.T) {
 	t.Parallel()
 	own := map[string]Target{
@@ -101,7 +101,7 @@ func TestWhereAPolicyLetsALetterBeDriven(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		to      Target
-		allowed []string        // the letters whose own target it is
+		allowed []string        // patterns of the policy
 		own     map[string]bool // whose own target it is
 		other   bool            // may others be driven there
 	}{

@@ -39,7 +39,7 @@ const (
 type Canary struct {
 	Count          int     `json:"count"`            // number of letters, at least 1
 	WatchSeconds   int     `json:"watch_seconds"`    // how long to wait for bounces
-	MaxBounceRatio float64 `json:"max_bounce_ratio"` // halts if a larger share of the canary bounces; 0: any bounce
+	MaxBounceRatio float64 `json:"max_bounce_ratio"` // halts if a larger share of those done bounces; 0: any bounce
 }
 
 // StopOn defines when a redrive halts. Zero members never cause a halt.

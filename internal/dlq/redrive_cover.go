@@ -22,8 +22,8 @@ func (r Redrive) Requested(s bulk.Seen) Redrive {
 	return r
 }
 
-// Changes returns how many letters the action itself would change, by status. Letters that it would
-// skip are not counted.
+// Changes returns what the action itself would change in letters, whose numbers are given by status.
+// Letters that it would skip are left out.
 func (r *Redrive) Changes(letters map[Status]int64) dryrun.List {
 	all := dryrun.Many{Of: "dead_letter"}
 	for from, n := range letters {

@@ -82,8 +82,8 @@ func ItemsFrom(on ...ItemTrigger) (from []ItemState) {
 	return from
 }
 
-// to moves i along one edge. A transition that is not in the table is a bug in the rules. Their
-// tests find such bugs, because the transition must never reach a store.
+// to moves i along one edge. A transition that is not in the table is a bug in the rules, and
+// must never reach a store. The tests of the rules find such bugs.
 func (i *Item) to(s ItemState, on ItemTrigger) {
 	if !slices.Contains(ItemEdges, ItemEdge{i.State, s, on}) {
 		panic(fmt.Sprintf("dlq: an item that is %s does not become %s because %s", i.State, s, on))

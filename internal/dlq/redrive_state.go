@@ -98,8 +98,8 @@ var Ahead = []RedriveState{RedrivePending, RedriveRunning, RedrivePaused}
 // Running lists the states in which letters are driven, and thus in which a redrive may halt.
 var Running = RedrivesFrom(HaltRedrive)
 
-// to moves r along one edge. A transition that is not in the table is a bug in the rules. The test
-// of all pairs finds such bugs, because the transition must never reach a store.
+// to moves r along one edge. A transition that is not in the table is a bug in the rules, and
+// must never reach a store. The test of all pairs finds such bugs.
 func (r *Redrive) to(on RedriveVerb, now time.Time) {
 	next, ok := r.State.after(on)
 	if !ok {

@@ -32,7 +32,7 @@ type SourceUpdate struct {
 	// Letter is set for GaveUp and complete (New). It is stored if the letter with ID is closed or
 	// missing; otherwise only its failure is copied to that letter.
 	Letter Letter
-	// Token is set for GoesOn. It is the token of the retry, unless the letter is already being
+	// Token is set for RetryStarted. It is the token of the retry, unless the letter is already being
 	// retried.
 	Token uuid.UUID
 	// Actor is the requester of the retry, or "" if unknown.

@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit/dryrun"
 )
 
-// UpdateDeadLetter changes the labels, assignee, note and next retry time of a letter.
+// UpdateDeadLetter changes the labels, assignee and note of a letter, its next retry time and its
+// maximum number of retries.
 func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	e := dlq.Edit{NextRetryAt: b.NextRetryAt, Labels: b.Labels, Assignee: b.Assignee, Note: b.Note}

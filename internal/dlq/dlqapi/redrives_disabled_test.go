@@ -14,7 +14,7 @@ import (
 )
 
 // A redrive skips the letters of a disabled webhook and reports this. The redrive completes, and
-// their retries are not counted.
+// no retry of these letters is counted.
 func TestARedriveSkipsLettersOfADisabledWebhook(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

@@ -114,8 +114,8 @@ func (t *LetterTable) choices(f *dlq.Filter) (column string, out []choice) {
 	return column, out
 }
 
-// severalRetries is the number of retries up to which each number has its own query. Few letters
-// have more.
+// severalRetries is how many numbers of retries, beginning with the smallest one of a filter, have
+// their own query. Few letters have more retries.
 const severalRetries = 8
 
 func retryChoices(from int, to *int) (out []choice) {

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Limits on the work on redrives. Redrives beyond bulkAtOnce wait for their turn.
+// Limits on the work on redrives. Redrives beyond bulkPlaces wait for their turn.
 const (
 	bulkPlaces = 8
 	bulkSeen   = 200 // redrives read at once

@@ -62,8 +62,8 @@ func selected(r *dlq.Redrive, after *page.TimeID, limit int64) selection {
 	return s
 }
 
-// asIfRequested returns a redrive that is not stored yet as if it had been requested at the time of
-// the query, so that a single query can count its letters.
+// asIfRequested returns a redrive that is not stored yet as if it had been requested at that time,
+// so that a single query can count its letters.
 func asIfRequested(r dlq.Redrive, at time.Time) dlq.Redrive {
 	r.CreatedAt, r.Snapshot = at.Add(bulk.Slack), ""
 	return r
