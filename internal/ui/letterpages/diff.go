@@ -141,7 +141,7 @@ func same(a, b value) bool {
 }
 
 // compare adds the operations that turn was into is. An object is replaced as a whole if a member
-// with an empty name differs, because many programs, including this server, do not understand paths
+// with an empty name differs, because some programs, including this server, do not understand paths
 // through such a member.
 func compare(path string, was, is value, patch *[]operation) {
 	switch {

@@ -179,8 +179,8 @@ func TestExcerptsNeverCutALetter(t *testing.T) {
 }
 
 // TestTheReferenceShowsTheWholeContract checks that each operation is shown with its path and a
-// command, and that each schema has its own page. There are no scripts, inline styles or broken
-// links, and the pages are small.
+// command, and that each schema has its own page. There are no inline scripts or styles and no
+// broken links, and the pages are small.
 func TestTheReferenceShowsTheWholeContract(t *testing.T) {
 	text, err := openapi.Contract()
 	if err != nil {

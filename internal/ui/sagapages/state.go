@@ -60,8 +60,8 @@ func (s state) String() string {
 		strconv.FormatInt(s.changed.UnixMilli(), 10), ended}, stateSep)
 }
 
-// versioned reports whether everything on the page is covered by the saga's version, or changes
-// only briefly without it.
+// versioned reports whether the page shows nothing that changes without the saga, or is out of date
+// only briefly when it does.
 func versioned(v *web.Visit) bool {
 	q := v.URL.Query()
 	return slices.Contains([]string{"", "steps", "attempts", "events", "data", "json"}, q.Get("tab")) && !q.Has("step") &&

@@ -123,8 +123,8 @@ func enabled(is bool) string {
 	return "disabled"
 }
 
-// onWebhook is the form for an action on the webhook in the URL. Its title ends with the name of
-// the webhook.
+// onWebhook is the form for an action on the webhook in the URL. Its title ends with the webhook's
+// own URL.
 func (p *pages) onWebhook(v *web.Visit, label, title, means string) (*web.Action, *client.Webhook, error) {
 	w, etag, err := p.webhookOf(v)
 	if err != nil {

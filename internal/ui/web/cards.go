@@ -70,7 +70,7 @@ type column struct {
 	links        bool // its cell in the first row with a link contains one
 }
 
-// cell is a cell of a table's body. end is the position where its tag ends.
+// cell is a cell of a table's body. at is the position where its tag ends.
 type cell struct {
 	at, column             int
 	link, pick, full, wide bool

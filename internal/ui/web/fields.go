@@ -2,8 +2,8 @@ package web
 
 import "slices"
 
-// FieldGroup is a part of a form. Rare fields are folded unless one of them has a value other than
-// its default.
+// FieldGroup is a part of a form. Rare fields are folded unless one of them has a problem or a value
+// other than its default.
 type FieldGroup struct {
 	Title        string
 	Fields, Rare []Field

@@ -71,7 +71,8 @@ func linesOf(s string) []string {
 	return strings.Split(s, "\n")
 }
 
-// longestCommon returns the positions of a longest common subsequence in a and b.
+// longestCommon returns the positions of a longest common subsequence in a and b, followed by the
+// lengths of a and b.
 func longestCommon(a, b []string) (pairs [][2]int) {
 	if (len(a)+1)*(len(b)+1) <= diffCells {
 		length := make([][]int32, len(a)+1) // length of the longest one in a[i:] and b[j:]

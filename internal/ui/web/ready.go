@@ -12,8 +12,8 @@ func (d *dialog) unready(form Form) {
 	}
 }
 
-// Forbidden reports whether the state of the resource forbids the action, so that nothing in the
-// form can change that.
+// Forbidden reports whether the state of the resource forbids the action, and nothing in the form
+// can change that.
 func (d *dialog) Forbidden() bool {
 	if d.Problem == nil || d.Problem.Status != http.StatusConflict || !strings.HasSuffix(d.Problem.Code, "_CONFLICT") {
 		return false

@@ -42,7 +42,7 @@ type served struct {
 	Steps   []string
 	Last    *client.Certification // nil: it was never certified
 	Verdict web.Badge
-	Later   *client.Certification // a later, incomplete certification that shows whether the host is certified
+	Later   *client.Certification // one after Last that was left incomplete; nil: none
 	// AnswersLater is the last certification for answers that come later.
 	AnswersLater        *client.Certification
 	VerdictAnswersLater web.Badge

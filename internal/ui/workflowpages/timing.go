@@ -25,7 +25,7 @@ type timingRow struct {
 	client.StepStatistics
 	Undo               bool
 	FailedShare        string
-	P50, P95, P99, Max string // empty: no attempt has ended
+	P50, P95, P99, Max string // empty: nothing has ended
 	// Bars, in thousandths of the axis.
 	To50, To95, To99 int
 	Words            string
