@@ -1798,8 +1798,8 @@ type CallerIdentity struct {
 	Name        *string  `json:"name,omitempty"`
 	Permissions []string `json:"permissions"`
 
-	// Queues The queues that the key's workers may serve. If absent, they may serve all queues
-	// of the tenant.
+	// Queues The queues that the caller's workers may serve. If absent, they may serve all
+	// queues of the tenant.
 	Queues []string `json:"queues,omitempty"`
 
 	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
@@ -1853,7 +1853,7 @@ type Certification struct {
 	Host string             `json:"host"`
 	ID   openapi_types.UUID `json:"id"`
 
-	// Later True if only late answers are checked, otherwise absent.
+	// Later True if only answers that come `later` are checked, otherwise absent.
 	Later   *bool `json:"later,omitempty"`
 	LaterMS *int  `json:"later_ms,omitempty"`
 
@@ -1973,7 +1973,7 @@ type CertificationReport struct {
 	EffectsCounted bool                   `json:"effects_counted"`
 	Findings       []CertificationFinding `json:"findings"`
 
-	// Later True if only late answers were checked, otherwise absent.
+	// Later True if only answers that come `later` were checked, otherwise absent.
 	Later    *bool                  `json:"later,omitempty"`
 	NotTried []CertificationUntried `json:"not_tried"`
 
@@ -2235,7 +2235,7 @@ type DeadLetter struct {
 	CreatedAt time.Time `json:"created_at"`
 	DedupeKey *string   `json:"dedupe_key,omitempty"`
 
-	// Deduplicated Present in responses to a push: whether the letter already existed.
+	// Deduplicated Present in responses to a push: true if the letter already existed.
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	DeliveryID   *openapi_types.UUID `json:"delivery_id,omitempty"`
 
@@ -3030,7 +3030,7 @@ type DeadLetterRetryInput struct {
 	Force        *bool                   `json:"force,omitempty"`
 	HeadersPatch []DeadLetterHeaderPatch `json:"headers_patch,omitempty"`
 
-	// KeyBase64 A different key for this retry.
+	// KeyBase64 A different key.
 	KeyBase64 *string `json:"key_base64,omitempty"`
 
 	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -3271,8 +3271,8 @@ type Delivery struct {
 	ResponseStatus *int                `json:"response_status,omitempty"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// Status `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
-	// made. `discarded`: skipped when the webhook was enabled with `from: now`.
+	// Status `pending`: waits for an attempt or is being sent. `failed`: given up, but it can be
+	// redelivered. `discarded`: skipped when the webhook was enabled with `from: now`.
 	Status    DeliveryStatus     `json:"status"`
 	WebhookID openapi_types.UUID `json:"webhook_id"`
 }
@@ -3283,8 +3283,8 @@ type DeliveryList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
-// made. `discarded`: skipped when the webhook was enabled with `from: now`.
+// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: given up, but it can be
+// redelivered. `discarded`: skipped when the webhook was enabled with `from: now`.
 type DeliveryStatus string
 
 // DryRunResult The effect that an action would have. Nothing was changed.
@@ -3528,7 +3528,7 @@ type ExplainedParticipant struct {
 	// `participant NAME`; in that case the calls that name this participant count.
 	Host string `json:"host"`
 
-	// LastSuccessAt With `again`: when the most recent call succeeded.
+	// LastSuccessAt With `again`: the time of the latest success.
 	LastSuccessAt *time.Time `json:"last_success_at,omitempty"`
 
 	// Summary The same information as text.
@@ -4045,8 +4045,8 @@ type JobDefinition struct {
 	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 
-	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
-	// only to runs created by events and sagas.
+	// DeadLetter Whether a run that has failed and is not retried becomes a dead letter. By
+	// default, this applies only to runs of events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4179,8 +4179,8 @@ type JobDefinitionInput struct {
 	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy *JobConcurrencyPolicy `json:"concurrency_policy,omitempty"`
 
-	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
-	// only to runs created by events and sagas.
+	// DeadLetter Whether a run that has failed and is not retried becomes a dead letter. By
+	// default, this applies only to runs of events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4280,8 +4280,8 @@ type JobDefinitionPatch struct {
 	// `replace`: the old run is canceled first. `queue`: runs execute one after the other.
 	ConcurrencyPolicy *JobConcurrencyPolicy `json:"concurrency_policy,omitempty"`
 
-	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
-	// only to runs created by events and sagas.
+	// DeadLetter Whether a run that has failed and is not retried becomes a dead letter. By
+	// default, this applies only to runs of events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4392,8 +4392,8 @@ type JobDefinitionVersion struct {
 	// use the subject next to it.
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 
-	// DeadLetter Whether a run that finally fails becomes a dead letter. By default, this applies
-	// only to runs created by events and sagas.
+	// DeadLetter Whether a run that has failed and is not retried becomes a dead letter. By
+	// default, this applies only to runs of events and sagas.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -4792,8 +4792,8 @@ type JobRun struct {
 	ContinuationCheckDeadlineAt *time.Time `json:"continuation_check_deadline_at,omitempty"`
 	ContinuationCheckStartedAt  *time.Time `json:"continuation_check_started_at,omitempty"`
 
-	// ContinuationState CONFIRMING while the outcome of the run is in doubt: its lease has expired, but
-	// its worker can still confirm that it is running.
+	// ContinuationState CONFIRMING while the run is in doubt: its lease has expired, but its
+	// worker can still confirm that it is running.
 	ContinuationState JobRunContinuationState `json:"continuation_state"`
 	CorrelationID     *string                 `json:"correlation_id,omitempty"`
 	CreatedAt         time.Time               `json:"created_at"`
@@ -4886,8 +4886,8 @@ type JobRun struct {
 	Version int64 `json:"version"`
 }
 
-// JobRunContinuationState CONFIRMING while the outcome of the run is in doubt: its lease has expired, but
-// its worker can still confirm that it is running.
+// JobRunContinuationState CONFIRMING while the run is in doubt: its lease has expired, but its
+// worker can still confirm that it is running.
 type JobRunContinuationState string
 
 // JobRunError defines model for JobRunError.
@@ -5537,8 +5537,8 @@ type Participant struct {
 	// Reason Why the participant is in this state, as a sentence. Absent if it was never held.
 	Reason *string `json:"reason,omitempty"`
 
-	// Secrets Present when a single participant is read: the names of the secrets that are bound
-	// to it in the configuration of the responding node.
+	// Secrets Present when a single participant is read: the secrets that are bound to it in
+	// the configuration of the responding node, by name.
 	Secrets []ParticipantSecret `json:"secrets,omitempty"`
 
 	// Since When the participant entered this state.
@@ -5942,7 +5942,7 @@ type Redrive struct {
 	// while the redrive is RUNNING and not stalled.
 	Eta *time.Time `json:"eta,omitempty"`
 
-	// Expected Number of letters that matched when the redrive was requested.
+	// Expected Number of letters that the redrive covered when it was requested.
 	Expected *int64 `json:"expected,omitempty"`
 	Failed   int64  `json:"failed"`
 
@@ -6598,7 +6598,7 @@ type Saga struct {
 	CurrentStep     int     `json:"current_step"`
 	CurrentStepName *string `json:"current_step_name,omitempty"`
 
-	// DeadLetterID The open dead letter of a compensation that failed permanently. While the saga is
+	// DeadLetterID The open dead letter of a compensation that gave up. While the saga is
 	// `failed`, it waits for this letter; while it is `compensating`, the letter is
 	// being retried.
 	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
@@ -6623,8 +6623,8 @@ type Saga struct {
 	// use the subject next to it.
 	InitiatedByName *ActorName `json:"initiated_by_name,omitempty"`
 
-	// LeftCompensations With `on_compensation_failure: go_on`: the compensations that failed permanently
-	// and are still open, except that of the current step, in reverse order of the
+	// LeftCompensations With `on_compensation_failure: go_on`: the compensations that gave up and
+	// are still open, except that of the current step, in reverse order of the
 	// steps. Absent if there are none.
 	LeftCompensations []LeftCompensation `json:"left_compensations,omitempty"`
 
@@ -6865,7 +6865,7 @@ type SagaBulkPreview struct {
 	// counts below.
 	Examined int `json:"examined"`
 
-	// Matched Number of sagas to which the action would be applied.
+	// Matched Number of sagas on which the action would be tried.
 	Matched int64 `json:"matched"`
 
 	// MatchedIsCapped Whether the actual number may be higher than `matched`.
@@ -6958,7 +6958,7 @@ type SagaErrorGroup struct {
 	// States The states that these sagas are in.
 	States []SagaState `json:"states"`
 
-	// Step For failed sagas, the step whose compensation failed permanently; for other sagas
+	// Step For failed sagas, the step whose compensation gave up; for other sagas
 	// that have ended, the step at which compensation began; for unfinished sagas, the
 	// current step.
 	Step         *string `json:"step,omitempty"`
@@ -6990,7 +6990,7 @@ type SagaExplanation struct {
 	AtGateOf *string `json:"at_gate_of,omitempty"`
 
 	// BlockedBy The dead letter that the saga is waiting for, because one of its compensations
-	// failed permanently. Retry the letter (`POST /dlq/messages/{message_id}/retry`), or
+	// gave up. Retry the letter (`POST /dlq/messages/{message_id}/retry`), or
 	// resolve it once the step has been compensated by other means.
 	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
 
@@ -7187,7 +7187,7 @@ type SagaSeriesBucket struct {
 	// Duration How long sagas took from start to end. Absent if none has ended.
 	Duration *SagaDurations `json:"duration,omitempty"`
 
-	// FailedCount Number of sagas that ended as FAILED, CANCELLED or TIMED_OUT.
+	// FailedCount Number of sagas in the states failed, cancelled and timed_out.
 	FailedCount   int64     `json:"failed_count"`
 	From          time.Time `json:"from"`
 	TimedOutCount int64     `json:"timed_out_count"`
@@ -8312,7 +8312,7 @@ type Worker struct {
 	HeartbeatAt  time.Time  `json:"heartbeat_at"`
 	HeartbeatSeq *int64     `json:"heartbeat_seq,omitempty"`
 
-	// Labels Headers of the letter, each as `name=value`.
+	// Labels The worker's labels, each as `name=value`.
 	Labels  []string   `json:"labels,omitempty"`
 	Load    float64    `json:"load"`
 	LostAt  *time.Time `json:"lost_at,omitempty"`
@@ -8930,9 +8930,9 @@ type ListAPIKeysParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -8999,9 +8999,9 @@ type ListActionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9143,9 +9143,9 @@ type ListArchivedDeadLettersParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9274,9 +9274,9 @@ type ListDeadLetterGroupsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9397,9 +9397,9 @@ type ListDeadLettersParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9609,9 +9609,9 @@ type ListRedrivesParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9815,9 +9815,9 @@ type ListDeadLettersOfTopicParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -9866,9 +9866,9 @@ type ListJobEventsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10045,9 +10045,9 @@ type ListBackfillsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10154,9 +10154,9 @@ type ListJobQueuesParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10271,9 +10271,9 @@ type ListJobRunsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10304,9 +10304,9 @@ type ListJobBulksParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10468,9 +10468,9 @@ type ListParticipantsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10500,9 +10500,9 @@ type ListCertificationsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10641,9 +10641,9 @@ type ListSagaErrorsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10815,9 +10815,9 @@ type ListSagasParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -10883,9 +10883,9 @@ type ListSagaBulksParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11312,9 +11312,9 @@ type ListSessionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11376,9 +11376,9 @@ type ListSagaStatisticsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11465,9 +11465,9 @@ type ListWebhooksParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11529,9 +11529,9 @@ type ListWebhookDeliveriesParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11647,9 +11647,9 @@ type ListWorkersParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11730,9 +11730,9 @@ type ListWorkflowsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
@@ -11814,9 +11814,9 @@ type ListWorkflowVersionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count` where counting is cheap; it is
-	// always present with `page`. `exact_total` adds an exact count, which can take seconds
-	// for millions of items.
+	// Include What to add to the response. `total` adds `total_count`, counted only as far as
+	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
 
