@@ -15,7 +15,7 @@ type tenantID = uuid.UUID
 // How often a node refreshes an overview that people view, and for how long after the last request.
 // Pages request it every ten seconds. An overview that takes long to read is read less often, so
 // that reading it uses at most 1/200 of a connection's time. However, a page is never older than
-// twice seldom, or than two readings if these take longer.
+// 30 s, or than two readings if these take longer.
 const (
 	every    = 5 * time.Second
 	seldom   = 15 * time.Second
