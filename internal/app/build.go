@@ -257,12 +257,7 @@ func (n *node) addEngine(context.Context) error {
 		Checkpoint:   time.Duration(e.CheckpointMS) * time.Millisecond,
 		DrainTimeout: max(e.DrainTimeout, 1), StepTimeout: e.DefaultStepTimeout,
 		CompensationTimeout: e.DefaultCompensationTimeout, Budget: budget(n.cfg.Limits), MaxRunning: e.MaxRunning,
-		Observer: engine.Observer{
-			CallDone: n.metrics.Call,
-			Ended:    n.metrics.Ended,
-			Claimed:  n.metrics.Claimed,
-			Loop:     n.metrics.Loop,
-		},
+		Observer: n.metrics.Engine(),
 	})
 	n.joinSteps()
 	return nil

@@ -36,7 +36,6 @@ func refusedTopics(cfg config.Config) (func(topic string) string, error) {
 // newOutbox returns the configuration for publishing the events that job runs emit to Kafka topics,
 // nil without brokers.
 func (n *node) newOutbox() (*publication.Config, error) {
-	m := n.metrics
 	if len(n.cfg.Kafka.Brokers) == 0 || n.jobStores == nil {
 		return nil, nil //nolint:nilnil // there is no Kafka
 	}
@@ -46,18 +45,16 @@ func (n *node) newOutbox() (*publication.Config, error) {
 	}
 	broker := kafka.Config{Connection: brokers(n.cfg)}
 	return &publication.Config{
-		Name:   "kafka:emitted",
-		Node:   n.name,
-		Store:  n.publications,
-		Outbox: n.jobStores.outbox,
-		Refuse: refuse,
-		Open:   broker.Open,
-		Now:    n.now,
-		NewID:  newID,
-		Log:    n.opt.Log,
-		Lease:  n.cfg.Engine.LeaseTTL,
-		Observer: publication.Observer{
-			Leading: m.EmitLeading, Published: m.Emitted, Refused: m.EmitRefused, Failed: m.EmitFailed, Lag: m.EmitLag,
-		},
+		Name:     "kafka:emitted",
+		Node:     n.name,
+		Store:    n.publications,
+		Outbox:   n.jobStores.outbox,
+		Refuse:   refuse,
+		Open:     broker.Open,
+		Now:      n.now,
+		NewID:    newID,
+		Log:      n.opt.Log,
+		Lease:    n.cfg.Engine.LeaseTTL,
+		Observer: n.metrics.EmittedEvents(),
 	}, broker.Check()
 }

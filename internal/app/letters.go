@@ -53,7 +53,7 @@ func (n *node) newLetters() (*letters, error) {
 	if n.deadLetters == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	d, m := n.cfg.DLQ, n.metrics
+	d := n.cfg.DLQ
 	l := &letters{
 		sagas: &targets.Saga{
 			Sagas:      n.sagas,
@@ -117,11 +117,7 @@ func (n *node) newLetters() (*letters, error) {
 		Ended: func(r dlq.Redrive) {
 			n.ends.Ended(longpoll.Key{Kind: longpoll.Redrive, Tenant: r.TenantID, ID: r.ID}, nil)
 		},
-		Observer: redrive.Observer{
-			Drove: m.LetterRetried, Loop: func(name string) { m.Loop("dlq_" + name) },
-			Reclaimed: m.LettersReclaimed, Archived: m.LettersArchived, Purged: m.LettersPurged,
-			Backlog: func(b dlq.Backlog) { m.LettersWaiting(b, n.now()) },
-		},
+		Observer: n.metrics.Letters(n.now),
 	})
 	return l, nil
 }

@@ -22,7 +22,7 @@ func deadTopics(cfg config.Config) (kafka.Pattern, error) {
 
 // newIngest returns the configuration of ingestion from Kafka, nil if it is off.
 func (n *node) newIngest(store kafka.Arrivals) (*kafka.IngestConfig, error) {
-	in, m := n.cfg.Ingest, n.metrics
+	in := n.cfg.Ingest
 	if in.Topics == "" || len(n.cfg.Kafka.Brokers) == 0 || store == nil || !n.cfg.Has(config.RoleIngest) {
 		return nil, nil //nolint:nilnil // it is off
 	}
@@ -48,17 +48,14 @@ func (n *node) newIngest(store kafka.Arrivals) (*kafka.IngestConfig, error) {
 		Log:        n.opt.Log,
 		Batch:      in.Batch,
 		MaxBytes:   int32(in.MaxBytes), //nolint:gosec // validated
-		Observer: kafka.IngestObserver{
-			Stored: m.Ingested, Refused: m.IngestReduced, Failed: m.IngestFailed, Paused: m.IngestPaused, Lag: m.IngestLag,
-			Held: m.IngestHeld, Topics: m.IngestTopics, Round: func() { m.Loop("ingest") },
-		},
+		Observer:   n.metrics.Ingest(),
 	}
 	return cfg, cfg.Check()
 }
 
 // newSources returns the configuration of event sources in Kafka, nil if there are none.
 func (n *node) newSources(letters kafka.Arrivals) (*kafka.IngestConfig, error) {
-	k, m := n.cfg.Kafka, n.metrics
+	k := n.cfg.Kafka
 	if len(k.SourceTopics) == 0 || letters == nil || n.jobStores == nil || !n.cfg.Has(config.RoleIngest) {
 		return nil, nil //nolint:nilnil // it is off
 	}
@@ -82,10 +79,7 @@ func (n *node) newSources(letters kafka.Arrivals) (*kafka.IngestConfig, error) {
 		Log:        n.opt.Log.With(slog.String("group", k.SourceGroup)),
 		Batch:      n.cfg.Ingest.Batch,
 		MaxBytes:   int32(n.cfg.Ingest.MaxBytes), //nolint:gosec // validated
-		Observer: kafka.IngestObserver{
-			Stored: m.SourceRead, NoEvent: m.SourceRefused, Failed: m.SourceFailed, Paused: m.SourcePaused, Lag: m.SourceLag,
-			Held: m.SourceSkipped, Round: func() { m.Loop("kafka_sources") },
-		},
+		Observer:   n.metrics.Sources(),
 	}
 	return cfg, cfg.Check()
 }

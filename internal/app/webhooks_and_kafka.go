@@ -28,7 +28,7 @@ type notices struct {
 }
 
 func (n *node) newNotices() (*notices, error) {
-	w, k, log, m := n.cfg.Webhooks, n.cfg.Kafka, n.opt.Log, n.metrics
+	w, k, log := n.cfg.Webhooks, n.cfg.Kafka, n.opt.Log
 	secure, err := n.watchTLS("webhooks", w.TLSCertFile, w.TLSKeyFile, w.TLSCAFile)
 	if err != nil {
 		return nil, err
@@ -46,10 +46,7 @@ func (n *node) newNotices() (*notices, error) {
 		Log:         log,
 		Policy:      deliveryPolicy(w),
 		Concurrency: w.Concurrency, Keep: w.Keep, Lease: w.Timeout + 10*time.Second,
-		Observer: delivery.Observer{
-			Attempted: m.WebhookAttempted, Disabled: m.WebhookDisabled, Backlog: m.WebhookBacklog,
-			Round: func() { m.Loop("webhooks") },
-		},
+		Observer: n.metrics.Webhooks(),
 	}
 	if out.outbox, err = n.newOutbox(); err != nil || len(k.Brokers) == 0 || k.EventTopic == "" {
 		return out, err
@@ -72,12 +69,7 @@ func (n *node) newNotices() (*notices, error) {
 		Now:   n.now,
 		Log:   log,
 		Lease: n.cfg.Engine.LeaseTTL, Tenants: tenants,
-		Observer: publication.Observer{
-			Leading:   m.PublishLeading,
-			Published: m.Published,
-			Failed:    m.PublishFailed,
-			Lag:       m.PublishLag,
-		},
+		Observer: n.metrics.AuditTopic(),
 	}
 	return out, broker.Check()
 }

@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skald-saga/skald/internal/kafka"
 )
 
 // ingest holds the metrics of dead letters read from Kafka.
@@ -81,26 +83,53 @@ func newSources(
 	}
 }
 
-// SourceRead counts a stored batch of records, of which stored became new events.
-func (m *Metrics) SourceRead(read, stored int) {
-	m.sources.read.Add(float64(read))
-	m.sources.stored.Add(float64(stored))
+// Ingest returns the observer for the ingestion of dead letters from Kafka.
+func (m *Metrics) Ingest() kafka.IngestObserver {
+	in := m.ingest
+	return kafka.IngestObserver{
+		Stored: func(read, stored int) {
+			in.read.Add(float64(read))
+			in.stored.Add(float64(stored))
+			in.batches.Inc()
+		},
+		Refused: in.refused.Inc,
+		Failed:  in.failures.Inc,
+		Paused:  func(paused bool) { set(in.paused, paused) },
+		Lag:     func(records int64) { in.lag.Set(float64(records)) },
+		Held:    func(records int) { in.held.Add(float64(records)) },
+		Topics:  in.showTopics,
+		Round:   func() { m.Loop("ingest") },
+	}
 }
 
-// SourceRefused counts a record that is not an event.
-func (m *Metrics) SourceRefused() { m.sources.refused.Inc() }
+// showTopics records which topics are read, and which are not read only because they differ in
+// case.
+func (in *ingest) showTopics(read, near []string) {
+	in.topics.Reset()
+	for _, topic := range read {
+		in.topics.WithLabelValues(topic, "read").Set(1)
+	}
+	for _, topic := range near {
+		in.topics.WithLabelValues(topic, "case").Set(1)
+	}
+}
 
-// SourceSkipped counts records written before their topic was first read.
-func (m *Metrics) SourceSkipped(records int) { m.sources.skipped.Add(float64(records)) }
-
-// SourceFailed counts a failure that is retried.
-func (m *Metrics) SourceFailed() { m.sources.failures.Inc() }
-
-// SourceLag records the number of unread records.
-func (m *Metrics) SourceLag(records int64) { m.sources.lag.Set(float64(records)) }
-
-// SourcePaused records whether reading is waiting for the database.
-func (m *Metrics) SourcePaused(paused bool) { set(m.sources.paused, paused) }
+// Sources returns the observer for the ingestion of Kafka records as events.
+func (m *Metrics) Sources() kafka.IngestObserver {
+	in := m.sources
+	return kafka.IngestObserver{
+		Stored: func(read, stored int) {
+			in.read.Add(float64(read))
+			in.stored.Add(float64(stored))
+		},
+		NoEvent: in.refused.Inc,
+		Failed:  in.failures.Inc,
+		Paused:  func(paused bool) { set(in.paused, paused) },
+		Lag:     func(records int64) { in.lag.Set(float64(records)) },
+		Held:    func(records int) { in.skipped.Add(float64(records)) },
+		Round:   func() { m.Loop("kafka_sources") },
+	}
+}
 
 func set(g prometheus.Gauge, on bool) {
 	v := 0.0
@@ -108,38 +137,4 @@ func set(g prometheus.Gauge, on bool) {
 		v = 1
 	}
 	g.Set(v)
-}
-
-// Ingested counts a stored batch of read records, of which stored were new.
-func (m *Metrics) Ingested(read, stored int) {
-	m.ingest.read.Add(float64(read))
-	m.ingest.stored.Add(float64(stored))
-	m.ingest.batches.Inc()
-}
-
-// IngestReduced counts a record that was stored in a reduced form.
-func (m *Metrics) IngestReduced() { m.ingest.refused.Inc() }
-
-// IngestFailed counts an ingestion failure that is retried.
-func (m *Metrics) IngestFailed() { m.ingest.failures.Inc() }
-
-// IngestLag records the number of unread records.
-func (m *Metrics) IngestLag(records int64) { m.ingest.lag.Set(float64(records)) }
-
-// IngestPaused records whether ingestion is waiting for the database.
-func (m *Metrics) IngestPaused(paused bool) { set(m.ingest.paused, paused) }
-
-// IngestHeld counts records whose letters are held.
-func (m *Metrics) IngestHeld(records int) { m.ingest.held.Add(float64(records)) }
-
-// IngestTopics records which topics are read, and which are not read only because they differ
-// in case.
-func (m *Metrics) IngestTopics(read, near []string) {
-	m.ingest.topics.Reset()
-	for _, topic := range read {
-		m.ingest.topics.WithLabelValues(topic, "read").Set(1)
-	}
-	for _, topic := range near {
-		m.ingest.topics.WithLabelValues(topic, "case").Set(1)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 )
 
 // jobs holds the metrics of the leader of job runs.
@@ -62,38 +63,47 @@ func newJobs(
 	}
 }
 
-// JobLeads records that this node has started (in the given epoch) or stopped leading the job runs.
-func (m *Metrics) JobLeads(leads bool, epoch int64) {
-	m.jobs.epoch.Set(float64(epoch))
-	if leads {
-		m.jobs.leads.Set(1)
-		return
-	}
-	m.jobs.leads.Set(0)
-	m.JobBacklog(jobrun.Backlog{}, time.Time{})
-}
-
-// JobSwept records a sweep of the leader.
-func (m *Metrics) JobSwept(sweep string, moved int, took time.Duration, ok bool) {
-	m.jobs.moved.WithLabelValues(sweep).Add(float64(moved))
-	m.jobs.took.WithLabelValues(sweep).Observe(took.Seconds())
-	if !ok {
-		m.jobs.failed.WithLabelValues(sweep).Inc()
+// Scheduler returns the observer for the scheduler of job runs; now measures the age of runs.
+func (m *Metrics) Scheduler(now func() time.Time) scheduler.Observer {
+	j := m.jobs
+	return scheduler.Observer{
+		Leads:   j.lead,
+		Swept:   j.swept,
+		Round:   func() { m.Loop("job_scheduler") },
+		Backlog: func(b jobrun.Backlog) { j.backlog(b, now()) },
 	}
 }
 
-// InvariantsBroken counts invariants of job runs that do not hold.
-func (m *Metrics) InvariantsBroken(n int) { m.jobs.broken.Add(float64(n)) }
+// lead records that this node has started (in the given epoch) or stopped leading the job runs.
+func (j *jobs) lead(leads bool, epoch int64) {
+	j.epoch.Set(float64(epoch))
+	set(j.leads, leads)
+	if !leads {
+		j.backlog(jobrun.Backlog{}, time.Time{})
+	}
+}
 
-// JobBacklog records how many runs have not ended, and the age of the oldest one.
-func (m *Metrics) JobBacklog(b jobrun.Backlog, now time.Time) {
+// swept records a sweep of the leader.
+func (j *jobs) swept(sweep string, moved int, took time.Duration, err error) {
+	j.moved.WithLabelValues(sweep).Add(float64(moved))
+	j.took.WithLabelValues(sweep).Observe(took.Seconds())
+	if err != nil {
+		j.failed.WithLabelValues(sweep).Inc()
+	}
+}
+
+// backlog records how many runs have not ended, and the age of the oldest one.
+func (j *jobs) backlog(b jobrun.Backlog, now time.Time) {
 	for state, n := range map[string]int{"waiting": b.Waiting, "claimable": b.Claimable, "held": b.Held,
 		"assigned": b.Assigned, "running": b.Running - b.Doubted, "confirming": b.Doubted} {
-		m.jobs.runs.WithLabelValues(state).Set(float64(n))
+		j.runs.WithLabelValues(state).Set(float64(n))
 	}
 	age := time.Duration(0)
 	if !b.Oldest.IsZero() {
 		age = max(0, now.Sub(b.Oldest))
 	}
-	m.jobs.age.Set(age.Seconds())
+	j.age.Set(age.Seconds())
 }
+
+// InvariantsBroken counts invariants of job runs that do not hold.
+func (m *Metrics) InvariantsBroken(n int) { m.jobs.broken.Add(float64(n)) }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/redrive"
 )
 
 // letters holds the metrics of the dead-letter queue.
@@ -54,31 +55,33 @@ func newLetters(
 	}
 }
 
-// LettersWaiting records how many dead letters there are, and the age of the oldest one.
-func (m *Metrics) LettersWaiting(b dlq.Backlog, now time.Time) {
+// Letters returns the observer for the loops of the dead-letter queue; now measures the age of
+// letters.
+func (m *Metrics) Letters(now func() time.Time) redrive.Observer {
+	l := m.letters
+	return redrive.Observer{
+		Drove: func(kind dlq.TargetKind, outcome dlq.AttemptOutcome) {
+			l.drives.WithLabelValues(string(kind), string(outcome)).Inc()
+		},
+		Loop:      func(name string) { m.Loop("dlq_" + name) },
+		Reclaimed: func(letters int) { l.reclaimed.Add(float64(letters)) },
+		Archived:  func(letters int) { l.archived.Add(float64(letters)) },
+		Purged:    func(letters int) { l.purged.Add(float64(letters)) },
+		Backlog:   func(b dlq.Backlog) { l.backlog(b, now()) },
+	}
+}
+
+// backlog records how many dead letters there are, and the age of the oldest one.
+func (l *letters) backlog(b dlq.Backlog, now time.Time) {
 	for _, s := range dlq.Statuses {
 		if s != dlq.Resolved {
-			m.letters.live.WithLabelValues(string(s)).Set(float64(b.ByStatus[s]))
+			l.live.WithLabelValues(string(s)).Set(float64(b.ByStatus[s]))
 		}
 	}
 	age := time.Duration(0)
 	if !b.Oldest.IsZero() {
 		age = max(0, now.Sub(b.Oldest))
 	}
-	m.letters.age.Set(age.Seconds())
-	m.letters.leaving.Set(float64(b.Leaving))
+	l.age.Set(age.Seconds())
+	l.leaving.Set(float64(b.Leaving))
 }
-
-// LetterRetried counts a retry.
-func (m *Metrics) LetterRetried(kind dlq.TargetKind, outcome dlq.AttemptOutcome) {
-	m.letters.drives.WithLabelValues(string(kind), string(outcome)).Inc()
-}
-
-// LettersReclaimed counts retries that were ended because their node was lost.
-func (m *Metrics) LettersReclaimed(n int) { m.letters.reclaimed.Add(float64(n)) }
-
-// LettersArchived counts letters moved to the archive.
-func (m *Metrics) LettersArchived(n int) { m.letters.archived.Add(float64(n)) }
-
-// LettersPurged counts archived letters that were deleted.
-func (m *Metrics) LettersPurged(n int) { m.letters.purged.Add(float64(n)) }

@@ -1,4 +1,8 @@
-// Package metrics provides Skald's metrics to Prometheus.
+// Package metrics provides Skald's metrics to Prometheus, and the observers through which the loops
+// report to them.
+//
+// Files, each on top of those before it: ingest, job_logs, jobs, letters, notices, zeros, secrets,
+// engine, logins, loops, metrics.
 package metrics
 
 import (
@@ -211,32 +215,8 @@ func (m *Metrics) Instrument(h http.Handler) http.Handler {
 // Created counts a saga that this node accepted.
 func (m *Metrics) Created() { m.created.Inc() }
 
-// Ended counts a saga that ended on this node.
-func (m *Metrics) Ended(s *saga.Saga) {
-	m.ended.WithLabelValues(s.State.String()).Inc()
-	if s.CompletedAt != nil {
-		m.duration.WithLabelValues(s.State.String()).Observe(s.CompletedAt.Sub(s.CreatedAt).Seconds())
-	}
-}
-
-// Call counts a call to a participant.
-func (m *Metrics) Call(a saga.Action, o *saga.Outcome) {
-	result := string(o.Class)
-	switch o.Verdict {
-	case saga.Done:
-		result = "done"
-	case saga.Later:
-		result = "later"
-	}
-	m.calls.WithLabelValues(string(a), result).Inc()
-	m.callTime.WithLabelValues(string(a)).Observe(o.EndedAt.Sub(o.StartedAt).Seconds())
-}
-
 // Reported counts a deferred answer that a participant has reported.
 func (m *Metrics) Reported(result string) { m.reports.WithLabelValues(result).Inc() }
-
-// Claimed counts claimed sagas.
-func (m *Metrics) Claimed(n int) { m.claimed.Add(float64(n)) }
 
 // Batch returns the observer of batch sizes for one group commit.
 func (m *Metrics) Batch(kind string) func(int) {
@@ -332,29 +312,11 @@ func (m *Metrics) Measured(s storage.Storage) {
 // Stalled counts a saga that makes no progress.
 func (m *Metrics) Stalled(reason string) { m.stalled.WithLabelValues(reason).Inc() }
 
-// Loop records that a background loop has finished a round.
-func (m *Metrics) Loop(name string) {
-	m.loops.WithLabelValues(name).Set(float64(time.Now().UnixMilli()) / 1000)
-	if m.done != nil {
-		m.done(name)
-	}
-}
-
 // Clock registers the metric of the difference between this node's clock and the database's. It may
 // be called only once.
 func (m *Metrics) Clock(ahead func() time.Duration) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "skald_clock_offset_seconds", Help: "By how much this node's clock is ahead of the database's, as far as that is certain; negative when it is behind. Above 60 the node is not ready."},
 		func() float64 { return ahead().Seconds() },
-	))
-}
-
-// Watch registers the metric of late loops; done is called with each loop that finishes a round. It
-// may be called only once, before any loop runs.
-func (m *Metrics) Watch(done func(loop string), late func() []string) {
-	m.done = done
-	m.registry.MustRegister(prometheus.NewGaugeFunc(
-		prometheus.GaugeOpts{Name: "skald_loops_late", Help: "Background loops that have not finished a round within their limit; /readyz names them."},
-		func() float64 { return float64(len(late())) },
 	))
 }

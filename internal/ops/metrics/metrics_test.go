@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"bufio"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,8 @@ import (
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func clock() time.Time { return noon }
 
 func idle() (running, waiting int) { return 0, 0 }
 
@@ -58,7 +61,7 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 		want   map[string]float64
 	}{
 		{"a saga", (*metrics.Metrics).Created, map[string]float64{"skald_sagas_created_total": 1}},
-		{"an end", func(m *metrics.Metrics) { m.Ended(ended) }, map[string]float64{
+		{"an end", func(m *metrics.Metrics) { m.Engine().Ended(ended) }, map[string]float64{
 			`skald_sagas_ended_total{state="compensated"}`:           1,
 			`skald_saga_duration_seconds_sum{state="compensated"}`:   2,
 			`skald_saga_duration_seconds_count{state="compensated"}`: 1,
@@ -70,21 +73,21 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			`skald_participants{state="RELEASING"}`: 1,
 		}},
 		{"a call that is done", func(m *metrics.Metrics) {
-			m.Call(saga.Execute, &saga.Outcome{Verdict: saga.Done, StartedAt: noon, EndedAt: noon.Add(time.Second)})
+			m.Engine().CallDone(saga.Execute, &saga.Outcome{Verdict: saga.Done, StartedAt: noon, EndedAt: noon.Add(time.Second)})
 		}, map[string]float64{
 			`skald_step_calls_total{action="EXECUTE",result="done"}`: 1,
 			`skald_step_call_seconds_sum{action="EXECUTE"}`:          1,
 			`skald_step_call_seconds_count{action="EXECUTE"}`:        1,
 		}},
 		{"a call that is not", func(m *metrics.Metrics) {
-			m.Call(saga.Compensate, &saga.Outcome{Verdict: saga.Unknown, Class: "timeout", StartedAt: noon,
+			m.Engine().CallDone(saga.Compensate, &saga.Outcome{Verdict: saga.Unknown, Class: "timeout", StartedAt: noon,
 				EndedAt: noon.Add(time.Second)})
 		}, map[string]float64{
 			`skald_step_calls_total{action="COMPENSATE",result="timeout"}`: 1,
 			`skald_step_call_seconds_sum{action="COMPENSATE"}`:             1,
 			`skald_step_call_seconds_count{action="COMPENSATE"}`:           1,
 		}},
-		{"claims", func(m *metrics.Metrics) { m.Claimed(3) }, map[string]float64{"skald_sagas_claimed_total": 3}},
+		{"claims", func(m *metrics.Metrics) { m.Engine().Claimed(3) }, map[string]float64{"skald_sagas_claimed_total": 3}},
 		{"a batch", func(m *metrics.Metrics) { m.Batch("create")(7) }, map[string]float64{
 			`skald_commit_batch_size_sum{kind="create"}`: 7, `skald_commit_batch_size_count{kind="create"}`: 1,
 		}},
@@ -93,25 +96,29 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 		{"streams", func(m *metrics.Metrics) { m.Streams(2) }, map[string]float64{"skald_event_streams": 2}},
 		{"archived sagas", func(m *metrics.Metrics) { m.Archived(4) }, map[string]float64{"skald_sagas_archived_total": 4}},
 		{"a saga without progress", func(m *metrics.Metrics) { m.Stalled("no_owner") }, map[string]float64{`skald_sagas_stalled_total{reason="no_owner"}`: 1}},
-		{"an attempt to deliver", func(m *metrics.Metrics) { m.WebhookAttempted("retried") }, map[string]float64{`skald_webhook_attempts_total{result="retried"}`: 1}},
-		{"a webhook that is disabled", (*metrics.Metrics).WebhookDisabled, map[string]float64{"skald_webhooks_disabled_total": 1}},
-		{"what webhooks have not got", func(m *metrics.Metrics) { m.WebhookBacklog(9, time.Minute) }, map[string]float64{"skald_webhook_deliveries_pending": 9, "skald_webhook_lag_seconds": 60}},
-		{"what Kafka has", func(m *metrics.Metrics) { m.Published(6); m.PublishLag(time.Minute); m.PublishLeading(true) },
+		{"an attempt to deliver", func(m *metrics.Metrics) { m.Webhooks().Attempted("retried") }, map[string]float64{`skald_webhook_attempts_total{result="retried"}`: 1}},
+		{"a webhook that is disabled", func(m *metrics.Metrics) { m.Webhooks().Disabled() }, map[string]float64{"skald_webhooks_disabled_total": 1}},
+		{"what webhooks have not got", func(m *metrics.Metrics) { m.Webhooks().Backlog(9, time.Minute) }, map[string]float64{"skald_webhook_deliveries_pending": 9, "skald_webhook_lag_seconds": 60}},
+		{"what Kafka has", func(m *metrics.Metrics) {
+			m.AuditTopic().Published(6)
+			m.AuditTopic().Lag(time.Minute)
+			m.AuditTopic().Leading(true)
+		},
 			map[string]float64{
 				"skald_kafka_events_published_total": 6, "skald_kafka_lag_seconds": 60, "skald_kafka_leader": 1,
 			}},
-		{"what Kafka has not", (*metrics.Metrics).PublishFailed, map[string]float64{
+		{"what Kafka has not", func(m *metrics.Metrics) { m.AuditTopic().Failed() }, map[string]float64{
 			"skald_kafka_publish_failures_total": 1,
 		}},
 		{"letters that are driven", func(m *metrics.Metrics) {
-			m.LetterRetried(dlq.ToHTTP, dlq.FailedDrive)
+			m.Letters(clock).Drove(dlq.ToHTTP, dlq.FailedDrive)
 		}, map[string]float64{
 			`skald_dead_letter_drives_total{kind="http",outcome="` + string(dlq.FailedDrive) + `"}`: 1,
 		}},
 		{"letters that go", func(m *metrics.Metrics) {
-			m.LettersReclaimed(1)
-			m.LettersArchived(2)
-			m.LettersPurged(3)
+			m.Letters(clock).Reclaimed(1)
+			m.Letters(clock).Archived(2)
+			m.Letters(clock).Purged(3)
 		},
 			map[string]float64{
 				"skald_dead_letters_reclaimed_total": 1,
@@ -119,11 +126,11 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 				"skald_dead_letters_purged_total":    3,
 			}},
 		{"records that are read", func(m *metrics.Metrics) {
-			m.Ingested(10, 8)
-			m.IngestReduced()
-			m.IngestFailed()
-			m.IngestHeld(2)
-			m.IngestLag(7)
+			m.Ingest().Stored(10, 8)
+			m.Ingest().Refused()
+			m.Ingest().Failed()
+			m.Ingest().Held(2)
+			m.Ingest().Lag(7)
 		}, map[string]float64{
 			"skald_dlq_ingest_records_total":  10,
 			"skald_dlq_ingest_letters_total":  8,
@@ -132,28 +139,28 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			"skald_dlq_ingest_failures_total": 1, "skald_dlq_ingest_held_total": 2, "skald_dlq_ingest_lag_records": 7,
 		}},
 		{"records that are events", func(m *metrics.Metrics) {
-			m.SourceRead(10, 8)
-			m.SourceRefused()
-			m.SourceSkipped(3)
-			m.SourceFailed()
-			m.SourceLag(7)
-			m.SourcePaused(true)
+			m.Sources().Stored(10, 8)
+			m.Sources().NoEvent()
+			m.Sources().Held(3)
+			m.Sources().Failed()
+			m.Sources().Lag(7)
+			m.Sources().Paused(true)
 		}, map[string]float64{
 			"skald_kafka_source_records_total": 10, "skald_kafka_source_events_total": 8, "skald_kafka_source_refused_total": 1,
 			"skald_kafka_source_skipped_total": 3, "skald_kafka_source_failures_total": 1, "skald_kafka_source_lag_records": 7,
 			"skald_kafka_source_paused": 1,
 		}},
 		{"events of job runs", func(m *metrics.Metrics) {
-			m.Emitted(6)
-			m.EmitRefused()
-			m.EmitFailed()
-			m.EmitLag(time.Minute)
-			m.EmitLeading(true)
+			m.EmittedEvents().Published(6)
+			m.EmittedEvents().Refused()
+			m.EmittedEvents().Failed()
+			m.EmittedEvents().Lag(time.Minute)
+			m.EmittedEvents().Leading(true)
 		}, map[string]float64{
 			"skald_kafka_emitted_events_published_total": 6, "skald_kafka_emitted_events_refused_total": 1,
 			"skald_kafka_emitted_failures_total": 1, "skald_kafka_emitted_lag_seconds": 60, "skald_kafka_emitted_leader": 1,
 		}},
-		{"reading that waits", func(m *metrics.Metrics) { m.IngestPaused(true) }, map[string]float64{"skald_dlq_ingest_paused": 1}},
+		{"reading that waits", func(m *metrics.Metrics) { m.Ingest().Paused(true) }, map[string]float64{"skald_dlq_ingest_paused": 1}},
 		{"logs that move", func(m *metrics.Metrics) { m.LogsMoved(2, 1, 3, 100) }, map[string]float64{
 			`skald_job_logs_offloaded_total{outcome="moved"}`: 2, `skald_job_logs_offloaded_total{outcome="failed"}`: 1,
 			"skald_job_log_bytes_offloaded_total": 100, "skald_job_runs_purged_total": 3,
@@ -164,12 +171,14 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 		{"hints that are answered", func(m *metrics.Metrics) { m.Hinted(2, false, time.Second) }, map[string]float64{
 			`skald_job_lease_hints_total{outcome="answered"}`: 2, "skald_job_lease_hint_seconds_total": 1,
 		}},
-		{"a sweep", func(m *metrics.Metrics) { m.JobSwept("slots", 5, time.Second, true) }, map[string]float64{
+		{"a sweep", func(m *metrics.Metrics) { m.Scheduler(clock).Swept("slots", 5, time.Second, nil) }, map[string]float64{
 			`skald_job_sweep_rows_total{sweep="slots"}`:    5,
 			`skald_job_sweep_seconds_sum{sweep="slots"}`:   1,
 			`skald_job_sweep_seconds_count{sweep="slots"}`: 1,
 		}},
-		{"a sweep that fails", func(m *metrics.Metrics) { m.JobSwept("slots", 0, time.Second, false) }, map[string]float64{
+		{"a sweep that fails", func(m *metrics.Metrics) {
+			m.Scheduler(clock).Swept("slots", 0, time.Second, io.ErrUnexpectedEOF)
+		}, map[string]float64{
 			`skald_job_sweep_rows_total{sweep="slots"}`:     0,
 			`skald_job_sweep_seconds_sum{sweep="slots"}`:    1,
 			`skald_job_sweep_seconds_count{sweep="slots"}`:  1,
@@ -236,15 +245,14 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 	m.Measured(storage.Storage{}) // which may not see it
 	expect("skald_postgres_oldest_snapshot")
 
-	m.IngestTopics([]string{"a.dlq", "b.dlq"}, []string{"C.DLQ"})
-	m.IngestTopics([]string{"b.dlq"}, nil)
+	m.Ingest().Topics([]string{"a.dlq", "b.dlq"}, []string{"C.DLQ"})
+	m.Ingest().Topics([]string{"b.dlq"}, nil)
 	expect("skald_dlq_ingest_topic", `{match="read",topic="b.dlq"}`)
 
-	m.JobLeads(true, 7)
-	m.JobBacklog(
-		jobrun.Backlog{Waiting: 1, Claimable: 2, Held: 6, Assigned: 3, Running: 9, Doubted: 4, Oldest: noon},
-		noon.Add(time.Minute),
-	)
+	m.Scheduler(clock).Leads(true, 7)
+	m.Scheduler(clock).Backlog(jobrun.Backlog{
+		Waiting: 1, Claimable: 2, Held: 6, Assigned: 3, Running: 9, Doubted: 4, Oldest: noon.Add(-time.Minute),
+	})
 	got = scrape(t, m)
 	maps.DeleteFunc(got, func(name string, _ float64) bool {
 		return !strings.HasPrefix(name, "skald_job_runs{") && !strings.HasPrefix(name, "skald_job_leader") &&
@@ -259,7 +267,7 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("of the leader (-want +got):\n%s", diff)
 	}
-	m.JobLeads(false, 7)
+	m.Scheduler(clock).Leads(false, 7)
 	for name, v := range scrape(t, m) {
 		if strings.HasPrefix(name, "skald_job_runs{") && v != 0 {
 			t.Errorf("of a former leader: %s is %v", name, v)
@@ -274,8 +282,8 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 func TestAgesAreNeverNegative(t *testing.T) {
 	m := metrics.New(idle)
 	ahead := noon.Add(time.Minute) // by the clock of another machine
-	m.LettersWaiting(dlq.Backlog{ByStatus: map[dlq.Status]int64{dlq.Pending: 2, dlq.Resolved: 9}, Oldest: ahead}, noon)
-	m.JobBacklog(jobrun.Backlog{Oldest: ahead}, noon)
+	m.Letters(clock).Backlog(dlq.Backlog{ByStatus: map[dlq.Status]int64{dlq.Pending: 2, dlq.Resolved: 9}, Oldest: ahead})
+	m.Scheduler(clock).Backlog(jobrun.Backlog{Oldest: ahead})
 	got := scrape(t, m)
 	if got["skald_dead_letters_pending_age_seconds"] != 0 || got["skald_job_runs_claimable_age_seconds"] != 0 {
 		t.Errorf("%v", got)
@@ -283,7 +291,7 @@ func TestAgesAreNeverNegative(t *testing.T) {
 	if n, is := got[`skald_dead_letters{status="RESOLVED"}`]; is {
 		t.Errorf("%v resolved letters are shown as unresolved", n)
 	}
-	m.LettersWaiting(dlq.Backlog{Oldest: noon.Add(-time.Hour), Leaving: 3}, noon)
+	m.Letters(clock).Backlog(dlq.Backlog{Oldest: noon.Add(-time.Hour), Leaving: 3})
 	got = scrape(t, m)
 	if got["skald_dead_letters_archived_within_week"] != 3 {
 		t.Errorf("%v", got)

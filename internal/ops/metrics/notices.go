@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skald-saga/skald/internal/event/delivery"
+	"github.com/skald-saga/skald/internal/event/publication"
 )
 
 // notices holds the metrics of events on their way to webhooks and Kafka.
@@ -75,43 +78,39 @@ func newEmitted(
 	}
 }
 
-// Emitted counts events of job runs that Kafka has acknowledged.
-func (m *Metrics) Emitted(events int) { m.emitted.published.Add(float64(events)) }
-
-// EmitRefused counts an event that became a dead letter.
-func (m *Metrics) EmitRefused() { m.emitted.refused.Inc() }
-
-// EmitFailed counts a batch that was not acknowledged.
-func (m *Metrics) EmitFailed() { m.emitted.failures.Inc() }
-
-// EmitLag records the age of the oldest unpublished event.
-func (m *Metrics) EmitLag(age time.Duration) { m.emitted.lag.Set(age.Seconds()) }
-
-// EmitLeading records whether this node publishes events of job runs.
-func (m *Metrics) EmitLeading(leader bool) { set(m.emitted.leader, leader) }
-
-// WebhookAttempted counts an attempt to deliver.
-func (m *Metrics) WebhookAttempted(result string) { m.notices.attempts.WithLabelValues(result).Inc() }
-
-// WebhookDisabled counts a webhook that was disabled after failures.
-func (m *Metrics) WebhookDisabled() { m.notices.disabled.Inc() }
-
-// WebhookBacklog records how many deliveries are pending, and the age of the oldest.
-func (m *Metrics) WebhookBacklog(pending int64, oldest time.Duration) {
-	m.notices.pending.Set(float64(pending))
-	m.notices.age.Set(oldest.Seconds())
+// Webhooks returns the observer for the delivery of events to webhooks.
+func (m *Metrics) Webhooks() delivery.Observer {
+	n := m.notices
+	return delivery.Observer{
+		Attempted: func(result string) { n.attempts.WithLabelValues(result).Inc() },
+		Disabled:  n.disabled.Inc,
+		Backlog: func(pending int64, oldest time.Duration) {
+			n.pending.Set(float64(pending))
+			n.age.Set(oldest.Seconds())
+		},
+		Round: func() { m.Loop("webhooks") },
+	}
 }
 
-// Published counts events that Kafka has acknowledged.
-func (m *Metrics) Published(events int) { m.notices.published.Add(float64(events)) }
+// AuditTopic returns the observer for the publication of audit events to Kafka.
+func (m *Metrics) AuditTopic() publication.Observer {
+	n := m.notices
+	return publication.Observer{
+		Leading:   func(leader bool) { set(n.leader, leader) },
+		Published: func(events int) { n.published.Add(float64(events)) },
+		Failed:    n.failures.Inc,
+		Lag:       func(age time.Duration) { n.lag.Set(age.Seconds()) },
+	}
+}
 
-// PublishFailed counts a batch that Kafka did not accept.
-func (m *Metrics) PublishFailed() { m.notices.failures.Inc() }
-
-// PublishLag records the age of the oldest unpublished event.
-func (m *Metrics) PublishLag(age time.Duration) { m.notices.lag.Set(age.Seconds()) }
-
-// PublishLeading records whether this node publishes.
-func (m *Metrics) PublishLeading(leader bool) {
-	set(m.notices.leader, leader)
+// EmittedEvents returns the observer for the publication of events of job runs to Kafka.
+func (m *Metrics) EmittedEvents() publication.Observer {
+	e := m.emitted
+	return publication.Observer{
+		Leading:   func(leader bool) { set(e.leader, leader) },
+		Published: func(events int) { e.published.Add(float64(events)) },
+		Refused:   e.refused.Inc,
+		Failed:    e.failures.Inc,
+		Lag:       func(age time.Duration) { e.lag.Set(age.Seconds()) },
+	}
 }

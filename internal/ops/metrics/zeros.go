@@ -47,7 +47,7 @@ func (m *Metrics) zeros() {
 			m.letters.live.WithLabelValues(string(s))
 		}
 	}
-	m.JobBacklog(jobrun.Backlog{}, time.Time{})
+	m.jobs.backlog(jobrun.Backlog{}, time.Time{})
 	each(m.upkeep.logs, []string{"moved", "failed"})
 	each(m.upkeep.hints, []string{"answered", "lost"})
 }
@@ -73,14 +73,6 @@ func each(of *prometheus.CounterVec, labels ...[]string) {
 	}
 	for _, set := range sets {
 		of.WithLabelValues(set...)
-	}
-}
-
-// Expect creates the series of the loops that this node runs before their first round, so that a
-// loop that never finishes a round is visible as well.
-func (m *Metrics) Expect(loops ...string) {
-	for _, name := range loops {
-		m.loops.WithLabelValues(name).Set(float64(time.Now().UnixMilli()) / 1000)
 	}
 }
 
