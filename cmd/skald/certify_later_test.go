@@ -41,7 +41,7 @@ func TestCertifyLaterAndTheStub(t *testing.T) {
 	url, _ := stubbed(t, time.Second)
 	out, code := run(t, nil, "participant", "certify", "--later", "--later-for", patience.Limit.String(),
 		"--effects", url, url)
-	if code != 0 || !strings.Contains(out, "Only answers that come later were examined") ||
+	if code != 0 || !strings.Contains(out, "Only calls that are answered later were tested") ||
 		!strings.Contains(out, "vectors played: 3, not tried: 2; findings: 0") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
@@ -67,7 +67,7 @@ echo $! >%[1]s`, file, program, strings.TrimPrefix(url, "http://"), after)
 		t.Cleanup(func() { killFrom(t, file) })
 		out, code = run(t, nil, "participant", "certify", "--later", "--later-for", (after + 15*time.Second).String(),
 			"--restart-command", "sh "+script, "--effects", url, url)
-		if !strings.Contains(out, "the work was done before") {
+		if !strings.Contains(out, "the work was finished before") {
 			break
 		}
 	}

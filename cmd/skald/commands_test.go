@@ -134,12 +134,12 @@ func TestParticipantCertifySaysByItsStatusWhatItFound(t *testing.T) {
 		{forgetful.URL + " --format junit --output " + file, 1, "see the findings (3)"},
 		{forgetful.URL + " --report-to " + pages.URL + "/", 1, "BREACH done_again"},
 		{forgetful.URL + " --report-to " + refusing.URL, 1, "the report was not stored at " + refusing.URL + ": 404"},
-		{forgetful.URL + " --later", 2, "is not answered later, with 202, but with 200"},
+		{forgetful.URL + " --later", 2, "for a call with X-Saga-Callback, got 200"},
 		{forgetful.URL + " --later --race", 80, "can't be used together"},
 		{forgetful.URL + " --payload {", 2, "the payload must be JSON"},
-		{forgetful.URL + " --restart-command false", 2, "the restart failed"},
-		{refusing.URL, 2, "give another with --payload"},
-		{refusing.URL, 2, "a step that answers later is examined with --later"},
+		{forgetful.URL + " --restart-command false", 2, "restart the participant: "},
+		{refusing.URL, 2, "choose another with --payload"},
+		{refusing.URL, 2, "to test a step that answers later, use --later"},
 		{"http://192.0.2.1/charges", 2, "give --yes to call it"},
 	} {
 		args := append([]string{"participant", "certify"}, strings.Fields(tt.args)...)

@@ -100,7 +100,7 @@ func certifiesLater(t *testing.T, command func(env ...string) *exec.Cmd) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(report.Text(), "the work was done before") {
+		if !strings.Contains(report.Text(), "the work was finished before") {
 			break
 		}
 	}

@@ -133,7 +133,7 @@ func (c *Certification) Began(at time.Time) {
 		c.failed("the stored request cannot be read", at)
 		return
 	case c.Attempt >= MaxAttempts:
-		c.failed("the nodes that examined the participant died, or were stopped, before they were done", at)
+		c.failed("the nodes that tested the participant died or were stopped before they finished", at)
 		return
 	}
 	c.State, c.Attempt, c.Played, c.Planned = Running, c.Attempt+1, 0, 0
@@ -247,15 +247,15 @@ func (a *Asked) Check(refused func(url string) string, reachable bool) error {
 		invalid(member.name, why != "", why)
 	}
 	invalid("later", a.Later && !reachable, "participants cannot report to this server: set server.public_url")
-	invalid("later_ms", a.LaterMS > 0 && !a.Later, "goes with later")
-	invalid("race_seconds", a.RaceSeconds > 0 && a.Later, "does not go with later, of which no race is examined")
+	invalid("later_ms", a.LaterMS > 0 && !a.Later, "requires later")
+	invalid("race_seconds", a.RaceSeconds > 0 && a.Later, "cannot be combined with later: races are not tested for calls that are answered later")
 	if len(a.Payload) > MaxPayload {
-		wrong = append(wrong, fault.Field{Pointer: "/payload", Code: "too_large", Message: "must have at most 64 KiB"})
+		wrong = append(wrong, fault.Field{Pointer: "/payload", Code: "too_large", Message: "must be at most 64 KiB"})
 	}
 	if len(wrong) == 0 {
 		return nil
 	}
-	return fault.New(fault.Invalid, CodeInvalid, "the participant cannot be examined like this").With(wrong...)
+	return fault.New(fault.Invalid, CodeInvalid, "the certification is invalid").With(wrong...)
 }
 
 // CheckReport returns what is wrong with a report of a test that was run elsewhere.
@@ -272,6 +272,6 @@ func (r Report) CheckReport() error {
 
 // NoReport is the fault for a report with a member that no test produces.
 func NoReport(member string) error {
-	return fault.New(fault.Invalid, CodeInvalid, "this is not the report of an examination").
-		With(fault.Field{Pointer: member, Code: "invalid", Message: "is not as an examination reports it"})
+	return fault.New(fault.Invalid, CodeInvalid, "this is not the report of a certification").
+		With(fault.Field{Pointer: member, Code: "invalid", Message: "is not valid in the report of a certification"})
 }

@@ -14,11 +14,11 @@ func (p Played) breach(code string, n int, what string) *Breach {
 	return &Breach{code, n + 1, fmt.Sprintf("call %d (%s of %s) %s", n+1, c.Action, c.Step, what)}
 }
 
-func got(r Reply, right string) string { return "was answered " + show(r) + "; right is " + right }
+func got(r Reply, right string) string { return "got " + show(r) + "; expected " + right }
 
 func show(r Reply) string {
 	if r.Status == 0 {
-		return "not at all (" + r.Error + ")"
+		return "no response (" + r.Error + ")"
 	}
 	return strings.TrimSpace(fmt.Sprintf("%d %s", r.Status, short(r.Body)))
 }
@@ -47,7 +47,7 @@ func (p Played) firstBody(n int) string {
 	if r := p.Seen[p.first(n)].Replies; len(r) > 0 {
 		return r[0].Body
 	}
-	return "one answer for one key"
+	return "the same response for the same key"
 }
 
 // answered reports whether a key was answered with success by call n or an earlier call.

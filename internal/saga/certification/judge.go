@@ -21,7 +21,7 @@ func Judge(p Played) (breach *Breach, untried *Untried) {
 		}
 	}
 	if breach = p.effects(); breach == nil && p.Stayed {
-		return nil, &Untried{Vector: p.Vector.Name, Reason: "a call was always answered before its connection could be cut"}
+		return nil, &Untried{Vector: p.Vector.Name, Reason: "the participant always responded to a call before its connection could be cut"}
 	}
 	return breach, nil
 }
@@ -45,9 +45,9 @@ func (p Played) answers(n int) (*Breach, *Untried) {
 		done = &seen.Replies[i]
 	}
 	if done != nil && seen.Early == 0 && p.Vector.Effects[c.Key()] > 0 {
-		what := fmt.Sprintf("was answered %s, and had no effect at that moment", show(*done))
+		what := fmt.Sprintf("got %s, but had no effect at that moment", show(*done))
 		if p.Effects[c.Key()] > 0 {
-			return p.breach("answered_before_commit", n, what+"; later it had one"), nil
+			return p.breach("answered_before_commit", n, what+"; it had an effect later"), nil
 		}
 		return p.noEffect(n, what), nil
 	}
@@ -77,7 +77,7 @@ func (p Played) wrong(n int, r Reply) (*Breach, *Untried) {
 	case r.done() && undo >= 0 && !p.answered(n-1, c.Key()): // it was not done before the compensation
 		return p.breach("late_do_accepted"+p.suffix(undo, n), n, got(r, "a refusal (409)")), nil
 	case r.done() && undo >= 0 && !p.knownOnce(c.Key()):
-		return p.breach("done_again_after_undo"+p.suffix(undo, n), n, got(r, "the first answer, or a refusal (409)")), nil
+		return p.breach("done_again_after_undo"+p.suffix(undo, n), n, got(r, "the first response or a refusal (409)")), nil
 	case r.done() && first < n:
 		return p.changed(n, r, p.firstBody(n)), nil
 	case r.done():
@@ -91,7 +91,7 @@ func (p Played) wrong(n int, r Reply) (*Breach, *Untried) {
 		if p.answered(n, c.Key()) {
 			return p.breach(repeatCode(c), n, got(r, "the first answer")), nil
 		}
-		return nil, &Untried{Vector: p.Vector.Name, Reason: "no usable answer: " + show(r)}
+		return nil, &Untried{Vector: p.Vector.Name, Reason: "no usable response: " + show(r)}
 	}
 	if p.Effects[c.Key()] > 0 && !p.answered(n, c.Key()) {
 		return p.breach("refused_although_applied", n, got(r, "2xx")+"; it had an effect"), nil
@@ -126,7 +126,7 @@ func (p Played) refusal(n int, r Reply, first int) (*Breach, *Untried) {
 	case slices.ContainsFunc(earlier, func(e conformance.Call) bool { return e.Saga != c.Saga }):
 		return p.breach("sagas_mixed", n, what), nil
 	}
-	return nil, &Untried{Vector: p.Vector.Name, Reason: "the payload is refused; give another with --payload: " + show(r)}
+	return nil, &Untried{Vector: p.Vector.Name, Reason: "the participant refuses the payload; choose another with --payload: " + show(r)}
 }
 
 // effects judges the number of effects at the end.
@@ -137,7 +137,7 @@ func (p Played) effects() *Breach {
 	for of, want := range p.Vector.Net {
 		n := len(p.Vector.Calls) - 1
 		net := p.Effects[of+"/execute"] - p.Effects[of+"/compensate"]
-		what := fmt.Sprintf("left %d effects more than were undone; right is %d", net, want)
+		what := fmt.Sprintf("left a balance of %d (effects minus undone effects); expected %d", net, want)
 		again, late := "done_again_at_once", "late_do_accepted_at_once"
 		if slices.ContainsFunc(p.Vector.Calls, func(c conformance.Call) bool { return c.Cut }) {
 			again, late = "done_again_after_undo", "late_do_accepted_after_a_lost_answer"
@@ -166,7 +166,7 @@ func (p Played) effects() *Breach {
 			}
 		}
 		want, have := p.Vector.Effects[key], p.Effects[key]
-		what := fmt.Sprintf("had %d effects under its key at the end; right is %d", have, want)
+		what := fmt.Sprintf("ended with an effect count of %d under its key; expected %d", have, want)
 		switch {
 		case have < want:
 			return p.noEffect(last, what)
@@ -190,7 +190,7 @@ func (p Played) changed(n int, r Reply, before string) *Breach {
 	what := got(r, short(before))
 	first := p.first(n)
 	if p.knownOnce(key) {
-		return p.breach("answer_changed"+p.suffix(first, n), n, what+"; it was not done again")
+		return p.breach("answer_changed"+p.suffix(first, n), n, what+"; it was not applied again")
 	}
 	return p.breach(p.again(first, n, false), n, what)
 }

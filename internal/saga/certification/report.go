@@ -112,7 +112,7 @@ func (r Report) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.URL)
 	if r.Later {
-		b.WriteString("Only answers that come later were examined.\n\n")
+		b.WriteString("Only calls that are answered later were tested.\n\n")
 	}
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "BREACH %s (%s)\n  %s\n  %s\n  %s: %s.\n", f.Code, RuleName(f.Rule), f.Title, f.Why, f.Vector, f.Seen)
@@ -144,10 +144,10 @@ func (r Report) Text() string {
 		fmt.Fprintf(&b, "NOT TRIED %s\n  %s\n\n", strings.Join(names, ", "), reason)
 	}
 	if !r.Effects {
-		b.WriteString("Effects were not counted: without --effects, what is done twice behind equal answers is not found.\n")
+		b.WriteString("Effects were not counted: without --effects, a call that is applied twice but gets equal responses goes unnoticed.\n")
 	}
 	if r.Repeated > 0 {
-		fmt.Fprintf(&b, "Under load, races were repeated %d times.\n", r.Repeated)
+		fmt.Fprintf(&b, "Races repeated under load: %d.\n", r.Repeated)
 	}
 	fmt.Fprintf(&b, "%s (vectors played: %d, not tried: %d; findings: %d, warnings: %d)\n",
 		r.verdict(), len(r.Played), len(r.Untried), len(r.Findings), len(r.Warnings))
@@ -168,7 +168,7 @@ func (r Report) verdict() string {
 	case len(r.Findings) > 0:
 		return "breaches found"
 	case len(r.Played) == 0:
-		return "nothing could be tried"
+		return "nothing could be tested"
 	}
-	return "no breach found, but not everything was tried"
+	return "no breach found, but not everything was tested"
 }

@@ -54,7 +54,7 @@ type Breach struct {
 }
 
 // NeedsRestart is the reason why a vector that needs a restart was not played.
-const NeedsRestart = "needs a restart of the participant: `skald participant certify` with --restart-command or " +
+const NeedsRestart = "needs a restart of the participant: run `skald participant certify` with --restart-command or " +
 	"--ask-restart"
 
 // Plan splits the vectors that apply to every participant into those that can be played now and,

@@ -76,11 +76,11 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 	report := certification.Report{
 		URL: "http://127.0.0.1:9001/charges", Version: "1.4.0", Played: []string{"repeat"}, Effects: true,
 		Findings: []certification.Finding{{
-			Code: "done_again", Rule: "1", Title: "A repeated call is done again.", Vector: "repeat",
-			Why:  "Skald repeats a call whose answer it did not get; a participant that does it again charges twice.",
+			Code: "done_again", Rule: "1", Title: "A repeated call is applied again.", Vector: "repeat",
+			Why:  "Skald repeats a call if it did not get the response; a participant that applies it again charges twice.",
 			Seen: "call 2 was done again", Curl: []string{"curl -sS -X POST 'http://127.0.0.1:9001/charges'"}, Vectors: []string{"repeat"},
 		}},
-		Warnings: []certification.Warning{{Code: "http_1_0", Text: "A call by HTTP/1.0 was answered 505; right is 2xx."}},
+		Warnings: []certification.Warning{{Code: "http_1_0", Text: "A call over HTTP/1.0 got 505; expected 2xx."}},
 		Untried:  []certification.Untried{{Vector: "repeat-after-restart", Reason: "needs a restart of the participant"}},
 	}
 	if err := taken.Done(report, nil, time.Now()); err != nil {

@@ -313,7 +313,7 @@ func certified(t *testing.T, at demo.Place, long string) string {
 	t.Helper()
 	status, text := ask(t, at, "POST", "/participants/certifications", fmt.Sprintf(`{"report": {"url": "%s/{step}",
 		"version": "1", "certified": false, "played": ["repeat"], "effects_counted": false,
-		"findings": [{"code": "done_again", "rule": "1", "title": "A repeated call is done again.", "why": "It charges twice.",
+		"findings": [{"code": "done_again", "rule": "1", "title": "A repeated call is applied again.", "why": "It charges twice.",
 			"vector": "repeat", "vectors": ["repeat", "race"], "seen": %[2]q, "curl": [%[2]q, "curl"]}],
 		"warnings": [{"code": "large_body", "text": %[2]q}],
 		"not_tried": [{"vector": "restart", "reason": %[2]q, "inapplicable": false}]}}`, at.Participants, "curl "+long))

@@ -43,7 +43,7 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 		"/ui/certify?"+url.Values{"url": {s.Participant + "/ok/a"}}.Encode())
 
 	finding := map[string]any{
-		"code": "done_again", "rule": "1", "title": "A repeated call is done again.", "why": "It charges twice.",
+		"code": "done_again", "rule": "1", "title": "A repeated call is applied again.", "why": "It charges twice.",
 		"vector": "repeat", "vectors": []string{"repeat", "race"}, "seen": "call 2 was answered 200 " + hostile,
 		"curl": []string{"curl -sS '" + s.Participant + "'"},
 	}
@@ -58,7 +58,7 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	broken := s.Must(t, "POST", "/participants/certifications", report(finding))["id"].(string)
 	get("/ui/workflows/order", "breaches found", `<span class="bad">1</span>`, "1.4.0", "/ui/certifications/"+broken,
 		"never certified")
-	get("/ui/certifications/"+broken, "breaches found", "A repeated call is done again.", "It charges twice.", "rule 1",
+	get("/ui/certifications/"+broken, "breaches found", "A repeated call is applied again.", "It charges twice.", "rule 1",
 		"Also shown by race", "curl -sS &#39;"+s.Participant, "It fails.", "it has one step", "pairs", "reported", "1.4.0")
 	for format, text := range map[string]string{"text": "BREACH done_again", "json": `"code": "done_again"`, "junit": "<testsuite "} {
 		at := "/api/v1/participants/certifications/" + broken + "/report?format=" + format

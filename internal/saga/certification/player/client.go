@@ -173,7 +173,7 @@ func unpacked(res *http.Response) ([]byte, error) {
 	}
 	reader, err := gzip.NewReader(res.Body)
 	if err != nil {
-		return nil, fmt.Errorf("an answer with gzip: %w", err)
+		return nil, fmt.Errorf("read a gzip response: %w", err)
 	}
 	return io.ReadAll(io.LimitReader(reader, maxAnswer))
 }
@@ -197,10 +197,10 @@ func (c *player) effectsOf(ctx context.Context, key string) (int, error) {
 		Effects *int `json:"effects"`
 	}
 	if reply.Status != http.StatusOK {
-		return 0, errors.New("the effects were not counted: " + strconv.Itoa(reply.Status) + " " + reply.Error)
+		return 0, errors.New("the effects could not be counted: " + strconv.Itoa(reply.Status) + " " + reply.Error)
 	}
 	if json.Unmarshal([]byte(reply.Body), &counted) != nil || counted.Effects == nil {
-		return 0, fmt.Errorf(`the effects were not counted: the answer must be like {"effects": 1}, not %q`, reply.Body)
+		return 0, fmt.Errorf(`the effects could not be counted: the response must be like {"effects": 1}, not %q`, reply.Body)
 	}
 	return *counted.Effects, nil
 }

@@ -102,7 +102,7 @@ func (s *story) await(ctx context.Context, d time.Duration, calls ...int) (t cer
 func (s *story) promised(ctx context.Context) bool {
 	r := s.reply(ctx, 1)
 	if r.Status != http.StatusAccepted {
-		s.untried = fmt.Sprintf("a call with X-Saga-Callback is not answered later, with 202, but with %d %.200s",
+		s.untried = fmt.Sprintf("expected 202 (answered later) for a call with X-Saga-Callback, got %d %.200s",
 			r.Status, cmp.Or(r.Error, r.Body))
 	}
 	return r.Status == http.StatusAccepted
@@ -117,9 +117,9 @@ func (s *story) repeated(ctx context.Context) bool {
 	case early == 0 && r.Status == http.StatusAccepted:
 		return true
 	case early > 0, r.Status == http.StatusOK, r.Status == http.StatusNoContent:
-		s.untried = "the work was done before the call could be repeated"
+		s.untried = "the work was finished before the call could be repeated"
 	default:
-		s.breach("later_repeat_refused", 2, "was answered %d %s while the work went on; right is 202 again", r.Status, r.Error)
+		s.breach("later_repeat_refused", 2, "got %d %s while the work was in progress; expected 202 again", r.Status, r.Error)
 	}
 	return false
 }
@@ -131,7 +131,7 @@ func (s *story) outcome(ctx context.Context, last int, calls ...int) (t certific
 	*s.took = max(*s.took, time.Since(began))
 	switch {
 	case call == 0:
-		s.breach("later_never_reported", last, "was answered later, and no report that Skald would take came within %s", s.LaterFor)
+		s.breach("later_never_reported", last, "was answered later, but no report that Skald would accept arrived within %s", s.LaterFor)
 	case t.Wrong != "":
 		s.invalid(last, t)
 		return t, 0
@@ -140,7 +140,7 @@ func (s *story) outcome(ctx context.Context, last int, calls ...int) (t certific
 }
 
 func (s *story) invalid(n int, t certification.Told) {
-	s.breach("later_report_invalid", n, "was answered later, and the report was %q", t.Wrong)
+	s.breach("later_report_invalid", n, "was answered later, but the report was invalid: %q", t.Wrong)
 }
 
 // newest records a breach if the report went to the callback of call 1 and none arrives at the
@@ -150,6 +150,6 @@ func (s *story) newest(ctx context.Context, call int) {
 		return
 	}
 	if _, newest := s.await(ctx, settle*pause, 2); newest == 0 {
-		s.breach("later_old_callback", 2, "was answered later again, and the report went to the callback of call 1")
+		s.breach("later_old_callback", 2, "was answered later again, but the report went to the callback of call 1")
 	}
 }

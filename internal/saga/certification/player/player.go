@@ -17,7 +17,7 @@ import (
 )
 
 // ErrUntried means that nothing was learned about the participant.
-var ErrUntried = errors.New("the participant could not be examined")
+var ErrUntried = errors.New("the participant could not be tested")
 
 // Run tests the participant. A report with findings is not an error.
 func Run(ctx context.Context, cfg Config) (certification.Report, error) {
@@ -88,7 +88,7 @@ func ended(
 	report.Findings = certification.Findings(shown)
 	report.Finish()
 	if err := ctx.Err(); err != nil {
-		return report, fmt.Errorf("%w: it took longer than allowed: %w", ErrUntried, err)
+		return report, fmt.Errorf("%w: the test took longer than allowed: %w", ErrUntried, err)
 	}
 	if len(report.Played) == 0 {
 		why := certification.NeedsRestart
@@ -112,7 +112,7 @@ func (c *player) servesAtAll(ctx context.Context) error {
 		return err
 	}
 	if _, untried := certification.Judge(p.Played); untried != nil {
-		return errors.New(untried.Reason + "; a step that answers later is examined with --later, or with later in the request")
+		return errors.New(untried.Reason + "; to test a step that answers later, use --later, or later in the request")
 	}
 	return nil
 }

@@ -173,7 +173,7 @@ func TestTheReportIsAsPrinted(t *testing.T) {
 	for i, f := range report.Findings { // depends on which comes first
 		report.Findings[i].Vectors = slices.DeleteFunc(f.Vectors, func(v string) bool { return v == "undo-and-do-at-once" })
 	}
-	report.Warnings = append(report.Warnings, certification.Warning{Code: "http_1_0", Text: "A call by HTTP/1.0 was answered 505; right is 2xx."})
+	report.Warnings = append(report.Warnings, certification.Warning{Code: "http_1_0", Text: "A call over HTTP/1.0 got 505; expected 2xx."})
 	got := ids.ReplaceAllString(report.Text(), "…")
 	golden := filepath.Join("testdata", "report.txt")
 	if os.Getenv("GOLDEN") != "" {

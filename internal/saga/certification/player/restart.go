@@ -43,11 +43,11 @@ func (c *player) reachable(ctx context.Context, tries int, again func(error) boo
 // restarted restarts the participant. ended is called when the old process has ended.
 func (c *player) restarted(ctx context.Context, ended func()) error {
 	if err := c.Restart(ctx); err != nil {
-		return fmt.Errorf("the restart failed: %w", err)
+		return fmt.Errorf("restart the participant: %w", err)
 	}
 	ended()
 	if err := c.reachable(ctx, later, anyError); err != nil {
-		return fmt.Errorf("the participant did not come back: %w", err)
+		return fmt.Errorf("the participant did not come back after the restart: %w", err)
 	}
 	return nil
 }

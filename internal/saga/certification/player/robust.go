@@ -30,14 +30,14 @@ func (c *player) robustness(ctx context.Context) []certification.Warning {
 		answer     func(context.Context, *play, conformance.Call) certification.Reply
 	}{
 		{"large_body", "A body of 10 MiB", large},
-		{"slow_sending", "A body that comes in pieces", slow},
-		{"gzip_asked_for", "A call that accepts answers with gzip", zipped},
-		{"http_1_0", "A call by HTTP/1.0", old},
+		{"slow_sending", "A body sent in pieces", slow},
+		{"gzip_asked_for", "A call that accepts gzip responses", zipped},
+		{"http_1_0", "A call over HTTP/1.0", old},
 	} {
 		v := c.plain()
 		r := try.answer(ctx, c.begin(v), v.Calls[0])
 		if r.Status/100 != 2 {
-			text := fmt.Sprintf("%s was answered %d %s; right is 2xx.", try.what, r.Status, r.Error)
+			text := fmt.Sprintf("%s got %d %s; expected 2xx.", try.what, r.Status, r.Error)
 			warnings = append(warnings, certification.Warning{Code: try.code, Text: text})
 		}
 	}

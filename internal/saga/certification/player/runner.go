@@ -42,7 +42,7 @@ const (
 
 var errUnreachable = errors.New("participants cannot report to this node: set server.public_url")
 
-var errLost = errors.New("it was canceled, or another node has it")
+var errLost = errors.New("the certification was canceled, or another node has taken it over")
 
 // Runner runs the tests that were requested through the API. The nodes take pending certifications
 // from the database and hold them by a lease. If a node dies, another one starts the certification
@@ -131,7 +131,7 @@ func (r *Runner) examine(ctx context.Context, c *certification.Certification, to
 	defer cancelKeep()
 	if ctx.Err() != nil {
 		if err := r.cfg.Queue.Return(keep, c, token); err != nil { // then its lease expires
-			r.cfg.Log.WarnContext(ctx, "a certification could not be given back", slog.Any("error", err))
+			r.cfg.Log.WarnContext(ctx, "cannot return a certification to the queue", slog.Any("error", err))
 		}
 		return
 	}
@@ -141,7 +141,7 @@ func (r *Runner) examine(ctx context.Context, c *certification.Certification, to
 		err = r.cfg.Queue.End(keep, c, token)
 	}
 	if err != nil { // its lease expires, and the test is started again
-		r.cfg.Log.WarnContext(ctx, "the end of a certification could not be stored",
+		r.cfg.Log.WarnContext(ctx, "cannot store the end of a certification",
 			slog.String("certification_id", c.ID.String()), slog.Any("error", err))
 	}
 }

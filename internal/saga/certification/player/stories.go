@@ -117,14 +117,14 @@ func undoneWhileLater(ctx context.Context, s *story) {
 			return
 		}
 	} else if r.Status/100 != 2 {
-		s.breach("later_undo_refused", 2, "was answered %d %s while the work went on; right is 2xx", r.Status, r.Error)
+		s.breach("later_undo_refused", 2, "got %d %s while the work was in progress; expected 2xx", r.Status, r.Error)
 		return
 	}
 	_, early := s.await(ctx, 0, 1) // early if the work was done before the compensation
 	// It would have arrived by now, judging by the reports of the previous stories.
 	quiet := min(s.LaterFor, 2**s.took+settle*pause)
 	if t, late := s.await(ctx, quiet, 1); early == 0 && late > 0 && t.Result == reported.Done {
-		s.breach("later_done_after_undo", 2, "was answered %d, and then the action was reported as done", r.Status)
+		s.breach("later_done_after_undo", 2, "got %d, but the action was reported as done afterwards", r.Status)
 		return
 	}
 	if s.counter() != "" {
@@ -132,15 +132,15 @@ func undoneWhileLater(ctx context.Context, s *story) {
 		undone, err2 := s.effectsOf(ctx, s.keyOf(s.Vector.Calls[1]))
 		switch {
 		case err != nil || err2 != nil:
-			s.untried = "the effects were not counted"
+			s.untried = "the effects could not be counted"
 			return
 		case done > undone:
-			s.breach("later_done_after_undo", 2, "was answered %d, and an effect of the action remained", r.Status)
+			s.breach("later_done_after_undo", 2, "got %d, but an effect of the action remained", r.Status)
 			return
 		}
 	}
 	if r := s.reply(ctx, 3); r.Status/100 == 2 && early == 0 {
-		s.breach("late_do_accepted", 3, "was answered %d after its compensation; right is a refusal (409)", r.Status)
+		s.breach("late_do_accepted", 3, "got %d after its compensation; expected a refusal (409)", r.Status)
 	}
 }
 
@@ -159,9 +159,9 @@ func afterDone(ctx context.Context, s *story) {
 	switch {
 	case t.Result == reported.NotApplied, t.Result == reported.Unknown: // it may begin again
 	case r.Status == http.StatusAccepted:
-		s.breach("done_again_after_restart", 2, "was answered later again after the restart, although %s was reported", t.Result)
+		s.breach("done_again_after_restart", 2, "was answered later again after the restart, although %s had been reported", t.Result)
 	case !s.equal(r, t):
-		s.breach("answer_changed_after_restart", 2, "was answered %d %.100s after the restart, although %s %.100s was reported",
+		s.breach("answer_changed_after_restart", 2, "got %d %.100s after the restart, although %s %.100s had been reported",
 			r.Status, r.Body, t.Result, t.Output)
 	default:
 		s.counted(ctx, 2, t)
@@ -175,7 +175,7 @@ func takenBeforeRestart(ctx context.Context, s *story) {
 
 func afterTaken(ctx context.Context, s *story) {
 	if s.before > 0 {
-		s.untried = "the work was done before the participant was restarted: it must take longer than the restart"
+		s.untried = "the work was finished before the participant was restarted: it must take longer than the restart"
 		return
 	}
 	t, call := s.await(ctx, cmp.Or(s.forgets, s.LaterFor), 2, 1)
@@ -195,7 +195,7 @@ func afterTaken(ctx context.Context, s *story) {
 	switch r := s.reply(ctx, 3); {
 	case r.Status == http.StatusAccepted, r.Status == 0, r.Status >= http.StatusInternalServerError:
 		s.breach("later_never_reported_after_restart", 3,
-			"was answered %d %s, and no report that Skald would take had come within %s after the restart", r.Status, r.Error, s.LaterFor)
+			"got %d %s, and no report that Skald would accept arrived within %s of the restart", r.Status, r.Error, s.LaterFor)
 	case r.Status == http.StatusOK, r.Status == http.StatusNoContent:
 		s.counted(ctx, 3, certification.Told{Result: reported.Done})
 	}
@@ -207,9 +207,9 @@ func (s *story) final(ctx context.Context, n int, t certification.Told) {
 	switch {
 	case t.Result == reported.NotApplied, t.Result == reported.Unknown: // it may begin again
 	case r.Status == http.StatusAccepted:
-		s.breach("later_repeat_not_final", n, "was answered later again, after %s was reported", t.Result)
+		s.breach("later_repeat_not_final", n, "was answered later again after %s had been reported", t.Result)
 	case !s.equal(r, t):
-		s.breach("later_answer_changed", n, "was answered %d %.100s, after %s %.100s was reported",
+		s.breach("later_answer_changed", n, "got %d %.100s after %s %.100s had been reported",
 			r.Status, r.Body, t.Result, t.Output)
 	}
 	s.counted(ctx, n, t)
@@ -232,9 +232,9 @@ func (s *story) counted(ctx context.Context, n int, t certification.Told) {
 	case err != nil:
 		s.untried = err.Error()
 	case effects > 1:
-		s.breach("later_done_again", n, "had %d effects under its key at the end; right is 1", effects)
+		s.breach("later_done_again", n, "ended with %d effects under its key; expected 1", effects)
 	case effects == 0:
-		s.breach("later_done_without_effect", n, "had no effect, although done was reported")
+		s.breach("later_done_without_effect", n, "had no effect, although it was reported as done")
 	}
 }
 
