@@ -1,6 +1,5 @@
-// Package apitest is the HTTP edge for tests: an edge on a store in memory and the real
-// engine, requests of known people, and the check of every answer against the
-// contract.
+// Package apitest provides the HTTP edge for tests: an edge over an in-memory store and the real
+// engine, requests with known credentials, and a check of every response against the contract.
 package apitest
 
 import (
@@ -32,15 +31,15 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Tenant is whose requests are those of edges that ask for no credential.
+// Tenant is the tenant of requests to edges that require no credential.
 var Tenant = tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-000000000001")}
 
-// Edge is the HTTP edge on a store in memory, with the engine.
+// Edge is the HTTP edge over an in-memory store, with the engine.
 type Edge struct {
 	*client.ClientWithResponses
 	T     *testing.T
 	URL   string
-	http  *http.Client // checks every answer against the contract
+	http  *http.Client // checks every response against the contract
 	Store *memstore.Store
 	Node  *node
 	Tail  *audit.Tail
@@ -48,7 +47,7 @@ type Edge struct {
 	Log   *syncBuffer
 }
 
-// NewEdge starts an edge; change alters its configuration before that.
+// NewEdge starts an edge; change modifies its configuration first.
 func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 	t.Helper()
 	clock := newClock()
@@ -132,12 +131,12 @@ func openCallback(token string) (a reported.Attempt, ok bool) {
 	return reported.AttemptOf(what)
 }
 
-// CallbackPath is the path of the callback URL of a call.
+// CallbackPath returns the path of a call's callback URL.
 func CallbackPath(c *saga.Call) string {
 	return "/api/v1/step-callbacks/" + callbackTokens.Seal(httpkit.CallbackOfStep, callback.Of(c).Bytes())
 }
 
-// Register stores a workflow of the named steps; "name!" has no compensation.
+// Register stores a workflow with the named steps; a step named "name!" has no compensation.
 func (e *Edge) Register(name string, steps ...string) client.Workflow {
 	e.T.Helper()
 	r := e.Send("POST", "/api/v1/workflows", Definition(name, steps...))
@@ -149,12 +148,13 @@ func (e *Edge) Register(name string, steps ...string) client.Workflow {
 	return w
 }
 
-// Definition is that of a workflow of the named steps; "name!" has no compensation.
+// Definition returns the definition of a workflow with the named steps; a step named "name!" has no
+// compensation.
 func Definition(name string, steps ...string) string {
 	return `{"name":"` + name + `","steps":[` + StepsJSON(steps...) + `]}`
 }
 
-// StepsJSON is the steps of Definition.
+// StepsJSON returns the steps of Definition.
 func StepsJSON(steps ...string) string {
 	var parts []string
 	for _, step := range steps {
@@ -168,7 +168,7 @@ func StepsJSON(steps ...string) string {
 	return strings.Join(parts, ",")
 }
 
-// Start creates a saga and returns it; it must be accepted.
+// Start creates a saga, which must be accepted, and returns it.
 func (e *Edge) Start(body string, header ...string) client.Saga {
 	e.T.Helper()
 	r := e.Send("POST", "/api/v1/sagas", body, header...)
@@ -180,7 +180,7 @@ func (e *Edge) Start(body string, header ...string) client.Saga {
 	return s
 }
 
-// Reply is a raw answer.
+// Reply is a response before its body is decoded.
 type Reply struct {
 	T      *testing.T
 	Status int
@@ -188,9 +188,9 @@ type Reply struct {
 	Body   []byte
 }
 
-// Send makes a request with a JSON body ("" for none) and headers in pairs. A change of the
-// dead-letter queue, which requires If-Match, is of any version, unless the
-// test says of which; Do leaves the header out.
+// Send makes a request with a JSON body ("" for none) and headers given as name-value pairs. PUT
+// and PATCH requests to the dead-letter queue, which require If-Match, are sent with "*" unless the
+// test gives another value; Do doesn't add the header.
 func (e *Edge) Send(method, path, body string, header ...string) Reply {
 	e.T.Helper()
 	var in io.Reader
@@ -211,7 +211,7 @@ func (e *Edge) Send(method, path, body string, header ...string) Reply {
 	return e.Do(req)
 }
 
-// Do makes a request.
+// Do sends a request and reads the response.
 func (e *Edge) Do(req *http.Request) Reply {
 	e.T.Helper()
 	res, err := e.http.Do(req)
@@ -234,7 +234,7 @@ func (r Reply) Into(v any) {
 	}
 }
 
-// Reads decodes the body of an answer, which must have this status.
+// Reads decodes the body of a response, which must have this status.
 func (r Reply) Reads(status int, v any) {
 	r.T.Helper()
 	if r.Status != status {
@@ -243,7 +243,7 @@ func (r Reply) Reads(status int, v any) {
 	r.Into(v)
 }
 
-// Problem returns the problem document; the answer must be one.
+// Problem returns the response's problem document; the response must be one.
 func (r Reply) Problem() client.Problem {
 	r.T.Helper()
 	if got := r.Header.Get("Content-Type"); got != "application/problem+json" {
@@ -254,7 +254,7 @@ func (r Reply) Problem() client.Problem {
 	return p
 }
 
-// Wants fails the test unless the answer is this problem.
+// Wants fails the test unless the response is this problem.
 func (r Reply) Wants(status int, code string) client.Problem {
 	r.T.Helper()
 	p := r.Problem()
@@ -264,7 +264,7 @@ func (r Reply) Wants(status int, code string) client.Problem {
 	return p
 }
 
-// clock moves on by a microsecond whenever it is looked at.
+// clock advances by a microsecond each time it is read.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -281,7 +281,7 @@ func (c *clock) now() time.Time {
 	return c.at
 }
 
-// syncBuffer is a log that tests read while the server writes.
+// syncBuffer holds a log that tests read while the server writes to it.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

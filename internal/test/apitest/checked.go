@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Checked is a transport that fails the test on an answer that the contract does not have.
+// Checked is a transport that fails the test on a response that the contract doesn't describe.
 func Checked(t *testing.T, next http.RoundTripper) http.RoundTripper {
 	t.Helper()
 	return &contractChecker{t: t, next: next, router: contractRouter(t)}

@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi/openapi"
 )
 
-// OpenapiYAML is the contract as people edit it, read once: it must not be modified.
+// OpenapiYAML returns the contract as it is edited, which is read once. Callers must not modify it.
 func OpenapiYAML(t *testing.T) *openapi3.T {
 	t.Helper()
 	doc, err := readYAML()
@@ -40,7 +40,8 @@ var readYAML = sync.OnceValues(func() (*openapi3.T, error) {
 	return doc, doc.Validate(context.Background())
 })
 
-// loadYAML reads openapi.yaml at the root of the module, wherever below the test runs.
+// loadYAML reads openapi.yaml from the root of the module, whichever of its directories the test
+// runs in.
 func loadYAML() (*openapi3.T, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -57,7 +58,7 @@ func loadYAML() (*openapi3.T, error) {
 	}
 }
 
-// Texts are words as text.
+// Texts converts values to strings.
 func Texts[T ~string](values []T) []string {
 	var out []string
 	for _, v := range values {
@@ -66,7 +67,7 @@ func Texts[T ~string](values []T) []string {
 	return out
 }
 
-// contractRouter finds the operations that answers are of.
+// contractRouter finds the contract's operation for a response.
 func contractRouter(t *testing.T) routers.Router {
 	t.Helper()
 	router, err := readRouter()
@@ -88,7 +89,8 @@ var readRouter = sync.OnceValues(func() (routers.Router, error) {
 	return gorillamux.NewRouter(doc)
 })
 
-// wellFormed is XML as the text that the contract says it is.
+// wellFormed checks that a body is XML and returns it as text, which is how the contract describes
+// it.
 func wellFormed(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
 	text, err := io.ReadAll(body)
 	if err != nil {
@@ -104,7 +106,7 @@ func wellFormed(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3
 	}
 }
 
-// contractChecker fails the test on an answer that the contract does not have.
+// contractChecker fails the test on a response that the contract doesn't describe.
 type contractChecker struct {
 	t      *testing.T
 	next   http.RoundTripper
@@ -115,7 +117,7 @@ func (c *contractChecker) RoundTrip(req *http.Request) (*http.Response, error) {
 	var sent []byte
 	if req.Body != nil && req.GetBody != nil {
 		if again, err := req.GetBody(); err == nil {
-			sent, _ = io.ReadAll(again) // only for an example
+			sent, _ = io.ReadAll(again) // used only for an example
 		}
 	}
 	res, err := c.next.RoundTrip(req)
@@ -127,7 +129,7 @@ func (c *contractChecker) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	route, params, err := c.router.FindRoute(req)
 	if err != nil {
-		return res, nil // no operation of the contract: 404 and 405
+		return res, nil // 404 and 405 belong to no operation of the contract
 	}
 	body, err := io.ReadAll(res.Body)
 	res.Body.Close()
@@ -154,7 +156,7 @@ func (c *contractChecker) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// listed fails the test on a problem that the contract does not list at its operation.
+// listed fails the test on a problem that the contract doesn't list for its operation.
 func listed(t *testing.T, operation string, status int, body []byte) {
 	all, err := openapi.OfOperations()
 	if err != nil {
@@ -163,7 +165,7 @@ func listed(t *testing.T, operation string, status int, body []byte) {
 	}
 	var problem struct{ Code string }
 	if json.Unmarshal(body, &problem) != nil || problem.Code == "" {
-		return // not a problem: the validation has said so
+		return // not a problem document: the validation has already reported it
 	}
 	if !all[operation].Has(status, problem.Code) {
 		t.Errorf("%s answered %d %s, which the contract does not list: add it to its x-problems",

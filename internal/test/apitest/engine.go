@@ -20,30 +20,30 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// node is the engine as an edge sees it. It checks the edge's duty towards the engine:
-// each room that Admit gives is used or given back, exactly once.
+// node is the engine as an edge sees it. It checks the edge's duty to the engine: each slot that
+// Admit grants is either used or returned, exactly once.
 type node struct {
 	*engine.Engine
 	t     *testing.T
 	store *memstore.Store
-	// Script answers calls; nil: every call succeeds. Set it before the sagas that it is
-	// for.
+	// Script answers calls; nil: every call succeeds. Set it before creating the sagas that it
+	// applies to.
 	Script func(saga.Call) saga.Outcome
-	// Full: Admit finds no room, and the engine is not told of the saga. Set it before the
-	// first one.
+	// Full: Admit finds no free slot, and the engine doesn't learn of the saga. Set it before
+	// creating the first one.
 	Full bool
-	// Silent: the end of a saga is not announced. Set it before the first waiting request.
+	// Silent: the end of a saga isn't announced. Set it before the first waiting request.
 	Silent bool
-	// Ends is who waits for the end of what.
+	// Ends is the board of requests that wait for a saga to end.
 	Ends *longpoll.Board
 
 	mu      sync.Mutex
-	rooms   int           // guarded by mu: given and not yet used or given back
+	rooms   int           // guarded by mu: slots granted and neither used nor returned yet
 	changed chan struct{} // capacity 1: a call was answered, or a saga has ended
 }
 
-// startNode runs an engine on a store until the test ends. It starts nothing on its
-// own: its lease is long, and it looks for work only when it is woken.
+// startNode runs an engine on a store until the test ends. The engine starts no work of its own:
+// its lease is long, and it looks for work only when it is woken.
 func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 	commit func(context.Context, *saga.Change) error) *node {
 	t.Helper()
@@ -58,7 +58,7 @@ func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 		},
 		Call: func(_ context.Context, c saga.Call) saga.Outcome { return n.call(c, now) },
 		Address: func(ctx context.Context, c *saga.Call) (bool, error) {
-			if err := known.Refresh(ctx); err != nil { // no round of a gate does
+			if err := known.Refresh(ctx); err != nil { // this edge has no gate loop that would refresh it
 				return false, err
 			}
 			return known.Address(ctx, c)
@@ -92,7 +92,7 @@ func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 		}
 	})
 	select {
-	case <-looked: // its first look at the store is over, which would claim what a full node stores
+	case <-looked: // its first look at the store is over; until then it would claim the sagas that a full node stores
 	case err := <-ran:
 		t.Fatalf("the engine did not start: %v", err)
 	}
@@ -129,7 +129,7 @@ func (n *node) Admit(ctx context.Context) (*int64, func(*saga.Instance)) {
 	}
 }
 
-// Rest returns when no saga is driven any more.
+// Rest returns once no saga is being driven.
 func (n *node) Rest() {
 	n.t.Helper()
 	patience.Until(n.t, "no saga is driven", func() bool {

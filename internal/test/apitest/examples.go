@@ -17,16 +17,16 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi/openapi"
 )
 
-// Candidate is what a test recorded for the example of an operation.
+// Candidate is an example that a test recorded for an operation.
 type Candidate struct {
 	Operation, Status string
 	openapi.Example
 }
 
-// recordInto is the directory for candidates: make examples.
+// recordInto is the directory in which `make examples` collects candidates.
 var recordInto = os.Getenv("TEST_EXAMPLES")
 
-// answered is what the answers of an operation with a status in a test have in common.
+// answered identifies the responses of one operation with one status in one test.
 type answered struct {
 	t         *testing.T
 	operation string
@@ -34,12 +34,14 @@ type answered struct {
 }
 
 var (
-	firsts sync.Map // of answered
-	same   sync.Map // of answered: one of the answers has the members of the example
+	firsts sync.Map // keyed by answered
+	same   sync.Map // keyed by answered: one of the responses has the example's members
 )
 
-// exemplify records the first answer of each operation in a test, and in the test that an example is from those with
-// its members. There it otherwise checks that one answer still has them: which one comes first may be left to chance.
+// exemplify records the first response of each operation in a test; in the test that the current
+// example comes from, it also records every response with the example's members. When it isn't
+// recording, it checks in that test that at least one response still has those members: which
+// response comes first may depend on chance.
 func exemplify(t *testing.T, operation string, status int, request, answer []byte) {
 	key := answered{t, operation, status}
 	_, again := firsts.LoadOrStore(key, true)
@@ -100,8 +102,8 @@ func (c Candidate) record(t *testing.T) {
 	}
 }
 
-// Members returns the paths of the members of a value, without those of the items of its lists: which of them an
-// item has depends on what it is.
+// Members returns the paths of a value's members. It leaves out the members of list items, because
+// they depend on the kind of item.
 func Members(text []byte) []string {
 	var value any
 	if err := json.Unmarshal(text, &value); err != nil {

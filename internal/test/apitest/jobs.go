@@ -6,7 +6,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Run reads an answer as a run.
+// Run decodes a response as a run.
 func (r Reply) Run(status int) client.JobRun {
 	r.T.Helper()
 	if r.Status != status {
@@ -27,7 +27,7 @@ func (r Reply) Definition(status int) client.JobDefinition {
 	return d
 }
 
-// Ended reads a RunEnded.
+// Ended decodes a response as a RunEnded.
 func (r Reply) Ended(state string, replayed bool) client.EndedRun {
 	r.T.Helper()
 	var e client.EndedRun
@@ -37,7 +37,7 @@ func (r Reply) Ended(state string, replayed bool) client.EndedRun {
 	return e
 }
 
-// Pointers are where the mistakes of a problem are.
+// Pointers returns the locations of the errors in a problem.
 func (r Reply) Pointers(status int, code string) (at []string) {
 	r.T.Helper()
 	for _, f := range r.Wants(status, code).Errors {

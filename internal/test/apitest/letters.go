@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// Kept returns the reason of the only action on a subject; "" is none given.
+// Kept returns the reason of the only action on a subject, or "" if it has no reason.
 func (e *Edge) Kept(kind, subject string) string {
 	e.T.Helper()
 	var list client.ActionList
@@ -28,7 +28,7 @@ func (e *Edge) Kept(kind, subject string) string {
 	return *list.Actions[0].Reason
 }
 
-// Group returns the fingerprint of the group that was seen last.
+// Group returns the fingerprint of the most recently seen group.
 func (e *Edge) Group(header ...string) string {
 	e.T.Helper()
 	var list client.DeadLetterGroupList
@@ -38,8 +38,8 @@ func (e *Edge) Group(header ...string) string {
 	return list.Groups[0].Fingerprint
 }
 
-// Pushed stores n letters of a topic for a target and returns their ids, oldest
-// first. payload is a format for the number of each.
+// Pushed stores n letters of a topic for a target URL and returns their ids, oldest first. payload
+// is a format for the number of each letter.
 func (e *Edge) Pushed(topic, url, payload string, n int, header ...string) []uuid.UUID {
 	e.T.Helper()
 	ids := make([]uuid.UUID, 0, n)
@@ -64,7 +64,7 @@ func (e *Edge) Pushed(topic, url, payload string, n int, header ...string) []uui
 	return ids
 }
 
-// Bulk asks for a redrive, which must be accepted.
+// Bulk requests a redrive, which must be accepted.
 func (e *Edge) Bulk(body string, header ...string) client.Redrive {
 	e.T.Helper()
 	r := e.Send("POST", RedrivesPath, body, header...)
@@ -76,7 +76,7 @@ func (e *Edge) Bulk(body string, header ...string) client.Redrive {
 	return out
 }
 
-// Until reads a redrive until it is as it should be.
+// Until reads a redrive until is reports true.
 func (e *Edge) Until(id uuid.UUID, what string, is func(client.Redrive) bool) (out client.Redrive) {
 	e.T.Helper()
 	patience.Until(e.T, "the redrive is "+what, func() bool {
@@ -87,7 +87,7 @@ func (e *Edge) Until(id uuid.UUID, what string, is func(client.Redrive) bool) (o
 	return out
 }
 
-// Wants2xx fails the test unless the answer is a success.
+// Wants2xx fails the test unless the response is a success.
 func (r Reply) Wants2xx() {
 	r.T.Helper()
 	if r.Status/100 != 2 {
@@ -95,7 +95,7 @@ func (r Reply) Wants2xx() {
 	}
 }
 
-// Letter reads a letter as its answer has it.
+// Letter decodes a response as a letter.
 func (r Reply) Letter(status int) client.DeadLetter {
 	r.T.Helper()
 	if r.Status != status {
@@ -106,7 +106,7 @@ func (r Reply) Letter(status int) client.DeadLetter {
 	return l
 }
 
-// Messages reads a list.
+// Messages decodes a response as a list of letters.
 func (r Reply) Messages() client.DeadLetterList {
 	r.T.Helper()
 	if r.Status != http.StatusOK {
@@ -121,7 +121,7 @@ const GroupsPath = "/api/v1/dlq/groups"
 
 const RedrivesPath = "/api/v1/dlq/redrives"
 
-// Verified checks the seals of a record.
+// Verified verifies the seals of a trail.
 func Verified(record trail.Sealed) func(context.Context, uuid.UUID, int64, int) (trail.Verification, error) {
 	return func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error) {
 		return audit.Verify(ctx, record, tenant, from, limit)

@@ -18,10 +18,10 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// ForeignTenant is not Tenant.
+// ForeignTenant is a tenant other than Tenant.
 var ForeignTenant = tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000f"), Region: "us", Major: 1, Minor: 2}
 
-// People are the credentials of guarded edges and who stands behind them.
+// People maps the credentials of guarded edges to their principals.
 var People = map[string]principal.Principal{
 	"worker":   {Subject: "key:worker", Role: principal.Worker, Tenant: Tenant},
 	"auditor":  {Subject: "key:auditor", Role: principal.Auditor, Tenant: Tenant},
@@ -29,14 +29,14 @@ var People = map[string]principal.Principal{
 	"admin":    {Subject: "key:admin", Role: principal.Admin, Tenant: Tenant},
 	"foreign":  {Subject: "key:admin", Role: principal.Admin, Tenant: ForeignTenant},
 	"root":     {Subject: "key:*:root", Role: principal.Admin, AnyTenant: true},
-	"nobody":   {Subject: "jwt:nobody"}, // known, without a role
+	"nobody":   {Subject: "jwt:nobody"}, // known, but without a role
 	"unnamed":  {Subject: "jwt:unnamed", Role: principal.Operator},
 }
 
 // Guarded makes an edge require credentials.
 func Guarded(cfg *httpapi.Config) {
 	cfg.Access.Development = false
-	cfg.Limits.StreamAge = time.Millisecond // the walks through all operations wait for each to end
+	cfg.Limits.StreamAge = time.Millisecond // the walks through all operations wait for each stream to end
 	cfg.Access.Identify = func(_ context.Context, credential string) (principal.Principal, error) {
 		if credential == "outage" {
 			return principal.Principal{}, errors.New("connection refused")
@@ -49,13 +49,13 @@ func Guarded(cfg *httpapi.Config) {
 	}
 }
 
-// As is the header of a credential.
+// As returns the header that carries a credential.
 func As(credential string) []string { return []string{"Authorization", "Bearer " + credential} }
 
-// Operation is one of the contract's.
+// Operation is an operation of the contract.
 type Operation struct{ Method, Path, Permission string }
 
-// Body is one that the operation takes, "" where it takes none or may go without.
+// Body returns a body that the operation accepts, or "" if it takes none or the body is optional.
 func (o Operation) Body() string {
 	if o.Method == http.MethodPatch && strings.HasPrefix(o.Path, SagasPath) {
 		return `{"note":"n"}`
@@ -72,14 +72,14 @@ func (o Operation) Body() string {
 	return ""
 }
 
-// Operations lists all that are under /api/v1.
+// Operations lists all operations under /api/v1.
 func Operations(t *testing.T, replace *strings.Replacer) []Operation {
 	t.Helper()
 	var out []Operation
 	doc := OpenapiYAML(t)
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			if op.Extensions["x-credential"] != nil { // the token in its path
+			if op.Extensions["x-credential"] != nil { // the token is in its path
 				continue
 			}
 			permission, _ := op.Extensions["x-permission"].(string)
@@ -112,7 +112,7 @@ func (e *Edge) MakeKey(who, body string) client.CreatedAPIKey {
 	return k
 }
 
-// WantsReason fails the test unless a request was refused for the want of a reason.
+// WantsReason fails the test unless a request was refused because it has no reason.
 func WantsReason(t *testing.T, r Reply) {
 	t.Helper()
 	if p := r.Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "/reason" {

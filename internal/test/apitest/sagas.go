@@ -15,7 +15,7 @@ const SagasPath, WorkflowsPath = "/api/v1/sagas", "/api/v1/workflows"
 // MissingSaga is the path of a saga that does not exist.
 const MissingSaga = SagasPath + "/01234567-89ab-7def-8123-456789abcdef"
 
-// Held starts a saga of workflow order whose first call waits for the gate.
+// Held starts a saga of the workflow order whose first call waits for the gate.
 func Held(t *testing.T, e *Edge, then func(saga.Call) saga.Outcome) (at string, g *gate) {
 	t.Helper()
 	e.Register("order", "reserve", "pay")
@@ -26,7 +26,7 @@ func Held(t *testing.T, e *Edge, then func(saga.Call) saga.Outcome) (at string, 
 	return SagasPath + "/" + s.SagaID.String(), g
 }
 
-// Saga reads the saga at a path.
+// Saga reads the saga at path.
 func (e *Edge) Saga(path string) client.Saga {
 	e.T.Helper()
 	var s client.Saga
@@ -46,7 +46,7 @@ func (e *Edge) Finish(body string, header ...string) string {
 	return SagasPath + "/" + s.SagaID.String()
 }
 
-// ArchiveAll archives everything that has ended.
+// ArchiveAll archives every saga that has ended.
 func (e *Edge) ArchiveAll() client.RetentionResult {
 	e.T.Helper()
 	var run client.RetentionResult
@@ -91,7 +91,7 @@ func (e *Edge) Done(body string) client.Saga {
 	return ended
 }
 
-// YamlDefinition is a workflow that uses much of what a definition can say.
+// YamlDefinition is a workflow that uses many of the features of a definition.
 const YamlDefinition = `
 name: order
 timeout_ms: 60000
@@ -107,7 +107,7 @@ steps:
     compensation: none
 `
 
-// ErrOutage is what stores say that are gone; it does not reach clients.
+// ErrOutage is the error of a store that can't be reached; it must not reach clients.
 var ErrOutage = errors.New("pq: the connection to secret-host:5432 is gone")
 
 // Statistics reads a page of statistics.

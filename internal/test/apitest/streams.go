@@ -14,18 +14,18 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 )
 
-// Live is an open stream. Its client is not the edge's, which reads answers to
-// their end before it gives them out.
+// Live is an open stream. It has its own client: the edge's client reads each response to its end
+// before returning it.
 type Live struct {
 	t    *testing.T
 	in   *bufio.Scanner
 	Stop func()
-	ID   string // the last one
+	ID   string // id of the last event
 
-	begun bool // an event has come, and with it the hint when to connect again
+	begun bool // an event has arrived, and with it the reconnection time
 }
 
-// message is what a client gets at once.
+// message is one block of a stream.
 type message struct {
 	ID, Event, data, Comment, Retry string
 	Over                            bool // the stream has ended
@@ -59,7 +59,7 @@ func (e *Edge) Follow(url string, header ...string) *Live {
 	return l
 }
 
-// Next returns the next message, as far as an empty line.
+// Next returns the next message, which ends at an empty line.
 func (l *Live) Next() (m message) {
 	l.t.Helper()
 	for l.in.Scan() {

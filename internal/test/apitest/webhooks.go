@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 )
 
-// CheckEndpoint stands for the egress policy.
+// CheckEndpoint stands in for the egress policy.
 func CheckEndpoint(url string) string {
 	if strings.Contains(url, "//169.254.") {
 		return "the server may not connect to it"
@@ -31,7 +31,7 @@ func (e *Edge) Hook(body string) client.Webhook {
 	return w
 }
 
-// Failed gives a webhook a delivery that was given up.
+// Failed adds a delivery that was given up to a webhook.
 func (e *Edge) Failed(id uuid.UUID) webhook.Delivery {
 	e.T.Helper()
 	sub, err := e.Store.Webhooks.Get(e.T.Context(), Tenant.ID, id)

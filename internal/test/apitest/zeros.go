@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// positive calls f with the path of each number in a body that must be greater than zero. Elements of lists are
-// left out: batches answer each on its own.
+// positive calls f with the path of each number in a body that must be greater than zero. It skips
+// the items of lists: a batch has a result for each of its items.
 func positive(s *openapi3.SchemaRef, path []string, seen []*openapi3.Schema, f func(path []string)) {
 	if s == nil || slices.Contains(seen, s.Value) {
 		return
@@ -35,9 +35,10 @@ func positive(s *openapi3.SchemaRef, path []string, seen []*openapi3.Schema, f f
 
 var pathParameter = regexp.MustCompile(`\{[^}]+\}`)
 
-// RefusesZeros sends zero for each number of the contract that must be greater, in bodies and in queries: it is
-// refused by name, and not taken for absent, which would mean the default. Operations that this edge does not have
-// (503) do not count; at least so many must.
+// RefusesZeros sends zero for each number in bodies and queries that the contract requires to be
+// greater than zero. The response must refuse the number by name instead of treating zero as
+// absent, which would select the default. Operations that this edge doesn't have (503) don't count;
+// at least this many numbers must.
 func (e *Edge) RefusesZeros(least int) {
 	e.T.Helper()
 	n := 0

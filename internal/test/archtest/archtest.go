@@ -1,4 +1,4 @@
-// Package archtest contains no code: its tests keep the shape of the tree: which packages may
-// import which, what rule packages must not use, and how long a file may be.
-// docs/architecture.md explains the shape.
+// Package archtest contains no code. Its tests enforce the structure of the tree: which packages
+// may import which, what packages with rules must not use, and how long a file may be.
+// docs/architecture.md describes the structure.
 package archtest

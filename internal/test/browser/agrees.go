@@ -1,8 +1,8 @@
 package browser
 
-// Disagreements are what the page says about states and numbers that the API says otherwise, as its person is
-// answered there: the state beside the title and the counters of the page of one resource, the figures of the
-// overview, the totals of lists, and the states in the rows of any list.
+// Disagreements returns the states and numbers on the page that differ from what the API reports to
+// the same person: the state beside the title and the counters on a resource's page, the figures of
+// the overview, the totals of lists, and the states in the rows of any list.
 func (b *Tab) Disagreements() (found []string) {
 	b.Helper()
 	b.Await(disagreements, &found)

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axeFile returns axe-core, which finds violations of the guidelines for accessibility.
+// axeFile returns axe-core, which finds violations of the accessibility guidelines.
 func axeFile(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -29,7 +29,7 @@ func axeFile(t testing.TB) string {
 	}
 }
 
-// Violations are those of WCAG 2.2, levels A and AA, on the page as it is now.
+// Violations returns the violations of WCAG 2.2, levels A and AA, on the page in its current state.
 func (b *Tab) Violations() (found []string) {
 	b.Helper()
 	var there bool

@@ -1,8 +1,9 @@
-// Package browser drives chromium over the pages for people. A test fails on anything that a person would see in
-// the browser's console: errors, reports of the content security policy, requests to other servers, and answers of
-// 400 and above that the test has not announced.
+// Package browser drives chromium over the pages for people. A test fails on anything that a person
+// would see in the browser's console: errors, content security policy reports, requests to other
+// servers, and responses with a status of 400 and above that the test has not announced.
 //
-// Files, each on top of those before it: axe, browser, tab, agrees, follows, layout, measure.
+// The files, each of which builds on those before it: axe, browser, tab, agrees, follows, layout,
+// measure.
 package browser
 
 import (
@@ -23,7 +24,7 @@ var (
 	stop    = func() {}
 )
 
-// Main runs the tests of a package with one chromium, which ends with them.
+// Main runs the tests of a package with one chromium, which it stops afterwards.
 func Main(m *testing.M) {
 	code := m.Run()
 	stop()
@@ -40,7 +41,7 @@ func chromium(t testing.TB) context.Context {
 			return
 		}
 		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
-			// A test's chromium shows this machine's own pages only; as root it has no sandbox.
+			// A test's chromium shows only pages of this machine; as root it can't use its sandbox.
 			chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1280, 900))
 		all, end := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, endTab := chromedp.NewContext(all)

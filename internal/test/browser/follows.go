@@ -2,8 +2,8 @@ package browser
 
 import "github.com/skald-saga/skald/internal/test/patience"
 
-// said is what a document says: titles, states, numbers, and sentences. The words for times are left out, because
-// they age; so is what scripts add.
+// said is a script that returns the text of a document: titles, states, numbers and sentences. It
+// leaves out relative times, because they change with time, and whatever scripts add.
 const said = `((page) => [...page.querySelectorAll(
 		"main h1, main .badge, main .num, main dd, main nav.tabs a, main caption, main .summary, main .box p, main td")]
 	.filter((e) => !e.closest("dialog, form.act, pre, .peeked")).map((e) => {
@@ -12,8 +12,8 @@ const said = `((page) => [...page.querySelectorAll(
 		return copy.textContent.replace(/\s+/g, " ").trim();
 	}).filter(Boolean).join("\n"))`
 
-// Follows waits until the page, which has not been loaded again, says what it would say if it were, and what the API
-// says: every number, state and counter on it has followed what happened.
+// Follows waits until the page, without having been reloaded, shows what it would show after a
+// reload and what the API reports: every number, state and counter on it has been updated.
 func (b *Tab) Follows() {
 	b.Helper()
 	var now, fresh string
@@ -39,8 +39,9 @@ func (b *Tab) Follows() {
 	})
 }
 
-// Unfollowed returns the states and counters of a page that asks for itself again which do not follow: they are
-// outside of its live regions. What is marked as fixed cannot change: steps of a version, the ends of a period.
+// Unfollowed returns the states and counters of a self-refreshing page that aren't refreshed
+// because they are outside its live regions. Elements marked as fixed can't change, such as a
+// version's steps or the ends of a period.
 func (b *Tab) Unfollowed() (found []string) {
 	b.Helper()
 	b.Eval(`!document.body.dataset.refresh ? [] : [...document.querySelectorAll(

@@ -1,8 +1,9 @@
 package browser
 
-// Misplaced finds what a person cannot read on the page as it is now, whatever the size of its window: a page that
-// scrolls sideways, text that is cut off without a way to see the rest, and text over other text. What lies over the
-// page on purpose (menus, bars that stay in sight) is left out, and so is what a box with a scrollbar hides.
+// Misplaced returns what a person can't read on the page in its current state, at any window size:
+// a page that scrolls sideways, text that is cut off with no way to see the rest, and text on top
+// of other text. It leaves out elements that cover the page on purpose (menus, sticky bars) and the
+// hidden part of a box with a scrollbar.
 func (b *Tab) Misplaced() (found []string) {
 	b.Helper()
 	b.Eval(misplaced, &found)

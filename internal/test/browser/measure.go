@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// SlowCPU makes the tab's processor as many times slower.
+// SlowCPU slows the tab's processor down by this factor.
 func (b *Tab) SlowCPU(times float64) {
 	b.Helper()
 	b.run(func(ctx context.Context) error {
@@ -19,7 +19,7 @@ func (b *Tab) SlowCPU(times float64) {
 	})
 }
 
-// OnEveryPage runs a script before those of each page that is opened from now on.
+// OnEveryPage runs a script before the page's own scripts on each page that is opened from now on.
 func (b *Tab) OnEveryPage(script string) {
 	b.Helper()
 	b.run(func(ctx context.Context) error {
@@ -29,7 +29,7 @@ func (b *Tab) OnEveryPage(script string) {
 	})
 }
 
-// FirstPaint is when the page first showed something, in milliseconds after it was asked for.
+// FirstPaint returns when the page first showed something, in milliseconds after it was requested.
 func (b *Tab) FirstPaint() (ms float64) {
 	b.Helper()
 	b.Until("something painted", `performance.getEntriesByName("first-contentful-paint").length`)
@@ -37,7 +37,7 @@ func (b *Tab) FirstPaint() (ms float64) {
 	return ms
 }
 
-// Heap is how many bytes the page's scripts have in memory.
+// Heap returns how many bytes of memory the page's scripts use.
 func (b *Tab) Heap() (bytes float64) {
 	b.Helper()
 	b.run(func(ctx context.Context) error {
@@ -51,7 +51,7 @@ func (b *Tab) Heap() (bytes float64) {
 	return bytes
 }
 
-// Requests is how many requests the tab has sent.
+// Requests returns how many requests the tab has sent.
 func (b *Tab) Requests() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,16 +24,16 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// Tab is a window of a person who has no others open: without cookies, and with nothing in the cache.
+// Tab is a browser window of a new visitor: it has no cookies and an empty cache.
 type Tab struct {
 	testing.TB
 	ctx context.Context
 
 	mu      sync.Mutex
-	own     string   // the host whose pages it shows
-	allowed []string // parts of complaints that the test expects
+	own     string   // the host whose pages it may load
+	allowed []string // substrings of the complaints that the test expects
 	found   []string
-	sent    int // requests
+	sent    int // number of requests
 }
 
 // Open opens a tab.
@@ -42,7 +42,7 @@ func Open(t testing.TB) *Tab {
 	return open(chromium(t), t, chromedp.WithNewBrowserContext())
 }
 
-// Another opens another tab of the same person: with the same cookies, cache and connections.
+// Another opens another tab for the same person, with the same cookies, cache and connections.
 func (b *Tab) Another(t testing.TB) *Tab {
 	t.Helper()
 	return open(b.ctx, t)
@@ -70,7 +70,7 @@ func open(parent context.Context, t testing.TB, options ...chromedp.ContextOptio
 	return b
 }
 
-// Expect announces complaints that contain text, such as "412".
+// Expect allows complaints that contain text, such as "412".
 func (b *Tab) Expect(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +107,7 @@ func (b *Tab) listen(event any) {
 	}
 }
 
-// command sends a command of the protocol whose answer says nothing.
+// command sends a protocol command whose result isn't needed.
 func command[P, R any](ctx context.Context, c cdp.Command[P, R], params P) error {
 	_, err := chromedp.Call(ctx, c, params)
 	return err
@@ -140,7 +140,7 @@ func (b *Tab) Go(address string) {
 	b.do(chromedp.Navigate(address), chromedp.WaitReady("body"))
 }
 
-// Transferred is how many bytes the scripts and styles of the page take when they are sent.
+// Transferred returns the transferred size of the page's scripts and styles in bytes.
 func (b *Tab) Transferred() (bytes int) {
 	b.Helper()
 	b.Eval(`performance.getEntriesByType("resource").filter(r => /[.](js|css)$/.test(r.name))
@@ -148,13 +148,13 @@ func (b *Tab) Transferred() (bytes int) {
 	return bytes
 }
 
-// Eval evaluates an expression of JavaScript.
+// Eval evaluates a JavaScript expression.
 func (b *Tab) Eval(expression string, out any) {
 	b.Helper()
 	b.evaluate("JSON.stringify("+expression+") ?? 'null'", out)
 }
 
-// Await evaluates an expression that is a promise.
+// Await evaluates an expression and waits for the promise that it returns.
 func (b *Tab) Await(expression string, out any) {
 	b.Helper()
 	b.evaluate("("+expression+").then(JSON.stringify)", out, chromedp.EvalAwaitPromise)
@@ -171,19 +171,20 @@ func (b *Tab) evaluate(expression string, out any, options ...chromedp.EvaluateO
 	})
 }
 
-// Until waits until an expression is true.
+// Until waits until an expression becomes true.
 func (b *Tab) Until(what, expression string) {
 	b.Helper()
 	patience.Until(b.TB, "the page shows "+what, func() bool {
 		ctx, cancel := context.WithTimeout(b.ctx, patience.Limit)
 		defer cancel()
-		// An error is a page on its way to another one.
+		// An error means that the page is navigating to another one.
 		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		return ok && err == nil
 	})
 }
 
-// loaded waits until the scripts of the page have run: before that, what opens a dialog is a link to a page.
+// loaded waits until the page's scripts have run: before that, an element that opens a dialog is
+// still a link to a page.
 func (b *Tab) loaded() {
 	b.Helper()
 	b.Until("all of itself", `document.readyState === "complete"`)
@@ -196,7 +197,7 @@ func (b *Tab) See(text string) {
 		"document.body && document.body.innerText.toLowerCase().includes(%s)", quote(strings.ToLower(text))))
 }
 
-// Click clicks with the mouse on the first visible element that a selector finds and whose text contains text.
+// Click clicks on the first visible element that matches selector and contains text.
 func (b *Tab) Click(selector, text string) {
 	b.Helper()
 	find := fmt.Sprintf(`[...document.querySelectorAll(%s)].find(e => e.checkVisibility() && !e.disabled &&
@@ -209,7 +210,7 @@ func (b *Tab) Click(selector, text string) {
 	b.do(chromedp.MouseClickXY(at.X, at.Y))
 }
 
-// Fill types a text into a field, in place of what it holds.
+// Fill replaces the content of a field with a text.
 func (b *Tab) Fill(selector, text string) {
 	b.Helper()
 	b.Until(selector, fmt.Sprintf("(e => e && (e.focus(), e.select(), true))(document.querySelector(%s))", quote(selector)))
@@ -224,13 +225,13 @@ func (b *Tab) Choose(selector, value string) {
 		quote(value), quote(selector)))
 }
 
-// Front brings the tab before the others of its window.
+// Front brings the tab to the front of its window.
 func (b *Tab) Front() {
 	b.Helper()
 	b.run(func(ctx context.Context) error { return command(ctx, page.BringToFront, cdp.Empty{}) })
 }
 
-// TabTo presses Tab until the element with the focus fits a selector and has a text.
+// TabTo presses the Tab key until the focused element matches selector and contains text.
 func (b *Tab) TabTo(selector, text string) {
 	b.Helper()
 	b.loaded()
@@ -252,7 +253,7 @@ func (b *Tab) Press(keys string) {
 	b.do(chromedp.KeyEvent(keys))
 }
 
-// WithoutScripts turns JavaScript off, as some people do.
+// WithoutScripts turns JavaScript off.
 func (b *Tab) WithoutScripts() {
 	b.Helper()
 	b.run(func(ctx context.Context) error {
@@ -260,7 +261,7 @@ func (b *Tab) WithoutScripts() {
 	})
 }
 
-// Header is sent with every request of the tab.
+// Header adds a header to every request of the tab.
 func (b *Tab) Header(name, value string) {
 	b.Helper()
 	b.run(func(ctx context.Context) error {
@@ -276,7 +277,7 @@ func (b *Tab) Look(width, height int64, theme string) {
 	b.prefer(&emulation.MediaFeature{Name: "prefers-color-scheme", Value: theme})
 }
 
-// LookInForcedColors shows pages in the colors that a person has chosen for everything, without motion.
+// LookInForcedColors emulates forced colors and reduced motion.
 func (b *Tab) LookInForcedColors() {
 	b.Helper()
 	b.prefer(&emulation.MediaFeature{Name: "forced-colors", Value: "active"},
@@ -300,17 +301,17 @@ func (b *Tab) Screenshot() (png []byte) {
 	return png
 }
 
-// Path is that of the page, with its query.
+// Path returns the page's path with its query.
 func (b *Tab) Path() (path string) {
 	b.Helper()
 	b.Eval("location.pathname + location.search", &path)
 	return path
 }
 
-// glance is how long a message waits for what the page shows.
+// glance is how long a failure message waits for the page's content.
 const glance = 5 * time.Second
 
-// State is where the tab is and what it shows, for messages.
+// State returns the tab's address and text, for failure messages.
 func (b *Tab) State() string {
 	ctx, cancel := context.WithTimeout(b.ctx, glance)
 	defer cancel()
@@ -323,6 +324,6 @@ func (b *Tab) State() string {
 }
 
 func quote(s string) string {
-	text, _ := json.Marshal(s) // a string is always JSON
+	text, _ := json.Marshal(s) // a string can always be encoded
 	return string(text)
 }

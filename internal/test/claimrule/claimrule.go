@@ -1,6 +1,6 @@
-// Package claimrule says which runs a worker gets (W3), for tests: a claim is one statement that
-// selects and assigns runs, so that workers do not wait for each other, and a test of the store
-// compares what it selects with this on many small data sets.
+// Package claimrule is a model, for tests, of which runs a worker gets (W3). A claim is one
+// statement that selects and assigns runs, so that workers don't wait for each other; a test of the
+// store compares what the statement selects with this model on many small data sets.
 package claimrule
 
 import (
@@ -14,51 +14,50 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// CanRun reports whether a worker is able to run r: it takes runs of its queue, has
-// the labels that it requires, and runs its command.
+// CanRun reports whether a worker is able to run r: the worker serves r's queue, has the labels
+// that r requires, and supports r's command.
 func CanRun(w *jobrun.WorkerProcess, r *jobrun.Run) bool {
 	return slices.Contains(w.Queues, r.Queue) &&
 		!slices.ContainsFunc(r.RequiredLabels, func(l string) bool { return !slices.Contains(w.Labels, l) }) &&
 		(len(w.Commands) == 0 || slices.Contains(w.Commands, r.CommandName))
 }
 
-// MayClaim reports whether a worker is given runs: it is alive and not draining.
+// MayClaim reports whether a worker may be given runs: it is alive and not draining.
 func MayClaim(w *jobrun.WorkerProcess, s jobrun.Settings, now time.Time) bool {
 	return w.State == jobrun.WorkerActive && w.HeartbeatAt.After(now.Add(-s.Seconds(jobrun.HeartbeatTTL)))
 }
 
-// Room returns how many runs a worker is given that asks for some and already holds
-// others.
+// Room returns how many runs a worker gets that asks for some and already holds others.
 func Room(w *jobrun.WorkerProcess, asks, holds int, s jobrun.Settings) int {
 	return min(asks, jobrun.MaxClaim, min(w.MaxRuns, s.Int(jobrun.MaxRunsPerWorker))-holds)
 }
 
-// Pool is what claims of a tenant choose from.
+// Pool is the data that a tenant's claims choose from.
 type Pool struct {
 	Now      time.Time
 	Led      bool // there is a leader; otherwise nothing is assigned
 	Settings jobrun.Settings
 	Workers  []jobrun.WorkerProcess
 	Runs     []Pooled
-	Held     []string // queues that a person holds
-	// Answered are the claims that were answered before, by worker.
+	Held     []string // queues that an operator holds
+	// Answered lists the claims that have already been answered, by worker.
 	Answered map[uuid.UUID][]string
 }
 
 // Pooled is a run as claims see it.
 type Pooled struct {
 	jobrun.Run
-	Held bool // the saga that it is a step of is suspended
+	Held bool // the run is a step of a suspended saga
 }
 
-// claimable reports whether r may be given to anybody.
+// claimable reports whether r may be assigned to any worker.
 func (p *Pool) claimable(r *Pooled) bool {
 	return jobrun.CanMove(r.State, jobrun.Assigned, jobrun.Worker) && r.AdmittedAt != nil && !r.Held &&
 		!slices.Contains(p.Held, r.Queue) &&
 		r.CancelRequestedAt == nil && p.keyIsFree(&r.Run)
 }
 
-// keyIsFree reports whether no other run has r's concurrency key.
+// keyIsFree reports whether no other run holds r's concurrency key.
 func (p *Pool) keyIsFree(r *jobrun.Run) bool {
 	return r.ConcurrencyKey == "" || !slices.ContainsFunc(p.Runs, func(o Pooled) bool {
 		return o.ID != r.ID && o.ConcurrencyKey == r.ConcurrencyKey &&
@@ -66,17 +65,17 @@ func (p *Pool) keyIsFree(r *jobrun.Run) bool {
 	})
 }
 
-// seat is room for one run at a worker.
+// seat is a free slot for one run at a worker.
 type seat struct {
 	worker uuid.UUID
-	nth    int // of its worker
+	nth    int // its number among the worker's seats
 }
 
-// Assign returns which runs each of several claims gets, in the order in which they
-// are taken: one claim of any queues, or several of the same one. Those who claim
-// together are given runs in turns, so that none of them gets all of them; workers
-// that are unlike the first who has room (in labels and commands) get nothing, and
-// ask for themselves. Of a concurrency key only the first run is given.
+// Assign returns the runs that each of several claims gets, in the order in which the runs are
+// taken. The claims are one claim of any queues, or several of the same queue. Workers that claim
+// together are given runs in turns, so that none of them gets all the runs. Workers whose labels or
+// commands differ from those of the first worker with room get nothing, and have to claim
+// separately. Only the first run of a concurrency key is assigned.
 func (p *Pool) Assign(asks []jobrun.ClaimRequest) [][]uuid.UUID {
 	out := make([][]uuid.UUID, len(asks))
 	var first *jobrun.WorkerProcess
@@ -111,7 +110,7 @@ func (p *Pool) Assign(asks []jobrun.ClaimRequest) [][]uuid.UUID {
 	return out
 }
 
-// claimant returns the worker of a claim and how many runs it is given at most.
+// claimant returns the worker of a claim and the maximum number of runs it gets.
 func (p *Pool) claimant(a *jobrun.ClaimRequest) (w *jobrun.WorkerProcess, room int) {
 	i := slices.IndexFunc(p.Workers, func(w jobrun.WorkerProcess) bool { return w.ID == a.WorkerID })
 	if i < 0 || !p.Led || a.ClaimID != "" && slices.Contains(p.Answered[a.WorkerID], a.ClaimID) {
@@ -131,8 +130,8 @@ func (p *Pool) claimant(a *jobrun.ClaimRequest) (w *jobrun.WorkerProcess, room i
 	return w, Room(w, a.Slots, holds, p.Settings)
 }
 
-// turns returns the first n runs that w can run of queues, without those whose
-// concurrency key an earlier one of them has.
+// turns returns the first n runs of the queues that w can run, without those whose concurrency key
+// belongs to an earlier one of them.
 func (p *Pool) turns(w *jobrun.WorkerProcess, queues []string, n int) (out []*jobrun.Run) {
 	for i := range p.Runs {
 		r := &p.Runs[i]

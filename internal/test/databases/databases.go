@@ -13,25 +13,26 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// SQLite returns the name of an empty database.
+// SQLite returns the DSN of an empty database.
 func SQLite(t testing.TB) (dsn string) {
 	t.Helper()
 	return "file:" + filepath.Join(t.TempDir(), "participant.db") +
 		"?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
 }
 
-// MySQL starts a MariaDB with an empty database, and ends it with the test. It listens on a socket in its folder.
+// MySQL starts a MariaDB server with an empty database and stops it when the test ends. It listens
+// on a socket in its directory.
 func MySQL(t testing.TB) (dsn string) {
 	t.Helper()
 	server, err := exec.LookPath("mariadbd")
 	if err != nil {
-		server = "/usr/sbin/mariadbd" // Debian's place, which is not on every PATH
+		server = "/usr/sbin/mariadbd" // Debian's path, which is not in every PATH
 	}
 	install, err := exec.LookPath("mariadb-install-db")
 	if err != nil {
 		t.Fatal("this test needs a MariaDB: sudo apt-get install mariadb-server")
 	}
-	dir, err := os.MkdirTemp("", "maria") // a socket's name is short
+	dir, err := os.MkdirTemp("", "maria") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,14 +48,14 @@ func MySQL(t testing.TB) (dsn string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(server, append(options, "--socket="+socket, "--skip-networking", //nolint:noctx // ended below
+	cmd := exec.Command(server, append(options, "--socket="+socket, "--skip-networking", //nolint:noctx // stopped below
 		"--pid-file="+filepath.Join(dir, "pid"), "--innodb-flush-log-at-trx-commit=0")...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // nothing of it is needed any more
+		_ = cmd.Process.Kill() // its data is no longer needed
 		_ = cmd.Wait()
 	})
 	db, err := sql.Open("mysql", "root@unix("+socket+")/")

@@ -20,7 +20,7 @@ func Publications(t *testing.T, open func(t *testing.T) storetest.Env) {
 	run(t, map[string][]contract{"publication leases": led}, open)
 }
 
-// led contains the contracts that let time pass, and so need their own store.
+// led contains the contracts that advance the clock and so need their own store.
 var led = []contract{
 	{Name: "of twenty who want to lead, one does, until its lease ends", Test: publicationLead},
 }
@@ -32,7 +32,7 @@ var publications = []contract{
 	{Name: "each tenant with events after its cursor is found, and no other", Test: publicationUnpublished},
 }
 
-// lead fails the test unless owner leads afterwards.
+// lead makes owner the leader, or fails the test.
 func (f *fixture) lead(name, owner string) int64 {
 	f.t.Helper()
 	epoch, err := f.Publications.Lead(f.t.Context(), name, owner, time.Minute)
@@ -123,7 +123,7 @@ func publicationResign(f *fixture) {
 	f.lead(name, "b")
 }
 
-// unpublished returns the unpublished events of the fixture's tenant. Nil: none.
+// unpublished returns the unpublished events of the fixture's tenant. Nil means there are none.
 func (f *fixture) unpublished(name string) *trail.Unpublished {
 	f.t.Helper()
 	f.Settle(f.t)

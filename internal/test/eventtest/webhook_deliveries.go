@@ -20,7 +20,7 @@ var deliveries = []contract{
 	{Name: "the backlog is what is pending of enabled subscriptions", Test: deliveryBacklog},
 }
 
-// hookMoment is the current time and the ids that the rules of deliveries need.
+// hookMoment returns the current time and the ids that the delivery rules need.
 func (f *fixture) hookMoment() webhook.Moment {
 	return webhook.Moment{Now: f.Tick(), Jitter: 0.5, NewID: newID}
 }
@@ -60,7 +60,7 @@ func (f *fixture) stands(d webhook.Delivery) webhook.Delivery {
 	return got
 }
 
-// claimDeliveries claims up to limit deliveries, for a minute.
+// claimDeliveries claims up to limit deliveries for a minute.
 func (f *fixture) claimDeliveries(s webhook.Subscription, limit int) []webhook.Delivery {
 	f.t.Helper()
 	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.Tick(), time.Minute, limit)
@@ -80,7 +80,7 @@ func (f *fixture) settle(d webhook.Delivery, o webhook.Outcome) webhook.Result {
 	return r
 }
 
-// policy allows two attempts, and three failed deliveries in a row.
+// policy allows two attempts per delivery and three failed deliveries in a row.
 var policy = func() webhook.Policy {
 	p := webhook.DefaultPolicy
 	p.Retry.MaxAttempts, p.DisableAfter = 2, 3
@@ -195,7 +195,7 @@ func deliveryAgain(f *fixture) {
 	if diff := cmp.Diff(pending, want); diff != "" {
 		f.t.Errorf("after (-want +got):\n%s", diff)
 	}
-	f.giveUp(s, d) // another whole round
+	f.giveUp(s, d) // another complete round
 	if _, err := f.Env.Webhooks.Redeliver(f.t.Context(), s.TenantID, s.ID, d.ID, f.hookMoment()); err != nil {
 		f.t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func deliveryExpires(f *fixture) {
 	nth := 0
 	all := f.added(s, 3, func(d *webhook.Delivery) {
 		if d.CreatedAt, nth = long, nth+1; nth == 2 {
-			d.EventID = 0 // a test delivery: it has no dead letter that could be retried
+			d.EventID = 0 // a test delivery: it has no dead letter to retry
 		}
 	})
 	f.settle(f.claimDeliveries(s, 1)[0], accepted)
@@ -270,7 +270,7 @@ func deliveryBacklog(f *fixture) {
 	}
 }
 
-// workOf returns the work of a subscription. Nil: none.
+// workOf returns the work of a subscription. Nil means there is none.
 func (f *fixture) workOf(s webhook.Subscription) *webhook.Work {
 	f.t.Helper()
 	ready, err := f.Env.Webhooks.Ready(f.t.Context(), f.Tick())

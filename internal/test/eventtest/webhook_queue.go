@@ -27,12 +27,12 @@ var queues = []contract{
 	{Name: "enabling from now on discards what is pending and passes over the rest", Test: queueSkip},
 }
 
-// held contains the contracts that let time pass, and so need their own store.
+// held contains the contracts that advance the clock and so need their own store.
 var held = []contract{
 	{Name: "a lease that ends lets the next one send, and the former outcome is refused", Test: queueLease},
 }
 
-// readNews creates the deliveries of all new events of s, as the loop does.
+// readNews creates the deliveries for all new events of s, as the loop does.
 func (f *fixture) readNews(s webhook.Subscription) []trail.StoredEvent {
 	f.t.Helper()
 	w := f.workOf(s)
@@ -251,7 +251,7 @@ func queueSuccess(f *fixture) {
 	}
 	f.wantHook(s)
 	claimed := f.claimDeliveries(s, 10)
-	if len(claimed) != 1 || claimed[0].ID != all[0].ID { // all[2] is held and remains so
+	if len(claimed) != 1 || claimed[0].ID != all[0].ID { // all[2] is still held
 		f.t.Errorf("claimed %+v; want what waited for its next attempt", claimed)
 	}
 }

@@ -42,7 +42,7 @@ var subscriptions = []contract{
 	{Name: "a deleted webhook is gone with its deliveries", Test: hookDelete},
 }
 
-// hook stores a subscription to everything.
+// hook stores a subscription to all events.
 func (f *fixture) hook(change ...func(*webhook.Subscription)) webhook.Subscription {
 	f.t.Helper()
 	return f.hookFrom(false, change...)
@@ -97,7 +97,7 @@ func hookReadsBack(f *fixture) {
 	s := f.hook(func(s *webhook.Subscription) { s.URL = "http://h/" })
 	f.wantHook(s)
 	all := f.hook(everySetting(f))
-	all.Health = webhook.Health{} // a new one has no deliveries yet
+	all.Health = webhook.Health{} // a new subscription has no deliveries yet
 	f.t.Run("every field", func(t *testing.T) {
 		f := f.in(t)
 		got, err := f.Env.Webhooks.Get(t.Context(), all.TenantID, all.ID)
@@ -228,7 +228,7 @@ func hookList(f *fixture) {
 	}
 }
 
-// hookBacklog: the list counts what waits for each webhook, and nothing else.
+// hookBacklog: the list counts the pending deliveries of each webhook and nothing else.
 func hookBacklog(f *fixture) {
 	idle, busy := f.hook(), f.hook()
 	waiting := f.added(busy, 3)

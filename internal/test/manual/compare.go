@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// Mask replaces values that differ from run to run by the same text on both sides.
+// Mask replaces values that differ from run to run with the same text on both sides.
 type Mask struct {
 	Pattern string // a regular expression
 	With    string
 }
 
-// masks apply to every session.
+// masks apply to all sessions.
 var masks = []Mask{
 	{`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, "<id>"},
 	{`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)?`, "<time>"},
@@ -26,15 +26,15 @@ var masks = []Mask{
 }
 
 func masked(text string, more []Mask) string {
-	for _, m := range slices.Concat(more, masks) { // the masks of the session see the unmasked text
+	for _, m := range slices.Concat(more, masks) { // the session's own masks see the unmasked text
 		text = regexp.MustCompile(m.Pattern).ReplaceAllString(text, m.With)
 	}
 	return text
 }
 
-// differs describes how the output differs from the page; "" when it does not. An ellipsis (…)
-// in the page matches anything, and spaces at the ends of lines are ignored. JSON is compared
-// by value, unless it has an ellipsis.
+// differs describes how the output differs from the page, or returns "" if it doesn't. An ellipsis
+// (…) in the page matches anything, and spaces at the ends of lines are ignored. JSON is compared
+// by value, unless the page's JSON contains an ellipsis.
 func differs(b block, got string, more []Mask) string {
 	want, got := masked(b.output, more), masked(got, more)
 	if b.kind == jsonOutput && !strings.Contains(want, "…") {
@@ -64,7 +64,7 @@ func tidy(text string) string {
 	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
-// canonical writes each JSON document of text with sorted members.
+// canonical rewrites each JSON document in text with its members sorted.
 func canonical(text string) (string, error) {
 	in := json.NewDecoder(strings.NewReader(text))
 	in.UseNumber()

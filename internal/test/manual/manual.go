@@ -33,19 +33,19 @@ import (
 
 // Session is one heading of one page.
 type Session struct {
-	Page    string   // from the root of the repository
+	Page    string   // relative to the root of the repository
 	Heading string   // "": the whole page
 	Dir     string   // where the commands run; "": an empty directory
-	Env     []string // in addition to this process's, NAME=value; PATH has skald
-	// Replace is for what a page has to print and a test cannot use, such as "127.0.0.1:8080":
-	// it is replaced in commands, and the replacement is reverted in their output. Prefer a
-	// variable that the page documents.
+	Env     []string // NAME=value, added to this process's environment; PATH includes skald
+	// Replace maps texts that a page has to print but a test can't use, such as "127.0.0.1:8080",
+	// to replacements. They are replaced in commands, and the replacement is reverted in the
+	// output. Prefer a variable that the page documents.
 	Replace map[string]string
 	Masks   []Mask
 	Timeout time.Duration // default: 3 min
 }
 
-// Run runs the session, and returns the output of each block.
+// Run runs the session and returns the output of each block.
 func (s Session) Run(t *testing.T) []string {
 	t.Helper()
 	outputs, problems := s.run(t)
@@ -53,12 +53,12 @@ func (s Session) Run(t *testing.T) []string {
 		t.Error(p)
 	}
 	if len(problems) > 0 {
-		t.FailNow() // the rest of the test would depend on it
+		t.FailNow() // the rest of the test depends on this session
 	}
 	return outputs
 }
 
-// run is Run, and returns problems instead of failing.
+// run is Run, but returns problems instead of failing the test.
 func (s Session) run(t *testing.T) (outputs, problems []string) {
 	t.Helper()
 	blocks, err := section(s.path(t), s.Heading)
@@ -78,7 +78,7 @@ func (s Session) run(t *testing.T) (outputs, problems []string) {
 		if err := os.WriteFile(name("block", i), []byte(replacer(s.Replace, false).Replace(b.script)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// Processes that it leaves in the background continue to write to their own files.
+		// Processes that a block leaves in the background continue to write to that block's files.
 		script += fmt.Sprintf("exec >'%s' 2>'%s'\n. '%s'\n", name("out", i), name("err", i), name("block", i))
 	}
 	ended := s.shell(t, script)
@@ -88,12 +88,12 @@ func (s Session) run(t *testing.T) (outputs, problems []string) {
 	for i, b := range blocks {
 		out, err := os.ReadFile(name("out", i))
 		if err != nil {
-			break // never started
+			break // this block never started
 		}
 		reached = i
 		outputs[i] = replacer(s.Replace, true).Replace(string(out))
 		if b.kind == noOutput || ended != nil && (i == len(blocks)-1 || !exists(name("out", i+1))) {
-			continue // the last one before the failure is reported below
+			continue // its failure is reported below
 		}
 		if diff := differs(b, outputs[i], s.Masks); diff != "" {
 			problems = append(
@@ -121,14 +121,14 @@ func (s Session) path(t *testing.T) string {
 	return filepath.Join(root(t), s.Page)
 }
 
-// shell runs a script and ends everything that it started.
+// shell runs a script and then ends every process that it started.
 func (s Session) shell(t *testing.T, script string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), s.Timeout)
 	defer cancel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Fatal(err) // without a shell this would prove nothing
+		t.Fatal(err) // without a shell the test would prove nothing
 	}
 	cmd := exec.CommandContext(ctx, bash, "--norc", "-c", script)
 	cmd.Dir = s.Dir
@@ -148,7 +148,7 @@ func (s Session) shell(t *testing.T, script string) error {
 	return err
 }
 
-// environment is this process's, without variables that would change a session.
+// environment returns this process's environment without variables that would change a session.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "SKALD_") || strings.HasPrefix(v, "PG") || strings.HasPrefix(v, "BASH_ENV=") ||
@@ -168,7 +168,7 @@ func replacer(replace map[string]string, back bool) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// said returns the stderr of a block, for a report.
+// said returns a block's stderr for a report.
 func said(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) == 0 {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// block is the commands of one block of a page, and the output that it shows.
+// block contains the commands of one block of a page and the output shown for them.
 type block struct {
-	line   int // of its first command in the page
+	line   int // line of its first command on the page
 	script string
-	output string // shown below it
+	output string // the output shown below it
 	kind   outputKind
-	at     int // line of the output
+	at     int // line of that output
 }
 
 type outputKind int

@@ -23,13 +23,13 @@ import (
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
-// Postgres is a PostgreSQL server of the test, with TLS.
+// Postgres is a test's own PostgreSQL server, with TLS.
 type Postgres struct {
 	*devpg.Server
-	CA string // file with the self-signed certificate
+	CA string // path of the self-signed certificate
 }
 
-// StartPostgres starts an empty server. It ends with the test.
+// StartPostgres starts an empty server, which stops when the test ends.
 func StartPostgres(t testing.TB) *Postgres {
 	t.Helper()
 	dir, ca := t.TempDir(), filepath.Join(t.TempDir(), "ca.pem")
@@ -40,11 +40,11 @@ func StartPostgres(t testing.TB) *Postgres {
 		}
 		return s
 	}
-	if err := start(map[string]string{}).Stop(t.Context()); err != nil { // creates its directory
+	if err := start(map[string]string{}).Stop(t.Context()); err != nil { // this first run creates the data directory
 		t.Fatal(err)
 	}
 	cert, key := certificate(t)
-	// The server's account must own its key.
+	// The server's account must own the key file.
 	info, err := os.Stat(filepath.Join(dir, "pgdata"))
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func StartPostgres(t testing.TB) *Postgres {
 	u.RawQuery = ""
 	prepare := exec.CommandContext(t.Context(), "psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", u.String())
 	prepare.Env = environment()
-	// Empty, like any new server, and with the same administrator.
+	// The server is empty, like any new one, and has the same administrator.
 	prepare.Stdin = strings.NewReader(
 		"DROP DATABASE " + devpg.Database + "; CREATE ROLE administrator SUPERUSER LOGIN PASSWORD 'of tests';",
 	)
@@ -94,14 +94,14 @@ func (p *Postgres) Admin() []string {
 	return []string{"PGHOST=127.0.0.1", "PGPORT=" + strconv.Itoa(p.Port()), "PGUSER=administrator", "PGPASSWORD=of tests"}
 }
 
-// certificate creates a self-signed one for 127.0.0.1, and its key.
+// certificate creates a self-signed certificate for 127.0.0.1 and its key.
 func certificate(t testing.TB) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62)) // certificates with the same name and number could be confused
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62)) // the serial number tells it apart from others
 	if err != nil {
 		t.Fatal(err)
 	}

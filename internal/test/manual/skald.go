@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// root is the directory of go.mod.
+// root returns the directory that contains go.mod.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -37,14 +37,14 @@ func root(t testing.TB) string {
 
 var built struct {
 	sync.Mutex
-	programs map[string]string // package → path
+	programs map[string]string // maps a package to the path of its program
 }
 
 // Skald builds cmd/skald, once per test process, and returns its path.
 func Skald(t testing.TB) string { return Program(t, "./cmd/skald") }
 
-// Program builds a command of this module, once per test process, and returns its path: its own
-// directory, and the last element of the package.
+// Program builds a command of this module, once per test process, and returns its path. The program
+// is in a directory of its own and named after the last element of the package.
 func Program(t testing.TB, pkg string) string {
 	t.Helper()
 	built.Lock()
@@ -52,7 +52,8 @@ func Program(t testing.TB, pkg string) string {
 	if path := built.programs[pkg]; path != "" {
 		return path
 	}
-	// Not a directory of the test: the next test uses it as well. Clean removes it.
+	// This isn't a temporary directory of the test, because the next test uses it as well. Clean
+	// removes it.
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("skald-manual-%d-%d", os.Getuid(), os.Getpid()), filepath.Base(pkg))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -70,14 +71,14 @@ func Program(t testing.TB, pkg string) string {
 	return path
 }
 
-// Clean removes what Program has built: for TestMain, after the tests.
+// Clean removes what Program has built. TestMain calls it after the tests.
 func Clean() {
 	_ = os.RemoveAll(filepath.Join(os.TempDir(), fmt.Sprintf("skald-manual-%d-%d", os.Getuid(), os.Getpid())))
 }
 
-// Serve starts `skald serve` on its own database and returns its address, host:port, once it is
-// ready. env is added to its environment; a SKALD_DATABASE_URL there is used instead. It ends
-// with the test.
+// Serve starts `skald serve` on its own database and returns its address as host:port once the
+// server is ready. env is added to the server's environment; if it sets SKALD_DATABASE_URL, that
+// database is used instead. The server stops when the test ends.
 func Serve(t testing.TB, env ...string) string {
 	t.Helper()
 	addr := testnet.FreeAddress(t)
@@ -110,8 +111,8 @@ func ready(ctx context.Context, by *http.Client, url string) bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// Background starts a program in an empty directory. It ends with the test, which prints its
-// output when it has failed. The channel is closed when it has ended.
+// Background starts a program in an empty directory. The program ends with the test, which prints
+// the program's output if the test failed. The channel is closed when the program has ended.
 func Background(t testing.TB, path string, args []string, env ...string) <-chan struct{} {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -119,7 +120,7 @@ func Background(t testing.TB, path string, args []string, env ...string) <-chan 
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, args...)
-	cmd.Dir = t.TempDir() // no configuration file of the working directory
+	cmd.Dir = t.TempDir() // so that no configuration file of the working directory is read
 	cmd.Env = append(environment(), env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

@@ -25,17 +25,18 @@ import (
 	"time"
 )
 
-// Mutant is one way to break what rows of the requirements claim.
+// Mutant is one way to break what rows of the requirements promise.
 type Mutant struct {
-	Rows string // their numbers, as Row has them, separated by commas
+	Rows string // row numbers as in Row.No, separated by commas
 	File string
-	// Old occurs exactly once in File; with New instead, the test of each of Rows fails. Where a file has it
-	// several times, From occurs once, and the first Old behind it is meant.
+	// Old occurs exactly once in File; once it is replaced with New, the test of each of Rows
+	// fails. If File contains Old several times, From occurs once, and the first Old after it is
+	// replaced.
 	Old, New string
 	From     string
 }
 
-// Break returns a file's text as the mutant has it.
+// Break applies the mutant to a file's text.
 func (m *Mutant) Break(text string) (string, error) {
 	if m.File == afterMigrations {
 		return text, nil
@@ -55,32 +56,32 @@ func (m *Mutant) Break(text string) (string, error) {
 	return head + strings.Replace(tail, m.Old, m.New, 1), nil
 }
 
-// after is a mutant of the schema as migrations leave it: a statement that the tests' databases get besides. Nothing
-// has to be compiled for it.
+// after returns a mutant of the schema: a statement that the tests' databases execute after the
+// migrations. It requires no compilation.
 func after(rows, statement string) Mutant {
 	return Mutant{Rows: rows, File: afterMigrations, New: statement}
 }
 
-// afterMigrations stands in the place of a file.
+// afterMigrations takes the place of a file name.
 const afterMigrations = "db/migrations"
 
-// trial is a row, its test, and the mutant behind it.
+// trial is a row, its test and a mutant of the code behind it.
 type trial struct {
 	row, test string
 	m         *Mutant
 }
 
-// Draw says which rows are tried.
+// Draw selects the rows to try.
 type Draw struct {
 	Seed   uint64
-	N      int           // at most so many rows; 0: all
-	Rows   string        // these, separated by commas
-	Budget time.Duration // rows of cheap packages only, and none is begun after so long; 0: no limit
-	Beside int           // how many are tried at the same time
+	N      int           // at most this many rows; 0: all
+	Rows   string        // only these rows, separated by commas
+	Budget time.Duration // rows of cheap packages only, and no new ones after this time; 0: no limit
+	Beside int           // how many are tried concurrently
 }
 
-// Run breaks the code behind the rows of a draw, and prints a table. It returns an error when a test
-// does not fail.
+// Run breaks the code behind the drawn rows and prints a table. It returns an error if a test
+// doesn't fail.
 func Run(d Draw) error {
 	rows, err := Rows(".")
 	if err != nil {
@@ -103,7 +104,7 @@ func Run(d Draw) error {
 		test string
 	}
 	var lock sync.Mutex
-	results := map[experiment]string{} // several rows may rest on the same code and test
+	results := map[experiment]string{} // several rows may share the same code and test
 	tried, proved, alive := 0, 0, 0
 	begin := time.Now()
 	next := func() (t trial, of []string, ok bool) {
@@ -112,7 +113,7 @@ func Run(d Draw) error {
 		for len(all) > 0 && (d.Budget == 0 || time.Since(begin) < d.Budget) {
 			t, all = all[0], all[1:]
 			if _, known := results[experiment{t.m, t.test}]; known {
-				continue // named with the first of its rows
+				continue // listed together with the first of its rows
 			}
 			results[experiment{t.m, t.test}] = ""
 			of = append(of, t.row)
@@ -143,7 +144,8 @@ func Run(d Draw) error {
 				case result == killed:
 					proved += len(of)
 				case result == hung && d.Budget > 0:
-					// A draw with a budget runs on a busy machine, where a test without a result shows nothing.
+					// A draw with a budget runs on a busy machine, where a test that doesn't finish
+					// proves nothing.
 				default:
 					alive += len(of)
 				}
@@ -163,8 +165,9 @@ func Run(d Draw) error {
 	return failed
 }
 
-// draw returns rows that have a mutant, by the seed, or the given rows, or all in the order of their tests, so
-// that what one needs compiled serves the next.
+// draw returns rows that have a mutant: a random selection by the seed, the given rows, or all of
+// them. The latter two are in the order of their tests, so that compiled packages are reused by the
+// next test.
 func draw(d Draw, rows []Row) (all []trial) {
 	tests := map[string]string{}
 	for _, r := range rows {
@@ -192,7 +195,7 @@ func draw(d Draw, rows []Row) (all []trial) {
 
 func (m *Mutant) rows() []string { return strings.Split(m.Rows, ", ") }
 
-// cheap says whether a test's package builds and runs its mutants within a few seconds.
+// cheap reports whether a test's package builds and runs its mutants within a few seconds.
 func cheap(test string) bool {
 	pkg, _, _ := strings.Cut(test, ".")
 	return slices.Contains(cheapPackages, pkg)

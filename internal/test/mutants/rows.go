@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Row is a row of the pages of requirements.
+// Row is a row of a table in the requirements pages.
 type Row struct {
-	// No is its number. Numbers of one-product.md have "one-product " before them, rows of requirements.md
-	// that have none of their own are "beyond 1" and so on, and a threat there is "threat T6".
+	// No is the row's number. Numbers from one-product.md are prefixed with "one-product ". Rows of
+	// requirements.md without a number are "beyond 1" and so on, and a threat there is "threat T6".
 	No   string
 	Text string
 	Test string // package.Name, or *planned*
@@ -19,7 +19,7 @@ type Row struct {
 
 var rowLine = regexp.MustCompile("(?m)^\\| ([^|]+) \\| (.*) \\| `?([*\\w.]+?)`? \\|$")
 
-// Rows reads docs/requirements.md and the pages beside it.
+// Rows reads docs/requirements.md and the pages of docs/requirements.
 func Rows(root string) (all []Row, err error) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs/requirements/*.md"))
 	if err != nil || len(pages) < 3 {
@@ -35,7 +35,7 @@ func Rows(root string) (all []Row, err error) {
 		for _, m := range rowLine.FindAllStringSubmatch(string(text), -1) {
 			no := m[1]
 			switch {
-			case m[3] == "Test", m[3] == "proof": // the head of a table
+			case m[3] == "Test", m[3] == "proof": // the header of a table
 				continue
 			case filepath.Base(page) == "one-product.md":
 				no = "one-product " + no
@@ -53,6 +53,6 @@ func Rows(root string) (all []Row, err error) {
 
 var numbered = regexp.MustCompile(`^([A-Z]\d*-\d+|gap \d+)$`)
 
-// Unbroken are rows that no change of the code could break alone, with the reason. Rows whose test is *planned*
-// need no entry.
+// Unbroken maps rows that no single change of the code could break to the reason. Rows whose test
+// is *planned* need no entry.
 var Unbroken = map[string]string{}

@@ -1,6 +1,6 @@
 package mutants
 
-// edges are of the API.
+// edges break the API.
 var edges = []Mutant{
 	{Rows: "API-18", File: "internal/httpapi/methods.go",
 		Old: "\tw.Header().Set(\"Allow\", list)\n", New: ""},

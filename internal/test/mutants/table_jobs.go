@@ -1,6 +1,6 @@
 package mutants
 
-// jobs are of job runs, their leader and workers.
+// jobs break job runs, their leader and workers.
 var jobs = []Mutant{
 	after("J-07",
 		"DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('jobs.check_transition()'::regprocedure), "+

@@ -1,6 +1,6 @@
 package mutants
 
-// last are of failovers, logins, events to brokers and campaigns.
+// last break failovers, logins, event publication to brokers and campaigns.
 var last = []Mutant{
 	after("S2-85", "ALTER VIEW saga.saga_events RENAME event_type TO type"),
 	after("S2-88", "ALTER TABLE saga.audit_events ALTER timestamp DROP DEFAULT"),

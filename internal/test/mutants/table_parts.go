@@ -1,6 +1,6 @@
 package mutants
 
-// parts are of PostgreSQL, logs, letters, events and their like.
+// parts break PostgreSQL, logs, letters, events and similar parts.
 var parts = []Mutant{
 	{Rows: "F61", File: "internal/postgres/errors.go",
 		Old: "\tcase \"40001\", \"40P01\", \"55P03\": //", New: "\tcase \"40001\", \"40P01\": //"},

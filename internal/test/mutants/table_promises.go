@@ -1,7 +1,7 @@
 package mutants
 
-// promises are of what holds although processes, servers and networks fail: leases, failovers, logins, letters and
-// campaigns.
+// promises break what must hold when processes, servers and networks fail: leases, failovers,
+// logins, letters and campaigns.
 var promises = []Mutant{
 	{Rows: "F29", File: "internal/loop/lease/lease.go",
 		Old: "\t\tcase err == nil && !held, !h.Valid():\n",

@@ -1,6 +1,6 @@
 package mutants
 
-// pure are of rules and parts that need no database.
+// pure break rules and components that need no database.
 var pure = []Mutant{
 	{Rows: "S4-24", File: "internal/saga/cache/stored.go",
 		Old: "return nil, &VersionConflictError{run.ID, s.Version, run.Version}",

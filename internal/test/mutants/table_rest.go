@@ -1,6 +1,6 @@
 package mutants
 
-// rest are of trails, records, pages of lists, bulks and workers.
+// rest break audit trails, records, pages of lists, bulk operations and workers.
 var rest = []Mutant{
 	{Rows: "API-22", File: "internal/postgres/keyed.go",
 		Old: "\tif c == nil || c.Stored() {\n\t\treturn tx.Commit()",

@@ -1,6 +1,6 @@
 package mutants
 
-// sagaStore are of sagas in PostgreSQL, and of their indexes.
+// sagaStore break the PostgreSQL store of sagas and its indexes.
 var sagaStore = []Mutant{
 	after("S1-20", "DROP INDEX saga.idx_saga_states_workflow_name"),
 	after("S1-21", "DROP INDEX saga.idx_saga_states_status"),

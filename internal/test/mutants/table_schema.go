@@ -1,6 +1,6 @@
 package mutants
 
-// schema are of what the seeds say of tables, as db's tests see them.
+// schema break what the seeds require of tables, as the tests of package db see them.
 var schema = []Mutant{
 	after("S1-04", "ALTER TABLE saga.saga_states ALTER id DROP DEFAULT"),
 	after("S1-05", "ALTER TABLE saga.saga_states ALTER workflow_name DROP NOT NULL"),
@@ -133,7 +133,7 @@ var schema = []Mutant{
 		Old: "DROP FUNCTION dlq.update_updated_at();\n", New: ""},
 	{Rows: "D-37", File: "db/migrations/0102_dlq_archive.sql",
 		Old: "DROP FUNCTION dlq.purge_batch(integer, integer, integer);\n", New: ""},
-	{Rows: "X39", File: "db/migrations/0464_participants.sql", // one of the newest twelve: older ones go together
+	{Rows: "X39", File: "db/migrations/0464_participants.sql", // one of the newest twelve: older ones run together
 		Old: "DELETE FROM saga.saga_schema_version WHERE version = 464;",
 		New: "DELETE FROM saga.saga_schema_version WHERE version >= 455;"},
 	{Rows: "F57", File: "db/migrations/0150_views_by_tenant.sql",

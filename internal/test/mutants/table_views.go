@@ -1,6 +1,6 @@
 package mutants
 
-// views are of what the views of the seeds show.
+// views break what the views of the seeds show.
 var views = []Mutant{
 	{Rows: "S2-09", File: "db/migrations/0180_seed_names.sql",
 		From: "-- +migrate Up",

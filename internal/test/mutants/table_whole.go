@@ -1,6 +1,6 @@
 package mutants
 
-// whole are of whole servers and of Kafka: the slow ones.
+// whole break whole servers and Kafka: these are slow.
 var whole = []Mutant{
 	{Rows: "F06", File: "internal/saga/sagadb/create.go",
 		Old: "\tresults := make([]saga.CreateResult, len(batch))\n",

@@ -29,14 +29,14 @@ const (
 	noPackage = "NO TEST"
 )
 
-// workshop is where mutants are built. Go reads a mutant's file from an overlay of the tree, so that the tree is
-// never touched, several can be built at once, and everything that they share is compiled once. Tests that read
-// the tree themselves get a copy of it instead.
+// workshop is where mutants are built. Go reads a mutant's file from a build overlay, so the tree
+// is never modified, several mutants can be built at once, and everything they share is compiled
+// once. Tests that read the tree themselves get a copy of it instead.
 type workshop struct {
-	root  string            // absolute
-	dir   string            // for files of the overlays, and copies
-	tests map[string]string // the directory of each test, by package.Name
-	rapid map[string]bool   // directories whose tests are properties that rapid tries
+	root  string            // absolute path
+	dir   string            // for overlay files and copies of the tree
+	tests map[string]string // maps package.Name to the test's directory
+	rapid map[string]bool   // directories whose tests are property tests run by rapid
 
 	sync.Mutex
 	made int
@@ -57,7 +57,7 @@ func newWorkshop(root string) (*workshop, error) {
 
 func (w *workshop) close() { _ = os.RemoveAll(w.dir) }
 
-// try breaks the code, runs the test, and says what came of it.
+// try breaks the code, runs the test, and returns the outcome.
 func (w *workshop) try(m *Mutant, test string) (string, error) {
 	at, ok := w.tests[test]
 	if !ok {
@@ -66,7 +66,7 @@ func (w *workshop) try(m *Mutant, test string) (string, error) {
 	_, name, _ := strings.Cut(test, ".")
 	options := []string{"count=1", "timeout=5m", "failfast", "run=^" + name + "$"}
 	if w.rapid[at] {
-		options = append(options, "rapid.nofailfile") // it would be left in the tree
+		options = append(options, "rapid.nofailfile") // rapid would leave the file in the tree
 	}
 	var cmd *exec.Cmd
 	patient := patience.Env + "=90s"
@@ -93,7 +93,7 @@ func (w *workshop) try(m *Mutant, test string) (string, error) {
 		}
 		arguments := slices.Concat([]string{"test", "-vet=off", "-ldflags=-s"}, options, []string{"."})
 		cmd = exec.CommandContext(ctx, "go", arguments...)
-		cmd.Dir = dir // which may be in a module of its own
+		cmd.Dir = dir // dir may be in a module of its own
 		cmd.Env = append(os.Environ(), patient, "GOFLAGS="+flags)
 	}
 	cmd.WaitDelay = time.Second
@@ -105,7 +105,7 @@ func (w *workshop) try(m *Mutant, test string) (string, error) {
 	return result, nil
 }
 
-// compiled returns the tests of a directory as they are, compiled once.
+// compiled returns the test binary of a directory without mutants, which is compiled once.
 func (w *workshop) compiled(ctx context.Context, at string) (string, error) {
 	w.Lock()
 	defer w.Unlock()
@@ -122,7 +122,8 @@ func (w *workshop) compiled(ctx context.Context, at string) (string, error) {
 	return binary, nil
 }
 
-// overlaid writes a mutant's file, and returns where its test is to be run with which flags.
+// overlaid writes a mutant's file and returns the directory in which to run its test and the flags
+// to use.
 func (w *workshop) overlaid(m *Mutant, at, test string) (dir, flags string, err error) {
 	text, err := os.ReadFile(filepath.Join(w.root, m.File))
 	if err != nil {
@@ -144,19 +145,19 @@ func (w *workshop) overlaid(m *Mutant, at, test string) (dir, flags string, err 
 		return filepath.Join(own, at), flags, os.WriteFile(filepath.Join(own, m.File), []byte(mutated), 0o600)
 	}
 	overlay, err := writeOverlay(own, filepath.Join(w.root, m.File), []byte(mutated))
-	// By the environment, so that programs which the test builds have it as well.
+	// Set in the environment, so that programs which the test builds use the overlay as well.
 	return filepath.Join(w.root, at), flags + " -overlay=" + overlay, err
 }
 
-// trimmed returns flags of go with -trimpath, once.
+// trimmed returns go's flags with exactly one -trimpath.
 func trimmed(flags string) string {
 	return strings.TrimSpace(strings.ReplaceAll(flags, "-trimpath", "") + " -trimpath")
 }
 
 var verdict = regexp.MustCompile(`(?m)^\s*--- FAIL|^panic|^FAIL\s.*\ds$`)
 
-// outcome tells a test that failed from one that never got so far: a compiler is not a test, nor is a migration that
-// PostgreSQL refuses.
+// outcome distinguishes a test that failed from one that never ran: a compile error doesn't count
+// as a failed test, nor does a migration that PostgreSQL refuses.
 func outcome(out []byte, err error, late bool) string {
 	var exit *exec.ExitError
 	switch {
@@ -186,8 +187,8 @@ func writeOverlay(dir, path string, text []byte) (string, error) {
 	return overlay, errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(overlay, list, 0o600))
 }
 
-// readsTheTree says whether a test reads files of the tree itself, past the compiler. What is neither code nor a
-// migration is read by any test.
+// readsTheTree reports whether a test reads files of the tree at run time rather than through the
+// compiler. Files that are neither code nor migrations are always read that way.
 func readsTheTree(dir, test string) bool {
 	return slices.Contains([]string{"docs", "internal/test/archtest", "internal/test/manual"}, dir) ||
 		test == "db.TestSQLNeedsNothingNewerThanPostgreSQL15"
@@ -228,7 +229,7 @@ var (
 	testFunction  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 )
 
-// survey notes where each test is.
+// survey records the directory of each test.
 func (w *workshop) survey() error {
 	return filepath.WalkDir(w.root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {

@@ -1,8 +1,8 @@
-// Package patience is how tests wait for what has to happen.
+// Package patience defines how long tests wait for something that has to happen.
 //
-// There is one limit for all of them, far above what anything takes on an idle machine: a test that
-// waits for an event reports whether it comes, never how quickly. What has to be quick is counted,
-// compared with something measured beside it, or run on a fake clock (testing/synctest).
+// There is one limit for all tests, far longer than anything takes on an idle machine: a test that
+// waits for an event checks that the event comes, never how quickly. A test of speed counts
+// operations, compares with something measured alongside, or uses a fake clock (testing/synctest).
 package patience
 
 import (
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Env is the variable that sets another limit, for tests of code that was broken on purpose: what they wait for
-// often never comes.
+// Env names the variable that sets another limit, for tests of code that was broken on purpose:
+// what they wait for often never happens.
 const Env = "TEST_PATIENCE"
 
 // Limit is how long a test waits for something that has to happen.
@@ -26,11 +26,11 @@ func limit() time.Duration {
 	return 4 * time.Minute
 }
 
-// pause is how often a condition is asked for.
+// pause is the time between two checks of a condition.
 const pause = 10 * time.Millisecond
 
-// Until waits for a condition and ends the test if it does not come about within Limit. It calls
-// holds on the goroutine of the test, so that holds may end the test itself.
+// Until waits for a condition and ends the test if it isn't met within Limit. It calls holds on the
+// test's goroutine, so holds may end the test.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Limit); !holds(); time.Sleep(pause) {
@@ -43,8 +43,8 @@ func Until(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// Receive returns what the channel sends, or the zero value once it is closed, and ends the test if
-// neither comes within Limit.
+// Receive returns the next value from the channel, or the zero value once the channel is closed. It
+// ends the test if neither happens within Limit.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	select {

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// WantColumns compares the columns that a store reads from a table, and whether it accepts NULL
-// for them, with the columns of the database. unread are columns that the store does not read:
-// derived ones, those of future features, or those read separately.
+// WantColumns compares the columns that a store reads from a table, and whether the store accepts
+// NULL for them, with the columns in the database. unread lists the columns that the store doesn't
+// read: derived ones, those of future features, and those read separately.
 func WantColumns(t *testing.T, db *sql.DB, table string, read map[string]bool, unread ...string) {
 	t.Helper()
 	schema, name, _ := strings.Cut(table, ".")

@@ -1,6 +1,5 @@
-// Package pgtest contains what the tests of the stores on PostgreSQL share: connections
-// (db.go), plans (plans.go), sagas, job runs and letters to start with, and all stores together
-// (stores.go).
+// Package pgtest contains what the tests of the PostgreSQL stores share: connections (db.go), plans
+// (plans.go), test data for sagas, job runs and letters, and all stores together (stores.go).
 package pgtest
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Connect opens a database that is closed with the test.
+// Connect opens a database and closes it when the test ends.
 func Connect(t *testing.T, dsn string) *postgres.DB {
 	t.Helper()
 	return ConnectWith(t, dsn, nil)
@@ -51,11 +50,11 @@ func ConnectWith(t *testing.T, dsn string, keys *envelope.Keyring) *postgres.DB 
 	return db
 }
 
-// With returns dsn, in either of its two forms, with one more parameter.
+// With returns dsn, in either of its two forms, with one parameter added.
 func With(t *testing.T, dsn, name, value string) string {
 	t.Helper()
 	if !strings.Contains(dsn, "://") {
-		return dsn + " " + name + "=" + value // the last value counts
+		return dsn + " " + name + "=" + value // the last value wins
 	}
 	u, err := url.Parse(dsn)
 	if err != nil {
@@ -76,15 +75,14 @@ func With(t *testing.T, dsn, name, value string) string {
 	return u.String()
 }
 
-// PlainLogin returns dsn with a login that is a member of the roles that Skald acts as, and has
-// no rights itself, like that of a production system.
+// PlainLogin returns dsn with a login that is a member of the roles that Skald acts as and has no
+// privileges of its own, like a production login.
 func PlainLogin(t *testing.T, dsn string) string {
 	t.Helper()
 	return testdb.Login(t, dsn, "NOINHERIT IN ROLE saga_app_role, saga_engine_role")
 }
 
-// Settle returns when every transaction that is open now has ended, in every database of the
-// server.
+// Settle returns once every transaction that is open now, in any database of the server, has ended.
 func Settle(t *testing.T, db *sql.DB) {
 	t.Helper()
 	var until int64
@@ -119,7 +117,7 @@ func Observer(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// Ask returns the single value that a query finds.
+// Ask returns the single value that a query selects.
 func Ask[T any](t *testing.T, db *sql.DB, query string, args ...any) (v T) {
 	t.Helper()
 	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&v); err != nil {
@@ -128,8 +126,8 @@ func Ask[T any](t *testing.T, db *sql.DB, query string, args ...any) (v T) {
 	return v
 }
 
-// Quiet waits until the observer is the only session of its database: the statistics of a
-// session are complete when it has ended.
+// Quiet waits until the observer's session is the only one in its database: a session's statistics
+// are complete only after it has ended.
 func Quiet(t *testing.T, db *sql.DB) {
 	t.Helper()
 	patience.Until(t, "other sessions end", func() bool {
@@ -138,7 +136,8 @@ func Quiet(t *testing.T, db *sql.DB) {
 	})
 }
 
-// Connection reserves one connection for the whole test, so that its settings apply throughout.
+// Connection reserves one connection for the whole test, so that its session settings stay in
+// effect.
 func Connection(t *testing.T, db *sql.DB) *sql.Conn {
 	t.Helper()
 	conn, err := db.Conn(t.Context())
@@ -152,7 +151,7 @@ func Connection(t *testing.T, db *sql.DB) *sql.Conn {
 	return conn
 }
 
-// InTenant begins a transaction of a tenant, as the API's lists do.
+// InTenant begins a transaction for a tenant, as the API's lists do.
 func InTenant(t *testing.T, db *postgres.DB, tenant uuid.UUID) *sql.Tx {
 	t.Helper()
 	tx, err := db.Lists().BeginTx(t.Context(), nil)

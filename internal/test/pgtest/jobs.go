@@ -23,12 +23,12 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Jobs is a store of job runs, a tenant with one definition, and a leader.
+// Jobs is a job run store, a tenant with one definition, and a leader.
 type Jobs struct {
 	*jobdb.Jobs
 	DB     *postgres.DB
 	Base   *jobdb.DB
-	Dsn    string // with all rights
+	Dsn    string // with all privileges
 	Tenant uuid.UUID
 	Job    jobrun.Definition
 }
@@ -36,10 +36,10 @@ type Jobs struct {
 // Defaults returns the default settings.
 func Defaults(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, nil), nil }
 
-// JobChance is the randomness of the stores of job runs.
+// JobChance is the source of randomness of the job run stores.
 var JobChance = jobrun.Chance{Jitter: Chance.Jitter, NewID: NewID}
 
-// NewJobs opens a store as production does: with a login without rights of its own.
+// NewJobs opens a store as in production: with a login that has no privileges of its own.
 func NewJobs(t *testing.T) Jobs { t.Helper(); return NewSealedJobs(t, nil) }
 
 func NewSealedJobs(t *testing.T, keys *envelope.Keyring) Jobs {
@@ -59,7 +59,7 @@ func (j Jobs) Term(t *testing.T) jobrun.Term {
 	return jobrun.Term{LeaderID: uuid.MustParse(id), Epoch: 1}
 }
 
-// Backfilled stores a backfill of a number of hours.
+// Backfilled stores a backfill that covers a number of hours.
 func (j Jobs) Backfilled(t *testing.T, m *bulkdb.RunBulks, hours, active int) jobrun.Backfill {
 	t.Helper()
 	d := j.Define(t, func(d *jobrun.Definition) {
@@ -82,7 +82,7 @@ func (j Jobs) Backfilled(t *testing.T, m *bulkdb.RunBulks, hours, active int) jo
 	return b
 }
 
-// ClaimAtOnce claims for several workers in one call, each in the default queue.
+// ClaimAtOnce claims for several workers in one call, each from the default queue.
 func (j Jobs) ClaimAtOnce(t *testing.T, asks ...jobrun.ClaimRequest) [][]jobrun.Offer {
 	t.Helper()
 	for i := range asks {
@@ -95,7 +95,7 @@ func (j Jobs) ClaimAtOnce(t *testing.T, asks ...jobrun.ClaimRequest) [][]jobrun.
 	return got
 }
 
-// CallsOf returns all calls that carry a fence, with the fence of r.
+// CallsOf returns all calls that carry a fencing token, with r's token.
 func (j Jobs) CallsOf(t *testing.T, r jobrun.Run) map[jobrun.Call]func() error {
 	t.Helper()
 	f := r.Fence()
@@ -139,7 +139,7 @@ func (j Jobs) Beat(t *testing.T, w uuid.UUID, seq int64, beats ...jobrun.Beat) (
 	return worker, leases
 }
 
-// Writes appends chunks to the log of a run, numbered from seq on.
+// Writes appends chunks to a run's log, numbered from seq.
 func (j Jobs) Writes(t *testing.T, r jobrun.Run, seq int, chunks ...string) {
 	t.Helper()
 	for i, c := range chunks {
@@ -184,7 +184,7 @@ func (j Jobs) Define(t *testing.T, change func(*jobrun.Definition)) jobrun.Defin
 	return d
 }
 
-// Every is the spec of a job that is due at an interval.
+// Every returns the spec of a job that runs at an interval.
 func Every(interval string) jobrun.Spec {
 	return jobrun.Spec{Type: jobrun.OnTime, CommandName: "report",
 		Schedule: &schedule.Spec{Type: schedule.Interval, Value: interval}}.Complete()
@@ -237,7 +237,7 @@ func (j Jobs) Count(t *testing.T, query string, args ...any) (n int) {
 	return n
 }
 
-// NewWorker registers a worker for everything in the default queue.
+// NewWorker registers a worker that can run everything in the default queue.
 func (j Jobs) NewWorker(t *testing.T, change ...func(*jobrun.WorkerProcess)) uuid.UUID {
 	t.Helper()
 	w := jobrun.WorkerProcess{ID: NewID(), TenantID: j.Tenant, Name: "w", Queues: []string{jobrun.DefaultQueue},
@@ -305,13 +305,13 @@ func (j Jobs) CountEvents(t *testing.T, run uuid.UUID, kind jobrun.EventKind) in
 	return j.Count(t, `SELECT count(*) FROM jobs.job_run_events WHERE run_id = $1 AND kind = $2`, run, kind)
 }
 
-// AdmitRun admits a run, as the leader does when it is due.
+// AdmitRun admits a run, as the leader does once the run is due.
 func (j Jobs) AdmitRun(t *testing.T, run uuid.UUID) {
 	t.Helper()
 	Execute(t, j.DB.SQL(), `UPDATE jobs.job_runs SET available_at = now(), admitted_at = now(), version = version + 1 WHERE id = $1`, run)
 }
 
-// Lead makes a leader whose lease lasts for ttl.
+// Lead elects a leader whose lease lasts for ttl.
 func Lead(t testing.TB, e *leaderdb.Elections, ttl time.Duration) jobrun.Term {
 	t.Helper()
 	term, leads, err := e.Acquire(t.Context(), uuid.New(), "node", ttl)
@@ -321,7 +321,7 @@ func Lead(t testing.TB, e *leaderdb.Elections, ttl time.Duration) jobrun.Term {
 	return term
 }
 
-// Expire ends the lease of the current leader, as if its time had passed.
+// Expire ends the current leader's lease as if its time were up.
 func Expire(t testing.TB, db *sql.DB) {
 	t.Helper()
 	Execute(t, db, `UPDATE jobs.leader SET expires_at = clock_timestamp()`)
@@ -338,8 +338,8 @@ func Success(r jobrun.Run) jobrun.Result {
 		Resources: jobrun.Resources{CPUSecondsTotal: new(1.5), PeakRSSBytes: new(int64(1 << 20))}}
 }
 
-// manyRuns is how many runs the plans are tested with: nine in ten have SUCCEEDED, and a fifth
-// belongs to another tenant.
+// manyRuns is the number of runs that plans are tested with: nine in ten have SUCCEEDED, and a
+// fifth belongs to another tenant.
 const manyRuns = 60_000
 
 func ManyMixedRuns(t *testing.T, j Jobs) (rare uuid.UUID) {

@@ -20,15 +20,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// LetterStore is a store of dead letters, and a tenant without any.
+// LetterStore is a dead letter store and a tenant without letters.
 type LetterStore struct {
 	*dlqdb.Letters
 	DB     *postgres.DB
-	Dsn    string // with all rights
+	Dsn    string // with all privileges
 	Tenant uuid.UUID
 }
 
-// NewLetterStore opens a store as production does: with a login without rights of its own.
+// NewLetterStore opens a store as in production: with a login that has no privileges of its own.
 func NewLetterStore(t *testing.T) LetterStore {
 	t.Helper()
 	dsn := testdb.DSN(t)
@@ -44,12 +44,12 @@ func (b LetterStore) AuditActions(t *testing.T, f operator.Filter) []operator.Ac
 		t.Fatal(err)
 	}
 	for i := range p.Items {
-		p.Items[i].SubjectName = "" // it is read, not recorded
+		p.Items[i].SubjectName = "" // the name is looked up, not recorded
 	}
 	return p.Items
 }
 
-// Driven claims and finishes a letter with edited content, as the loops do.
+// Driven claims a letter with edited content and finishes its drive, as the loops do.
 func (b LetterStore) Driven(t *testing.T, l dlq.Letter) dlq.Drive {
 	t.Helper()
 	queue := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)
@@ -71,7 +71,7 @@ func (b LetterStore) ArchiveAll(t *testing.T) {
 	Execute(t, b.DB.SQL(), `SELECT dlq.archive_batch(0, 0, 1000)`)
 }
 
-// VariedLetters returns n letters that all differ, in order of arrival.
+// VariedLetters returns n letters, all different, in order of arrival.
 func (b LetterStore) VariedLetters(t *testing.T, n int) []dlq.Letter {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -125,7 +125,7 @@ func (b LetterStore) Did(kind operator.Kind, subject, verb string) operator.Acti
 		subject, verb, json.RawMessage(`{"a":1}`))
 }
 
-// Actions fails the test unless the actions of a filter are exactly these.
+// Actions fails the test unless the actions that a filter selects are exactly these.
 func (b LetterStore) Actions(t *testing.T, f operator.Filter, want ...operator.Action) {
 	t.Helper()
 	found, err := auditdb.NewActions(b.DB).Actions(t.Context(), b.Tenant, f)
@@ -137,8 +137,8 @@ func (b LetterStore) Actions(t *testing.T, f operator.Filter, want ...operator.A
 	}
 }
 
-// FillLetterTables stores at least one row of the tenant in each table of the queue, and in
-// that of operators' actions.
+// FillLetterTables stores at least one row of the tenant in each table of the queue and in the
+// table of operator actions.
 func (b LetterStore) FillLetterTables(t *testing.T, super func(string, ...any)) {
 	t.Helper()
 	l := b.PushAll(t, b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }), b.NewLetter())
@@ -204,13 +204,13 @@ func (b LetterStore) Read(t *testing.T, id uuid.UUID) dlq.Letter {
 	return l
 }
 
-// Action is an operator's action on a letter.
+// Action returns an operator action on a letter.
 func (b LetterStore) Action(l dlq.Letter, verb string) operator.Action {
 	by := operator.By{Actor: "ada", Reason: "because", RequestID: "r-1"}
 	return by.Did(NewID(), b.Tenant, Now(), operator.DeadLetter, l.ID.String(), verb, nil)
 }
 
-// Everything sets every field of a letter except those of other sources.
+// Everything sets every field of a letter except those that only letters from other sources have.
 func (b LetterStore) Everything(l *dlq.Letter) {
 	l.Source, l.ConsumerGroup, l.CorrelationID, l.TraceID, l.DedupeKey = dlq.FromKafka, "billing", "c-1", "t-1", "d-"+
 		NewID().String()

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Plan is a plan of the planner, from EXPLAIN (FORMAT JSON).
+// Plan is a query plan from EXPLAIN (FORMAT JSON).
 type Plan struct {
 	Type     string  `json:"Node Type"`
 	Relation string  `json:"Relation Name"`
@@ -21,29 +21,29 @@ type Plan struct {
 	Plans    []Plan  `json:"Plans"`
 }
 
-// Querier is a pool or one connection.
+// Querier is a connection pool or a single connection.
 type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Explain plans a statement for the given arguments.
+// Explain returns the plan of a statement for the given arguments.
 func Explain(t *testing.T, q Querier, query string, args ...any) Plan {
 	t.Helper()
 	return explained(t, q.QueryRowContext(t.Context(), "EXPLAIN (FORMAT JSON) "+query, args...), query)
 }
 
-// ExplainGeneric plans a statement for unknown arguments, as PostgreSQL does for a prepared
-// statement that has been used a few times.
+// ExplainGeneric returns the plan of a statement for unknown arguments, which PostgreSQL chooses
+// for a prepared statement that has been used a few times.
 func ExplainGeneric(t *testing.T, conn *sql.Conn, query string, args ...any) Plan {
 	t.Helper()
 	literals := make([]string, len(args))
 	for i, a := range args {
 		_, binary := a.(interface{ BinaryValue() ([]byte, error) })
 		if binary {
-			literals[i] = "NULL" // binary values have no literal, and their content does not matter here
+			literals[i] = "NULL" // binary values have no literal form, and their content doesn't matter here
 			continue
 		}
-		if v, is := a.(sqldriver.Valuer); is { // an array, in the form that the driver sends
+		if v, is := a.(sqldriver.Valuer); is { // an array, in the form in which the driver sends it
 			var err error
 			if a, err = v.Value(); err != nil {
 				t.Fatal(err)
@@ -84,7 +84,7 @@ func explained(t *testing.T, row *sql.Row, query string) Plan {
 	return plans[0].Plan
 }
 
-// Each visits every node.
+// Each calls f for every node of the plan.
 func (p Plan) Each(f func(Plan)) {
 	f(p)
 	for _, sub := range p.Plans {
@@ -126,15 +126,14 @@ func (p Plan) String() string {
 	return s
 }
 
-// grown are the tables that no plan may scan completely.
+// grown lists the tables that no plan may scan completely.
 var grown = []string{
 	"saga_states", "saga_step_logs", "audit_events", "saga_states_archive", "saga_step_logs_archive",
 	"dlq_messages", "dlq_messages_archive", "audit_actions", "job_runs",
 }
 
-// WantIndexes checks that a plan uses every given index (one of several written as a
-//
-// b) and scans none of the growing tables completely.
+// WantIndexes checks that a plan uses each of the given indexes ("a|b" means either of the two) and
+// doesn't scan any of the growing tables completely.
 func WantIndexes(t *testing.T, p Plan, want ...string) {
 	t.Helper()
 	used := p.Indexes()
@@ -150,8 +149,8 @@ func WantIndexes(t *testing.T, p Plan, want ...string) {
 	})
 }
 
-// WantNestedLoops checks that a plan joins only by index, whatever the statistics of the tables
-// are: a prepared statement keeps its plan while they grow (trap X46).
+// WantNestedLoops checks that a plan joins only by index, whatever the tables' statistics are: a
+// prepared statement keeps its plan while the tables grow (trap X46).
 func WantNestedLoops(t *testing.T, p Plan) {
 	t.Helper()
 	if p.Has("Hash Join") || p.Has("Merge Join") {

@@ -13,12 +13,12 @@ import (
 
 var KafkaOnly = []dlq.TargetKind{dlq.ToKafka}
 
-// Chance is the randomness that the loops pass to stores.
+// Chance is the source of randomness that the loops pass to stores.
 var Chance = dlq.Chance{Jitter: func() float64 { return 0.5 },
 	NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }}
 
-// LetterQueue is a LetterStore with the queue that the loops use. It has its own database: the
-// loops act for all tenants.
+// LetterQueue is a LetterStore with the queue that the loops use. It has a database of its own,
+// because the loops act for all tenants.
 type LetterQueue struct {
 	LetterStore
 	Queue *dlqdb.Queue
@@ -38,7 +38,7 @@ func EndOf(d dlq.Drive, outcome dlq.AttemptOutcome) dlq.Finish {
 	return Finished(&d, r)
 }
 
-// AppliedToLetter is what an event makes of a letter.
+// AppliedToLetter returns a letter after an event.
 func AppliedToLetter(t *testing.T, l dlq.Letter, e dlq.Event) dlq.Letter {
 	t.Helper()
 	c, err := dlq.Apply(l, e, Moment())
@@ -48,7 +48,7 @@ func AppliedToLetter(t *testing.T, l dlq.Letter, e dlq.Event) dlq.Letter {
 	return c.After
 }
 
-// Finished is how a drive ends with a result, by the default policy.
+// Finished returns how a drive ends with a result under the default policy.
 func Finished(d *dlq.Drive, r dlq.Result) dlq.Finish {
 	f, err := d.Finished(r, &dlq.DefaultPolicy, dlq.Moment{Now: Now(), Jitter: 0.5})
 	if err != nil {
@@ -70,7 +70,7 @@ func (m *LetterQueue) HandOver(t *testing.T, drives ...dlq.Drive) uuid.UUID {
 	return h.ID
 }
 
-// ChangePolicy changes the policy of a topic, "": the default.
+// ChangePolicy changes the policy of a topic; "" means the default policy.
 func (m *LetterQueue) ChangePolicy(t *testing.T, topic string, change func(*dlq.Policy)) {
 	t.Helper()
 	p, err := m.Policy(t.Context(), m.Tenant, topic)
@@ -86,7 +86,7 @@ func (m *LetterQueue) ChangePolicy(t *testing.T, topic string, change func(*dlq.
 	}
 }
 
-// Free releases letters that nothing holds any more, and makes them due.
+// Free releases letters that are no longer held and makes them due.
 func (m LetterQueue) Free(t *testing.T) (n int) {
 	t.Helper()
 	n, err := m.Queue.Release(t.Context(), 100, Chance)
@@ -99,7 +99,7 @@ func (m LetterQueue) Free(t *testing.T) (n int) {
 
 func (m LetterQueue) HeldBy(t *testing.T, topic string) dlq.Hold {
 	t.Helper()
-	time.Sleep(1100 * time.Millisecond) // a cached policy may be a second old
+	time.Sleep(1100 * time.Millisecond) // a cached policy may be up to a second old
 	p, err := m.Queue.PolicyOf(t.Context(), m.Tenant, topic)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func (m LetterQueue) HeldBy(t *testing.T, topic string) dlq.Hold {
 	return p.Held
 }
 
-// Arrived is a letter from a life of a topic that has already ended.
+// Arrived returns the arrival of a letter from an incarnation of a topic that has already ended.
 func (m LetterQueue) Arrived(life uuid.UUID, offset int64, payload string) dlq.Arrival {
 	return dlq.Arrival{Letter: m.NewLetter(func(l *dlq.Letter) {
 		l.Source, l.MaxRetries, l.Content = dlq.FromKafka, 0, dlq.Content{Payload: []byte(payload)}
@@ -115,7 +115,7 @@ func (m LetterQueue) Arrived(life uuid.UUID, offset int64, payload string) dlq.A
 	})}
 }
 
-// Due is a letter whose retry is due.
+// Due returns a letter whose retry is due.
 func (m LetterQueue) Due(change ...func(*dlq.Letter)) dlq.Letter {
 	l := m.NewLetter(change...)
 	l.NextRetryAt = new(Now().Add(-time.Minute))
@@ -131,7 +131,7 @@ func (m LetterQueue) ClaimDue(t *testing.T, limit int) []dlq.Drive {
 	return drives
 }
 
-// End finishes a drive by the rules.
+// End finishes a drive according to the rules.
 func (m LetterQueue) End(t *testing.T, d dlq.Drive, outcome dlq.AttemptOutcome) bool {
 	t.Helper()
 	held, err := m.Queue.Finish(t.Context(), []dlq.Finish{EndOf(d, outcome)})
@@ -141,7 +141,7 @@ func (m LetterQueue) End(t *testing.T, d dlq.Drive, outcome dlq.AttemptOutcome) 
 	return held[0]
 }
 
-// Outcomes are the outcomes of a letter's retries, in order.
+// Outcomes returns the outcomes of a letter's retries, in order.
 func (m LetterQueue) Outcomes(t *testing.T, id uuid.UUID) string {
 	t.Helper()
 	return Ask[string](t, m.DB.SQL(), `SELECT coalesce(string_agg(outcome, ' ' ORDER BY number), '') FROM dlq.dlq_attempts WHERE message_id = $1`, id)

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Lettered is the sagas and letters of one database.
+// Lettered holds the sagas and letters of one database.
 type Lettered struct {
 	T       *testing.T
 	DB      *sql.DB
@@ -29,7 +29,7 @@ func Letters(t *testing.T) *Lettered {
 	return &Lettered{t, db.SQL(), sagadb.NewSagas(db), dlqdb.NewLetters(db, dlq.DefaultPolicy)}
 }
 
-// Begun stores n sagas and drives them to the compensation of their first step.
+// Begun stores n sagas and drives each of them to the compensation of its first step.
 func (k *Lettered) Begun(n int) []saga.Instance {
 	k.T.Helper()
 	batch := SomeSagas(n)
@@ -54,7 +54,7 @@ func (k *Lettered) Play(run saga.Instance, events ...saga.Event) saga.Instance {
 	return run
 }
 
-// Letter reads the letter of a run, which must name one.
+// Letter returns the letter that a run names; the run must name one.
 func (k *Lettered) Letter(id uuid.UUID) dlq.Letter {
 	k.T.Helper()
 	if id == uuid.Nil {
@@ -67,7 +67,7 @@ func (k *Lettered) Letter(id uuid.UUID) dlq.Letter {
 	return l
 }
 
-// Attempts are the numbers and outcomes of a letter's retries.
+// Attempts returns the numbers and outcomes of a letter's retries.
 func (k *Lettered) Attempts(id uuid.UUID) string {
 	k.T.Helper()
 	return Ask[string](k.T, k.DB, `

@@ -41,7 +41,7 @@ func RefsOf(ids ...uuid.UUID) []saga.Ref {
 	return refs
 }
 
-// SomeSagas returns new sagas of the tenant Big, with keys.
+// SomeSagas returns new sagas of the tenant Big, with idempotency keys.
 func SomeSagas(n int) []saga.NewSaga {
 	owner := int64(1)
 	batch := make([]saga.NewSaga, n)
@@ -54,7 +54,8 @@ func SomeSagas(n int) []saga.NewSaga {
 	return batch
 }
 
-// SomeChanges returns the first outcomes of sagas; every second one completes a RUNNING row.
+// SomeChanges returns the change with the first outcome of each of n sagas; every second change
+// completes a RUNNING row.
 func SomeChanges(n int) []saga.Change {
 	changes := make([]saga.Change, n)
 	for i, s := range SomeSagas(n) {
@@ -67,7 +68,8 @@ func SomeChanges(n int) []saga.Change {
 	return changes
 }
 
-// OnwardChanges returns the first outcomes of sagas that are done at once.
+// OnwardChanges returns the change with the first outcome of each of n sagas whose calls were not
+// recorded as slow before.
 func OnwardChanges(n int) []saga.Change {
 	changes := make([]saga.Change, n)
 	for i, s := range SomeSagas(n) {
@@ -76,13 +78,13 @@ func OnwardChanges(n int) []saga.Change {
 	return changes
 }
 
-// Retried makes the first change one after which its saga waits.
+// Retried modifies the first change so that its saga waits for a retry.
 func Retried(changes []saga.Change) []saga.Change {
 	changes[0].After.NextRunAt = &changes[0].After.UpdatedAt
 	return changes
 }
 
-// Operated makes the first change an operator's.
+// Operated turns the first change into an operator's.
 func Operated(changes []saga.Change) []saga.Change {
 	changes[0].Operated = &saga.Operated{DeadlineInMS: new(int64(1000))}
 	return changes
@@ -95,7 +97,7 @@ func Done() saga.Event {
 	}}
 }
 
-// Sent returns an outcome of the call in flight, with its request.
+// Sent returns an outcome of the call in flight, together with its request.
 func Sent(run saga.Instance, e saga.Event) saga.Event {
 	a, call := e.(saga.Answered), run.Call(saga.Defaults{})
 	a.Request, a.Parts = call.Body, call.Parts
@@ -118,7 +120,7 @@ func Registered(t *testing.T, db *postgres.DB) {
 	}
 }
 
-// Commit writes changes that must not be refused.
+// Commit commits changes, none of which may be refused.
 func Commit(t *testing.T, st *sagadb.Sagas, batch []saga.Change) {
 	t.Helper()
 	errs, err := st.Commit(t.Context(), batch)
@@ -139,7 +141,7 @@ func Unkeyed() []saga.NewSaga {
 	return batch
 }
 
-// Big is the tenant of most of the large table's sagas.
+// Big is the tenant that most sagas in the large table belong to.
 var Big = uuid.MustParse("b1900000-0000-4000-8000-000000000000")
 
 func Keyring(t testing.TB, text string) *envelope.Keyring {

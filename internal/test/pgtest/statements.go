@@ -12,9 +12,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the statements in testdata")
 
-// WantStatements compares statements with those in a folder. Hot statements are built from
-// lists and tables, so a change of one may change others. Their plans are measured, so that no
-// change goes unnoticed. White space does not count: it has no part in a plan.
+// WantStatements compares statements with the ones stored in a directory. Hot statements are built
+// from lists and tables, so changing one may change others. The plans of the stored statements have
+// been measured; this check ensures that no change goes unnoticed. White space is ignored because
+// it doesn't affect the plan.
 func WantStatements(t *testing.T, dir string, statements map[string]string) {
 	t.Helper()
 	for name, got := range statements {
@@ -43,5 +44,5 @@ func WantStatements(t *testing.T, dir string, statements map[string]string) {
 	}
 }
 
-// folded is a statement with single spaces.
+// folded returns a statement with runs of white space replaced by single spaces.
 func folded(statement string) string { return strings.Join(strings.Fields(statement), " ") }

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// OpenEnv returns the stores on their own database.
+// OpenEnv returns the stores on a database of their own.
 func OpenEnv(t *testing.T) storetest.Env {
 	t.Helper()
 	return EnvOf(t, Connect(t, PlainLogin(t, testdb.DSN(t))))
@@ -59,7 +59,7 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 		},
 		Sent: func(t *testing.T, tenant, id uuid.UUID) map[string]string {
 			t.Helper()
-			if db.Keys.Seals() { // which SQL cannot open
+			if db.Keys.Seals() { // SQL cannot decrypt them
 				return nil
 			}
 			sent := map[string]string{}
@@ -83,8 +83,8 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 		},
 		Now:    time.Now,
 		Settle: func(t *testing.T) { Settle(t, db.SQL()) },
-		// The server's clock cannot be advanced, so all times that are compared with it are
-		// moved back.
+		// The server's clock cannot be advanced, so all times that are compared with it are moved
+		// back instead.
 		Advance: func(d time.Duration) {
 			Execute(t, db.SQL(), `UPDATE saga.webhook_deliveries SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())
 			Execute(t, db.SQL(), `UPDATE saga.publications SET lease_until = lease_until - $1 * interval '1 us'`, d.Microseconds())
@@ -100,8 +100,8 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 	}
 }
 
-// Emptied opens a few databases and hands them out in turn, emptied: creating one takes half a
-// second on a busy machine.
+// Emptied opens a few databases and hands them out in turn, emptied, because creating a database
+// takes half a second on a busy machine.
 func Emptied(t *testing.T, keys *envelope.Keyring) func(*testing.T) storetest.Env {
 	t.Helper()
 	type pair struct {

@@ -32,7 +32,7 @@ var archivesOfAll = []contract{
 	{"without a tenant all tenants' sagas are archived and counted", archiveAllTenants},
 }
 
-// endings leads to each end by events; the last one ends the saga.
+// endings maps each end state to the events that lead to it; the last event ends the saga.
 func (f *fixture) endings() map[saga.State][]saga.Event {
 	return map[saga.State][]saga.Event{
 		saga.Completed:   {f.done(`{"n":1}`), f.done(`{"n":2}`), f.done(`{"n":3}`)},
@@ -43,7 +43,7 @@ func (f *fixture) endings() map[saga.State][]saga.Event {
 	}
 }
 
-// ended stores a saga that ended in state a while ago.
+// ended stores a saga that reached the end state some time ago.
 func (f *fixture) ended(state saga.State, ago time.Duration, change ...func(*saga.NewSaga)) saga.Instance {
 	f.t.Helper()
 	at := f.now().Add(-ago)
@@ -60,7 +60,7 @@ func (f *fixture) ended(state saga.State, ago time.Duration, change ...func(*sag
 	return run
 }
 
-// archive archives the sagas of the fixture's tenant that e selects and returns how many.
+// archive archives the sagas of the fixture's tenant that e selects and returns their number.
 func (f *fixture) archive(e saga.Expiry) int {
 	f.t.Helper()
 	e.Tenant = f.tenant.ID
@@ -76,10 +76,11 @@ func (f *fixture) archive(e saga.Expiry) int {
 	}
 }
 
-// everythingEnded selects every saga that can be archived at all.
+// everythingEnded selects every saga that may be archived at all.
 func (f *fixture) everythingEnded() saga.Expiry { return saga.Expiry{Before: f.now().Add(time.Hour)} }
 
-// wantArchived checks which of the sagas are in the archive; the others must be live.
+// wantArchived checks that exactly these of the sagas are in the archive and that the others are
+// live.
 func (f *fixture) wantArchived(all map[string]saga.Instance, want ...string) {
 	f.t.Helper()
 	var got []string
@@ -110,7 +111,7 @@ func archiveByAge(f *fixture) {
 	}
 	for _, tt := range []struct {
 		keep saga.Retention
-		want []string // in addition to those of the line before
+		want []string // in addition to those of the previous line
 	}{
 		{saga.Retention{}, nil},
 		{saga.Retention{Completed: 365 * day, Failed: 365 * day}, nil},
@@ -140,7 +141,7 @@ func archiveByAge(f *fixture) {
 	)
 }
 
-// keep registers the next version of the fixture's workflow with a retention.
+// keep registers the next version of the fixture's workflow with a retention policy.
 func (f *fixture) keep(name string, r *workflow.Retention) {
 	f.t.Helper()
 	def := *f.def
@@ -166,7 +167,7 @@ func archiveByWorkflow(f *fixture) {
 		all[name+" completed"] = f.ended(saga.Completed, 90*time.Minute, ofWorkflow(name))
 		all[name+" cancelled"] = f.ended(saga.Cancelled, 90*time.Minute, ofWorkflow(name))
 	}
-	f.keep("changed", &workflow.Retention{CompletedMS: hour}) // of sagas of the previous version as well
+	f.keep("changed", &workflow.Retention{CompletedMS: hour}) // this applies to sagas of the previous version as well
 	f.keep("unsaid", nil)
 	day := saga.Expiry{Default: saga.Retention{Completed: 24 * time.Hour, Failed: 24 * time.Hour}}
 	f.archive(day)
@@ -203,7 +204,7 @@ func archiveBefore(f *fixture) {
 		all[fmt.Sprintf("cancelled %d", hours)] = f.ended(saga.Cancelled, time.Duration(hours)*time.Hour)
 		all[fmt.Sprintf("completed %d", hours)] = f.ended(saga.Completed, time.Duration(hours)*time.Hour)
 	}
-	// A time is not before itself.
+	// A time is not before itself, so this archives nothing that ended at that time.
 	if n := f.archive(saga.Expiry{Before: *all["completed 3"].CompletedAt,
 		Default: saga.Retention{Completed: 1, Failed: 1}}); n != 3 {
 		f.t.Errorf("%d were archived, want 3", n)
@@ -234,7 +235,7 @@ func archiveTogether(f *fixture) {
 	e.Tenant = f.tenant.ID
 	moved := make([]int, 4)
 	together(len(moved), func(i int) {
-		for range 60 { // one call may find all that is left locked by another call
+		for range 60 { // a call may find that other calls have locked all the remaining sagas
 			n, err := f.Archive.ArchiveExpired(f.t.Context(), e, 5)
 			if err != nil {
 				f.t.Errorf("archive: %v", err)
@@ -260,7 +261,7 @@ func (f *fixture) getArchived(id uuid.UUID) saga.Archived {
 
 func archiveReads(f *fixture) {
 	for state := range f.endings() {
-		if state == saga.Failed { // needs attention
+		if state == saga.Failed { // it needs attention
 			continue
 		}
 		run := f.ended(state, time.Hour, everything)
@@ -288,7 +289,7 @@ func archiveReads(f *fixture) {
 	if found := f.list(saga.Filter{ByTime: page.ByTime{Limit: 10, Total: true}}); len(found.Items) > 0 || found.Total > 0 {
 		f.t.Errorf("the live list has %d sagas", found.Total)
 	}
-	// A caller that changes what it has read must not change the store.
+	// A caller that modifies what it has read must not modify the store.
 	got := f.listArchived(saga.Filter{ByTime: page.ByTime{Limit: 1}}).Items[0]
 	copy(got.Saga.Payload, `"`)
 	*got.Saga.CompletedAt = time.Time{}

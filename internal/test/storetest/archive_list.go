@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// archiveLists lists sagas before and after archiving: a saga that was live is then listed from
-// the archive as it was.
+// archiveLists lists sagas before and after they are archived: the archive then lists each of them
+// as it was while it was live.
 func archiveLists(f *fixture) {
 	all := library(f)
 	f.archive(f.everythingEnded())

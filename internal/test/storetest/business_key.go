@@ -18,7 +18,7 @@ var businessKeys = []contract{
 	{"a saga cannot be reopened while another has its business key", businessKeyReopen},
 }
 
-// of sets the business key of a new saga.
+// of returns a change that sets the business key of a new saga.
 func of(key string) func(*saga.NewSaga) {
 	return func(n *saga.NewSaga) { n.BusinessKey = &key }
 }
@@ -61,7 +61,7 @@ func businessKeyJoins(f *fixture) {
 	f.wantCreated(f.create(second)[0], saga.Joined, first.ID)
 	f.absent(second.ID)
 	f.play(first, f.done(`1`), f.done(`2`), f.done(`3`))
-	// The idempotency key was answered with this saga, so a replay returns it permanently.
+	// This saga was the response to the idempotency key, so a replay returns it permanently.
 	f.wantCreated(f.create(withKey(f.unowned(of("k"), joining), key))[0], saga.Replayed, first.ID)
 	fresh := f.unowned(of("k"), joining)
 	if r := f.create(fresh)[0]; r.Created != saga.Stored {

@@ -31,7 +31,8 @@ var orphans = []contract{
 	{"so is one of an archived saga", orphanArchived},
 }
 
-// answersLater drives a new saga to where it waits an hour for a report of its first step.
+// answersLater drives a new saga to the point where it waits for up to an hour for a report on its
+// first step.
 func (f *fixture) answersLater(before ...saga.Event) saga.Instance {
 	f.t.Helper()
 	f.def = f.definition(`{"name": "order", "timeout_ms": 864000000, "retry": {"initial_interval_ms": 1000, "jitter": 0},
@@ -44,7 +45,7 @@ func (f *fixture) answersLater(before ...saga.Event) saga.Instance {
 	return f.play(run, saga.Answered{Outcome: f.outcome(saga.Later, "", "")})
 }
 
-// reports returns what a report gives to the attempt for which the saga waits.
+// reports returns the event of a report on the attempt that the saga waits for.
 func (f *fixture) reports(run *saga.Instance, r reported.Result) saga.Reported {
 	e := saga.Reported{Attempt: reported.Attempt{
 		Tenant: run.Tenant.ID, Saga: run.ID, Step: run.CurrentStep, Number: run.Attempt,
@@ -190,7 +191,7 @@ func reportBehindAClaim(f *fixture) {
 		c := f.apply(run, f.reports(&run, reported.Done)).Released(f.now())
 		f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale)
 	})
-	l := f.load(run.ID) // as read again, it counts: the claim has not ended the wait
+	l := f.load(run.ID) // it is accepted once the saga has been read again: the claim didn't end the wait
 	after := f.report(saga.Rebuild(l.Saga, f.def, l.Logs), reported.Done)
 	f.check(after)
 	if after.CurrentStep != 1 || after.LeaseOwner != nil {
@@ -232,7 +233,7 @@ func orphanArchived(f *fixture) {
 	f.putOrphans(&run)
 }
 
-// putOrphans records late reports of two attempts, each of them twice.
+// putOrphans records late reports on two attempts, each of them twice.
 func (f *fixture) putOrphans(run *saga.Instance) {
 	f.t.Helper()
 	for range 2 {
@@ -259,7 +260,8 @@ func (f *fixture) putOrphans(run *saga.Instance) {
 	}
 }
 
-// Callbacks tests what stores do for reports of participants. open returns a new or emptied Env for each test.
+// Callbacks tests what stores do with participants' reports. open returns a new or emptied Env for
+// each test.
 func Callbacks(t *testing.T, open func(t *testing.T) Env) {
 	run(t, map[string][]contract{"reports": callbacks, "late reports": orphans}, open)
 }

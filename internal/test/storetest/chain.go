@@ -19,7 +19,7 @@ var chains = []contract{
 	{"seals can be read from any number on", chainPages},
 }
 
-// last is after every event.
+// last is a position after every event.
 var last = trail.Position{TxID: math.MaxInt64, ID: math.MaxInt64}
 
 func (f *fixture) seal() int {
@@ -40,7 +40,8 @@ func (f *fixture) seals(from int64, limit int) []trail.Seal {
 	return seals
 }
 
-// checkChain verifies all seals itself and returns the events that they cover.
+// checkChain verifies all seals without the store's help and returns the positions of the events
+// that they cover.
 func (f *fixture) checkChain() (covered []trail.Position) {
 	f.t.Helper()
 	prev, at := make([]byte, 32), trail.Position{}

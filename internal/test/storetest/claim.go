@@ -185,7 +185,7 @@ func claimKeepsWait(f *fixture) {
 	o := f.unanswered().(saga.Answered)
 	o.RetryAfter = time.Minute
 	waiting := f.play(f.stored(f.owned(dead))[0], o)
-	die() // 11 s on
+	die() // 11 s later
 	before := f.load(waiting.ID).Saga
 	got := f.claimOne(f.owner).Saga
 	if got.NextRunAt == nil || !got.NextRunAt.Equal(*before.NextRunAt) {
@@ -218,14 +218,14 @@ func claimClosesLogs(f *fixture) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		f.t.Errorf("the lost call's row (-want +got):\n%s", diff)
 	}
-	f.check(f.play(saga.Rebuild(l.Saga, f.def, l.Logs), f.done(`{}`))) // it has its own row
+	f.check(f.play(saga.Rebuild(l.Saga, f.def, l.Logs), f.done(`{}`))) // it has a row of its own
 	if logs := f.logsOf(bystander); logs[1].Status != saga.LogRunning {
 		f.t.Errorf("the row of a living node's call became %s", logs[1].Status)
 	}
 }
 
-// claimOldest: first the sagas that were in flight, by creation time and then by id; then those
-// that wait, by due time.
+// claimOldest: sagas that were in flight are claimed first, by creation time and then by id;
+// waiting sagas follow, by due time.
 func claimOldest(f *fixture) {
 	dead, die := f.dead()
 	ids := []uuid.UUID{newID(), newID(), newID(), newID(), newID()} // in ascending order
@@ -256,7 +256,7 @@ func claimBacklog(f *fixture) {
 	dead, die := f.dead()
 	run := f.stored(f.owned(dead))[0]
 	die()
-	for range 3 { // more sagas arrive than are claimed
+	for range 3 { // more sagas arrive than each claim takes
 		f.stored(f.unowned(), f.unowned(), f.unowned(), f.unowned())
 		for _, l := range f.claim(f.owner, 2) {
 			if l.Saga.ID == run.ID {
@@ -270,7 +270,7 @@ func claimBacklog(f *fixture) {
 func claimAfterRestart(f *fixture) {
 	first := f.register("node", time.Hour)
 	run := f.stored(f.owned(first))[0]
-	f.stored(f.owned(f.owner)) // of another node
+	f.stored(f.owned(f.owner)) // sagas of another node
 	second := f.register("node", time.Hour)
 	if got := f.claimOne(second).Saga; got.ID != run.ID || *got.LeaseOwner != second {
 		f.t.Errorf("claimed %s for %d, want %s for %d", got.ID, *got.LeaseOwner, run.ID, second)
@@ -289,7 +289,7 @@ func claimFences(f *fixture) {
 	for i, c := range late {
 		f.unchanged(c.After.ID, func() {
 			f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale)
-			c.Before.Version = f.load(c.After.ID).Saga.Version // the epoch alone must fence it
+			c.Before.Version = f.load(c.After.ID).Saga.Version // only the epoch may fence it off
 			f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale)
 		})
 		if f.t.Failed() {
@@ -317,7 +317,7 @@ func claimRace(f *fixture) {
 		owners[i] = f.register("claimer "+string(rune('a'+i)), time.Hour)
 	}
 	together(len(owners), func(i int) {
-		for empty := 0; empty < 3; { // rows that another claim has locked are skipped
+		for empty := 0; empty < 3; { // a claim skips rows that another claim has locked
 			loaded, err := f.Ownership.Claim(f.t.Context(), owners[i], 7)
 			if err != nil {
 				f.t.Errorf("claim: %v", err)

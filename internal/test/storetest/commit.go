@@ -48,8 +48,9 @@ func commitStaleEpoch(f *fixture) {
 	}
 }
 
-// stale requires that changes of run which are based on another saga than the stored one write nothing. Plain
-// steps, other steps, changes with a key and those of operators have a statement each.
+// stale checks that changes of run that are based on a saga other than the stored one write
+// nothing. Plain steps, other steps, changes with a key and operators' changes each have a
+// statement of their own.
 func (f *fixture) stale(run saga.Instance, based func(*saga.Change)) {
 	f.t.Helper()
 	for _, keyed := range []bool{false, true} {
@@ -218,7 +219,7 @@ func commitKeyTaken(f *fixture) {
 		if errs[1] != nil {
 			f.t.Errorf("the change beside it got %v", errs[1])
 		}
-		// A request that was sent twice concurrently is stale and its key is taken: the key
+		// A request that was sent twice concurrently is both stale and has a used key; the key then
 		// leads to the result.
 		c.Before.Version--
 		f.wantFault(f.commit(c)[0], fault.Conflict, idempotency.CodeUsed)
@@ -293,7 +294,8 @@ func commitCompensationDeadline(f *fixture) {
 	}
 	timeout := f.load(run.ID).Saga.TimeoutAt
 	from := f.Now()
-	// Beside a change that gives up an undo, a store with dead letters writes in another way.
+	// In a batch with a change that gives up an undo, a store with dead letters uses another way of
+	// writing.
 	alone := []saga.Change{f.apply(run, f.refused(`{}`))}
 	gaveUp, turned := f.into(saga.Compensating), f.into(saga.Running)
 	among := []saga.Change{f.apply(gaveUp, f.refused(`{}`)), f.apply(turned, f.refused(`{}`))}
@@ -351,7 +353,8 @@ func commitMany(f *fixture) {
 	}
 }
 
-// commitTogether writes outcomes that were held (checkpoint: false) with the next one, whatever that is.
+// commitTogether writes outcomes that were held back (checkpoint: false) with the next outcome,
+// whatever it is.
 func commitTogether(f *fixture) {
 	for name, last := range map[string]saga.Event{
 		"done": f.done(`{"c":3}`), "refused": f.refused(`{"c":3}`), "unanswered": f.unanswered(),

@@ -74,7 +74,7 @@ func createReadsBack(f *fixture) {
 func createSetsTimeout(f *fixture) {
 	untimed := f.unowned()
 	untimed.TimeoutMS = nil
-	stale := f.unowned() // created long before it is stored: the caller's clock does not count
+	stale := f.unowned() // created long before it is stored, because the caller's clock doesn't count
 	stale.CreatedAt = stale.CreatedAt.Add(-time.Hour)
 	from := f.Now()
 	results := f.create(untimed, stale)
@@ -99,7 +99,7 @@ func createReplays(f *fixture) {
 		f.t.Fatalf("result %d, want stored", r.Created)
 	}
 	again := withKey(f.unowned(), key)
-	same := first // a client that chooses the saga's id sends the same id again
+	same := first // a client that chooses the saga's id repeats the id as well
 	for _, n := range []saga.NewSaga{again, same} {
 		if r := f.create(n)[0]; r.Created != saga.Replayed || r.Prior != first.ID {
 			f.t.Errorf("result %d of saga %s, want a replay of %s", r.Created, r.Prior, first.ID)
@@ -211,7 +211,7 @@ func createNotCurrent(f *fixture) {
 	}
 }
 
-// nul is JSON that a client may send and jsonb cannot hold (trap X40).
+// nul is JSON that a client may send but jsonb can't hold (trap X40).
 const nul = `{"text":"\u0000"}`
 
 func createUnstorable(f *fixture) {
@@ -305,7 +305,7 @@ func createKeyRace(f *fixture) {
 		}
 	}
 	found, err := f.Sagas.List(f.t.Context(), f.tenant.ID, saga.Filter{ByTime: page.ByTime{Limit: 1, Total: true}})
-	if err != nil || found.Total != 21 { // the one, and the twenty without a key
+	if err != nil || found.Total != 21 { // the one with the key and the twenty without
 		f.t.Errorf("the tenant has %d sagas, %v; want 21", found.Total, err)
 	}
 }

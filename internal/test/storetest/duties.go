@@ -82,7 +82,7 @@ func releaseOnlyOwn(f *fixture) {
 	f.release(f.owner)
 }
 
-// wantDue compares the due sagas of an owner with a set.
+// wantDue checks which of an owner's sagas are due.
 func (f *fixture) wantDue(owner int64, idle time.Duration, want ...uuid.UUID) {
 	f.t.Helper()
 	refs, err := f.Ownership.Due(f.t.Context(), owner, idle, 100)
@@ -111,8 +111,8 @@ func (f *fixture) sameIDs(what string, want, got []uuid.UUID) {
 }
 
 func dueWaits(f *fixture) {
-	waiting := f.play(f.into(saga.Running), f.unanswered()) // a second
-	f.into(saga.Running)                                    // driven at this moment
+	waiting := f.play(f.into(saga.Running), f.unanswered()) // waits for a second
+	f.into(saga.Running)                                    // being driven right now
 	flagged := f.into(saga.Running)
 	f.into(saga.Completed)
 	f.stored(f.unowned())
@@ -127,7 +127,7 @@ func dueWaits(f *fixture) {
 func dueIdle(f *fixture) {
 	o := f.unanswered().(saga.Answered)
 	o.RetryAfter = time.Hour
-	f.play(f.into(saga.Running), o) // waits, and so is not neglected
+	f.play(f.into(saga.Running), o) // it waits, so it isn't neglected
 	neglected := f.into(saga.Running)
 	f.Advance(time.Minute)
 	f.into(saga.Running)
@@ -166,7 +166,7 @@ func (f *fixture) wantOverdue(want ...uuid.UUID) {
 	f.sameIDs("overdue", want, got)
 }
 
-// passDeadline flags a saga that is overdue.
+// passDeadline flags a saga as overdue.
 func (f *fixture) passDeadline(id uuid.UUID) {
 	f.t.Helper()
 	l := f.load(id)
@@ -196,8 +196,8 @@ func overdueForward(f *fixture) {
 	f.wantOverdue()
 }
 
-// overdueStopped: the time until the deadline of a saga runs on while it is suspended at a step that has failed, but
-// not while a person has it suspended. After the pivot a deadline passes once.
+// overdueStopped: a saga's deadline keeps running while the saga is suspended at a failed step, but
+// not while an operator has suspended it. After the pivot, a deadline passes only once.
 func overdueStopped(f *fixture) {
 	def := *f.def
 	def.OnFailure, def.Steps = workflow.OnFailureSuspend, slices.Clone(def.Steps)
@@ -224,7 +224,7 @@ func overdueStopped(f *fixture) {
 	l := f.load(past.ID)
 	f.play(saga.Rebuild(l.Saga, &def, l.Logs), saga.DeadlineSet{By: "op", TimeoutMS: 60_000})
 	f.Advance(61 * time.Second)
-	f.wantOverdue(past.ID) // a new deadline passes again
+	f.wantOverdue(past.ID) // a new deadline can pass again
 	l = f.load(besides.ID)
 	resumed := f.play(saga.Rebuild(l.Saga, &def, l.Logs), saga.UnsuspendRequested{By: "op"})
 	s := f.load(resumed.ID).Saga
@@ -234,7 +234,7 @@ func overdueStopped(f *fixture) {
 }
 
 func overdueUndo(f *fixture) {
-	// The workflow's compensation timeout is half a minute, its timeout one minute.
+	// The workflow's compensation timeout is half a minute, and its timeout is one minute.
 	undoing := f.into(saga.Compensating)
 	f.into(saga.Compensated)
 	f.Advance(29 * time.Second)
@@ -263,8 +263,8 @@ func overdueLimit(f *fixture) {
 	}
 }
 
-// overduePages: these sagas stay overdue because they are not flagged, and still each is listed
-// exactly once.
+// overduePages: these sagas stay overdue because they are not flagged, and yet each of them is
+// listed exactly once.
 func overduePages(f *fixture) {
 	var want, got []uuid.UUID
 	for range 3 {

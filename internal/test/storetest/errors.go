@@ -20,8 +20,9 @@ var errorLists = []contract{
 	{"a saga that is reopened has no error until it ends again", errorOfReopened},
 }
 
-// place is where the library's sagas went wrong, by their state: all were driven past their first
-// step, the second refused, and the undo of the first gave up in failed ones.
+// place returns where a saga of the library went wrong, according to its state. All sagas were
+// driven past their first step, the second step was refused, and in FAILED sagas the undo of the
+// first step gave up.
 func place(f *fixture, s *saga.Saga) (step string, action saga.Action) {
 	first, second := f.def.Steps[0].Name, f.def.Steps[1].Name
 	switch s.State {

@@ -26,7 +26,7 @@ var feeds = []contract{
 	{"events of inline steps are found by what their client called them", feedOfInlineSteps},
 }
 
-// feed returns all events of the fixture's tenant, read size at a time.
+// feed reads all events of the fixture's tenant, size events at a time.
 func (f *fixture) feed(filter trail.EventFilter, size int) []trail.StoredEvent {
 	f.t.Helper()
 	f.Settle(f.t)
@@ -47,7 +47,7 @@ func (f *fixture) feed(filter trail.EventFilter, size int) []trail.StoredEvent {
 	}
 }
 
-// told plays every scenario and returns the events that were committed, by saga.
+// told plays every scenario and returns the committed events by saga.
 func told(f *fixture) map[uuid.UUID][]saga.AuditEvent {
 	all := map[uuid.UUID][]saga.AuditEvent{}
 	i := 0
@@ -134,7 +134,7 @@ func positions(events []trail.StoredEvent) []trail.Position {
 	return out
 }
 
-// eventFilters returns filters and the events of all that each selects.
+// eventFilters returns filters and, for each, the events of all that it selects.
 func eventFilters(all []trail.StoredEvent) map[string]struct {
 	filter trail.EventFilter
 	keep   func(*trail.StoredEvent) bool
@@ -209,7 +209,7 @@ func feedOfInlineSteps(f *fixture) {
 	}
 	long := strings.Repeat("ж", 70)
 	one, other := named(saga.InlinePrefix+"01", "refund"), named(saga.InlinePrefix+"02", saga.TypeOf(long))
-	named("shop", "refund") // the type of a saga of a workflow is not a name of it
+	named("shop", "refund") // a saga's type is not one of its workflow's names
 	for name, want := range map[string][]uuid.UUID{
 		"refund": {one}, long: {other}, saga.InlinePrefix + "01": {one}, "refun": nil, saga.InlinePrefix: nil,
 	} {
@@ -274,7 +274,7 @@ func feedWhileWriting(f *fixture) {
 					f.t.Error(err)
 					return
 				}
-				// It never runs out of attempts: only the commits matter here.
+				// The saga must not run out of attempts: only the commits matter here.
 				c.After.Failures = 0
 				if errs, err := f.Sagas.Commit(f.t.Context(), []saga.Change{c}); err != nil || errs[0] != nil {
 					f.t.Error(err, errs)

@@ -20,19 +20,19 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// fixture is a tenant with one workflow and one node, used by one test.
+// fixture is a tenant with one workflow and one node for a single test.
 type fixture struct {
 	Env
 	t      *testing.T
 	tenant tenant.Tenant
 	def    *workflow.Definition
-	owner  int64 // a node with a lease of an hour
+	owner  int64 // a node with a one-hour lease
 
 	mu   sync.Mutex
 	last time.Time // guarded by mu: the last time handed out
 }
 
-// orderWorkflow has a step without a compensation between two with one.
+// orderWorkflow has a step without a compensation between two steps with one.
 const orderWorkflow = `{
 	"name": "order", "timeout_ms": 60000, "compensation_timeout_ms": 30000,
 	"retry": {"max_attempts": 2, "initial_interval_ms": 1000, "jitter": 0},
@@ -63,8 +63,8 @@ func (f *fixture) in(t *testing.T) *fixture {
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-// now is the current time to the microsecond, different at each call: a real clock does not
-// produce a change with the time of the previous one.
+// now returns the current time to the microsecond, a different time at each call: with a real
+// clock, a change doesn't have the same time as the previous one either.
 func (f *fixture) now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,10 +98,10 @@ func (f *fixture) register(node string, ttl time.Duration) int64 {
 	return owner
 }
 
-// unowned makes a new saga that any node can claim immediately.
+// unowned returns a new saga that any node can claim immediately.
 func (f *fixture) unowned(change ...func(*saga.NewSaga)) saga.NewSaga { return f.newSaga(nil, change) }
 
-// owned makes a new saga that owner drives.
+// owned returns a new saga that owner drives.
 func (f *fixture) owned(owner int64, change ...func(*saga.NewSaga)) saga.NewSaga {
 	return f.newSaga(&owner, change)
 }
@@ -115,7 +115,7 @@ func (f *fixture) newSaga(owner *int64, change []func(*saga.NewSaga)) saga.NewSa
 	return n
 }
 
-// key makes an idempotency key of the fixture's tenant.
+// key returns an idempotency key of the fixture's tenant.
 func (f *fixture) key(key, hash string) *idempotency.Key {
 	return &idempotency.Key{
 		TenantID:  f.tenant.ID,
@@ -146,7 +146,7 @@ func (f *fixture) create(batch ...saga.NewSaga) []saga.CreateResult {
 	return results
 }
 
-// stored stores sagas that must not be refused and returns their instances.
+// stored stores sagas, none of which may be refused, and returns their instances.
 func (f *fixture) stored(batch ...saga.NewSaga) []saga.Instance {
 	f.t.Helper()
 	runs := make([]saga.Instance, len(batch))
@@ -159,7 +159,7 @@ func (f *fixture) stored(batch ...saga.NewSaga) []saga.Instance {
 	return runs
 }
 
-// apply applies an event by the rules, which must allow it.
+// apply applies an event according to the rules, which must allow it.
 func (f *fixture) apply(run saga.Instance, e saga.Event) saga.Change {
 	f.t.Helper()
 	run, e = f.seen(run, e)
@@ -170,8 +170,9 @@ func (f *fixture) apply(run saga.Instance, e saga.Event) saga.Change {
 	return c
 }
 
-// seen returns e as it happens to run. That a deadline has passed is seen by the reaper, which loads the saga: run
-// then has its deadlines as the store has set them, and the present one is that of the event.
+// seen returns run and e as the event would really occur. The reaper notices that a deadline has
+// passed and loads the saga first: run then has the deadlines that the store has set, and the event
+// carries the current one.
 func (f *fixture) seen(run saga.Instance, e saga.Event) (saga.Instance, saga.Event) {
 	if _, passed := e.(saga.DeadlinePassed); !passed {
 		return run, e
@@ -194,7 +195,7 @@ func (f *fixture) commit(batch ...saga.Change) []error {
 	return errs
 }
 
-// moved commits a change that must not be refused, and returns the saga as stored.
+// moved commits a change, which must not be refused, and returns the saga as stored.
 func (f *fixture) moved(c saga.Change) saga.Instance {
 	f.t.Helper()
 	named := c.After.DeadLetter()
@@ -219,7 +220,7 @@ func (f *fixture) play(run saga.Instance, events ...saga.Event) saga.Instance {
 	return run
 }
 
-// into stores a saga and drives it into a state on the shortest path.
+// into stores a saga and drives it into a state by the shortest path.
 func (f *fixture) into(state saga.State, change ...func(*saga.NewSaga)) saga.Instance {
 	f.t.Helper()
 	if state == saga.Pending || state == saga.Cancelled || state == saga.TimedOut {
@@ -270,7 +271,7 @@ func (f *fixture) load(id uuid.UUID) saga.Loaded {
 	return loaded[0]
 }
 
-// check compares the store's row and logs with a run that was committed.
+// check compares the store's row and logs with a committed run.
 func (f *fixture) check(want saga.Instance) {
 	f.t.Helper()
 	l := f.load(want.ID)
@@ -285,7 +286,7 @@ func (f *fixture) check(want saga.Instance) {
 	}
 }
 
-// unchanged calls do and compares the saga and its logs before and after.
+// unchanged calls do and checks that it changes neither the saga nor its logs.
 func (f *fixture) unchanged(id uuid.UUID, do func()) {
 	f.t.Helper()
 	before, told := f.load(id), f.history(id, trail.EventFilter{}, false, 100)
@@ -298,7 +299,7 @@ func (f *fixture) unchanged(id uuid.UUID, do func()) {
 	}
 }
 
-// sameJSON compares values, not their formatting; JSON null equals no value.
+// sameJSON compares values, not their formatting; JSON null equals an absent value.
 var sameJSON = cmp.Comparer(func(a, b json.RawMessage) bool { return canonical(a) == canonical(b) })
 
 func canonical(j json.RawMessage) string {
@@ -338,7 +339,7 @@ func (f *fixture) refused(response string) saga.Event {
 	return saga.Answered{Outcome: o}
 }
 
-// unanswered is a call with an unknown outcome.
+// unanswered is the event of a call with an unknown outcome.
 func (f *fixture) unanswered() saga.Event {
 	o := f.outcome(saga.Unknown, retry.Timeout, "timeout")
 	o.Message = "no answer in time"

@@ -28,7 +28,7 @@ var gates = []contract{
 	{"the sagas that wait for a participant are listed", gateListed},
 }
 
-// parked stores a saga that waits at a gate.
+// parked stores a saga that is parked at a gate.
 func (f *fixture) parked(name string) saga.Instance {
 	f.t.Helper()
 	run := f.into(saga.Running)
@@ -39,7 +39,8 @@ func (f *fixture) parked(name string) saga.Instance {
 	return change.After
 }
 
-// let decides about a gate without changing it, and returns how many were let through.
+// let makes a decision on a gate that lets sagas through without changing the gate, and returns how
+// many were let through.
 func (f *fixture) let(p *registry.Participant, grants int) int {
 	f.t.Helper()
 	n, stored, err := f.Participants.Decide(f.t.Context(), p, registry.Decision{Gate: p.Gate, Grants: grants}, f.now())
@@ -49,7 +50,7 @@ func (f *fixture) let(p *registry.Participant, grants int) int {
 	return n
 }
 
-// due returns those of sagas that are unowned and due.
+// due returns those of the sagas that are unowned and due.
 func (f *fixture) due(runs ...saga.Instance) (due []uuid.UUID) {
 	f.t.Helper()
 	for i := range runs {
@@ -257,7 +258,8 @@ func gateCounts(f *fixture) {
 	}
 }
 
-// decided stores a decision that two nodes have made of what they saw, and returns the participant after it.
+// decided stores a decision that two nodes have made from the same observations, which must count
+// once, and returns the participant after it.
 func (f *fixture) decided(p registry.Participant, to registry.Gate) registry.Participant {
 	f.t.Helper()
 	d := registry.Decision{Gate: to, Changed: true}
@@ -291,7 +293,7 @@ func gateOutage(f *fixture) {
 	}
 	held := p.Hold("ann", "Ann", "maintenance", at(20))
 	f.put(held, p.Epoch)
-	again := held.Hold("bob", "Bob", "longer", at(25)) // it is held already
+	again := held.Hold("bob", "Bob", "longer", at(25)) // it is already held
 	f.put(again, held.Epoch)
 	began := at(9)
 	want := []registry.Past{{
@@ -367,7 +369,8 @@ func gateListed(f *fixture) {
 		"all": {Ascending: true}, "of a workflow": {Ascending: true, WorkflowName: a.WorkflowName},
 		"in a state": {Ascending: true, States: []saga.State{saga.Running}},
 	} {
-		// The canceled one makes another call now, or will: it may be listed until it has turned.
+		// The canceled saga makes a different call now or will do so: it may be listed until it has
+		// started to compensate.
 		got := slices.DeleteFunc(list(filter), func(id uuid.UUID) bool { return id == moved.ID })
 		if !slices.Equal(got, []uuid.UUID{a.ID, b.ID}) {
 			f.t.Errorf("%s: %v, want %s and %s", name, got, a.ID, b.ID)

@@ -8,7 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// gateHeldByHand: once a person holds a gate, nothing that was judged or let through before makes its call.
+// gateHeldByHand: once an operator holds a gate, no saga that was judged or let through earlier
+// makes its call.
 func gateHeldByHand(f *fixture) {
 	p := f.party("card")
 	f.put(p, 0)
@@ -23,14 +24,15 @@ func gateHeldByHand(f *fixture) {
 			f.t.Error("a saga makes its call although a person holds the gate")
 		}
 	}
-	d := registry.Decision{Gate: p.Gate, Grants: 2} // of a node that saw the gate open
+	d := registry.Decision{Gate: p.Gate, Grants: 2} // made by a node that saw the gate open
 	if n, stored, err := f.Participants.Decide(f.t.Context(), &p, d, f.now()); n != 0 || stored || err != nil {
 		f.t.Errorf("%d were let through by what was judged before, stored %t, %v", n, stored, err)
 	}
 }
 
-// gateHeldAgain: what a wave let through and found no free slot until the gate was held again makes no call.
-// A canary does, which is let through while it is held.
+// gateHeldAgain: a saga that was let through in a wave, but found no free slot before the gate was
+// held again, makes no call. A canary does make its call, because it is let through while the gate
+// is held.
 func gateHeldAgain(f *fixture) {
 	p := f.party("card")
 	p, _ = p.Hold("ann", "", "", f.now()).Release("ann", 10, f.now())
@@ -62,7 +64,8 @@ func gateHeldAgain(f *fixture) {
 	}
 }
 
-// waits checks at which participants these sagas wait, in their tenant and in another.
+// waits checks which participants these sagas wait for, both for their own tenant and for another
+// one.
 func (f *fixture) waits(want map[uuid.UUID]string, of ...saga.Instance) {
 	f.t.Helper()
 	asked := []uuid.UUID{uuid.New()}

@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// What operators change is stored with the rest of a change, and a saga with interventions is
-// rebuilt exactly as its driver had it.
+// Operators' changes are stored together with the rest of a change, and a saga with interventions
+// is rebuilt exactly as its driver had it.
 var interventions = []contract{
 	{"after every intervention the rebuilt run is the one that was committed", intervenedStepByStep},
 	{"one batch holds ordinary changes and interventions", intervenedInABatch},
@@ -30,12 +30,12 @@ func order(verb saga.OrderVerb, step int, output string) saga.Event {
 	return saga.StepOrdered{Step: step, Order: saga.Order{Verb: verb, Output: raw(output), By: "op", Reason: "because"}}
 }
 
-// retried is a retry; its logs are set when it is played.
+// retried returns a retry request; its logs are set when it is played.
 func retried(from int, patch string) saga.RetryRequested {
 	return saga.RetryRequested{By: "op", FromStep: &from, Patch: raw(patch)}
 }
 
-// patched is a retry by an operator who knows that nothing was applied.
+// patched returns a retry request by an operator who knows that nothing was applied.
 func patched(from int, patch string) saga.RetryRequested {
 	r := retried(from, patch)
 	r.NotApplied = true
@@ -125,7 +125,7 @@ func intervenedInABatch(f *fixture) {
 
 func undoGivesUp(f *fixture) {
 	run := f.play(f.stored(f.owned(f.owner))[0], f.done(`1`), f.refused(``))
-	lost := f.apply(run, f.refused(``)) // decided, and then another writer was faster
+	lost := f.apply(run, f.refused(``)) // decided just before another writer committed
 	for range 3 {
 		run = f.play(run, f.refused(``))
 		f.check(run)
@@ -154,8 +154,9 @@ func undoGivesUp(f *fixture) {
 	}
 }
 
-// undoGoesOn: both compensations of a saga give up. The letters of the saga are those that are open, whichever is
-// retried, and a letter that was closed meanwhile is replaced.
+// undoGoesOn: both compensations of a saga give up. The letters that the saga names are always the
+// open ones, whichever compensation is retried, and a letter that was closed in the meantime is
+// replaced.
 func undoGoesOn(f *fixture) {
 	def := *f.def
 	def.OnCompensationFailure = workflow.OnUndoFailureGoOn
@@ -210,7 +211,7 @@ func rareFields(f *fixture) {
 	}
 }
 
-// Suspended sagas and the queries that look for work (invariant I15).
+// These tests cover suspended sagas and the queries that look for work (invariant I15).
 var suspensions = []contract{
 	{"a suspended saga is not claimed, driven or timed out, and a resumed one keeps its remaining time", suspendedIsQuiet},
 	{"a saga without progress is found once", neglectedIsFound},
@@ -222,7 +223,7 @@ func suspendedIsQuiet(f *fixture) {
 	for _, run := range []*saga.Instance{&waiting, &driven} {
 		*run = f.play(*run, saga.SuspendRequested{By: "op"})
 	}
-	f.Advance(2 * time.Minute) // past the deadline of one minute, and past every due time
+	f.Advance(2 * time.Minute) // past the deadline of one minute and every due time
 	other := f.register("another node", time.Hour)
 	if got, err := f.Ownership.Claim(f.t.Context(), other, 10); err != nil || len(got) != 0 {
 		f.t.Errorf("claimed %d suspended sagas, %v", len(got), err)
@@ -249,10 +250,10 @@ func suspendedIsQuiet(f *fixture) {
 }
 
 func neglectedIsFound(f *fixture) {
-	quiet := f.stored(f.unowned())[0]       // due, and not claimed
-	driven := f.stored(f.owned(f.owner))[0] // its call has no answer
+	quiet := f.stored(f.unowned())[0]       // due but not claimed
+	driven := f.stored(f.owned(f.owner))[0] // its call has no answer yet
 	retried := f.play(f.stored(f.owned(f.owner))[0], f.done(`1`), f.unanswered())
-	f.play(f.stored(f.unowned())[0], saga.SuspendRequested{}) // waits for an operator, and is not neglected
+	f.play(f.stored(f.unowned())[0], saga.SuspendRequested{}) // it waits for an operator, so it isn't neglected
 	find := func(failures int) map[uuid.UUID]string {
 		out := map[uuid.UUID]string{}
 		q := saga.NeglectedQuery{Idle: time.Minute, Failures: failures, Limit: 2}

@@ -30,7 +30,7 @@ var keys = []contract{
 	{"a use is recorded once a minute", keyUsed},
 }
 
-// apiKey is a key bound to the fixture's tenant, with its own token.
+// apiKey returns a key of the fixture's tenant and its token.
 func (f *fixture) apiKey(name string) (access.Key, access.Token) {
 	id, more := uuid.New(), uuid.New() // random enough for a test
 	var chance [access.EntropyBytes]byte
@@ -277,7 +277,7 @@ func keyUsed(f *fixture) {
 	wants("a use that is reported late", a, &next)
 	used(nil)
 
-	var all sync.WaitGroup // nodes that record the same keys lock them in the same order
+	var all sync.WaitGroup // nodes that record uses of the same keys lock them in the same order
 	for i := range 20 {
 		all.Go(func() {
 			at := next.Add(time.Duration(i+1) * time.Hour)

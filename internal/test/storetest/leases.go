@@ -22,7 +22,7 @@ func (f *fixture) wantRenewed(owner int64, ttl time.Duration, want bool) {
 
 func leaseEnds(f *fixture) {
 	owner := f.register("node", 10*time.Second)
-	for range 3 { // in total longer than one lease
+	for range 3 { // longer in total than one lease
 		f.Advance(6 * time.Second)
 		f.wantRenewed(owner, 10*time.Second, true)
 	}

@@ -25,8 +25,8 @@ var lists = []contract{
 	{"a tenant without sagas has an empty list", listEmpty},
 }
 
-// library stores sagas of one tenant in every state, with many values in every field that can
-// be filtered by, and with creation times that are equal or a microsecond apart.
+// library stores sagas of one tenant in every state. Every field that can be filtered by has many
+// values, and creation times are equal or a microsecond apart.
 func library(f *fixture) []saga.Saga {
 	base := f.now().Add(-time.Hour)
 	refund := *f.def
@@ -48,7 +48,7 @@ func library(f *fixture) []saga.Saga {
 				n.TraceID = pick([]string{"t1", "t2"}, i/3)
 				n.BusinessKey = pick([]string{"b1", "b2", "№3"}, i/4)
 				if !saga.States[i%len(saga.States)].Terminal() {
-					n.BusinessKey = new(fmt.Sprintf("unfinished %d", i)) // which is unique
+					n.BusinessKey = new(fmt.Sprintf("unfinished %d", i)) // it must be unique
 				}
 				n.Metadata = json.RawMessage(fmt.Sprintf(`{"n":%d,"team":"stock ñ"}`, i%4))
 			}
@@ -81,14 +81,14 @@ func (f *fixture) list(filter saga.Filter) page.Of[saga.Saga] {
 	return found
 }
 
-// only returns the sagas that keep accepts.
+// only returns the sagas for which keep returns true.
 func only(sagas []saga.Saga, keep func(*saga.Saga) bool) []saga.Saga {
 	return slices.DeleteFunc(slices.Clone(sagas), func(s saga.Saga) bool { return !keep(&s) })
 }
 
 func is(p *string, want string) bool { return p != nil && *p == want }
 
-// filterCase is a filter and, independently expressed, what it selects.
+// filterCase is a filter and an independent expression of what it selects.
 type filterCase struct {
 	name   string
 	filter saga.Filter
@@ -184,8 +184,8 @@ func filterCases(f *fixture, all []saga.Saga) []filterCase {
 	}
 }
 
-// textCases returns all filters by a text field of sagas, for each existing value: a new filter
-// is compared with its rule without a case of its own.
+// textCases returns every filter by a text field of sagas for each existing value: a new filter is
+// compared with its rule without needing a case of its own.
 func textCases(all []saga.Saga) []filterCase {
 	var out []filterCase
 	of := reflect.TypeFor[saga.Filter]()
@@ -232,7 +232,7 @@ func listFilters(f *fixture) {
 			}
 		})
 	}
-	// Every set of states: live and ended sagas are merged for each.
+	// Every set of states is tried: live and ended sagas are merged for each.
 	for set := range 1 << len(saga.States) {
 		states := []saga.State{}
 		for _, s := range saga.States {

@@ -22,7 +22,7 @@ var notes = []contract{
 	{"a note is its tenant's alone", noteOfTenants},
 }
 
-// note writes a note on what is there.
+// note edits the saga's current note.
 func (f *fixture) note(s *saga.Saga, assignee, text string) error {
 	f.t.Helper()
 	have := f.noteOf(s.ID)
@@ -100,8 +100,8 @@ func noteStale(f *fixture) {
 	}
 }
 
-// The engine has read the saga and its call is under way: what it commits then fits what it
-// has read, whatever people have written.
+// The engine has read the saga and its call is under way: what it commits must still match what it
+// has read, whatever notes have been written since.
 func noteDuringAStep(f *fixture) {
 	run := f.into(saga.Running)
 	change := f.apply(run, f.done("1"))
@@ -112,7 +112,7 @@ func noteDuringAStep(f *fixture) {
 		f.t.Fatalf("the step was refused: %v", err)
 	}
 	runs := []saga.Instance{change.After}
-	for i := range 8 { // at the same time as well
+	for i := range 8 { // this must hold for concurrent writes as well
 		next := f.into(saga.Running)
 		step := f.apply(next, f.done("1"))
 		together(2, func(which int) {

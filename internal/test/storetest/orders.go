@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// listOrders walks each list page by page. Between two pages a saga is added and one of those added
-// before ends: each order has places for them before and after the page.
+// listOrders reads each list page by page. Between two pages, a saga is added and one of those
+// added earlier ends; every order has positions for such sagas both before and after the page.
 func listOrders(f *fixture) {
 	all := library(f)
 	added := map[uuid.UUID]bool{}
@@ -60,7 +60,7 @@ func listOrders(f *fixture) {
 	}
 }
 
-// sorted returns the sagas that a filter selects, in its order.
+// sorted returns the sagas that a filter selects, in the filter's order.
 func sorted(all []saga.Saga, f *saga.Filter) []saga.Saga {
 	found := only(all, f.Matches)
 	slices.SortFunc(found, func(a, b saga.Saga) int {

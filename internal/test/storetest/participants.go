@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
-// ParticipantStore contains all interfaces that a store implements for participants with a name.
+// ParticipantStore combines all interfaces that a store implements for named participants.
 type ParticipantStore interface {
 	registry.Store
 	registry.Gates
@@ -93,7 +93,8 @@ func participantStale(f *fixture) {
 	again := held.Hold("eve", "", "", f.now())
 	f.wantFault(put(again, first.Epoch), fault.Precondition, registry.CodeStale)
 	f.has(held)
-	// The gate has moved on since the settings were read; they change, and it stays.
+	// The gate has changed since the settings were read; writing the settings must leave the gate
+	// as it is.
 	other := first.Settings
 	other.MaxInFlight = 9
 	late := first
@@ -115,7 +116,7 @@ func participantURL(f *fixture) {
 	f.wantFault(f.Participants.Put(f.t.Context(), b, 0, registry.VerbPut), fault.Conflict, registry.CodeURLTaken)
 	b = f.party("a")
 	b.TenantID = newID()
-	f.put(b, 0) // of another tenant
+	f.put(b, 0) // a participant of another tenant
 }
 
 func participantList(f *fixture) {

@@ -71,7 +71,7 @@ func readSomeOfLogs(f *fixture) {
 	}
 }
 
-// wantSomeOfLogs compares what is read of a saga's logs with all of them.
+// wantSomeOfLogs compares a partial read of a saga's logs with all of them.
 func wantSomeOfLogs(f *fixture, read func(saga.Logs) ([]saga.StepLog, error)) {
 	f.t.Helper()
 	all, err := read(saga.Logs{})
@@ -83,7 +83,7 @@ func wantSomeOfLogs(f *fixture, read func(saga.Logs) ([]saga.StepLog, error)) {
 		f.t.Errorf("by id: %+v, %v; want %+v", few, err, all[1])
 	}
 	brief, err := read(saga.Logs{Brief: true})
-	explained, other := read(saga.Logs{Explained: true}) // of five errors or less, all
+	explained, other := read(saga.Logs{Explained: true}) // all of them, if there are at most five errors
 	if diff := cmp.Diff(brief, explained, logFields); diff != "" || other != nil {
 		f.t.Errorf("explained (-brief +explained): %v\n%s", other, diff)
 	}
@@ -124,8 +124,8 @@ func readLoad(f *fixture) {
 
 func readLogOrder(f *fixture) {
 	run := f.stored(f.owned(f.owner))[0]
-	// The clock goes back between the attempts of label: its second attempt has the earlier
-	// start.
+	// The clock goes back between the attempts of the step label: the second attempt has the
+	// earlier start.
 	events := []saga.Event{f.done(`{}`), f.unanswered(), f.done(`{}`), f.refused(``), f.done(``)}
 	first, second := events[1].(saga.Answered), events[2].(saga.Answered)
 	first.StartedAt, second.StartedAt = second.StartedAt, first.StartedAt
@@ -147,7 +147,7 @@ func readLogOrder(f *fixture) {
 func readOwnCopy(f *fixture) {
 	run := f.stored(f.owned(f.owner, everything))[0]
 	run = f.play(run, f.done(`{"a":1}`), f.unanswered())
-	text := func() string { // shares no memory with what was read
+	text := func() string { // it shares no memory with what was read
 		f.t.Helper()
 		b, err := json.Marshal(f.load(run.ID))
 		if err != nil {
@@ -162,7 +162,7 @@ func readOwnCopy(f *fixture) {
 	}
 	l := f.load(run.ID)
 	found := f.list(saga.Filter{ByTime: page.ByTime{Limit: 1}})
-	// run was written, the others were read.
+	// run was written; the others were read.
 	for _, s := range []*saga.Saga{&run.Saga, &s, &l.Saga, &found.Items[0]} {
 		*s.CorrelationID, *s.LeaseOwner = "changed", 0
 		*s.NextRunAt = s.NextRunAt.AddDate(1, 0, 0)

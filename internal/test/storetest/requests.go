@@ -10,17 +10,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Whether a store keeps a request or makes it again from what it has anyway, a log says what was sent.
+// Whether a store keeps a request or rebuilds it from other data, a log shows what was sent.
 var requests = []contract{
 	{"a log says what was sent, whatever happened to the saga since: live, archived and restored", requestsAsSent},
 }
 
-// placeOf names an attempt as Env.Sent does.
+// placeOf names an attempt in the same way as Env.Sent.
 func placeOf(step int, a saga.Action, attempt int) string {
 	return fmt.Sprintf("%d %s %d", step, a, attempt)
 }
 
-// lookAlikes are contents that look like those that a store marks as its own.
+// lookAlikes returns events with contents that look like the ones a store marks as its own.
 func (f *fixture) lookAlikes() []saga.Event {
 	return []saga.Event{
 		f.done(`{"$skald_raw":{"a":1}}`), f.done(`{"$skald_enc":"x","b":[1.50]}`), f.refused(``), f.done(`["$skald_raw"]`),
@@ -59,7 +59,8 @@ func requestsAsSent(f *fixture) {
 	}
 }
 
-// playSent plays an event; an answer is one to the call in flight, whose body it adds to sent.
+// playSent plays an event. An answer becomes an answer to the call in flight, whose body it adds to
+// sent.
 func (f *fixture) playSent(run saga.Instance, e saga.Event, sent map[string]string) saga.Instance {
 	f.t.Helper()
 	switch event := e.(type) {
@@ -82,7 +83,8 @@ func (f *fixture) playSent(run saga.Instance, e saga.Event, sent map[string]stri
 	return run
 }
 
-// wantSent compares the requests of a saga's logs with those that were sent, in each way in which they can be read.
+// wantSent compares the requests in a saga's logs with those that were sent, for every way of
+// reading them.
 func (f *fixture) wantSent(id uuid.UUID, sent map[string]string, archived bool) {
 	f.t.Helper()
 	read := func(want saga.Logs) []saga.StepLog {
@@ -108,7 +110,7 @@ func (f *fixture) wantSent(id uuid.UUID, sent map[string]string, archived bool) 
 		}
 		for _, l := range logs {
 			got, want := string(l.Request), sent[placeOf(l.StepIndex, l.Action, l.Attempt)]
-			if got != "" && f.Sent == nil { // kept as it was sent
+			if got != "" && f.Sent == nil { // a store without Env.Sent keeps it as it was sent
 				got = canonical(l.Request)
 			}
 			if got != want {

@@ -26,7 +26,7 @@ func (f *fixture) restore(id uuid.UUID) error {
 	return f.Archive.Restore(f.t.Context(), f.restoration(id))
 }
 
-// restoration requests a restore of a saga whose revision the caller does not know.
+// restoration returns a request to restore a saga whose revision the caller doesn't know.
 func (f *fixture) restoration(id uuid.UUID) saga.Restoration {
 	s := saga.Saga{ID: id, Tenant: f.tenant}
 	return saga.Restoration{
@@ -58,7 +58,7 @@ func (f *fixture) restored(id uuid.UUID) int {
 
 func restoreAsItWas(f *fixture) {
 	for state := range f.endings() {
-		if state == saga.Failed { // needs attention
+		if state == saga.Failed { // it needs attention
 			continue
 		}
 		run := f.ended(state, time.Hour, everything)
@@ -98,11 +98,11 @@ func restoreStays(f *fixture) {
 		}
 	}
 	f.archive(hour)
-	f.archive(saga.Expiry{Before: restored.Add(-time.Minute)}) // it was not live before that
+	f.archive(saga.Expiry{Before: restored.Add(-time.Minute)}) // it was not live before that time
 	f.wantArchived(all)
 	f.archive(f.everythingEnded())
 	f.wantArchived(all, "completed", "cancelled")
-	if err := f.restore(all["completed"].ID); err != nil { // any number of times
+	if err := f.restore(all["completed"].ID); err != nil { // it can be restored any number of times
 		f.t.Errorf("restore again: %v", err)
 	}
 }

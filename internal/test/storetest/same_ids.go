@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// Two tenants each have a saga with the same id: neither sees, drives or ends the other's
+// Two tenants each have a saga with the same id: no tenant sees, drives or ends the other's saga
 // (decision 0047).
 var twins = []contract{
 	{"two tenants can have sagas with the same id, in one batch too", twinsLive},
@@ -30,8 +30,8 @@ var twinsOwned = []contract{
 	{"one of two sagas with the same id is due or released without the other", twinsReleased},
 }
 
-// pair stores a saga of each of two tenants with the same id and the same idempotency key, in
-// one batch, and returns the other tenant.
+// pair stores two sagas with the same id and the same idempotency key, one for each of two tenants,
+// in one batch, and returns the other tenant's fixture.
 func (f *fixture) pair(change ...func(*saga.NewSaga)) (other *fixture, mine, theirs saga.Instance) {
 	f.t.Helper()
 	other = begin(f.t, f.Env)
@@ -76,7 +76,7 @@ func twinsLive(f *fixture) {
 	if err != nil || len(loaded) != 2 {
 		f.t.Fatalf("loaded %d, %v; want both", len(loaded), err)
 	}
-	// One batch with a change of each saga: both are written, with logs, events and keys.
+	// One batch contains a change of each saga: both are written, with logs, events and keys.
 	c, d := f.apply(mine, f.done(`{"mine":1}`)), other.apply(theirs, other.done(`{"theirs":1}`))
 	c.Key, d.Key = f.key("c", "h"), other.key("c", "h")
 	for i, err := range f.commit(c, d) {
@@ -160,7 +160,7 @@ func twinsSealed(f *fixture) {
 	}
 }
 
-// pairEnded is a pair whose sagas have ended, one completed, the other compensated.
+// pairEnded is pair with sagas that have ended, one completed and the other compensated.
 func (f *fixture) pairEnded() (other *fixture, mine, theirs saga.Instance) {
 	f.t.Helper()
 	other, mine, theirs = f.pair()
@@ -186,7 +186,8 @@ func twinsArchived(f *fixture) {
 		_, err := other.Archive.GetArchived(f.t.Context(), other.tenant.ID, theirs.ID, saga.Logs{})
 		other.wantFault(err, fault.NotFound, saga.CodeNotFound)
 		other.wantFault(other.restore(theirs.ID), fault.NotFound, saga.CodeNotFound)
-		// The id stays taken for its tenant, archived or live; for others it is free.
+		// The id stays taken for its own tenant, whether the saga is archived or live; for others
+		// it is free.
 		for _, of := range []*fixture{f, other} {
 			if r := of.create(of.unowned(func(n *saga.NewSaga) { n.ID = mine.ID }))[0]; r.Created != saga.IDTaken {
 				f.t.Errorf("result %d, want taken", r.Created)
@@ -230,7 +231,7 @@ func twinsArchivedTogether(f *fixture) {
 	}
 }
 
-// everyLog has one element per log of an ended saga of pairEnded: three attempts.
+// everyLog has one element for each log of an ended saga of pairEnded: three attempts.
 func (f *fixture) everyLog(saga.Instance) []struct{} { return make([]struct{}, 3) }
 
 func twinsLetters(f *fixture) {

@@ -136,11 +136,11 @@ func attemptsRead(f *fixture) {
 
 func callsToAHost(f *fixture) {
 	begin := func() saga.Instance { return f.stored(f.owned(f.owner))[0] }
-	waits := f.play(begin(), f.unanswered())                                // a first attempt at stock
-	undone := f.play(begin(), f.done(`{}`), f.refused(`{}`))                // stock, then the post refused
+	waits := f.play(begin(), f.unanswered())                                // the first attempt at the host stock
+	undone := f.play(begin(), f.done(`{}`), f.refused(`{}`))                // stock, then post, which refused
 	retried := f.play(begin(), f.unanswered(), f.done(`{}`))                // the second attempt at stock
-	_ = f.play(undone, f.done(`{}`))                                        // and stock again, to undo it
-	refused := f.play(begin(), f.done(`{}`), f.done(`{}`), f.refused(`{}`)) // stock, the post, and the bank refused
+	_ = f.play(undone, f.done(`{}`))                                        // stock again, to undo the step
+	refused := f.play(begin(), f.done(`{}`), f.done(`{}`), f.refused(`{}`)) // stock, post, and bank, which refused
 	_, _ = retried, refused
 	for _, tt := range []struct {
 		host   string

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Fixture is the base of the suites in other packages: a tenant with one workflow and one node,
-// used by one test.
+// Fixture is the base of the suites in other packages: a tenant with one workflow and one node for
+// a single test.
 type Fixture = fixture
 
 // Begin creates a tenant in the store of env.
@@ -26,11 +26,11 @@ func (f *fixture) In(t *testing.T) *Fixture { return f.in(t) }
 // TenantID returns the id of the fixture's tenant.
 func (f *fixture) TenantID() uuid.UUID { return f.tenant.ID }
 
-// Tick is the current time to the microsecond, different at each call.
+// Tick returns the current time to the microsecond, a different time at each call.
 func (f *fixture) Tick() time.Time { return f.now() }
 
-// Happens stores a saga, which writes an event of its start, and waits until the feed contains
-// it.
+// Happens stores a saga, which writes an event for its start, and waits until the feed contains the
+// event.
 func (f *fixture) Happens() uuid.UUID {
 	f.t.Helper()
 	id := f.stored(f.unowned())[0].ID
@@ -38,7 +38,7 @@ func (f *fixture) Happens() uuid.UUID {
 	return id
 }
 
-// All returns the tenant's events.
+// All returns all events of the tenant.
 func (f *fixture) All() []trail.StoredEvent {
 	f.t.Helper()
 	return f.feed(trail.EventFilter{}, 1000)

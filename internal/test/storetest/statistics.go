@@ -27,7 +27,7 @@ func (f *fixture) statistics(tenant uuid.UUID, filter statistics.StatisticsFilte
 	return got
 }
 
-// summed computes the expected statistics of sagas, in any order.
+// summed computes the expected statistics of sagas given in any order.
 func summed(sagas []saga.Saga) []statistics.DefinitionStatistics {
 	by := map[string]*statistics.DefinitionStatistics{}
 	for _, s := range sagas {

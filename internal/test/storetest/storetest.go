@@ -1,7 +1,7 @@
 // Package storetest tests the contracts of saga.Store, saga.Ownership, statistics.Reports,
-// saga.Archive, saga.Notes, callback.Store, trail.Trail, trail.Chain, workflow.Store and access.Store. Every store
-// runs the suite, so that the one in memory behaves like the one on PostgreSQL. Package eventtest builds
-// on it for webhooks and publications.
+// saga.Archive, saga.Notes, callback.Store, trail.Trail, trail.Chain, workflow.Store and
+// access.Store. Every store runs the suite, so that the in-memory store behaves like the PostgreSQL
+// store. Package eventtest builds on it for webhooks and publications.
 package storetest
 
 import (
@@ -20,15 +20,14 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// WebhookStore contains all interfaces that a store implements for webhooks.
+// WebhookStore combines all interfaces that a store implements for webhooks.
 type WebhookStore interface {
 	webhook.Store
 	webhook.Log
 	webhook.Queue
 }
 
-// Env is one empty store and its clock. All fields except OpenLetters and BriefErrors are
-// required.
+// Env is an empty store and its clock. All fields except OpenLetters and BriefErrors are required.
 type Env struct {
 	Sagas        saga.Store
 	Ownership    saga.Ownership
@@ -43,27 +42,28 @@ type Env struct {
 	Webhooks     WebhookStore
 	Publications trail.Publications
 	Participants ParticipantStore
-	// Now is the clock of the store's callers. It is well within a second of the store's own
-	// clock.
+	// Now reads the clock of the store's callers, which differs from the store's own clock by well
+	// under a second.
 	Now func() time.Time
-	// Advance lets d pass: leases, due times, deadlines and the time since a saga's last change
-	// end d earlier, or ended d longer ago. A store may implement it by moving stored times
-	// back, so a test that has called it must not compare them with what it wrote before.
+	// Advance lets the duration d pass: leases, due times and deadlines end d earlier, and the last
+	// change of each saga is d longer ago. A store may implement it by moving stored times back, so
+	// a test that has called it must not compare stored times with what it wrote before.
 	Advance func(d time.Duration)
-	// OpenLetters returns the dead letters of a saga that are not resolved. Nil: the store has
-	// no dead letters.
+	// OpenLetters returns the unresolved dead letters of a saga. Nil means that the store has no
+	// dead letters.
 	OpenLetters func(t *testing.T, saga uuid.UUID) []uuid.UUID
 	// BriefErrors: the audit trail stores errors without the details from participants.
 	BriefErrors bool
-	// Sent returns the requests of a saga's logs, live or archived, as SQL shows them, by "step action attempt";
-	// "": the log has none. Nil: the store has no SQL, or keeps requests as they were sent.
+	// Sent returns the requests in a saga's logs, live or archived, as SQL shows them, keyed by
+	// "step action attempt"; "" means that the log has no request. Nil means that the store has no
+	// SQL, or keeps requests as they were sent.
 	Sent func(t *testing.T, tenant, saga uuid.UUID) map[string]string
-	// Settle returns when every transaction that is open now has ended: until then the feed may
+	// Settle returns once every transaction that is open now has ended: until then the feed may
 	// hold back committed events.
 	Settle func(t *testing.T)
 }
 
-// Contract is one sentence of a store's contract and its test. F is the fixture of the test.
+// Contract is one sentence of a store's contract and its test. F is the type of the test's fixture.
 type Contract[F any] struct {
 	Name string
 	Test func(f F)
@@ -74,7 +74,7 @@ type contract = Contract[*fixture]
 
 // Sagas tests saga.Store and statistics.Reports. open returns a new Env that lasts as long as its test.
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
-	env := open(t) // one store for all: each test has its own tenant
+	env := open(t) // one store for all contracts: each test has its own tenant
 	run(t, map[string][]contract{
 		"create":        creates,
 		"business key":  businessKeys,

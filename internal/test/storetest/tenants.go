@@ -21,8 +21,8 @@ var tenants = []contract{
 	{"no change moves a saga to another tenant", tenantStays},
 }
 
-// foreignCalls calls each method that takes a tenant with another tenant's id and the ids of a
-// saga and a workflow of f. It returns what each call returned.
+// foreignCalls calls each method that takes a tenant with another tenant's id and the ids of a saga
+// and a workflow of f. It returns the result of each call.
 func foreignCalls(
 	f *fixture,
 	stranger uuid.UUID,
@@ -60,8 +60,8 @@ func foreignCalls(
 			return f.Workflows.SetEnabled(ctx, stranger, f.def.Name, false, 0, f.now())
 		},
 		"Workflows.Register": func(ctx context.Context) (any, error) {
-			// It has its own workflow of the same name, which is not the next version of the
-			// other's.
+			// The other tenant has its own workflow of the same name, which is not the next version
+			// of f's workflow.
 			r, _, err := f.Workflows.Register(ctx, newID(), f.variant(f.def.Name, "foreign"), false, f.now())
 			return max(0, r.Version-1), err
 		},
@@ -100,8 +100,8 @@ func tenantMethods(f *fixture) {
 	}
 }
 
-// Trap X16: a saga of another tenant must not be overwritten by a create with its id, and its
-// existence must not be revealed.
+// Trap X16: creating a saga with the id of another tenant's saga must neither overwrite that saga
+// nor reveal that it exists.
 func tenantTakenID(f *fixture) {
 	mine := f.into(saga.Running)
 	before := f.load(mine.ID)
@@ -119,7 +119,7 @@ func tenantTakenID(f *fixture) {
 	}
 }
 
-// Requirements S4-03 to S4-06: the four parts of the tenant are set once.
+// Requirements S4-03 to S4-06: the four parts of the tenant are set once and never change.
 func tenantStays(f *fixture) {
 	c := f.apply(f.stored(f.owned(f.owner))[0], f.done(`{}`))
 	moved := c

@@ -17,7 +17,7 @@ var turns = []contract{
 	{"a tenant without due sagas costs no other tenant a turn", turnsOfDue},
 }
 
-// tenants returns the fixture's tenant and two more that have its workflow.
+// tenants returns the fixture's tenant and two more tenants that have its workflow.
 func (f *fixture) tenants() [3]tenant.Tenant {
 	f.t.Helper()
 	all := [3]tenant.Tenant{f.tenant, {ID: newID()}, {ID: newID()}}
@@ -31,7 +31,7 @@ func (f *fixture) tenants() [3]tenant.Tenant {
 
 func forTenant(t tenant.Tenant) func(*saga.NewSaga) { return func(n *saga.NewSaga) { n.Tenant = t } }
 
-// crowd stores 40 sagas of the first tenant, then 3 of the second and 1 of the third, made by
+// crowd stores 40 sagas of the first tenant, then 3 of the second and 1 of the third, all made by
 // newSaga. It returns the ids by tenant, oldest first.
 func (f *fixture) crowd(
 	all [3]tenant.Tenant,
@@ -49,8 +49,8 @@ func (f *fixture) crowd(
 	return ids
 }
 
-// wantTurns claims four sagas, three times. The tenants with few sagas must have all of theirs
-// claimed, the tenant with many some of its oldest.
+// wantTurns claims four sagas, three times. All sagas of the tenants with few must be claimed, and
+// some of the oldest of the tenant with many.
 func (f *fixture) wantTurns(all [3]tenant.Tenant, ids map[uuid.UUID][]uuid.UUID) {
 	f.t.Helper()
 	got := map[uuid.UUID][]uuid.UUID{}
@@ -100,7 +100,7 @@ func turnsOneByOne(f *fixture) {
 			served[l.Saga.Tenant.ID]++
 		}
 	}
-	// The third tenant has only one; the other two share the rest.
+	// The third tenant has only one saga; the other two tenants share the rest.
 	if a, b, c := served[all[0].ID], served[all[1].ID], served[all[2].ID]; c != 1 || a+b != 5 || a < 2 || b < 2 {
 		f.t.Errorf("of six claimed sagas the tenants had %d, %d and %d", a, b, c)
 	}
@@ -113,7 +113,7 @@ func turnsOfDue(f *fixture) {
 	f.stored(f.unowned(forTenant(all[1]), func(n *saga.NewSaga) { n.NextRunAt = &later }))
 	due := f.unowned(forTenant(all[2]))
 	f.stored(due)
-	for range 2 { // of each two, one could go to each of the other tenants
+	for range 2 { // if idle tenants had turns, each claim could go to one of the other two tenants
 		for _, l := range f.claim(f.owner, 1) {
 			if l.Saga.ID == due.ID {
 				return

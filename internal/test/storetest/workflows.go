@@ -57,7 +57,7 @@ func workflowReadsBack(f *fixture) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	d.Written = nil // what is stored does not say how the client ordered the steps
+	d.Written = nil // the stored definition doesn't record how the client ordered the steps
 	want := workflow.Registered{
 		TenantID: f.tenant.ID, Name: "every-field", Version: 1, Definition: d, CreatedAt: at, Inline: true,
 		Latest: 1, Enabled: true, Revision: 1, UpdatedAt: at,
@@ -202,7 +202,7 @@ func walk[C any](f *fixture, next page.Request[C], place func(workflow.Registere
 	return nil
 }
 
-// wantWalks reads a listing with pages of several sizes in both modes.
+// wantWalks reads a listing in pages of several sizes, by cursor and by offset.
 func wantWalks[C any](f *fixture, place func(workflow.Registered) C, read readWorkflows[C], want ...string) {
 	f.t.Helper()
 	for _, size := range []int{1, 2, len(want), 200} {
@@ -245,7 +245,7 @@ func workflowList(f *fixture) {
 }
 
 func workflowVersions(f *fixture) {
-	for i := range 11 { // as numbers: 10 comes after 9
+	for i := range 11 { // versions are ordered as numbers: 10 comes after 9
 		f.registered(f.variant("w", fmt.Sprint(i)))
 	}
 	var want []string

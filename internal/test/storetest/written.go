@@ -22,7 +22,7 @@ var written = []contract{
 	{"an error reads back with its details and its cause", writtenError},
 }
 
-// scenarios are paths through a saga; each event is committed on its own.
+// scenarios returns paths through a saga by name; each event is committed separately.
 func (f *fixture) scenarios() map[string][]saga.Event {
 	slow := func() saga.Event { return saga.Slow{StartedAt: f.now()} }
 	cancel, deadline := saga.CancelRequested{By: "bob", Reason: "changed my mind"}, saga.DeadlinePassed{}
@@ -104,8 +104,8 @@ func writtenShapes(f *fixture) {
 			}
 		}
 	}
-	// The outputs differ from the payload. The last step is given up with an unknown outcome,
-	// so that it is compensated, and then the first one.
+	// The outputs differ from the payload. The last step is given up with an unknown outcome, so it
+	// is compensated, and then the first step is.
 	for _, event := range []func(i int) saga.Event{
 		func(i int) saga.Event { return f.done(string(values[(i+1)%len(values)])) },
 		func(i int) saga.Event { return f.done(string(values[(i+2)%len(values)])) },
@@ -131,7 +131,7 @@ func writtenShapes(f *fixture) {
 	}
 }
 
-// logsOf reads the logs of a saga through the method that the API uses.
+// logsOf reads a saga's logs through the method that the API uses.
 func (f *fixture) logsOf(run saga.Instance) []saga.StepLog {
 	f.t.Helper()
 	logs, err := f.Sagas.StepLogs(f.t.Context(), f.tenant.ID, run.ID, saga.Logs{})
@@ -141,8 +141,8 @@ func (f *fixture) logsOf(run saga.Instance) []saga.StepLog {
 	return logs
 }
 
-// logFields compares committed logs with logs that were read: Completes is an instruction to
-// the store and not stored.
+// logFields compares committed logs with logs that were read. It ignores Completes, which is an
+// instruction to the store and isn't stored.
 var logFields = cmp.Options{sameJSON, cmpopts.IgnoreFields(saga.StepLog{}, "Completes")}
 
 func writtenLogs(f *fixture) {
@@ -154,8 +154,8 @@ func writtenLogs(f *fixture) {
 		want = append(want, c.Logs...)
 		run = f.moved(c)
 	}
-	// Committed: reserve, label twice, charge, the skipped compensation of label, that of
-	// reserve.
+	// The order of the commits is reserve, label twice, charge, the skipped compensation of label,
+	// and the compensation of reserve.
 	order := []int{0, 5, 1, 2, 4, 3}
 	logs := f.logsOf(run)
 	if len(logs) != len(order) {
@@ -174,7 +174,7 @@ func writtenLogs(f *fixture) {
 }
 
 func writtenSlow(f *fixture) {
-	run := f.into(saga.Running) // reserve is done
+	run := f.into(saga.Running) // the step reserve is done
 	run = f.play(run, saga.Slow{StartedAt: f.now()})
 	logs := f.logsOf(run)
 	if len(logs) != 2 || logs[1].Status != saga.LogRunning || logs[1].CompletedAt != nil {

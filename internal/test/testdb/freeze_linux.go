@@ -9,21 +9,21 @@ import (
 	"testing"
 )
 
-// Freeze stops a server with all its processes, as when its machine is paused or its disk hangs:
-// connections stay open, new ones are accepted by the kernel, and nothing is answered. It is
-// continued at the end of the test, or by thaw.
+// Freeze stops a server with all its processes, as if its machine were paused or its disk hung:
+// connections stay open, the kernel accepts new ones, and nothing is answered. The server continues
+// at the end of the test, or when thaw is called.
 func Freeze(t testing.TB, pid int) (thaw func()) {
 	t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // it first, so that there are no new ones
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // first, so that it starts no more
 		t.Fatal(err)
 	}
 	all := append(children(t, pid), pid)
 	for _, p := range all {
-		_ = syscall.Kill(p, syscall.SIGSTOP) // it may have ended
+		_ = syscall.Kill(p, syscall.SIGSTOP) // the process may have ended
 	}
 	thaw = func() {
 		for _, p := range all {
-			_ = syscall.Kill(p, syscall.SIGCONT) // as above
+			_ = syscall.Kill(p, syscall.SIGCONT) // it may have ended here as well
 		}
 	}
 	t.Cleanup(thaw)
@@ -40,9 +40,9 @@ func children(t testing.TB, of int) (pids []int) {
 	for _, name := range files {
 		stat, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		// pid (name) state parent: the name may contain anything.
+		// The format is "pid (name) state parent"; the name may contain anything.
 		_, rest, _ := strings.Cut(string(stat[max(0, strings.LastIndexByte(string(stat), ')')):]), " ")
 		fields := strings.Fields(rest)
 		if len(fields) < 2 || fields[1] != strconv.Itoa(of) {

@@ -13,9 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// Login creates a database login that is not a superuser, and returns dsn with it instead of
-// the superuser. options are those of CREATE ROLE, such as "IN ROLE saga_app_role" or
-// "CREATEROLE". It may create objects in dsn's database; they and it are dropped with the test.
+// Login creates a database login that is not a superuser and returns dsn with that login in place
+// of the superuser. options are those of CREATE ROLE, such as "IN ROLE saga_app_role" or
+// "CREATEROLE". The login may create objects in dsn's database; when the test ends, the objects and
+// the login are dropped.
 func Login(t testing.TB, dsn, options string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
@@ -49,7 +50,7 @@ func Login(t testing.TB, dsn, options string) string {
 			t.Errorf("drop the test's login: %v", err)
 		}
 	})
-	if !strings.Contains(dsn, "://") { // key=value form: the last value counts
+	if !strings.Contains(dsn, "://") { // key=value form: the last value wins
 		return dsn + " user=" + name + " password=" + password
 	}
 	u, err := url.Parse(dsn)

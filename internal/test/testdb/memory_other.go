@@ -2,5 +2,5 @@
 
 package testdb
 
-// inMemory returns "": a file system in memory exists reliably on Linux only.
+// inMemory returns "": only Linux reliably has a file system in memory.
 func inMemory() string { return "" }

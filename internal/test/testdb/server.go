@@ -18,16 +18,16 @@ import (
 // urlEnv names the environment variable with the DSN of an existing server.
 const urlEnv = "TEST_DATABASE_URL"
 
-// address is how to connect to a server as a superuser.
+// address describes how to connect to a server as a superuser.
 type address struct {
 	maintenance string                       // DSN of a database that always exists
 	dsn         func(database string) string // DSN of another database
-	private     bool                         // only this process uses the server
+	private     bool                         // no other process uses the server
 }
 
-// settings trade durability for speed: the data is worthless after a crash of the machine.
-// Autovacuum would make plans and timings vary from run to run.
-// A test of several nodes needs up to fifty connections, and tests of a package run side by side.
+// settings trade durability for speed: after a crash of the machine, the data is worthless.
+// Autovacuum would make plans and timings vary from run to run. A test with several nodes needs up
+// to fifty connections, and tests of a package run in parallel.
 var settings = map[string]string{
 	"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off",
 	"max_connections": "600", "max_wal_size": "64MB", "autovacuum": "off",
@@ -38,8 +38,8 @@ var started struct {
 	address *address
 }
 
-// server returns this process's server, and starts it at the first call. After a failed start
-// the next call tries again.
+// server returns this process's server, which the first call starts. After a failed start, the next
+// call tries again.
 func server(ctx context.Context) (address, error) {
 	started.Lock()
 	defer started.Unlock()
@@ -57,17 +57,17 @@ func server(ctx context.Context) (address, error) {
 	return a, nil
 }
 
-// external returns the server of dsn, or the zero address when dsn is empty.
+// external returns the server of dsn, or the zero address if dsn is empty.
 func external(dsn string) (address, error) {
 	if dsn == "" {
 		return address{}, nil
 	}
-	if !strings.Contains(dsn, "://") { // key=value form: the last value counts
+	if !strings.Contains(dsn, "://") { // key=value form: the last value wins
 		return address{maintenance: dsn, dsn: func(database string) string { return dsn + " dbname=" + database }}, nil
 	}
 	u, err := url.Parse(dsn)
 	if err != nil {
-		return address{}, fmt.Errorf("%s is not a URL", urlEnv) // the cause would show the password
+		return address{}, fmt.Errorf("%s is not a URL", urlEnv) // the parse error would reveal the password
 	}
 	return address{maintenance: dsn, dsn: func(database string) string {
 		other := *u
@@ -94,7 +94,7 @@ func private(ctx context.Context) (address, error) {
 		dir := filepath.Join(base, fmt.Sprintf("pg%d-%d", major, n))
 		s, err := devpg.Start(ctx, devpg.Config{Dir: dir, Bin: bin, Settings: settings, Exclusive: true})
 		if errors.Is(err, devpg.ErrInUse) {
-			continue // in use by another test process
+			continue // another test process uses it
 		}
 		if err != nil {
 			return address{}, fmt.Errorf("%w\n(if a crash of the machine has spoilt it: it holds nothing of worth, delete it)", err)
@@ -107,15 +107,15 @@ func private(ctx context.Context) (address, error) {
 	}
 }
 
-// baseDir creates the directory of all servers. Its name is known to all users of the machine,
-// so it must belong to us if it already exists.
+// baseDir creates the directory that contains all servers' directories. All users of the machine
+// know its name, so if it already exists it must belong to the current user.
 func baseDir() (string, error) {
 	parent := os.TempDir()
 	if memory := inMemory(); memory != "" && os.Getenv("TMPDIR") == "" {
 		parent = memory
 	}
 	base := filepath.Join(parent, fmt.Sprintf("skald-testdb-%d", os.Getuid()))
-	// Others may traverse it: root's servers run as another user.
+	// Other users may traverse it, because root's servers run as another user.
 	if err := os.Mkdir(base, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}

@@ -24,11 +24,13 @@ var template struct {
 	name string
 }
 
-// AfterMigrationsEnv is a statement that changes every migrated database of a test: it breaks the schema, so that
-// the tests of what it breaks have to fail (internal/test/mutants).
+// AfterMigrationsEnv names a variable with a statement to execute in every migrated test database
+// after the migrations: it breaks the schema, so that the tests of what it breaks must fail
+// (internal/test/mutants).
 const AfterMigrationsEnv = "TEST_AFTER_MIGRATIONS"
 
-// templateName names the template of these migrations, and of what is done to the database after them.
+// templateName returns the name of the template for these migrations and the statement that follows
+// them.
 func templateName() string {
 	name := templatePrefix + db.Hash()
 	if statement := os.Getenv(AfterMigrationsEnv); statement != "" {
@@ -38,7 +40,7 @@ func templateName() string {
 	return name
 }
 
-// migrated returns the name of a database with all migrations applied, to be copied. It is
+// migrated returns the name of a database with all migrations applied, which callers copy. It is
 // created once per server and set of migrations.
 func migrated(ctx context.Context) (string, error) {
 	a, err := server(ctx)
@@ -52,7 +54,7 @@ func migrated(ctx context.Context) (string, error) {
 	}
 	name := templateName()
 	err = connected(ctx, a, func(conn *sql.Conn) error {
-		// Processes may share an external server. It polls, because a session that waits for
+		// Processes may share an external server. This one polls, because a session that waits for
 		// the lock inside PostgreSQL holds a snapshot.
 		again := time.NewTicker(50 * time.Millisecond)
 		defer again.Stop()
@@ -61,7 +63,7 @@ func migrated(ctx context.Context) (string, error) {
 			if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, templateLock).Scan(&ours); err != nil {
 				return err
 			}
-			if ours { // until the connection is closed
+			if ours { // the lock is held until the connection is closed
 				return makeTemplate(ctx, a, conn, name)
 			}
 			select {
@@ -78,8 +80,8 @@ func migrated(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// makeTemplate creates the template unless it exists. Only a complete one is marked as a
-// template; an incomplete one is created again.
+// makeTemplate creates the template if it doesn't exist. Only a complete template is marked as one;
+// an incomplete one is dropped and created again.
 func makeTemplate(ctx context.Context, a address, conn *sql.Conn, name string) error {
 	var finished bool
 	err := conn.QueryRowContext(ctx,
@@ -107,8 +109,8 @@ func makeTemplate(ctx context.Context, a address, conn *sql.Conn, name string) e
 	return err
 }
 
-// removeLeftovers drops, on a private server, the databases of tests that were
-// killed and the templates of other migrations.
+// removeLeftovers drops, on a private server, the databases of killed tests and the templates of
+// other migrations.
 func removeLeftovers(ctx context.Context, a address) error {
 	return connected(ctx, a, func(conn *sql.Conn) error {
 		var names []string

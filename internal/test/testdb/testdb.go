@@ -1,17 +1,18 @@
 // Package testdb gives each test its own PostgreSQL database, migrated or empty, within tens of
-// milliseconds, so that tests cannot disturb each other and can run in parallel.
+// milliseconds, so that tests can't disturb each other and can run in parallel.
 //
 // The first call in a test process starts a private server without fsync (package devpg), which
-// ends with the process. Its directory is skald-testdb-<uid> in TMPDIR; without TMPDIR it is in
-// /dev/shm (memory) if there is enough, else in /tmp. The next process reuses it, and the
-// migrated template in it. There are as many directories as there were processes at the same
-// time, of 0.1 to 0.4 GB each; they can be deleted while no test runs. TEST_DATABASE_URL,
-// when set, is the DSN of a superuser of an existing server to use instead.
+// stops when the process ends. Its directory is skald-testdb-<uid> in TMPDIR; if TMPDIR is not set,
+// it is in /dev/shm (memory) if there is enough room, and in /tmp otherwise. The next process
+// reuses the server's directory and the migrated template in it. There are as many of these
+// directories as there were test processes running at once, of 0.1 to 0.4 GB each; they can be
+// deleted while no test is running. If TEST_DATABASE_URL is set, it is the DSN of a superuser of an
+// existing server to use instead.
 //
-// Without PostgreSQL tests fail, with advice; they are never skipped.
+// Without PostgreSQL, tests fail with advice; they are never skipped.
 //
-// Two goroutines watch the server as long as the process lives; a package that looks for leaked
-// goroutines calls DSN or Empty before it calls goleak.IgnoreCurrent.
+// Two goroutines watch the server for the life of the process. A package that looks for leaked
+// goroutines must call DSN or Empty before goleak.IgnoreCurrent.
 package testdb
 
 import (
@@ -72,15 +73,15 @@ func create(ctx context.Context, t testing.TB, template string) string {
 	return address.dsn(name)
 }
 
-// copyDatabase copies files. The other strategy writes every page to the WAL, which is slower
-// without fsync.
+// copyDatabase creates a database by copying the template's files. The other strategy writes every
+// page to the WAL, which is slower without fsync.
 func copyDatabase(ctx context.Context, a address, name, template string) error {
 	return run(ctx, a, "CREATE DATABASE "+pq.QuoteIdentifier(name)+
 		" TEMPLATE "+pq.QuoteIdentifier(template)+" STRATEGY file_copy")
 }
 
-// run executes statements one by one, on a connection that it closes: a pool would leave
-// goroutines for the life of the process.
+// run executes statements one by one on a connection that it closes afterwards: a pool would leave
+// goroutines running for the life of the process.
 func run(ctx context.Context, a address, statements ...string) error {
 	return connected(ctx, a, func(conn *sql.Conn) error {
 		for _, statement := range statements {

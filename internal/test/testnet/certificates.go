@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// Issuer is a certificate authority of a test.
+// Issuer is a test's certificate authority.
 type Issuer struct {
 	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewIssuer returns an authority that is not trusted yet.
+// NewIssuer returns a certificate authority that is not trusted yet.
 func NewIssuer(t testing.TB) *Issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -42,7 +42,7 @@ func NewIssuer(t testing.TB) *Issuer {
 	return &Issuer{c, key}
 }
 
-// Pool trusts the authority and no other.
+// Pool returns a pool that trusts only this authority.
 func (i *Issuer) Pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(i.Cert)
@@ -55,8 +55,8 @@ func (i *Issuer) Write(t testing.TB, path string) {
 	replace(t, path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Cert.Raw}))
 }
 
-// Issue writes a certificate for 127.0.0.1 and its key to the files cert and key, unless
-// these are "". change, if any, changes the certificate before it is signed.
+// Issue writes a certificate for 127.0.0.1 and its key to the files cert and key; "" skips either
+// file. change, if any, modifies the certificate before it is signed.
 func (i *Issuer) Issue(
 	t testing.TB, serial int64, cert, key string, change ...func(*x509.Certificate),
 ) tls.Certificate {
@@ -95,7 +95,7 @@ func (i *Issuer) Issue(
 	return pair
 }
 
-// replace writes a file at once as far as a reader can tell.
+// replace writes a file atomically for readers.
 func replace(t testing.TB, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// People is a test's identity provider; it signs any claims.
+// People is a test's identity provider; it signs any claims that it is given.
 type People struct {
-	URL string // the issuer of its tokens; its keys are discovered
+	URL string // issuer of its tokens; its keys are discovered there
 	key ed25519.PrivateKey
 }
 
@@ -39,7 +39,7 @@ func NewPeople(t testing.TB) *People {
 	return p
 }
 
-// Token returns a token with these claims, for an hour.
+// Token returns a token with these claims that is valid for an hour.
 func (p *People) Token(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": p.URL, "exp": time.Now().Add(time.Hour).Unix()}

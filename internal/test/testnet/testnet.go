@@ -24,15 +24,16 @@ func ClosedAddress(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = own.Close() })
-	return own.LocalAddr().String() // the port of a connection: taken, without a listener
+	return own.LocalAddr().String() // this port belongs to a connection, so it is taken but has no listener
 }
 
-// Ports of services that Skald does not call (package egress). There is no other one between them.
+// Ports of services that Skald refuses to call (package egress). There is no other such port
+// between them.
 const memcached, mongoDB = 11211, 27017
 
-// Free returns a host:port on loopback for a server that another program starts. The port is free now, and none of
-// those that the kernel gives away: the port of a closed listener could be taken before the program has it, or while
-// it is down.
+// Free returns a loopback address, host:port, for a server that another program starts. The port is
+// free now and outside the range that the kernel assigns: the port of a closed listener could be
+// taken before the program listens on it, or while the program is down.
 func Free() (string, error) {
 	for range 100 {
 		addr := fmt.Sprintf("127.0.0.1:%d", memcached+1+rand.IntN(mongoDB-memcached-1))
@@ -43,7 +44,7 @@ func Free() (string, error) {
 	return "", errors.New("no free port in a hundred tries")
 }
 
-// FreeAddress is Free for a test, which ends if there is none.
+// FreeAddress is Free for a test, which it ends if there is no free port.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	addr, err := Free()

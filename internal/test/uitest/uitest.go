@@ -1,5 +1,5 @@
-// Package uitest runs a whole Skald, with its API and its pages over a database of its own, for the tests of
-// pages.
+// Package uitest runs a complete Skald server, with its API and its pages and its own database, for
+// tests of the pages.
 package uitest
 
 import (
@@ -23,13 +23,14 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Server is a Skald that runs in this process until the end of the test.
+// Server is a Skald server that runs in this process until the test ends.
 type Server struct {
 	URL string
-	// Participant answers every call of a step with 200, unless its path names a status ("/503/reserve").
+	// Participant is the URL of a participant that answers every call with 200, unless the path
+	// names another status ("/503/reserve").
 	Participant string
-	Key         string // the API key that Call sends; empty: none
-	Token       string // of a person, which Call sends instead; empty: none
+	Key         string // the API key that Call sends; "" means none
+	Token       string // a person's token, which Call sends instead; "" means none
 	logs        *buffer
 }
 
@@ -50,8 +51,8 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// Start starts a server with the configuration of tests; change modifies it first. One server serves many cases:
-// start one for each test function at most.
+// Start starts a server with the test configuration, which change modifies first. One server suits
+// many cases: start at most one per test function.
 func Start(t testing.TB, change ...func(*config.Config)) *Server {
 	t.Helper()
 	s := &Server{logs: &buffer{}}
@@ -61,7 +62,7 @@ func Start(t testing.TB, change ...func(*config.Config)) *Server {
 	cfg := config.Default(config.Test)
 	cfg.Database.URL = config.Secret(testdb.DSN(t))
 	cfg.Server.ListenAddr = "127.0.0.1:0"
-	cfg.DLQ.AutoRetry = false // letters stay as they are; tests of automatic retries switch them on
+	cfg.DLQ.AutoRetry = false // letters are not retried automatically; tests of automatic retries turn them on
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -69,7 +70,7 @@ func Start(t testing.TB, change ...func(*config.Config)) *Server {
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- app.Run(ctx, cfg, app.Options{
-			EUID: 1000, // tests may run as root, which may not run programs
+			EUID: 1000, // tests may run as root, which is not allowed to run programs
 			Log:  slog.New(slog.NewJSONHandler(s.logs, nil)), Ready: func(url string) { ready <- url },
 		})
 	}()
@@ -105,8 +106,8 @@ func participate(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"reservation": 9007199254740993}`)
 }
 
-// Call sends a request to the API, with body as JSON unless it is nil, and returns the status and the decoded
-// answer. Numbers keep their digits.
+// Call sends a request to the API, with body as JSON unless it is nil, and returns the status and
+// the decoded response. Numbers keep their digits.
 func (s *Server) Call(t testing.TB, method, path string, body any) (int, map[string]any) {
 	t.Helper()
 	var raw io.Reader
@@ -146,7 +147,7 @@ func (s *Server) Call(t testing.TB, method, path string, body any) (int, map[str
 // Logs returns what the server has logged.
 func (s *Server) Logs() string { return s.logs.String() }
 
-// Must is Call for a request that has to succeed.
+// Must is Call for a request that must succeed.
 func (s *Server) Must(t testing.TB, method, path string, body any) map[string]any {
 	t.Helper()
 	status, doc := s.Call(t, method, path, body)
@@ -156,7 +157,7 @@ func (s *Server) Must(t testing.TB, method, path string, body any) map[string]an
 	return doc
 }
 
-// Get returns a page, without following redirects.
+// Get fetches a page without following redirects.
 func (s *Server) Get(t testing.TB, path string) (status int, page string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
@@ -167,8 +168,8 @@ func (s *Server) Get(t testing.TB, path string) (status int, page string) {
 	return status, page
 }
 
-// Post sends a form as a browser does that shows a page of this server. It returns the status, the page, and where a
-// redirect leads.
+// Post sends a form in the way a browser would from a page of this server. It returns the status,
+// the page, and the target of a redirect.
 func (s *Server) Post(t testing.TB, path string, form url.Values) (status int, page, location string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, s.URL+path, strings.NewReader(form.Encode()))
@@ -192,7 +193,7 @@ func (s *Server) Post(t testing.TB, path string, form url.Values) (status int, p
 	return res.StatusCode, string(text), res.Header.Get("Location")
 }
 
-// showsSecret matches a page with a new secret of a webhook or a new API key.
+// showsSecret matches a page that shows a new webhook secret or a new API key.
 var showsSecret = regexp.MustCompile(`whsec_[A-Za-z0-9+/]{20}|SKALD_API_KEY=\w`)
 
 // plain follows no redirects.
@@ -212,7 +213,7 @@ func (s *Server) send(t testing.TB, req *http.Request) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// Form returns the hidden fields of the form of an action on a page, which a POST has to send back.
+// Form returns the hidden fields of an action's form on a page; a POST has to send them back.
 func Form(page string) url.Values {
 	form := url.Values{}
 	for _, part := range strings.Split(page, `<input type="hidden" name="`)[1:] {

@@ -1,5 +1,5 @@
-// Command mutate breaks the code behind requirements and shows that their tests fail:
-// `make mutants`.
+// Command mutate breaks the code behind requirements and checks that their tests fail: `make
+// mutants`.
 package main
 
 import (
