@@ -1,20 +1,20 @@
-// Package manual runs what the pages of the manual print, as they print it: the
-// sh blocks below a heading, in order, in one shell, against the real program.
-// A command that fails fails the test, and so does an output that is not the one
-// the page shows. The tests of the pages are in this package.
+// Package manual runs the examples on the pages of the manual as they are printed: the sh blocks
+// below a heading, in order, in one shell, against the real program. The test fails if a command
+// fails or if its output differs from the one on the page. The tests of the pages are in this
+// package.
 //
 //	manual.Session{Page: "docs/dlq.md", Heading: "A session", Env: …}.Run(t)
 //
 // How a page is read:
 //
-//   - Blocks ```sh and ```bash are run by bash with errexit and pipefail: where a
-//     failure is what the page wants to show, it says `… || echo "exit status $?"`.
-//   - A block ``` or ```json that follows with nothing but blank lines between is
-//     what they print to stdout. Ids, times and API keys may differ; an ellipsis
-//     (…) stands for anything. JSON is compared by its meaning.
-//   - Blocks of other languages are not run (```text, ```yaml, ```ini, ```sql),
-//     nor is one below the line <!-- not run: why -->.
-//   - What a command leaves running in the background ends with the session.
+//   - Blocks ```sh and ```bash are run by bash with errexit and pipefail. To show a failure, a
+//     page writes `… || echo "exit status $?"`.
+//   - A block ``` or ```json that follows them, with only blank lines in between, is what they
+//     print to stdout. Ids, times and API keys may differ; an ellipsis (…) stands for anything.
+//     JSON is compared by value.
+//   - Blocks in other languages (```text, ```yaml, ```ini, ```sql) are not run, nor is a block
+//     below the line <!-- not run: why -->.
+//   - Whatever a command leaves running in the background ends with the session.
 package manual
 
 import (

@@ -1,18 +1,18 @@
-// Package mutants shows that the tests which docs/requirements names are proofs: it draws rows by a
-// seed, breaks the code behind each of them, and runs the row's test, which has to fail.
+// Package mutants checks that the tests named in docs/requirements prove what they claim to: it
+// draws rows by a seed, breaks the code behind each row, and runs the row's test, which must fail.
 //
 //	make mutants                         every row
-//	make mutants SEED=7 N=10             ten rows, by a seed
+//	make mutants SEED=7 N=10             ten rows, drawn by a seed
 //	make mutants SEED=day N=20           twenty rows of the day
-//	make mutants SEED=day BUDGET=30s     rows of the day whose tests need little, for as long as that
+//	make mutants SEED=day BUDGET=30s     rows of the day with cheap tests, for that long
 //	make mutants ROWS='X10,gap 2'        these rows
 //
 // The files:
 //
-//	mutants.go  the draw, and the table that is printed
+//	mutants.go  the draw and the table that is printed
 //	rows.go     the rows of docs/requirements and their tests; the rows that nothing can break
-//	try.go      one mutant: an overlay of the build, its test, and what came of it
-//	table*.go   the mutants, by what they break
+//	try.go      one mutant: its build overlay, its test, and the outcome
+//	table*.go   the mutants, grouped by what they break
 package mutants
 
 import (
