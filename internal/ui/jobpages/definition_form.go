@@ -14,23 +14,14 @@ import (
 )
 
 // definitionFields returns the fields for the members of a definition. Empty fields mean the
-// default.
+// default. A member that is not listed here is the last field of the form.
 func definitionFields() []web.Field {
-	number := func(name, label, hint string) web.Field {
-		return web.Field{Name: name, Label: label, Kind: "number", Hint: hint}
-	}
-	document := func(name, label, hint string) web.Field {
-		return web.Field{Name: name, Label: label, Kind: "json", Hint: hint}
-	}
-	span := func(name, label, hint string) web.Field {
-		return web.Field{Name: name, Label: label, Kind: "span", Hint: hint}
-	}
 	fields := []web.Field{
 		{Group: "What runs", Name: "name", Label: "Name", Required: true},
 		{Name: "description", Label: "Description"},
 		{Name: "command_name", Label: "Command for the worker to run", Required: true, Hint: "report"},
-		document("default_args", "Arguments", `{"depth": 1}`),
-		document("args_schema", "JSON Schema of the arguments", `{"type": "object"}`),
+		{Name: "default_args", Label: "Arguments", Hint: `{"depth": 1}`},
+		{Name: "args_schema", Label: "JSON Schema of the arguments", Hint: `{"type": "object"}`},
 		{Group: "When", Name: "type", Label: "Runs are created", Kind: "select", Options: web.Labelled(
 			"time", "by a schedule", "event", "by events", "manual", "only manually")},
 		{Name: "schedule.type", Label: "Schedule", Kind: "select", Options: web.Labelled(
@@ -46,40 +37,40 @@ func definitionFields() []web.Field {
 		{Name: "schedule.start_at", Label: "Not before", Hint: "2027-01-01T00:00:00Z"},
 		{Name: "schedule.end_at", Label: "Not at or after", Hint: "2028-01-01T00:00:00Z"},
 		{Name: "event.event_type", Label: "Events", Hint: "order.paid or order.*"},
-		document("event.match", "Only events whose payload contains", `{"order.region": "eu"}`),
+		{Name: "event.match", Label: "Only events whose payload contains", Hint: `{"order.region": "eu"}`},
 		{Name: "event.args_from", Label: "Arguments from an event", Kind: "select", Options: web.Labelled(
 			"", "id, type, payload and times", "payload", "the payload alone")},
-		span("jitter_ms", "Start up to this much after the slot", "0"),
+		{Name: "jitter_ms", Label: "Start up to this much after the slot", Hint: "0"},
 		{Group: "Where", Name: "queue", Label: "Queue", Hint: "default"},
-		number("priority", "Priority, -100 to 100; higher first", "0"),
-		document("required_labels", "Labels required of the worker", `{"zone": "a"}`),
-		document("labels", "Labels of the job", `{"team": "finance"}`),
+		{Name: "priority", Label: "Priority, -100 to 100; higher first", Hint: "0"},
+		{Name: "required_labels", Label: "Labels required of the worker", Hint: `{"zone": "a"}`},
+		{Name: "labels", Label: "Labels of the job", Hint: `{"team": "finance"}`},
 		{Group: "Overlap", Name: "concurrency_policy", Label: "A run that becomes due while another is active",
 			Kind: "select", Options: web.Labelled("allow", "runs as well", "forbid", "is skipped", "queue", "waits",
 				"replace", "cancels the other")},
 		{Name: "concurrency_key", Label: "Key shared with other jobs", Hint: "its own"},
-		number("queue_limit", "How many may wait (0: any number)", "0"),
+		{Name: "queue_limit", Label: "How many may wait (0: any number)", Hint: "0"},
 		{Name: "retry_holds_key", Label: "A waiting retry keeps the next slot from starting", Kind: "check"},
 		{Group: "Missed slots", Name: "misfire_policy", Label: "Overdue slots", Kind: "select", Options: web.Labelled(
 			"skip", "are skipped", "fire_once", "the newest runs", "catch_up", "all of them run, oldest first")},
-		span("misfire_grace_ms", "Overdue after (0: according to the settings)", "0"),
-		number("catch_up_limit", "At most this many run", "100"),
-		{Group: "Failures", Name: "retry.max_attempts", Label: "Maximum runs, including retries", Kind: "number", Hint: "1"},
-		span("retry.initial_interval_ms", "First wait", "1 s"),
-		span("retry.max_interval_ms", "Longest wait", "10 min"),
-		number("retry.multiplier", "Backoff multiplier", "2"),
-		number("retry.jitter", "Jitter (0 to 1)", "0.2"),
-		span("timeout_ms", "Timeout of an attempt (0: none)", "0"),
-		number("max_losses", "Lost assignments allowed (0: according to the settings)", "0"),
-		{Name: "dead_letter", Label: "A run that gave up becomes a dead letter", Kind: "select", Options: web.Labelled(
+		{Name: "misfire_grace_ms", Label: "Overdue after (0: according to the settings)", Hint: "0"},
+		{Name: "catch_up_limit", Label: "At most this many run", Hint: "100"},
+		{Group: "Failures", Name: "retry.max_attempts", Label: "Maximum runs, including retries", Hint: "1"},
+		{Name: "retry.initial_interval_ms", Label: "First wait", Hint: "1 s"},
+		{Name: "retry.max_interval_ms", Label: "Longest wait", Hint: "10 min"},
+		{Name: "retry.multiplier", Label: "Backoff multiplier", Hint: "2"},
+		{Name: "retry.jitter", Label: "Jitter (0 to 1)", Hint: "0.2"},
+		{Name: "timeout_ms", Label: "Timeout of an attempt (0: none)", Hint: "0"},
+		{Name: "max_losses", Label: "Lost assignments allowed (0: according to the settings)", Hint: "0"},
+		{Name: "dead_letter", Label: "A run that gave up becomes a dead letter", Options: web.Labelled(
 			"", "if created by an event or a saga", "true", "yes", "false", "no")},
-		document("emit", "Kafka topics for events emitted by its runs", `[{"event_type": "report.*", "topic": "reports"}]`),
-		{Group: "State", Name: "enabled", Label: "Enabled", Kind: "select", Options: web.YesNo, Value: "true"},
+		{Name: "emit", Label: "Kafka topics for events emitted by its runs", Hint: `[{"event_type": "report.*", "topic": "reports"}]`},
+		{Group: "State", Name: "enabled", Label: "Enabled", Options: web.YesNo, Value: "true"},
 	}
 	for i, f := range fields {
 		fields[i].Rare = slices.Contains(rarelySet, f.Name)
 	}
-	return fields
+	return web.FieldsOf[client.JobDefinitionInput](fields, "reason")
 }
 
 // rarelySet lists the members of a definition that most jobs leave at their defaults.
@@ -90,14 +81,8 @@ var rarelySet = []string{
 	"max_losses", "dead_letter", "emit",
 }
 
-// definitionBody converts the values of selects to the form in the contract, and omits the members
-// of other types.
+// definitionBody omits the members of other types.
 func definitionBody(form web.Form, body map[string]any) error {
-	for _, name := range []string{"enabled", "dead_letter"} {
-		if text := form[name]; text != "" {
-			body[name] = text == "true"
-		}
-	}
 	if form["type"] != string(client.JobTypeTime) {
 		delete(body, "schedule")
 	}

@@ -122,9 +122,9 @@ type Field struct {
 	// Rare fields of a group are folded.
 	Rare bool
 	// Kind is text (the default), span (a duration, for a member in milliseconds), json, lines (a
-	// list of texts), long, check, number, select, secret or hidden.
+	// list of texts), long, check, number, select, bool (a select for true or false), secret or hidden.
 	Kind     string
-	Options  []Option // of a select
+	Options  []Option // of a select or bool
 	Value    string
 	Required bool
 	Problem  string // what the API reports about it
@@ -258,6 +258,8 @@ func (f Field) value(text string) (any, error) {
 		return json.RawMessage(text), nil
 	case "check":
 		return true, nil
+	case "bool":
+		return text == "true", nil
 	case "span":
 		ms, ok := milliseconds(text)
 		if !ok {

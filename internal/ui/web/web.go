@@ -7,8 +7,8 @@
 //
 // Files, each on top of those before it: words, badges, calls, drawing, charts, redrive, bidi,
 // jsontree, documents, timescale, axislabels, linediff, problems, spans, local, tenant, assets,
-// shared, kit, tag, cards, regions, templates, pages, action, planned, stale, fields, operation,
-// actions, ready, list, sorting, runbulk, web.
+// shared, kit, tag, cards, regions, templates, pages, action, planned, stale, fields, members,
+// operation, actions, ready, list, sorting, runbulk, web.
 package web
 
 import (
