@@ -2,7 +2,6 @@ package jobrun
 
 import (
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,13 +69,6 @@ func (w *mistakes) text(pointer, s string, least, most int) {
 		w.Add(pointer, "maxLength", "must have at most %d characters", most)
 	case strings.ContainsRune(s, 0) || !utf8.ValidString(s):
 		w.Add(pointer, "pattern", "contains a NUL character or is not UTF-8")
-	}
-}
-
-// within checks that a number is within its bounds.
-func (w *mistakes) within(pointer string, n, least, most int64) {
-	if n < least || n > most {
-		w.Add(pointer, "out_of_range", "must be from %d to %d", least, most)
 	}
 }
 
@@ -151,32 +143,6 @@ func (w *mistakes) emit(s *Spec) {
 		if !dlq.CanBeTopic(e.Topic) {
 			w.Add(at+"/topic", "pattern", "must be the name of a Kafka topic: %s", dlq.TopicForm)
 		}
-	}
-}
-
-func (w *mistakes) numbers(s *Spec) {
-	w.within("/timeout_ms", s.TimeoutMS, 0, MaxTimeoutMS)
-	w.within("/max_losses", int64(s.MaxLosses), 0, 100)
-	w.within("/priority", int64(s.Priority), -MaxPriority, MaxPriority)
-	w.within("/queue_limit", int64(s.QueueLimit), 0, MaxQueueLimit)
-	w.within("/misfire_grace_ms", s.MisfireGraceMS, 0, MaxTimeoutMS)
-	w.within("/catch_up_limit", int64(s.CatchUpLimit), 0, MaxCatchUp)
-	w.within("/jitter_ms", s.JitterMS, 0, time.Hour.Milliseconds())
-	if !slices.Contains(append(Misfires, ""), s.Misfire) {
-		w.Add("/misfire_policy", "enum", "must be one of %v", Misfires)
-	}
-}
-
-func (w *mistakes) retries(s *Spec) {
-	r := s.Retry
-	w.within("/retry/max_attempts", int64(r.MaxAttempts), 0, MaxRetries)
-	w.within("/retry/initial_interval_ms", r.InitialIntervalMS, 0, MaxTimeoutMS)
-	w.within("/retry/max_interval_ms", r.MaxIntervalMS, 0, MaxTimeoutMS)
-	if m := r.Multiplier; m != 0 && (m < 1 || m > 100 || math.IsNaN(m)) {
-		w.Add("/retry/multiplier", "out_of_range", "must be from 1 to 100")
-	}
-	if j := r.Jitter; j != nil && (*j < 0 || *j > 1 || math.IsNaN(*j)) {
-		w.Add("/retry/jitter", "out_of_range", "must be from 0 to 1")
 	}
 }
 

@@ -2,6 +2,8 @@ package jobrun
 
 import (
 	"encoding/json"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +89,34 @@ type Spec struct {
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 	// Emit names the Kafka topics to which events of its runs are published.
 	Emit []EmitTopic `json:"emit,omitempty"`
+}
+
+// numbers checks the bounds of the numbers in a spec, and the choices that are independent of other
+// members.
+func (w *mistakes) numbers(s *Spec) {
+	w.within("/timeout_ms", s.TimeoutMS, 0, MaxTimeoutMS)
+	w.within("/max_losses", int64(s.MaxLosses), 0, 100)
+	w.within("/priority", int64(s.Priority), -MaxPriority, MaxPriority)
+	w.within("/queue_limit", int64(s.QueueLimit), 0, MaxQueueLimit)
+	w.within("/misfire_grace_ms", s.MisfireGraceMS, 0, MaxTimeoutMS)
+	w.within("/catch_up_limit", int64(s.CatchUpLimit), 0, MaxCatchUp)
+	w.within("/jitter_ms", s.JitterMS, 0, time.Hour.Milliseconds())
+	if !slices.Contains(append(Misfires, ""), s.Misfire) {
+		w.Add("/misfire_policy", "enum", "must be one of %v", Misfires)
+	}
+}
+
+func (w *mistakes) retries(s *Spec) {
+	r := s.Retry
+	w.within("/retry/max_attempts", int64(r.MaxAttempts), 0, MaxRetries)
+	w.within("/retry/initial_interval_ms", r.InitialIntervalMS, 0, MaxTimeoutMS)
+	w.within("/retry/max_interval_ms", r.MaxIntervalMS, 0, MaxTimeoutMS)
+	if m := r.Multiplier; m != 0 && (m < 1 || m > 100 || math.IsNaN(m)) {
+		w.Add("/retry/multiplier", "out_of_range", "must be from 1 to 100")
+	}
+	if j := r.Jitter; j != nil && (*j < 0 || *j > 1 || math.IsNaN(*j)) {
+		w.Add("/retry/jitter", "out_of_range", "must be from 0 to 1")
+	}
 }
 
 // ShellCommand is the command that runs programs. The definition's default_args determine which

@@ -189,6 +189,13 @@ func (r *Run) Actions() []string {
 // mistakes collects the errors in a definition.
 type mistakes struct{ fault.Mistakes }
 
+// within checks that a number is within its bounds.
+func (w *mistakes) within(pointer string, n, least, most int64) {
+	if n < least || n > most {
+		w.Add(pointer, "out_of_range", "must be from %d to %d", least, most)
+	}
+}
+
 func isNull(doc json.RawMessage) bool { return string(doc) == "null" }
 
 // fault returns nil if there are no mistakes. Otherwise the detail of the fault describes the first
