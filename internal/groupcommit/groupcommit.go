@@ -152,7 +152,7 @@ func (c *Committer[T, R]) flush(batch []*item[T, R]) {
 	}
 	results, err := c.cfg.Flush(context.Background(), values)
 	if err == nil && len(results) != len(batch) {
-		err = fmt.Errorf("groupcommit: %d results for %d items", len(results), len(batch))
+		err = fmt.Errorf("groupcommit: Flush returned %d results for %d items", len(results), len(batch))
 	}
 	for i, it := range batch {
 		a := answer[R]{err: err}

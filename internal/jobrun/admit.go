@@ -108,7 +108,7 @@ func (k *admission) choose() {
 		c := k.waiting[0]
 		k.waiting = k.waiting[1:]
 		if by := k.replacer(); c.Policy == Replace && by != nil {
-			k.decide(c, StepSkip, "replaced by run %s of %s before it began", by.ID, stamp(by.ScheduledFor))
+			k.decide(c, StepSkip, "replaced by run %s, scheduled for %s, before it started", by.ID, stamp(by.ScheduledFor))
 			continue
 		}
 		k.decide(c, StepAdmit, "")
@@ -139,14 +139,14 @@ func (k *admission) hold(h *Candidate) {
 			if h.State == Running {
 				was = "was still running"
 			}
-			k.decide(c, StepSkip, Because+"run %s of %s %s", h.ID, stamp(h.ScheduledFor), was)
+			k.decide(c, StepSkip, Because+"run %s, scheduled for %s, %s", h.ID, stamp(h.ScheduledFor), was)
 		case c.Policy == Replace && retry:
-			k.decide(c, StepSkip, "a newer run has its key: run %s of %s", h.ID, stamp(h.ScheduledFor))
+			k.decide(c, StepSkip, "a newer run holds its concurrency key: run %s, scheduled for %s", h.ID, stamp(h.ScheduledFor))
 		case c.Policy == Replace && c != by:
-			k.decide(c, StepSkip, "replaced by run %s of %s before it began", by.ID, stamp(by.ScheduledFor))
+			k.decide(c, StepSkip, "replaced by run %s, scheduled for %s, before it started", by.ID, stamp(by.ScheduledFor))
 		case c.Policy == Queue && !retry:
 			if queued++; c.QueueLimit > 0 && queued > c.QueueLimit {
-				k.decide(c, StepSkip, "%d runs are already waiting for its key, which is the limit", c.QueueLimit)
+				k.decide(c, StepSkip, "its concurrency key has already reached the queue_limit of %d", c.QueueLimit)
 			}
 		}
 	}
@@ -156,9 +156,9 @@ func (k *admission) hold(h *Candidate) {
 	for _, old := range k.holders {
 		switch {
 		case old.State != Running:
-			k.decide(old, StepCancel, "replaced by run %s of %s", by.ID, stamp(by.ScheduledFor))
+			k.decide(old, StepCancel, "replaced by run %s, scheduled for %s", by.ID, stamp(by.ScheduledFor))
 		case !old.CancelRequested:
-			k.decide(old, StepAskCancel, "replaced by run %s of %s", by.ID, stamp(by.ScheduledFor))
+			k.decide(old, StepAskCancel, "replaced by run %s, scheduled for %s", by.ID, stamp(by.ScheduledFor))
 		}
 	}
 }

@@ -285,7 +285,7 @@ func TestWhatIsToldOfADecision(t *testing.T) {
 		{"claim start cancel +31s grace", "", 4, "its worker did not stop it in time: enough"},
 		{"claim start cancel +40s look +31s look grace", "", 4, "its worker is lost: enough"},
 		{"claim start +11m clock", "", 4, "TIMED_OUT: it did not end within 10m0s"},
-		{lossOfAll, "", 4, "LOST: 5 of its assignments were lost; the limit is 5"},
+		{lossOfAll, "", 4, "LOST: it reached its limit of lost assignments (5 of 5)"},
 		{"skip", "", 4, "forbidden"},
 		{"claim replace", "", 4, "replaced"},
 	} {

@@ -224,7 +224,7 @@ func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, err
 	}
 	compiled, err := slots.Compile()
 	if err != nil {
-		return step, fmt.Errorf("stored schedule of a job: %w", err)
+		return step, fmt.Errorf("compile the stored schedule of a job: %w", err)
 	}
 	step.Slots = b.Next(compiled, limit)
 	return step, nil

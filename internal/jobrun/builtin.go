@@ -44,22 +44,22 @@ func Beyond(command string, args json.RawMessage, limit int64) bool {
 // BuiltIns lists the built-in definitions.
 var BuiltIns = []BuiltIn{
 	{SystemRedrive, Spec{
-		Description: "retries the dead letters of a topic, or of all: at most max_messages, at rate_per_second",
+		Description: "retries dead letters of one topic or of all topics: at most max_messages, at rate_per_second",
 		Type:        OnDemand, TimeoutMS: 24 * hourMS, Concurrency: Allow,
 		ArgsSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"topic":{"type":"string","minLength":1,"maxLength":255},` +
 			`"max_messages":{"type":"integer","minimum":1},"rate_per_second":{"type":"number","exclusiveMinimum":0},"reason":{"type":"string","maxLength":500}}}`),
 	}},
-	{SystemArchive, daily("02:10", "moves dead letters whose retention has passed to the archive")},
-	{SystemPurge, daily("02:40", "deletes archived dead letters whose time has passed, and old counts")},
+	{SystemArchive, daily("02:10", "archives dead letters whose retention period has ended")},
+	{SystemPurge, daily("02:40", "deletes archived dead letters that have expired, and old counts")},
 	// Nodes do this work continuously; a run executes one round immediately.
-	{SystemOffload, system("moves logs of ended job runs to the log store, and purges runs whose time has passed, now", nil)},
-	{SystemRetention, daily("03:40", "deletes what job runs no longer need: events that were processed, claims that were answered, and old fencing tokens")},
+	{SystemOffload, system("immediately moves the logs of ended job runs to the log store and purges expired runs", nil)},
+	{SystemRetention, daily("03:40", "deletes data that job runs no longer need: processed events, answered claims and old fencing tokens")},
 	{SystemReseal, Spec{
-		Description: "encrypts with the current key what is still encrypted with older ones, and says which keys are still needed",
+		Description: "re-encrypts with the current key all data that is still encrypted with older keys, and reports which keys are still needed",
 		Type:        OnTime, Misfire: FireOnce, Schedule: &schedule.Spec{Type: schedule.DailyAt, Value: "04:10"},
 		TimeoutMS: 24 * hourMS, Concurrency: Forbid,
 	}},
-	{SystemInvariants, every("1h", "checks the invariants, and fails when one is violated")},
+	{SystemInvariants, every("1h", "checks the invariants, and fails if any of them is violated")},
 }
 
 const hourMS = 3_600_000

@@ -29,7 +29,7 @@ func Check(name string, s *Spec) error {
 	case !nameForm.MatchString(name) || len(name) > MaxName:
 		w.Add("/name", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons, and begin with a letter or digit", MaxName)
 	case uuid.Validate(name) == nil:
-		w.Add("/name", "pattern", "must not be a UUID: it would look like an id")
+		w.Add("/name", "pattern", "must not be a UUID, because it could be mistaken for an id")
 	}
 	w.text("/description", s.Description, 0, MaxDescription)
 	w.text("/command_name", s.CommandName, 1, MaxName)
@@ -78,9 +78,9 @@ func (w *mistakes) trigger(s *Spec) {
 	}
 	switch {
 	case s.Type == OnTime && s.Schedule == nil:
-		w.Add("/schedule", "required", "is required of type %s", OnTime)
+		w.Add("/schedule", "required", "is required for type %s", OnTime)
 	case s.Type != OnTime && s.Schedule != nil:
-		w.Add("/schedule", "excluded", "is only for type %s", OnTime)
+		w.Add("/schedule", "excluded", "is allowed only for type %s", OnTime)
 	case s.Schedule != nil:
 		if _, err := CompileSchedule("/schedule", *s.Schedule); err != nil {
 			w.Within("", err)
@@ -88,9 +88,9 @@ func (w *mistakes) trigger(s *Spec) {
 	}
 	switch {
 	case s.Type == OnEvent && s.Event == nil:
-		w.Add("/event", "required", "is required of type %s", OnEvent)
+		w.Add("/event", "required", "is required for type %s", OnEvent)
 	case s.Type != OnEvent && s.Event != nil:
-		w.Add("/event", "excluded", "is only for type %s", OnEvent)
+		w.Add("/event", "excluded", "is allowed only for type %s", OnEvent)
 	case s.Event != nil:
 		w.event(s.Event)
 	}
@@ -112,7 +112,7 @@ func CompileSchedule(pointer string, s schedule.Spec) (*schedule.Schedule, error
 func (w *mistakes) selector(pointer, s string) {
 	w.text(pointer, s, 1, MaxWord)
 	if i := strings.IndexByte(s, '*'); i >= 0 && i < len(s)-1 {
-		w.Add(pointer, "pattern", "may have only one *, at the end")
+		w.Add(pointer, "pattern", "may contain only one *, and only at the end")
 	}
 }
 
@@ -141,14 +141,14 @@ func (w *mistakes) emit(s *Spec) {
 		at := fmt.Sprintf("/emit/%d", i)
 		w.selector(at+"/event_type", e.EventType)
 		if !dlq.CanBeTopic(e.Topic) {
-			w.Add(at+"/topic", "pattern", "must be the name of a Kafka topic: %s", dlq.TopicForm)
+			w.Add(at+"/topic", "pattern", "is not a valid Kafka topic name: use %s", dlq.TopicForm)
 		}
 	}
 }
 
 func (w *mistakes) placement(s *Spec) {
 	if s.Queue != "" && (!nameForm.MatchString(s.Queue) || len(s.Queue) > MaxQueueName) {
-		w.Add("/queue", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
+		w.Add("/queue", "pattern", "must be 1 to %d letters, digits, dots, dashes, underscores or colons, and begin with a letter or digit", MaxQueueName)
 	}
 	w.labels("/required_labels", s.Requires)
 	w.labels("/labels", s.Labels)
@@ -161,7 +161,7 @@ func (w *mistakes) labels(pointer string, labels map[string]string) {
 	for name, value := range labels {
 		at := pointer + "/" + strictjson.Token(name)
 		if !nameForm.MatchString(name) || len(name) > MaxQueueName {
-			w.Add(at, "pattern", "is not a valid label name: use 1 to %d letters, digits, dots, dashes, underscores or colons", MaxQueueName)
+			w.Add(at, "pattern", "is not a valid label name: use 1 to %d letters, digits, dots, dashes, underscores or colons, and begin with a letter or digit", MaxQueueName)
 		}
 		w.text(at, value, 0, MaxWord)
 	}

@@ -6,7 +6,7 @@ import "github.com/skald-saga/skald/internal/fault"
 func (d *Definition) Damaged() *fault.Error {
 	return fault.New(fault.Conflict, CodeUnreadable,
 		"the stored job definition %q is damaged: restore its row from a backup, or delete it and create "+
-			"it again; until then it makes no runs", d.Name)
+			"it again; until then, it creates no runs", d.Name)
 }
 
 // Closed returns the fault for a request that needs the content of a run whose encrypted content

@@ -94,7 +94,7 @@ func (d *decision) retry() {
 	d.Retry, d.Final = &n, false
 	d.tell(HistoryEvent{
 		Kind:   WasRetried,
-		Reason: fmt.Sprintf("failure %d of %d; run %s is due at %s", r.FailuresUsed, policy.MaxAttempts, n.ID, due.UTC().Format(time.RFC3339Nano)),
+		Reason: fmt.Sprintf("failure %d of %d; the retry, run %s, is due at %s", r.FailuresUsed, policy.MaxAttempts, n.ID, due.UTC().Format(time.RFC3339Nano)),
 	})
 }
 
@@ -197,5 +197,5 @@ func (r *Run) Repeats(f *Result) error {
 		return nil
 	}
 	return fault.New(fault.Conflict, CodeOtherResult,
-		"attempt %d of this run has already ended as %s with another result: discard this one", r.Attempt, r.State)
+		"attempt %d of this run has already ended as %s with a different result: discard this one", r.Attempt, r.State)
 }

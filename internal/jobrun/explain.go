@@ -71,20 +71,20 @@ func Explain(s Situation) Explanation {
 		return Explanation{WaitsFor: ForNothing, Summary: s.epilogue(), Since: r.FinishedAt}
 	case r.CancelRequestedAt != nil:
 		until := r.CancelRequestedAt.Add(s.Settings.Seconds(CancelGrace))
-		return Explanation{ForCancel, fmt.Sprintf("Worker %s was asked to stop it; if it does not by %s, its result is refused and the run becomes CANCELED.", r.WorkerID, stamp(until)),
+		return Explanation{ForCancel, fmt.Sprintf("Worker %s was asked to stop the run; if it does not do so by %s, its result is rejected and the run becomes CANCELED.", r.WorkerID, stamp(until)),
 			r.CancelRequestedAt, &until, uuid.Nil}
 	case r.Continuation == Confirming:
 		return Explanation{ForConfirmation, fmt.Sprintf("Worker %s has been silent since its lease expired; unless it confirms the run by %s, the run goes to another worker.", r.WorkerID, stamp(*r.ConfirmDeadlineAt)),
 			r.ConfirmStartedAt, r.ConfirmDeadlineAt, uuid.Nil}
 	case r.State == Running:
-		x := Explanation{WaitsFor: ForEnd, Summary: fmt.Sprintf("Worker %s runs it: attempt %d.", r.WorkerID, r.Attempt), Since: r.StartedAt}
+		x := Explanation{WaitsFor: ForEnd, Summary: fmt.Sprintf("Worker %s is executing attempt %d.", r.WorkerID, r.Attempt), Since: r.StartedAt}
 		if r.TimeoutMS > 0 && r.StartedAt != nil {
 			x.Until = new(r.StartedAt.Add(time.Duration(r.TimeoutMS) * time.Millisecond))
-			x.Summary = fmt.Sprintf("Worker %s runs it: attempt %d, which may last until %s.", r.WorkerID, r.Attempt, stamp(*x.Until))
+			x.Summary = fmt.Sprintf("Worker %s is executing attempt %d, which may last until %s.", r.WorkerID, r.Attempt, stamp(*x.Until))
 		}
 		return x
 	case r.State == Assigned:
-		return Explanation{ForStart, fmt.Sprintf("Worker %s must start it by %s, or it goes to another worker.", r.WorkerID, stamp(*r.LeaseExpiresAt)),
+		return Explanation{ForStart, fmt.Sprintf("Worker %s must start the run by %s; otherwise, the run goes to another worker.", r.WorkerID, stamp(*r.LeaseExpiresAt)),
 			r.AssignedAt, r.LeaseExpiresAt, uuid.Nil}
 	}
 	return s.unassigned()
@@ -95,12 +95,12 @@ func (s *Situation) unassigned() Explanation {
 	r := &s.Run
 	switch {
 	case s.SagaSuspended:
-		return Explanation{WaitsFor: ForTurn, Summary: fmt.Sprintf("Saga %s is suspended, and its run cannot be claimed until the saga is resumed.", r.SagaID), Since: &r.UpdatedAt}
+		return Explanation{WaitsFor: ForTurn, Summary: fmt.Sprintf("Saga %s is suspended, so this run cannot be claimed until the saga is resumed.", r.SagaID), Since: &r.UpdatedAt}
 	case r.State == Orphaned && r.AvailableAt.After(s.Now):
-		return Explanation{ForBackoff, fmt.Sprintf("It has no worker (%d of %d losses); it may be assigned again at %s.",
+		return Explanation{ForBackoff, fmt.Sprintf("It has no worker (%d of %d losses used up) and can be assigned again at %s.",
 			r.LossesUsed, r.MaxLosses, stamp(r.AvailableAt)), &r.UpdatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now) && r.Trigger == ByRetry:
-		return Explanation{ForBackoff, fmt.Sprintf("It is retry %d after %d failures, and due at %s.", r.RetryNumber,
+		return Explanation{ForBackoff, fmt.Sprintf("It is retry %d (failures so far: %d) and is due at %s.", r.RetryNumber,
 			r.FailuresUsed, stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt, uuid.Nil}
 	case r.AvailableAt.After(s.Now):
 		return Explanation{ForSlot, fmt.Sprintf("It is due at %s.", stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt,
@@ -111,15 +111,15 @@ func (s *Situation) unassigned() Explanation {
 			why = ": " + strings.TrimSuffix(s.Queue.Reason, ".")
 		}
 		return Explanation{WaitsFor: ForQueue, Since: s.Queue.Since, Summary: fmt.Sprintf("Its queue %q has been held since %s by "+
-			"%s%s. It keeps its place, and is handed out after a person has released the queue.",
+			"%s%s. The run keeps its place and can be claimed once someone releases the queue.",
 			r.Queue, stamp(*s.Queue.Since), s.Queue.HeldBy, why)}
 	case s.Holder != nil && s.Holder.ID != r.ID:
-		return Explanation{ForKey, fmt.Sprintf("Run %s is %s and has its concurrency key %q; its policy is %s.",
+		return Explanation{ForKey, fmt.Sprintf("Run %s is %s and holds the concurrency key %q; the policy of this run is %s.",
 			s.Holder.ID, s.Holder.State, r.ConcurrencyKey, r.Concurrency), &r.AvailableAt, nil, s.Holder.ID}
 	case !s.Leader.Alive:
-		return Explanation{WaitsFor: ForLeader, Summary: "The scheduler has no leader, so nothing is assigned; active runs continue.", Since: &s.Leader.ExpiresAt}
+		return Explanation{WaitsFor: ForLeader, Summary: "The scheduler has no leader, so no runs are assigned; active runs continue.", Since: &s.Leader.ExpiresAt}
 	case r.AdmittedAt == nil:
-		return Explanation{ForTurn, fmt.Sprintf("It is due, and the leader (epoch %d) has not admitted it yet.", s.Leader.Epoch), &r.AvailableAt, nil, uuid.Nil}
+		return Explanation{ForTurn, fmt.Sprintf("It is due, but the leader (epoch %d) has not admitted it yet.", s.Leader.Epoch), &r.AvailableAt, nil, uuid.Nil}
 	}
 	return s.placed()
 }
@@ -149,17 +149,17 @@ func (s *Situation) placed() Explanation {
 	}
 	switch {
 	case s.Unknown && command == 0:
-		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("It may be claimed from queue %q; there are too many workers to check which can run it.", r.Queue)
+		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("It can be claimed from queue %q, but there are too many workers to check which of them can run it.", r.Queue)
 	case queue == 0:
-		x.Summary = fmt.Sprintf("No active worker takes runs of queue %q.", r.Queue)
+		x.Summary = fmt.Sprintf("No active worker takes runs from queue %q.", r.Queue)
 	case labels == 0:
-		x.Summary = fmt.Sprintf("Of %d active workers of queue %q none has all of the labels %v.", queue, r.Queue, r.RequiredLabels)
+		x.Summary = fmt.Sprintf("None of the active workers (%d) of queue %q has all of the labels %v.", queue, r.Queue, r.RequiredLabels)
 	case command == 0:
-		x.Summary = fmt.Sprintf("Of %d active workers of queue %q with its labels none runs the command %q.", labels, r.Queue, r.CommandName)
+		x.Summary = fmt.Sprintf("None of the active workers (%d) of queue %q with the required labels runs the command %q.", labels, r.Queue, r.CommandName)
 	case free == 0:
-		x.Summary = fmt.Sprintf("All %d workers that can run it are at capacity.", command)
+		x.Summary = fmt.Sprintf("Every worker that can run it is at capacity (%d in total).", command)
 	default:
-		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("%d workers can run it; it is claimed in its turn, by priority and then by slot.", free)
+		x.WaitsFor, x.Summary = ForTurn, fmt.Sprintf("It is waiting for its turn, by priority and then by slot (workers that can run it: %d).", free)
 	}
 	return x
 }
@@ -170,7 +170,7 @@ func (s *Situation) epilogue() string {
 	at := stamp(*r.FinishedAt)
 	switch r.State {
 	case Succeeded:
-		return fmt.Sprintf("It succeeded at %s with attempt %d.", at, r.Attempt)
+		return fmt.Sprintf("It succeeded at %s in attempt %d.", at, r.Attempt)
 	case Failed:
 		return fmt.Sprintf("It failed at %s: %s.", at, r.Summary())
 	case TimedOut:

@@ -34,7 +34,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 		"its command":      {func(s *jobrun.Situation) { s.Workers[0].Commands = []string{"d"} }, jobrun.ForWorker, "command"},
 		"room":             {func(s *jobrun.Situation) { s.Workers[0].Running = 1 }, jobrun.ForWorker, "at capacity"},
 		"who knows":        {func(s *jobrun.Situation) { s.Workers, s.Unknown = nil, true }, jobrun.ForTurn, "too many workers"},
-		"its turn":         {func(s *jobrun.Situation) {}, jobrun.ForTurn, "1 workers can run it"},
+		"its turn":         {func(s *jobrun.Situation) {}, jobrun.ForTurn, "workers that can run it: 1"},
 		"confirmation": {func(s *jobrun.Situation) {
 			s.Run.State, s.Run.Continuation, s.Run.ConfirmDeadlineAt = jobrun.Running, jobrun.Confirming, &soon
 		}, jobrun.ForConfirmation, "silent"},

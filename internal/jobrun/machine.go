@@ -95,7 +95,7 @@ type IllegalEdgeError struct {
 }
 
 func (e *IllegalEdgeError) Error() string {
-	return fmt.Sprintf("%s to %s by the %s is not in the transition table", e.From, e.To, e.By)
+	return fmt.Sprintf("the transition table does not allow %s to %s by the %s", e.From, e.To, e.By)
 }
 
 // Apply decides what e changes in r, which it does not modify. It covers every change of a single
@@ -104,13 +104,13 @@ func (e *IllegalEdgeError) Error() string {
 // with a Conflict, if the state does not allow e.
 func Apply(r Instance, e Event, m Moment) (Change, error) {
 	d := newDecision(&r, m)
-	ok, what := true, "ended like this"
+	ok, what := true, "ended in this way"
 	switch e := e.(type) {
 	// Events from workers.
 	case Reported:
 		ok = d.end(e.verdict())
 	case Released:
-		ok, what = d.release(e), "given back"
+		ok, what = d.release(e), "released"
 	case CancelAcknowledged:
 		ok, what = d.end(verdict{state: Canceled, by: Worker, reason: d.After.CancelReason}), "canceled"
 	// Events from operators, and from callers that act on their behalf.

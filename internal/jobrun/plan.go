@@ -85,13 +85,13 @@ func (p *plan) late(from, to time.Time) {
 		case why != "":
 		case p.d.Spec.Misfire == CatchUp:
 			if len(ticks) > limit && i == 0 {
-				why = fmt.Sprintf("it is older than the newest %d missed slots, which is the catch-up limit", limit)
+				why = fmt.Sprintf("late: the catch_up_limit of %d covers only newer slots", limit)
 			}
 		case p.d.Spec.Misfire == FireOnce && i == once:
 		case p.d.Spec.Misfire == FireOnce:
-			why = "late: of the missed slots, only the newest runs"
+			why = "late: only the newest of the missed slots runs"
 		default:
-			why = fmt.Sprintf("late: it was due at %s, and now it is %s", stamp(t.At), stamp(p.m.Now))
+			why = fmt.Sprintf("late: it was due at %s, and it is now %s", stamp(t.At), stamp(p.m.Now))
 		}
 		if i == 0 && more && why != "" {
 			why += fmt.Sprintf("; earlier slots since %s are not recorded", stamp(from))

@@ -17,7 +17,7 @@ var Problems fault.Catalogue
 // These are the codes of the problems. They are stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("JOB_DEFINITION_NOT_FOUND", "No such job definition",
-		"The tenant has no job definition with this id or name. 404 where the path names it, 422 where a body or "+
+		"The tenant has no job definition with this id or name. 404 if the path names it, 422 if a body or "+
 			"a filter does. A deleted definition can still be read by its id.", 404, 422)
 	CodeRunNotFound = Problems.Add("JOB_RUN_NOT_FOUND", "No such job run",
 		"The tenant has no job run with this id.", 404)
@@ -27,7 +27,7 @@ var (
 		"The job definition, arguments, event or worker report is invalid. `errors` lists every error. 413 for a "+
 			"log that is too long.", 413, 422)
 	CodeNoBulk = Problems.Add("JOB_BULK_NOT_FOUND", "No such backfill or bulk operation",
-		"The tenant has no backfill, or no bulk of job runs, with this id.", 404)
+		"The tenant has no backfill or bulk operation with this id.", 404)
 	CodeNameTaken = Problems.Add("JOB_NAME_TAKEN", "Name taken",
 		"The tenant has another job definition with this name.", 409)
 	CodeStale = Problems.Add("JOB_VERSION_CONFLICT", "The resource has changed",
@@ -41,23 +41,23 @@ var (
 			"configured, or it was tampered with.", 409)
 	CodeConflict = Problems.Add("JOB_STATE_CONFLICT", "The state forbids this",
 		"The action is not possible in the current state of the job run or other resource. `allowed_actions` "+
-			"lists those that are. To a worker it means that the run has ended: discard its result and do not "+
+			"lists those that are. For a worker, this means that the run has ended: discard its result and do not "+
 			"report again.", 409)
 	CodeForbidden = Problems.Add("JOB_CONCURRENCY_FORBID", "Another run is still active",
 		"The definition allows one run at a time, and `detail` names the one that has not ended. "+
-			"`respect_concurrency: false` starts another anyway.", 409)
+			"Set `respect_concurrency: false` to start another run anyway.", 409)
 	CodeActiveRuns = Problems.Add("JOB_ACTIVE_RUNS", "The job definition has active runs",
-		"The job definition has runs that have not ended. `force` cancels them.", 409)
+		"The job definition has runs that have not ended. Set `force` to cancel them.", 409)
 	CodeBuiltIn = Problems.Add("JOB_BUILT_IN", "Built-in job definition",
 		"The job definition is built in: it can be paused and run, but not deleted or renamed.", 409)
 	CodeFenceLost = Problems.Add("JOB_FENCE_LOST", "The run is no longer yours",
-		"Another attempt has the run, or the leader has ended this attempt. Stop the process, discard its "+
+		"Another attempt holds the run, or the leader has ended this attempt. Stop the process, discard its "+
 			"result, and do not report again.", 409)
 	CodeStaleEpoch = Problems.Add("JOB_STALE_EPOCH", "Stale leader epoch",
 		"The run was assigned under a leader epoch other than the one in the call. Stop the process, discard its "+
 			"result, and do not report again.", 409)
 	CodeNotStarted = Problems.Add("JOB_NOT_STARTED", "The run has not been started",
-		"The run is assigned to the worker but was not started. This is a bug in the worker: call start first.", 409)
+		"The run is assigned to the worker but has not been started. This is a bug in the worker: call start first.", 409)
 	CodeCancelWins = Problems.Add("JOB_CANCEL_WINS", "The run was already canceled",
 		"The run was canceled before its result arrived. Discard the result.", 409)
 	CodeWorkerGone = Problems.Add("JOB_WORKER_GONE", "Worker detached or unknown",
@@ -65,9 +65,9 @@ var (
 			"again: the process gets a new id.", 410)
 	CodeWorkerUnknown = Problems.Add("JOB_WORKER_NOT_FOUND", "No such worker",
 		"The tenant has no worker with this id.", 404)
-	CodeOtherResult = Problems.Add("JOB_RESULT_CONFLICT", "Another result was reported before",
-		"The attempt has already ended with another result, which stays. Repeating a report is acknowledged only if "+
-			"it says the same. Discard this one and do not report again.", 409)
+	CodeOtherResult = Problems.Add("JOB_RESULT_CONFLICT", "Another result was already reported",
+		"The attempt has already ended with a different result, which stands. A repeated report is acknowledged "+
+			"only if it has the same content. Discard this result and do not report again.", 409)
 	CodeNotConfirming = Problems.Add("JOB_NOT_CONFIRMING", "The run is not awaiting confirmation",
 		"The run is not in doubt, so there is nothing to confirm.", 409)
 	CodeLogGap = Problems.Add("JOB_LOG_CONFLICT", "Log chunk conflict",
@@ -79,7 +79,7 @@ var (
 		"No fencing token was ever checked for this key, its fence was reset, or it was not checked for "+
 			"`run_retention_days`.", 404)
 	CodeFenceNotIssued = Problems.Add("JOB_FENCE_NOT_ISSUED", "Not a fencing token of this tenant",
-		"No run of the tenant holds this fencing token, so it was not stored. Reject the write. The token is "+
+		"No run of the tenant holds this fencing token, so it was not stored. Reject the write. The token was "+
 			"invented, comes from another tenant or installation, or was issued after the point in time to which "+
 			"the database was restored. If its run has ended or is with another worker, send `run_id` as well.", 422)
 	CodeSetting = Problems.Add("JOB_SETTING_INVALID", "Invalid setting",
@@ -116,7 +116,7 @@ var outcome = map[Call][]State{
 func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 	if r.WorkerID != f.WorkerID || r.Attempt != f.Attempt || r.LeaseToken != f.LeaseToken {
 		return false, false, fault.New(fault.Conflict, CodeFenceLost,
-			"attempt %d of this run is no longer yours, the run is %s: stop it and discard its result", f.Attempt, r.State)
+			"attempt %d of this run is no longer yours; the run is %s: stop the process and discard its result", f.Attempt, r.State)
 	}
 	if r.LeaderEpoch != f.LeaderEpoch {
 		return false, false, fault.New(fault.Conflict, CodeStaleEpoch,
@@ -140,11 +140,11 @@ func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 		if c == CallRelease {
 			return true, false, nil
 		}
-		return false, false, fault.New(fault.Conflict, CodeFenceLost, "the run was given up by the leader: stop it and discard its result")
+		return false, false, fault.New(fault.Conflict, CodeFenceLost, "the leader has taken the run from this attempt: stop the process and discard its result")
 	case r.State == Running && c == CallStart:
 		return true, false, nil
 	case r.State == Assigned && c != CallStart && c != CallRelease && c != CallCancel:
-		return false, false, fault.New(fault.Conflict, CodeNotStarted, "the run is assigned to you, but was not started")
+		return false, false, fault.New(fault.Conflict, CodeNotStarted, "the run is assigned to you but has not been started")
 	case c == CallConfirm && r.Continuation != Confirming:
 		return true, false, nil // the doubt has already ended
 	case c == CallCancel && r.CancelRequestedAt == nil:

@@ -53,14 +53,14 @@ func (p *Program) CheckSlots(listed []string) error {
 	var w mistakes
 	const at = "/default_args"
 	if strings.TrimSpace(p.Script) == ArgsSlot {
-		w.Add(at+"/script", "placeholder", "a script cannot be %s: the arguments of a run would be a program", ArgsSlot)
+		w.Add(at+"/script", "placeholder", "a script cannot be just %s, because the arguments of a run would then be executed as a program", ArgsSlot)
 	}
 	if misused(p.Dir) {
-		w.Add(at+"/dir", "placeholder", "%s is only replaced in argv", ArgsSlot)
+		w.Add(at+"/dir", "placeholder", "%s is replaced only in argv", ArgsSlot)
 	}
 	for name, value := range p.Env {
 		if misused(name) || misused(value) {
-			w.Add(at+"/env", "placeholder", "%s is only replaced in argv; a program has the arguments of a run in $SKALD_ARG_<NAME>", ArgsSlot)
+			w.Add(at+"/env", "placeholder", "%s is replaced only in argv; a program can read the arguments of a run from $SKALD_ARG_<NAME>", ArgsSlot)
 		}
 	}
 	data := p.dataFrom(listed)
@@ -69,7 +69,7 @@ func (p *Program) CheckSlots(listed []string) error {
 		case element == ArgsSlot && i < data:
 			w.Add(fmt.Sprintf("%s/argv/%d", at, i), "placeholder", "%s", p.notData(i))
 		case element != ArgsSlot && misused(element):
-			w.Add(fmt.Sprintf("%s/argv/%d", at, i), "placeholder", "%s must be an element of its own", ArgsSlot)
+			w.Add(fmt.Sprintf("%s/argv/%d", at, i), "placeholder", "%s must be a separate element", ArgsSlot)
 		}
 	}
 	return w.fault()
@@ -95,8 +95,8 @@ func (p *Program) notData(i int) string {
 		return "the program cannot be " + ArgsSlot
 	}
 	return p.Argv[0] + " might execute " + ArgsSlot + " here. It is allowed for programs that jobs.worker_shell_args_allow lists, " +
-		`and after the code and the name of a shell: ["/bin/sh", "-c", "code", "name", "` + ArgsSlot + `"]. ` +
-		"Any program has the arguments of a run on standard input and in $SKALD_ARG_<NAME>"
+		`and for a shell after the code and the name: ["/bin/sh", "-c", "code", "name", "` + ArgsSlot + `"]. ` +
+		"Any program can read the arguments of a run from standard input and from $SKALD_ARG_<NAME>"
 }
 
 // misused reports whether a text contains the slot other than as the shell variable args. Such a

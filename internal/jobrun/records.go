@@ -52,7 +52,7 @@ func EventOf(r *dlq.Record) (e NewEvent, err error) {
 	case media == "application/cloudevents+json":
 		err = e.structured(r.Content.Payload)
 	case strings.HasPrefix(media, "application/cloudevents"):
-		err = fmt.Errorf("the content type %s is not supported: only single CloudEvents as JSON are", dlq.Storable(media, 100))
+		err = fmt.Errorf("the content type %s is not supported: only single CloudEvents in JSON format are", dlq.Storable(media, 100))
 	case h["ce_specversion"] != "":
 		err = e.binary(h, media, r.Content.Payload)
 	default:
@@ -94,7 +94,7 @@ func (e *NewEvent) structured(value []byte) error {
 		Base64                                             *string `json:"data_base64"`
 	}
 	if json.Unmarshal(doc, &ce) != nil {
-		return errors.New("the CloudEvent is not an object with texts as attributes")
+		return errors.New("the CloudEvent is not an object whose attributes are strings")
 	}
 	if ce.Base64 != nil {
 		return errors.New("the CloudEvent has data_base64: its data must be JSON")
@@ -117,14 +117,14 @@ func (e *NewEvent) binary(h map[string]string, media string, value []byte) (err 
 func (e *NewEvent) cloudEvent(version, id, source, kind, at, correlation string) error {
 	switch {
 	case version != "1.0":
-		return errors.New("the version of CloudEvents (specversion) is not 1.0")
+		return errors.New("the CloudEvents version (specversion) is not 1.0")
 	case id == "" || source == "" || kind == "":
-		return errors.New("a CloudEvent needs id, source and type")
+		return errors.New("a CloudEvent must have id, source and type")
 	}
 	if at != "" {
 		t, err := time.Parse(time.RFC3339Nano, at)
 		if err != nil || t.UTC().Year() < 1970 || t.UTC().Year() > 9999 {
-			return errors.New("the time of the CloudEvent is not in the form of RFC 3339, or not in the years 1970 to 9999")
+			return errors.New("the time of the CloudEvent is not in RFC 3339 format, or not in the years 1970 to 9999")
 		}
 		e.OccurredAt = new(t.UTC().Truncate(time.Microsecond))
 	}
@@ -143,7 +143,7 @@ func (e *NewEvent) cloudEvent(version, id, source, kind, at, correlation string)
 func (e *NewEvent) wrong() error {
 	for _, is := range []struct{ what, text string }{{"event type", e.Type}, {"dedupe key", e.DedupeKey}} {
 		if !utf8.ValidString(is.text) || strings.ContainsRune(is.text, 0) || utf8.RuneCountInString(is.text) > MaxWord {
-			return fmt.Errorf("its %s is not a text of at most %d characters", is.what, MaxWord)
+			return fmt.Errorf("its %s is not a valid text of at most %d characters", is.what, MaxWord)
 		}
 	}
 	switch {
@@ -156,7 +156,7 @@ func (e *NewEvent) wrong() error {
 }
 
 func tooLarge(n int) error {
-	return fmt.Errorf("it has %d bytes: an event has at most %d", n, MaxArgs)
+	return fmt.Errorf("it has %d bytes, but an event may have at most %d", n, MaxArgs)
 }
 
 // jsonOf returns a value in canonical form, or nil if it is empty. The error calls the value what.

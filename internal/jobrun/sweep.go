@@ -116,7 +116,7 @@ func (d *decision) lossesExhausted() {
 	r := &d.After
 	if r.State == Orphaned && r.LossesUsed >= r.MaxLosses && r.CancelRequestedAt == nil {
 		d.end(verdict{state: Failed, by: Leader, err: &Error{
-			Code: ErrLost, Message: fmt.Sprintf("%d of its assignments were lost; the limit is %d", r.LossesUsed, r.MaxLosses),
+			Code: ErrLost, Message: fmt.Sprintf("it reached its limit of lost assignments (%d of %d)", r.LossesUsed, r.MaxLosses),
 		}})
 	}
 }

@@ -28,12 +28,12 @@ func privateDatabase(ctx context.Context, dir string) (url string, stop func() e
 func runDir(asked string) (dir string, remove func() error, err error) {
 	if asked != "" {
 		if err := os.MkdirAll(asked, 0o711); err != nil {
-			return "", nil, fmt.Errorf("make the directory of the run: %w", err)
+			return "", nil, fmt.Errorf("create the directory of the run: %w", err)
 		}
 		return asked, func() error { return nil }, nil
 	}
 	if dir, err = os.MkdirTemp("", "skald-bench-"); err != nil {
-		return "", nil, fmt.Errorf("make a directory for the run: %w", err)
+		return "", nil, fmt.Errorf("create a directory for the run: %w", err)
 	}
 	// PostgreSQL may run as another user, who needs to traverse this directory.
 	if err := os.Chmod(dir, 0o711); err != nil {

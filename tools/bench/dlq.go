@@ -16,11 +16,11 @@ func letters(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("skald-bench dlq", flag.ContinueOnError)
 	commonFlags(flags, &cfg.Skald, &cfg.Dir, &cfg.DatabaseURL, emptyDatabase)
 	flags.IntVar(&cfg.Records, "records", 400_000, "small records to ingest")
-	flags.IntVar(&cfg.Redriven, "redriven", 100_000, "letters to drive back")
-	flags.IntVar(&cfg.Large, "large", 200, "records of 10 MB")
+	flags.IntVar(&cfg.Redriven, "redriven", 100_000, "letters to redrive")
+	flags.IntVar(&cfg.Large, "large", 200, "records of 10 MB to ingest and redrive")
 	flags.Func(
 		"brokers",
-		"host:port of a Kafka in which the topics bench.* do not exist (default: a fake one)",
+		"host:port of a Kafka cluster without topics named bench.* (default: a fake broker)",
 		func(text string) error {
 			cfg.Brokers = strings.Split(text, ",")
 			return nil
@@ -31,7 +31,7 @@ func letters(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	if cfg.Self, err = os.Executable(); err != nil {
-		return fmt.Errorf("find the running program: %w", err)
+		return fmt.Errorf("find the path of this program: %w", err)
 	}
 	return prepared(ctx, &cfg.Dir, &cfg.DatabaseURL, func() error { return measure.DLQ(ctx, cfg) })
 }

@@ -15,16 +15,16 @@ import (
 
 // addGenerateFlags adds the flags of every command that generates data.
 func addGenerateFlags(flags *flag.FlagSet, cfg *measure.GenerateConfig) {
-	flags.IntVar(&cfg.Sagas, "sagas", 2_000_000, "sagas to make")
+	flags.IntVar(&cfg.Sagas, "sagas", 2_000_000, "number of sagas to generate")
 	flags.IntVar(
 		&cfg.LogsPerSaga,
 		"logs-per-saga",
 		3,
-		"step logs of a saga that simply completes: how many steps the workflows have",
+		"step logs of a saga that completes normally, which is the number of steps of the workflows",
 	)
-	flags.DurationVar(&cfg.Over, "over", 90*24*time.Hour, "time over which they were created, up to now")
-	flags.BoolVar(&cfg.WithoutLogs, "without-logs", false, "make no step logs")
-	addTenantFlag(flags, &cfg.Tenant, "four sagas of five")
+	flags.DurationVar(&cfg.Over, "over", 90*24*time.Hour, "period, ending now, over which the creation times of the sagas are spread")
+	flags.BoolVar(&cfg.WithoutLogs, "without-logs", false, "generate no step logs")
+	addTenantFlag(flags, &cfg.Tenant, "four out of five sagas")
 }
 
 // addTenantFlag adds the flag for the tenant that most of the generated data belongs
@@ -32,7 +32,7 @@ func addGenerateFlags(flags *flag.FlagSet, cfg *measure.GenerateConfig) {
 func addTenantFlag(flags *flag.FlagSet, tenant *uuid.UUID, of string) {
 	flags.Func("tenant", "tenant of "+of+" (default: the server's default tenant)", func(text string) (err error) {
 		if *tenant, err = uuid.Parse(text); err != nil {
-			return fmt.Errorf("want a UUID: %w", err)
+			return fmt.Errorf("must be a UUID: %w", err)
 		}
 		return nil
 	})
@@ -55,20 +55,20 @@ func commonFlags(flags *flag.FlagSet, skald, dir, url *string, database string) 
 	flags.StringVar(skald, "skald", "./bin/skald", "server binary to measure")
 	flags.StringVar(url, "database-url", "", database)
 	flags.StringVar(dir, "dir", "",
-		"directory for the private PostgreSQL and the servers' logs, kept (default: a temporary one, removed)")
+		"directory for the private PostgreSQL and the servers' logs, which is kept (default: a temporary one, which is removed)")
 }
 
 // Descriptions of the flag for a measurement's database.
 const (
-	emptyDatabase = "an empty, durable database (default: a private one)"
-	keptDatabase  = "database to use; it keeps what is written to it (default: a private PostgreSQL for this run)"
+	emptyDatabase = "URL of an empty, durable database (default: a private one)"
+	keptDatabase  = "URL of the database to use, which keeps the generated data (default: a private PostgreSQL for this run)"
 )
 
 // serverEnvFlag adds settings of the measured servers.
 func serverEnvFlag(flags *flag.FlagSet, env *[]string) {
-	flags.Func("server-env", "KEY=VALUE for the server's environment; may be repeated", func(pair string) error {
+	flags.Func("server-env", "environment variable KEY=VALUE for the server; may be repeated", func(pair string) error {
 		if !strings.Contains(pair, "=") {
-			return errors.New("want KEY=VALUE")
+			return errors.New("must be KEY=VALUE")
 		}
 		*env = append(*env, pair)
 		return nil

@@ -16,7 +16,7 @@ func fill(ctx context.Context, args []string, out io.Writer) error {
 		&cfg.DatabaseURL,
 		"database-url",
 		"",
-		"database to fill; it is migrated and keeps what it has (required)",
+		"URL of the database to fill; it is migrated, and its existing data is kept (required)",
 	)
 	addGenerateFlags(flags, &cfg)
 	if err := parse(flags, args); err != nil {

@@ -96,8 +96,8 @@ func dispatch(ctx context.Context, args []string) error {
 
 func serveParticipant(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("skald-bench participant", flag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:0", "address to listen on; printed once it is known")
-	record := flags.Bool("record", false, "remember which calls were made for which order; GET /recorded returns them")
+	listen := flags.String("listen", "127.0.0.1:0", "address to listen on; the actual address is printed")
+	record := flags.Bool("record", false, "record which calls were made for which order; GET /recorded returns them")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -113,13 +113,13 @@ func generateLoad(ctx context.Context, args []string, out io.Writer) error {
 		(*string)(&cfg.Mode),
 		"mode",
 		string(measure.Submit),
-		"submit: ask for acceptance; wait: ask for the ended saga",
+		"submit: wait until the saga is accepted; wait: wait until it has ended",
 	)
-	flags.IntVar(&cfg.Clients, "clients", 1, "clients at the same time")
-	flags.IntVar(&cfg.Payload, "payload", 0, "size of a saga's payload in bytes; 0: about 100")
+	flags.IntVar(&cfg.Clients, "clients", 1, "number of concurrent clients")
+	flags.IntVar(&cfg.Payload, "payload", 0, "size of a saga's payload in bytes; 0 for about 100")
 	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long new sagas are created")
-	flags.StringVar(&cfg.WantStatus, "want-status", "COMPLETED", "status of the ended saga in mode wait")
-	orders := flags.Bool("orders", false, "send the request that standard input describes in JSON, of any server")
+	flags.StringVar(&cfg.WantStatus, "want-status", "COMPLETED", "expected status of the ended saga in mode wait")
+	orders := flags.Bool("orders", false, "read a description of the request, to any server, as JSON from standard input")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	o.Out = out
 	if o.Self, err = os.Executable(); err != nil {
-		return fmt.Errorf("find the running program: %w", err)
+		return fmt.Errorf("find the path of this program: %w", err)
 	}
 	dir, remove, err := runDir(o.Dir)
 	if err != nil {
@@ -175,16 +175,16 @@ func parseOptions(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("skald-bench", flag.ContinueOnError)
 	commonFlags(flags, &o.Skald, &o.Dir, &o.DatabaseURL, keptDatabase)
-	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "how long sagas are created per level")
-	flags.DurationVar(&o.Warmup, "warmup", time.Second, "how long they are created before counting begins")
-	flags.DurationVar(&o.Drain, "drain", 2*time.Minute, "how long the accepted sagas of a level may take to end")
-	flags.IntVar(&o.Compensated, "compensated", 64, "clients for compensated sagas; 0 for none")
-	flags.IntVar(&o.Mixed, "mixed", 64, "clients for sagas of which every third is compensated; 0 for none")
-	flags.IntVar(&o.Payload, "payload", 0, "size of a saga's payload in bytes; 0: about 100")
+	flags.DurationVar(&o.Duration, "duration", 5*time.Second, "how long sagas are created at each level")
+	flags.DurationVar(&o.Warmup, "warmup", time.Second, "how long sagas are created before the measurement begins")
+	flags.DurationVar(&o.Drain, "drain", 2*time.Minute, "how long to wait for the accepted sagas of a level to end")
+	flags.IntVar(&o.Compensated, "compensated", 64, "number of clients for compensated sagas; 0 for none")
+	flags.IntVar(&o.Mixed, "mixed", 64, "number of clients for sagas of which every third one is compensated; 0 for none")
+	flags.IntVar(&o.Payload, "payload", 0, "size of a saga's payload in bytes; 0 for about 100")
 	flags.StringVar(&o.jsonFile, "json", "", "file to write the report to")
-	clients := flags.String("clients", "1,16,64,256", "numbers of clients, one level each")
+	clients := flags.String("clients", "1,16,64,256", "numbers of clients, each of which is one level")
 	modes := flags.String("modes", "submit,wait", "what clients wait for: submit, wait or both")
-	checkpoint := flags.Bool("checkpoint", true, "whether each step waits for the outcome of the one before to be on disk")
+	checkpoint := flags.Bool("checkpoint", true, "whether each step waits until the outcome of the previous step is on disk")
 	serverEnvFlag(flags, &o.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return options{}, err

@@ -13,10 +13,10 @@ func migrate(ctx context.Context, args []string, out io.Writer) error {
 	var skald string
 	flags := flag.NewFlagSet("skald-bench migrate", flag.ContinueOnError)
 	commonFlags(flags, &skald, &cfg.Dir, &cfg.DatabaseURL, emptyDatabase)
-	flags.IntVar(&cfg.Sagas, "sagas", 10_000_000, "sagas to make")
-	flags.IntVar(&cfg.Letters, "letters", 100_000, "dead letters to make")
-	flags.IntVar(&cfg.Rounds, "rounds", 50, "how often the schema goes back and forth")
-	flags.IntVar(&cfg.Instances, "instances", 8, "processes that migrate at the same time")
+	flags.IntVar(&cfg.Sagas, "sagas", 10_000_000, "number of sagas to generate")
+	flags.IntVar(&cfg.Letters, "letters", 100_000, "number of dead letters to generate")
+	flags.IntVar(&cfg.Rounds, "rounds", 50, "how often the migrations are reverted and applied")
+	flags.IntVar(&cfg.Instances, "instances", 8, "number of processes that migrate at the same time")
 	flags.StringVar(&cfg.From, "from", "0180", "number of the first migration that is measured")
 	if err := parse(flags, args); err != nil {
 		return err

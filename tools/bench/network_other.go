@@ -11,5 +11,5 @@ import (
 func ownNetwork() *syscall.SysProcAttr { return nil }
 
 func startLoopback() error {
-	return errors.New("a network of its own needs Linux: use -shared-network")
+	return errors.New("a separate network requires Linux: use -shared-network")
 }

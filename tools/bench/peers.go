@@ -22,16 +22,16 @@ func peers(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("skald-bench peers", flag.ContinueOnError)
 	commonFlags(flags, &cfg.Skald, &cfg.Dir, &cfg.DatabaseURL, emptyDatabase)
 	flags.StringVar(&cfg.Programs, "programs", "./bin/peers", "directory with the peers' programs (scripts/peers.sh)")
-	listFlag(flags, &cfg.Peers, "peers", "dtm,restate,river", "peers to measure, each of which must be there")
+	listFlag(flags, &cfg.Peers, "peers", "dtm,restate,river", "peers to measure, whose programs must exist")
 	listFlag(flags, &cfg.Levels, "levels", "", "levels to measure (default: all)")
-	flags.IntVar(&cfg.Rounds, "rounds", 3, "rounds, in each of which everything is measured once")
+	flags.IntVar(&cfg.Rounds, "rounds", 3, "number of rounds; each round measures everything once")
 	flags.IntVar(&cfg.MaxRounds, "max-rounds", 0,
-		"rounds of a row whose ratios differ by more than 15 % from round to round (default: twice the rounds)")
+		"maximum number of rounds for a row whose ratios differ by more than 15 % between rounds (default: twice the rounds)")
 	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long orders are placed in each turn")
-	flags.DurationVar(&cfg.Warmup, "warmup", time.Second, "how long they are placed before counting begins")
-	flags.DurationVar(&cfg.Drain, "drain", 2*time.Minute, "how long submitted orders may take to end")
-	flags.IntVar(&cfg.JobsDivisor, "jobs-divisor", 1, "measure so many times fewer job runs")
-	shared := flags.Bool("shared-network", false, "do not make a network of loopback only; DTM then listens on all addresses")
+	flags.DurationVar(&cfg.Warmup, "warmup", time.Second, "how long orders are placed before the measurement begins")
+	flags.DurationVar(&cfg.Drain, "drain", 2*time.Minute, "how long to wait for submitted orders to end")
+	flags.IntVar(&cfg.JobsDivisor, "jobs-divisor", 1, "number by which the numbers of job runs are divided")
+	shared := flags.Bool("shared-network", false, "do not create a separate network with only the loopback interface; DTM then listens on all addresses")
 	serverEnvFlag(flags, &cfg.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return err
@@ -47,7 +47,7 @@ func peers(ctx context.Context, args []string, out io.Writer) error {
 	}
 	var err error
 	if cfg.Self, err = os.Executable(); err != nil {
-		return fmt.Errorf("find the running program: %w", err)
+		return fmt.Errorf("find the path of this program: %w", err)
 	}
 	return prepared(ctx, &cfg.Dir, &cfg.DatabaseURL, func() error { return measure.Peers(ctx, cfg) })
 }
@@ -65,18 +65,18 @@ func listFlag(flags *flag.FlagSet, list *[]string, name, value, usage string) {
 // inOwnNetwork runs this program with args where it has a loopback interface and nothing else.
 func inOwnNetwork(ctx context.Context, args []string, database string, out io.Writer) error {
 	if database != "" {
-		return errors.New("-database-url cannot be reached from a network of its own: use -shared-network")
+		return errors.New("-database-url cannot be reached from the separate network: use -shared-network")
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find the running program: %w", err)
+		return fmt.Errorf("find the path of this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, append([]string{"with-loopback"}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.SysProcAttr = ownNetwork()
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("make a network of loopback only (or use -shared-network): %w", err)
+		return fmt.Errorf("create a separate network (or use -shared-network): %w", err)
 	}
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("compare: %w", err)

@@ -44,7 +44,7 @@ func TestSkaldBesideDTM(t *testing.T) {
 			t.Errorf("no rates of %s in\n%s", row, &out)
 		}
 	}
-	if strings.Contains(out.String(), "requests failed") {
+	if strings.Contains(out.String(), "failed requests") {
 		t.Errorf("requests failed:\n%s", &out)
 	}
 }

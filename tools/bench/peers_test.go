@@ -80,10 +80,10 @@ func TestAPeerThatWasAskedForMustBeThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"-peers dtm", "dtm was asked for, but its program is missing"},
-		{"-peers restate", "restate was asked for, but its program is missing"},
-		{"-peers dtmm", `no peer "dtmm"`},
-		{"-peers= -levels wait-2", `no level "wait-2"`},
+		{"-peers dtm", "a program of the peer dtm is missing"},
+		{"-peers restate", "a program of the peer restate is missing"},
+		{"-peers dtmm", `unknown peer "dtmm"`},
+		{"-peers= -levels wait-2", `unknown level "wait-2"`},
 		{"-peers= -rounds 0", "rounds"},
 		{"-peers= -rounds 3 -max-rounds 2", "max-rounds"},
 		{"-peers= -database-url postgres://x", "-shared-network"},

@@ -23,17 +23,17 @@ func scaling(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("skald-bench scaling", flag.ContinueOnError)
 	flags.StringVar(&cfg.Skald, "skald", "./bin/skald", "server binary to measure")
 	flags.StringVar(&dir, "dir", "",
-		"directory for the databases and the servers' logs, kept (default: a temporary one, removed)")
-	flags.IntVar(&cfg.Rounds, "rounds", 3, "how often each point is measured; the median counts")
+		"directory for the databases and the servers' logs, which is kept (default: a temporary one, which is removed)")
+	flags.IntVar(&cfg.Rounds, "rounds", 3, "how often each point is measured; the median is reported")
 	flags.DurationVar(&cfg.Duration, "duration", 4*time.Second, "how long sagas are created at each point")
 	for _, s := range []struct {
 		to                  *[]int
 		name, values, usage string
 	}{
-		{&cfg.Steps, "steps", "1,3,10,30,100", "steps of a saga"},
+		{&cfg.Steps, "steps", "1,3,10,30,100", "numbers of steps of a saga"},
 		{&cfg.Payloads, "payloads", "100,1000,10000,100000,1000000", "sizes of the payload in bytes, at least 100"},
-		{&cfg.InFlight, "in-flight", "1,16,100,1000,5000", "sagas in flight at the same time"},
-		{&cfg.Stored, "stored", "0,1000000", "sagas in the tables before, with three logs each"},
+		{&cfg.InFlight, "in-flight", "1,16,100,1000,5000", "numbers of sagas in flight at the same time"},
+		{&cfg.Stored, "stored", "0,1000000", "numbers of sagas that are already in the tables, with three step logs each"},
 	} {
 		if *s.to, err = numbers(s.values); err != nil {
 			return err
@@ -48,7 +48,7 @@ func scaling(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	if cfg.Self, err = os.Executable(); err != nil {
-		return fmt.Errorf("find the running program: %w", err)
+		return fmt.Errorf("find the path of this program: %w", err)
 	}
 	dir, remove, err := runDir(dir)
 	if err != nil {
@@ -58,7 +58,7 @@ func scaling(ctx context.Context, args []string, out io.Writer) (err error) {
 	for _, stored := range cfg.Stored {
 		at := filepath.Join(dir, strconv.Itoa(stored))
 		if err := os.MkdirAll(at, 0o711); err != nil {
-			return fmt.Errorf("make the directory of a database: %w", err)
+			return fmt.Errorf("create the directory of a database: %w", err)
 		}
 		url, stop, startErr := privateDatabase(ctx, at)
 		if startErr != nil {
@@ -75,7 +75,7 @@ func numbers(text string) (all []int, err error) {
 	for part := range strings.FieldsFuncSeq(text, isComma) {
 		n, err := strconv.Atoi(strings.TrimSpace(part))
 		if err != nil {
-			return nil, fmt.Errorf("want numbers separated by commas, not %q", text)
+			return nil, fmt.Errorf("must be numbers separated by commas, not %q", text)
 		}
 		all = append(all, n)
 	}

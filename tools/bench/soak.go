@@ -17,13 +17,13 @@ func soak(ctx context.Context, args []string, out io.Writer) (err error) {
 	commonFlags(flags, &cfg.Skald, &cfg.Dir, &cfg.DatabaseURL, emptyDatabase)
 	flags.DurationVar(&cfg.Duration, "duration", 30*time.Minute, "how long the load lasts")
 	flags.DurationVar(&cfg.Every, "every", 5*time.Second, "time between two samples")
-	flags.IntVar(&cfg.Rate, "rate", 20, "sagas, dead letters and job runs a second, each")
+	flags.IntVar(&cfg.Rate, "rate", 20, "sagas per second, and as many dead letters and job runs")
 	serverEnvFlag(flags, &cfg.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
 	if cfg.Self, err = os.Executable(); err != nil {
-		return fmt.Errorf("find the running program: %w", err)
+		return fmt.Errorf("find the path of this program: %w", err)
 	}
 	return prepared(ctx, &cfg.Dir, &cfg.DatabaseURL, func() error { return measure.Soak(ctx, cfg) })
 }

@@ -16,14 +16,14 @@ func xmin(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("skald-bench xmin", flag.ContinueOnError)
 	commonFlags(flags, &cfg.Skald, &cfg.Dir, &cfg.DatabaseURL, emptyDatabase)
 	flags.DurationVar(&cfg.Held, "held", 2*time.Minute, "how long the snapshot is held")
-	flags.DurationVar(&cfg.Window, "window", 30*time.Second, "how long is measured, before and at the end")
-	flags.IntVar(&cfg.Clients, "clients", 8, "clients that wait for sagas, and as many workers")
+	flags.DurationVar(&cfg.Window, "window", 30*time.Second, "length of each measurement, before the snapshot is taken and at its end")
+	flags.IntVar(&cfg.Clients, "clients", 8, "number of clients that wait for sagas, and of workers")
 	serverEnvFlag(flags, &cfg.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
 	if cfg.Self, err = os.Executable(); err != nil {
-		return fmt.Errorf("find the running program: %w", err)
+		return fmt.Errorf("find the path of this program: %w", err)
 	}
 	return prepared(ctx, &cfg.Dir, &cfg.DatabaseURL, func() error { return measure.Xmin(ctx, cfg) })
 }

@@ -91,8 +91,8 @@ func (st *Fences) CheckFence(
 
 func notIssued(f *jobrun.KeyFence) error {
 	return fault.New(fault.Invalid, jobrun.CodeFenceNotIssued,
-		"no run of this tenant holds %s: refuse the write; if the run has ended, name it as run_id", f.FencingToken()).
-		With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "is not the token of a run of this tenant"})
+		"no run of this tenant holds the token %s: reject the write; if its run has ended, send run_id as well", f.FencingToken()).
+		With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "is not the token of any run of this tenant"})
 }
 
 var (
@@ -148,7 +148,7 @@ func (st *Fences) ResetFence(
 }
 
 func noFence() error {
-	return fault.New(fault.NotFound, jobrun.CodeFenceNotFound, "no fencing token was checked for this key")
+	return fault.New(fault.NotFound, jobrun.CodeFenceNotFound, "no fencing token has been checked for this key")
 }
 
 var _ jobrun.Fences = (*Fences)(nil)

@@ -37,7 +37,7 @@ func (s *Handlers) GetJobCalendar(ctx context.Context, in api.GetJobCalendarRequ
 		return nil, err
 	}
 	if !to.After(from) || to.Sub(from) > calendarDays*24*time.Hour {
-		return nil, httpkit.BadParameter("to", "invalid", "must be after from, by at most 62 days")
+		return nil, httpkit.BadParameter("to", "invalid", "must be later than from, by at most 62 days")
 	}
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	found, err := s.Definitions.ListDefinitions(

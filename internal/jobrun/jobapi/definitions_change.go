@@ -74,7 +74,7 @@ func (s *Handlers) definitionAt(ctx context.Context, ref string, match *string) 
 		return d, err
 	}
 	if d.DeletedAt != nil {
-		return d, fault.New(fault.NotFound, jobrun.CodeNotFound, "the job definition %s is deleted", ref)
+		return d, fault.New(fault.NotFound, jobrun.CodeNotFound, "the job definition %s has been deleted", ref)
 	}
 	switch fits, err := httpkit.IfMatch(match, d.Version); {
 	case err != nil:
@@ -120,7 +120,7 @@ func changedBy(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.De
 func builtInChanged(d jobrun.Definition, before *jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 	if d.Name != before.Name || d.Spec.CommandName != before.Spec.CommandName || d.Spec.Queue != before.Spec.Queue ||
 		d.Spec.Type != before.Spec.Type {
-		return d, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in: its name, type, command_name and queue cannot change")
+		return d, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in: its name, type, command_name and queue cannot be changed")
 	}
 	if err := jobrun.Check(d.Name, &d.Spec); err != nil {
 		return d, err
@@ -206,8 +206,8 @@ func (s *Handlers) PauseJobDefinition(ctx context.Context,
 	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbPause, httpkit.Text(b.Reason),
 		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 			if b.Until != nil && (!b.Until.After(now) || b.Until.UTC().Year() > 9999) {
-				return d, fault.New(fault.Invalid, jobrun.CodeInvalid, "/until must be later than now, and before the year 10000").
-					With(fault.Field{Pointer: "/until", Code: "out_of_range", Message: "must be later than now, and before the year 10000"})
+				return d, fault.New(fault.Invalid, jobrun.CodeInvalid, "/until must be in the future, and before the year 10000").
+					With(fault.Field{Pointer: "/until", Code: "out_of_range", Message: "must be in the future, and before the year 10000"})
 			}
 			if !d.Paused(now) {
 				d.PausedAt = &now

@@ -303,16 +303,16 @@ func TestARunExplainsWhatItWaitsFor(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	run := e.run("job", "")
-	expect(run, "worker", `No active worker takes runs of queue "default"`)
+	expect(run, "worker", `No active worker takes runs from queue "default"`)
 	e.claim(0, false)
-	expect(run, "turn", "1 workers can run it")
+	expect(run, "turn", "workers that can run it: 1")
 	gpu := e.run("gpu", "")
 	expect(gpu, "worker", "gpu=yes")
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET expires_at = now() - interval '1 second'`) //nolint:errcheck // the checks below show its effect
 	expect(run, "leader", "The scheduler has no leader")
 	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.leader SET expires_at = now() + interval '1 hour'`) //nolint:errcheck // the checks below show its effect
 	_, offers := e.claim(1, false)
-	expect(run, "start", "must start it")
+	expect(run, "start", "must start the run")
 	if _, err := e.work.Start(t.Context(), apitest.Tenant.ID,
 		[]jobrun.RunFence{{RunID: offers[0].ID, Fence: offers[0].Fence()}}); err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 func (l *runLog) between(p *api.GetRunLogParams) (err error) {
 	if p.Before != nil {
 		if l.follow {
-			return httpkit.BadParameter("before", "invalid", "cannot be combined with follow: new chunks come after it")
+			return httpkit.BadParameter("before", "invalid", "cannot be combined with follow: new chunks come after that position")
 		}
 		if l.end, err = logPosition(httpkit.BadParameter, "before", *p.Before); err != nil {
 			return err
@@ -99,9 +99,9 @@ func (l *runLog) between(p *api.GetRunLogParams) (err error) {
 		l.next, err = logPosition(httpkit.BadHeader, "Last-Event-ID", *p.LastEventID)
 		l.next.Seq++
 	case p.AfterSeq != nil && p.Attempt == nil:
-		return httpkit.BadParameter("after_seq", "required", "needs attempt")
+		return httpkit.BadParameter("after_seq", "required", "requires attempt")
 	case p.AfterSeq != nil && p.TailBytes != nil:
-		return httpkit.BadParameter("tail_bytes", "invalid", "cannot be combined with after_seq: it says itself where to begin")
+		return httpkit.BadParameter("tail_bytes", "invalid", "cannot be combined with after_seq, which already determines where to begin")
 	case p.AfterSeq != nil:
 		l.next.Seq = int(*p.AfterSeq) + 1
 	case p.TailBytes != nil:

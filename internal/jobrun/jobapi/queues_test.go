@@ -54,7 +54,7 @@ func TestAHeldQueueHandsOutNothing(t *testing.T) {
 	var x client.JobRunExplanation
 	e.Send("GET", jobRuns+"/"+want[0].String()+"/explain", "").Reads(http.StatusOK, &x)
 	if x.WaitsFor != "queue" || !strings.Contains(x.Summary, `Its queue "default" has been held since`) ||
-		!strings.Contains(x.Summary, ": maintenance. It keeps its place") {
+		!strings.Contains(x.Summary, ": maintenance. The run keeps its place") {
 		t.Errorf("explained: %s, %s", x.WaitsFor, x.Summary)
 	}
 	e.finish(&taken[0], nil) // a run held by a worker continues

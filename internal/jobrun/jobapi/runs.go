@@ -179,7 +179,7 @@ func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.R
 	}
 	if beyond {
 		return fault.New(fault.Forbidden, principal.CodeForbidden,
-			"without %s a run of %s may touch at most %d letters: set max_messages", need, d.Name, s.MaxLetters)
+			"without the permission %s, a run of %s may retry at most %d letters: set max_messages", need, d.Name, s.MaxLetters)
 	}
 	return fault.New(fault.Forbidden, principal.CodeForbidden, "running %s requires the permission %s, as does the operation that it performs; this credential has the role %s", d.Name, need, who.Role)
 }
@@ -358,7 +358,7 @@ func (s *Handlers) RerunJobRun(client context.Context, in api.RerunJobRunRequest
 	}
 	d, err := s.Definitions.Definition(ctx, tenant, r.DefinitionID.String())
 	if err == nil && d.DeletedAt != nil {
-		err = fault.New(fault.NotFound, jobrun.CodeNotFound, "the job definition %s of the run is deleted", d.Name)
+		err = fault.New(fault.NotFound, jobrun.CodeNotFound, "the job definition %s of the run has been deleted", d.Name)
 	}
 	if err != nil {
 		return nil, err

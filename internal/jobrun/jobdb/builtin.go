@@ -245,7 +245,7 @@ func (st *Jobs) Prove(ctx context.Context) ([]Proof, error) {
 			})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("prove that %s: %w", name, err)
+			return nil, fmt.Errorf("check the invariant %q: %w", name, err)
 		}
 	}
 	return out, nil

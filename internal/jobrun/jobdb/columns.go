@@ -116,7 +116,7 @@ func (db *DB) ScanRun(row postgres.Scanner, more ...any) (jobrun.Run, error) {
 	if stored.progress != nil {
 		r.Progress = new(jobrun.Progress)
 		if err := json.Unmarshal(stored.progress, r.Progress); err != nil {
-			return r, fmt.Errorf("stored progress: %w", err)
+			return r, fmt.Errorf("decode the stored progress: %w", err)
 		}
 	}
 	err := db.openRun(&stored)
@@ -151,7 +151,7 @@ func (db *DB) openRun(r *runRow) (err error) {
 	}
 	r.Error = new(jobrun.Error)
 	if err := json.Unmarshal(plain, r.Error); err != nil {
-		return fmt.Errorf("stored error: %w", err)
+		return fmt.Errorf("decode the stored error: %w", err)
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func sealedRunError(p *envelope.Sealer, r *jobrun.Run) (doc []byte, code, summar
 	}
 	e := *r.Error
 	if doc, err = json.Marshal(e); err != nil {
-		return nil, nil, nil, fmt.Errorf("encode error: %w", err)
+		return nil, nil, nil, fmt.Errorf("encode the error: %w", err)
 	}
 	code, summary = new(dlq.Storable(e.Code, maxErrorCode)), new(r.Summary())
 	if p.Seals() {

@@ -209,7 +209,7 @@ func (st *Jobs) beatContent(tenantID uuid.UUID, b *jobrun.Beat) (progress, check
 	if b.Progress != nil {
 		doc, err := json.Marshal(b.Progress)
 		if err != nil {
-			return nil, nil, fmt.Errorf("encode progress: %w", err)
+			return nil, nil, fmt.Errorf("encode the progress: %w", err)
 		}
 		progress = new(string(doc))
 	}
@@ -304,7 +304,7 @@ func (st *Jobs) keep(ctx context.Context, tenant uuid.UUID, b jobrun.Beat, call 
 	c := workerCall{tenant, b.RunID, b.Fence, call}
 	return st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
 		if call == jobrun.CallConfirm && r.ConfirmDeadlineAt != nil && now.After(*r.ConfirmDeadlineAt) {
-			return r, fault.New(fault.Conflict, jobrun.CodeFenceLost, "the time to confirm ended at %s: stop the run and discard its result",
+			return r, fault.New(fault.Conflict, jobrun.CodeFenceLost, "the deadline for confirming the run passed at %s: stop the run and discard its result",
 				r.ConfirmDeadlineAt.Format(time.RFC3339Nano))
 		}
 		leases, err := st.renew(ctx, tx, tenant, settings, []jobrun.Beat{b})
@@ -312,7 +312,7 @@ func (st *Jobs) keep(ctx context.Context, tenant uuid.UUID, b jobrun.Beat, call 
 			return r, err
 		}
 		if !leases[0].OK {
-			return r, fmt.Errorf("the lease of job run %s was not renewed although it is locked: %s", r.ID, leases[0].Reason)
+			return r, fmt.Errorf("the lease of job run %s was not renewed although the run is locked: %s", r.ID, leases[0].Reason)
 		}
 		r.LeaseExpiresAt, r.Continuation, r.ConfirmStartedAt, r.ConfirmDeadlineAt = &leases[0].ExpiresAt,
 			jobrun.NoDoubt, nil, nil

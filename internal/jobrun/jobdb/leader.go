@@ -45,7 +45,7 @@ func (db *DB) AsLeader(ctx context.Context, t jobrun.Term, f func(*sqlx.Tx) erro
 		err := tx.StmtxContext(ctx, stmt).QueryRowContext(ctx, t.LeaderID, t.Epoch,
 			fmt.Sprint(leaderStatement.Milliseconds()), fmt.Sprint(leaderSilence.Milliseconds())).Scan(&set)
 		if errors.Is(err, sql.ErrNoRows) {
-			return fault.New(fault.Conflict, jobrun.CodeNoLeader, "epoch %d is over", t.Epoch)
+			return fault.New(fault.Conflict, jobrun.CodeNoLeader, "the leader's term with epoch %d is over", t.Epoch)
 		}
 		if err != nil {
 			return err

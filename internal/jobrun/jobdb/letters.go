@@ -50,7 +50,7 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 		r.Error = fmt.Sprintf("the run was a step of saga %s, which is compensating because of it: retry the saga, and resolve or discard this letter", l.Link.SagaID)
 		return r
 	case l.Send.Payload != nil && !isJSON(l.Send.Payload):
-		r.Outcome, r.Error = dlq.FailedDrive, "the payload is not JSON, and the arguments of a run must be"
+		r.Outcome, r.Error = dlq.FailedDrive, "the payload is not JSON, but the arguments of a run must be"
 		return r
 	}
 	settings, err := st.settings(ctx)
@@ -91,7 +91,7 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 	default:
 		// It is unknown whether the run was started. If it was not, the letter's lease expires and
 		// the retry counts as lost.
-		r.Accepted, r.Outcome, r.Error = true, dlq.Uncertain, "the commit that starts the run has an unknown outcome"
+		r.Accepted, r.Outcome, r.Error = true, dlq.Uncertain, "the outcome of the commit that starts the run is unknown"
 	}
 	return r
 }

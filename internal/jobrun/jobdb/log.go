@@ -50,10 +50,10 @@ func (st *Jobs) AppendLog(
 	ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, c jobrun.LogChunk,
 ) (next int, err error) {
 	if len(c.Body) > jobrun.MaxLogChunk {
-		return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "a chunk of a log has at most %d bytes", jobrun.MaxLogChunk)
+		return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "a chunk of a log may have at most %d bytes", jobrun.MaxLogChunk)
 	}
 	if c.Seq < 0 || c.Seq > math.MaxInt32 {
-		return 0, fault.New(fault.Invalid, jobrun.CodeInvalid, "chunks are numbered from 0 to %d", math.MaxInt32)
+		return 0, fault.New(fault.Invalid, jobrun.CodeInvalid, "the number of a chunk must be from 0 to %d", math.MaxInt32)
 	}
 	c.Attempt = f.Attempt
 	call := workerCall{tenant, run, f, jobrun.CallLogs}
@@ -73,7 +73,7 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 	}
 	if c.Seq > next {
 		return 0, fault.New(fault.Conflict, jobrun.CodeLogGap,
-			"chunk %d of attempt %d came before chunk %d, which is missing: continue with %[3]d", c.Seq, c.Attempt, next)
+			"chunk %d of attempt %d arrived before chunk %d, which is missing: continue with chunk %[3]d", c.Seq, c.Attempt, next)
 	}
 	sealer := st.db.Keys.SealerFor(r.TenantID, r.ID)
 	stream := dlq.Storable(c.Stream, maxStream)
@@ -81,10 +81,10 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 	switch {
 	case err == nil && (known.Stream != stream || !bytes.Equal(known.Body, c.Body)):
 		return 0, fault.New(fault.Conflict, jobrun.CodeLogGap,
-			"chunk %d of attempt %d already exists with different content: continue with %d", c.Seq, c.Attempt, next)
+			"chunk %d of attempt %d already exists with different content: continue with chunk %d", c.Seq, c.Attempt, next)
 	case errors.Is(err, sql.ErrNoRows):
 		if r.LogBytes+int64(len(c.Body)) > jobrun.MaxLog {
-			return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "the log of a run has at most %d bytes", jobrun.MaxLog)
+			return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "the log of a run may have at most %d bytes", jobrun.MaxLog)
 		}
 		row := logChunk{r.ID, r.TenantID, jobrun.LogChunk{LogPosition: c.LogPosition, Stream: stream, Body: c.Body}}
 		if row.Body == nil {

@@ -82,7 +82,7 @@ func (st *Logs) Offloaded(
 			return err
 		}
 		done = true
-		return st.db.ExecIn(ctx, tx, keepRef, tenant, run, ref, sum, fmt.Sprintf("%d chunks with %d bytes, to %s", chunks, bytes, ref))
+		return st.db.ExecIn(ctx, tx, keepRef, tenant, run, ref, sum, fmt.Sprintf("chunks: %d, bytes: %d; stored as %s", chunks, bytes, ref))
 	})
 	return done && err == nil, postgres.Wrap("offload the log of a job run", err)
 }
@@ -176,7 +176,7 @@ DELETE FROM jobs.log_removals WHERE tenant_id = $1 AND run_id = $2 AND until = $
 
 // Removed implements jobrun.Offloading.
 func (st *Logs) Removed(ctx context.Context, r jobrun.LogRemoval) error {
-	return postgres.Wrap("note that a log is deleted", st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("record that a log was deleted", st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
 		return st.db.ExecIn(ctx, tx, removed, r.TenantID, r.RunID, r.Until)
 	}))
 }

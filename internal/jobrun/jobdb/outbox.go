@@ -96,7 +96,7 @@ func (st *Events) Unsent(ctx context.Context, limit int) (all []jobrun.Outgoing,
 			return nil
 		})
 	}
-	return all, postgres.Wrap("read events that are to be published", err)
+	return all, postgres.Wrap("read the events to be published", err)
 }
 
 // Sent implements jobrun.Outbox.
@@ -117,7 +117,7 @@ func (st *Events) Sent(
 		for i := range refused {
 			f := &refused[i]
 			res, err := tx.ExecContext(ctx, refusePublication, f.ID, jobrun.StoredReason(f.Why), f.Letter.ID)
-			is, err := postgres.ChangedOne(res, "give up publishing an event", err)
+			is, err := postgres.ChangedOne(res, "record that a topic refused an event", err)
 			if err != nil {
 				return err
 			}
@@ -131,5 +131,5 @@ func (st *Events) Sent(
 		}
 		return st.db.Tell.UpdateLetters(ctx, tx, letters, nil)
 	})
-	return ours, postgres.Wrap("record which events are published", err)
+	return ours, postgres.Wrap("record which events were published", err)
 }

@@ -158,7 +158,7 @@ func (st *Events) WouldPublish(
 			return err
 		})
 	})
-	return before, all, postgres.Wrap("foresee event", err)
+	return before, all, postgres.Wrap("preview event", err)
 }
 
 var getEvent = postgres.OfTenant(`SELECT `+publishedEventColumns+`

@@ -117,7 +117,7 @@ func (st *Jobs) create(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, by operat
 	if !created[0] {
 		before, err := st.db.runOfKey(ctx, tx, r.TenantID, r.IdempotencyKey)
 		if fault.KindOf(err) == fault.NotFound {
-			err = fmt.Errorf("run %s conflicts with another run that does not have its key", r.ID)
+			err = fmt.Errorf("run %s conflicts with another run that does not have its idempotency key", r.ID)
 		}
 		return before, false, err
 	}
@@ -137,7 +137,7 @@ func refusedByKey(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error {
 	switch {
 	case err == nil:
 		return fault.New(fault.Conflict, jobrun.CodeForbidden,
-			"run %s of this job is %s, and its concurrency policy is forbid", other, state)
+			"run %s of this job is %s, and the job's concurrency policy is forbid", other, state)
 	case errors.Is(err, sql.ErrNoRows):
 		return nil
 	}
@@ -150,5 +150,5 @@ func (st *Jobs) MayCreate(ctx context.Context, r *jobrun.Run) error {
 		return nil
 	}
 	err := st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error { return refusedByKey(ctx, tx, r) })
-	return postgres.Wrap("look for another run of a key", err)
+	return postgres.Wrap("look for another run with the same concurrency key", err)
 }

@@ -70,7 +70,7 @@ func (st *Jobs) RecentEnds(
 		ends = append(ends, e)
 		return err
 	}, tenant, pq.Array(definitions), each)
-	return ends, postgres.Wrap("read how the last runs of jobs ended", err)
+	return ends, postgres.Wrap("read the results of the last runs of jobs", err)
 }
 
 // Slots implements jobrun.Runs.

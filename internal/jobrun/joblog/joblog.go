@@ -136,7 +136,7 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 			}
 			round.Failed++
 			m.aside[run.ID] = now.Add(setAside)
-			m.cfg.Log.WarnContext(ctx, "the log of a job run stays in the database", slog.String("job_run_id", run.ID.String()), slog.Any("error", err))
+			m.cfg.Log.WarnContext(ctx, "cannot move the log of a job run; it stays in the database", slog.String("job_run_id", run.ID.String()), slog.Any("error", err))
 			if failures++; failures == giveUp {
 				clear(m.aside) // the store is the cause of the failures
 				return nil
@@ -208,7 +208,7 @@ func (m *Mover) remove(ctx context.Context, round *Round) error {
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				m.cfg.Log.WarnContext(ctx, "the log of an erased or purged job run stays in the log store",
+				m.cfg.Log.WarnContext(ctx, "cannot delete the log of an erased or purged job run from the log store",
 					slog.String("job_run_id", r.RunID.String()), slog.Any("error", err))
 				if failures++; failures == giveUp {
 					return nil // the store is the cause of the failures

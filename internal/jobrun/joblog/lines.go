@@ -149,7 +149,7 @@ func (o *opened) line(text []byte) error {
 	}
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		return fmt.Errorf("a line of a stored log: %w", err)
+		return fmt.Errorf("decode a line of a stored log: %w", err)
 	}
 	body, err := o.sealer.OpenBytes(fieldChunk(jobrun.LogPosition{Attempt: l.Attempt, Seq: l.Seq}), l.Sealed)
 	if err != nil {
@@ -169,4 +169,4 @@ type Chunks interface {
 	Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) ([]jobrun.LogChunk, error)
 }
 
-var errChanged = errors.New("it was changed or moved concurrently")
+var errChanged = errors.New("the log was changed or moved concurrently")

@@ -195,7 +195,7 @@ func (f *Failure) Error() string { return f.Message }
 // These are the causes with which the context of a command ends.
 var (
 	ErrCanceled = errors.New("a cancel of the run was requested")
-	ErrLost     = errors.New("the run is no longer this worker's")
+	ErrLost     = errors.New("the run no longer belongs to this worker")
 	ErrTimedOut = errors.New("the run has taken longer than its definition allows")
-	ErrStopping = errors.New("the node stops")
+	ErrStopping = errors.New("the node is stopping")
 )

@@ -137,7 +137,7 @@ func (s *session) leave(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmFor)
 	defer cancel()
 	if err := s.w.cfg.Leave(bounded, s.id); err != nil {
-		s.w.cfg.Log.WarnContext(ctx, "the node's own worker could not be detached", slog.Any("error", err))
+		s.w.cfg.Log.WarnContext(ctx, "cannot detach the node's own worker", slog.Any("error", err))
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *session) claim(ctx context.Context, n int) (more bool) {
 	sent := time.Now()
 	done, err := s.w.cfg.Work.Start(context.WithoutCancel(ctx), s.w.cfg.Tenant, fences)
 	if err != nil {
-		s.w.cfg.Log.WarnContext(ctx, "runs could not be started", slog.Any("error", err)) // their leases will expire
+		s.w.cfg.Log.WarnContext(ctx, "cannot start runs", slog.Any("error", err)) // their leases will expire
 		return false
 	}
 	for i := range done {
@@ -208,7 +208,7 @@ func (s *session) current(ctx context.Context, offers []jobrun.Offer) (current [
 		s.w.cfg.Log.ErrorContext(ctx, "refused a run of an older epoch: is this database an abandoned copy? "+
 			"After a restore from a backup, restart the nodes", slog.String("run_id", r.ID.String()),
 			slog.Int64("epoch", f.LeaderEpoch), slog.Int64("seen", s.w.epoch))
-		reason := fmt.Sprintf("epoch %d is older than %d, which the worker has seen", f.LeaderEpoch, s.w.epoch)
+		reason := fmt.Sprintf("epoch %d is older than epoch %d, which the worker has already seen", f.LeaderEpoch, s.w.epoch)
 		_, _ = s.w.cfg.Work.Release(context.WithoutCancel(ctx), s.w.cfg.Tenant, r.ID, f,
 			jobrun.Released{Reason: reason}) // otherwise its lease expires
 	}
@@ -233,7 +233,7 @@ func (s *session) beat(ctx context.Context, interval time.Duration, gone func())
 			}
 		}
 		if fault.KindOf(err) == fault.Gone {
-			s.w.cfg.Log.WarnContext(ctx, "the node's own worker was detached: it finishes its runs and registers again")
+			s.w.cfg.Log.WarnContext(ctx, "the node's own worker was detached; finishing its runs and registering again")
 			gone()
 			s.confirm(ctx)
 			return

@@ -84,14 +84,14 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*jobrun.Pro
 			Permanent: true}
 	}
 	if spec.CommandName != jobrun.ShellCommand {
-		return bad("are of the command %q, which is not %s", spec.CommandName, jobrun.ShellCommand)
+		return bad("belong to the command %q, not to %s", spec.CommandName, jobrun.ShellCommand)
 	}
 	p, err := jobrun.ProgramOf(spec.DefaultArgs)
 	if err != nil {
-		return bad("must have script or argv, env and dir: %v", err)
+		return bad("must contain script or argv and, optionally, env and dir: %v", err)
 	}
 	if (p.Script == "") == (len(p.Argv) == 0) {
-		return bad("must have either script or argv: the program comes from the definition, the arguments of a run are only its data")
+		return bad("must have either script or argv: the definition determines the program, and the arguments of a run are only data")
 	}
 	misplaced := p.CheckSlots(c.ArgsAllow) // definitions may be older than this rule
 	if p.Script != "" {
@@ -106,7 +106,7 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*jobrun.Pro
 		}
 	}
 	if misplaced != nil {
-		return bad("cannot run: %s", fault.As(misplaced).Detail)
+		return bad("are invalid: %s", fault.As(misplaced).Detail)
 	}
 	return &p, nil
 }

@@ -40,7 +40,7 @@ func dataOf(args, defaults json.RawMessage) (*runData, error) {
 	}
 	given, err := decoded(args)
 	if err != nil {
-		return bad("are no JSON: %v", err)
+		return bad("are not valid JSON: %v", err)
 	}
 	if own, err := decoded(defaults); given == nil || err == nil && reflect.DeepEqual(given, own) {
 		return &runData{doc: json.RawMessage(`{}`)}, nil
@@ -48,7 +48,7 @@ func dataOf(args, defaults json.RawMessage) (*runData, error) {
 	d := &runData{}
 	var line bytes.Buffer
 	if err := json.Compact(&line, args); err != nil {
-		return bad("are no JSON: %v", err)
+		return bad("are not valid JSON: %v", err)
 	}
 	d.doc = line.Bytes()
 	members, isObject := given.(map[string]any)
@@ -63,10 +63,10 @@ func dataOf(args, defaults json.RawMessage) (*runData, error) {
 		}
 		variable := argPrefix + notInNames.ReplaceAllString(strings.ToUpper(name), "_")
 		if other, taken := from[variable]; taken {
-			return bad("%q and %q would be the same variable, %s", other, name, variable)
+			return bad("contain %q and %q, which would be the same variable, %s", other, name, variable)
 		}
 		if strings.ContainsRune(value, 0) {
-			return bad("hold a NUL character in %q, which no variable can", name)
+			return bad("contain a NUL character in %q, which a variable cannot hold", name)
 		}
 		from[variable] = name
 		d.variables = append(d.variables, variable+"="+value)
@@ -109,10 +109,10 @@ func (d *runData) fill(argv []string) ([]string, error) {
 		case element != jobrun.ArgsSlot:
 			continue
 		case len(d.doc) > maxInline:
-			return nil, &Failure{Code: "BAD_ARGS", Message: fmt.Sprintf("the arguments of the run are too long for %s (%d bytes at most): have the program read standard input",
+			return nil, &Failure{Code: "BAD_ARGS", Message: fmt.Sprintf("the arguments of the run are too long for %s (at most %d bytes): let the program read them from standard input",
 				jobrun.ArgsSlot, maxInline), Permanent: true}
 		case d.doc[0] != '{' && d.doc[0] != '[':
-			return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of the run must be an object or a list to stand for " + jobrun.ArgsSlot, Permanent: true}
+			return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of the run must be an object or an array to be substituted for " + jobrun.ArgsSlot, Permanent: true}
 		}
 		out[i] = string(d.doc)
 	}

@@ -116,7 +116,7 @@ func TestQueuedRunsOfAKeyComeOneAfterTheOther(t *testing.T) {
 	s.finish(t, a)
 	s.admit(t, 1)
 	s.expect(t, "succeeded pending+ pending", a, b, c)
-	if why := pgtest.Ask[string](t, s.see, `SELECT reason FROM jobs.job_run_events WHERE run_id = $1 AND kind = 'skipped' AND epoch = 2`, over); !strings.Contains(why, "2 runs are already waiting") {
+	if why := pgtest.Ask[string](t, s.see, `SELECT reason FROM jobs.job_run_events WHERE run_id = $1 AND kind = 'skipped' AND epoch = 2`, over); !strings.Contains(why, "reached the queue_limit of 2") {
 		t.Error(why)
 	}
 }

@@ -32,10 +32,10 @@ type files struct{ root *os.Root }
 func openFiles(u *url.URL) (*files, error) {
 	if u.Host != "" && u.Host != "localhost" || u.RawQuery != "" || u.Fragment != "" || u.User != nil ||
 		!filepath.IsAbs(u.Path) || path.Clean(u.Path) == "/" {
-		return nil, errors.New("a file URL is file:// and the absolute path of a directory, nothing else")
+		return nil, errors.New("a file URL must consist of file:// and the absolute path of a directory")
 	}
 	if err := os.MkdirAll(u.Path, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory: %w", err)
+		return nil, fmt.Errorf("create the directory: %w", err)
 	}
 	root, err := os.OpenRoot(u.Path)
 	if err != nil {
@@ -43,7 +43,7 @@ func openFiles(u *url.URL) (*files, error) {
 	}
 	f := &files{root}
 	if err := f.prepare(); err != nil {
-		return nil, errors.Join(fmt.Errorf("use the directory: %w", err), root.Close())
+		return nil, errors.Join(fmt.Errorf("prepare the directory: %w", err), root.Close())
 	}
 	return f, nil
 }
@@ -129,7 +129,7 @@ func (f *files) open(_ context.Context, key string) (io.ReadCloser, error) {
 	case err != nil:
 		return nil, fmt.Errorf("open a stored log: %w", err)
 	case !info.Mode().IsRegular(): // opening a pipe would block, and Skald creates no links
-		return nil, fmt.Errorf("%w: it is not a file", ErrCorrupt)
+		return nil, fmt.Errorf("%w: it is not a regular file", ErrCorrupt)
 	}
 	file, err := f.root.Open(key)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -60,7 +60,7 @@ type backend interface {
 func Open(_ context.Context, rawURL string, o Options) (*Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, errors.New("logstore: the URL cannot be read") // err would quote the URL
+		return nil, errors.New("logstore: the URL cannot be parsed") // err would quote the URL
 	}
 	var objects backend
 	switch u.Scheme {
@@ -143,7 +143,7 @@ func (s *Store) Verify(ctx context.Context, ref string, sum [sha256.Size]byte, s
 		return err
 	}
 	if named != sum {
-		return fmt.Errorf("%w: the expected checksum differs from the one in its name", ErrCorrupt)
+		return fmt.Errorf("%w: the expected checksum differs from the one in its reference", ErrCorrupt)
 	}
 	stored, err := s.objects.open(ctx, ref)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *Store) Verify(ctx context.Context, ref string, sum [sha256.Size]byte, s
 	case n != size:
 		return fmt.Errorf("%w: %d bytes instead of %d", ErrCorrupt, n, size)
 	case [sha256.Size]byte(hash.Sum(nil)) != sum:
-		return fmt.Errorf("%w: its checksum is wrong", ErrCorrupt)
+		return fmt.Errorf("%w: its checksum does not match", ErrCorrupt)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type Name struct {
 func (n Name) check() error {
 	if n.Tenant == uuid.Nil || n.Run == uuid.Nil || n.Attempt < 1 || n.Created.UTC().Year() < 1970 ||
 		n.Created.UTC().Year() > 9999 {
-		return fmt.Errorf("logstore: no log can be named %s, %s, %d, %s", n.Tenant, n.Run, n.Attempt, n.Created)
+		return fmt.Errorf("logstore: invalid name of a log: tenant %s, run %s, attempt %d, created at %s", n.Tenant, n.Run, n.Attempt, n.Created)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (r *reader) settle(err error) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	case [sha256.Size]byte(r.raw.hash.Sum(nil)) != r.want:
-		return fmt.Errorf("%w: its checksum is wrong", ErrCorrupt)
+		return fmt.Errorf("%w: its checksum does not match", ErrCorrupt)
 	}
 	return io.EOF
 }

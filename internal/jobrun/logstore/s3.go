@@ -43,7 +43,7 @@ func openS3(u *url.URL, o Options) (*bucket, error) {
 	}
 	prefix := strings.Trim(u.Path, "/")
 	if !bucketName.MatchString(u.Host) || u.Fragment != "" || prefix != "" && "/"+prefix != path.Clean("/"+prefix) {
-		return nil, errors.New("an S3 URL is s3://bucket/prefix")
+		return nil, errors.New("an S3 URL must have the form s3://bucket/prefix")
 	}
 	host, settings, err := readS3Query(u.Query())
 	if err != nil {
@@ -106,7 +106,7 @@ func readS3Query(query url.Values) (host string, o minio.Options, err error) {
 	}
 	for name := range query {
 		if name != "endpoint" && name != "region" && name != "path_style" {
-			return "", o, fmt.Errorf("there is no parameter %s", name)
+			return "", o, fmt.Errorf("unknown parameter %s", name)
 		}
 	}
 	return host, o, nil

@@ -102,7 +102,7 @@ func (st *Queues) PutQueue(ctx context.Context, q jobrun.RunQueue, by operator.A
 			return err
 		}
 		if n, err := done.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(err, fault.New(fault.Precondition, jobrun.CodeStale, "the queue %q has changed", q.Name))
+			return errors.Join(err, fault.New(fault.Precondition, jobrun.CodeStale, "the queue %q was changed concurrently: read it again", q.Name))
 		}
 		return auditdb.PutAction(ctx, tx, by)
 	})

@@ -95,7 +95,7 @@ func (s *servers) addCluster(ctx context.Context, p *place, addr string) error {
 	}
 	ranges, err := redis.Values(asked.do(ctx, "CLUSTER", "SLOTS"))
 	if err != nil {
-		return fmt.Errorf("ask for the slots: %w", err)
+		return fmt.Errorf("query the cluster slots: %w", err)
 	}
 	host, _, _ := net.SplitHostPort(addr)
 	known := map[string]*node{addr: asked}
@@ -110,7 +110,7 @@ func (s *servers) addCluster(ctx context.Context, p *place, addr string) error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("read the slots: %w", err)
+			return fmt.Errorf("read the cluster slots: %w", err)
 		}
 		if at == "" { // the host that was asked
 			at = host
@@ -126,7 +126,7 @@ func (s *servers) addCluster(ctx context.Context, p *place, addr string) error {
 		s.slots = append(s.slots, slots{first, last, n})
 	}
 	if s.slots == nil {
-		return errors.New("no node has slots")
+		return errors.New("no node serves any slots")
 	}
 	return nil
 }
@@ -212,7 +212,7 @@ func (s *servers) exec(commands []command, send func(*redis.Script, redis.Conn, 
 			r := &replies[i][k]
 			n := s.of(e.key)
 			if n == nil {
-				r.err = errors.New("no node has the slot of a key")
+				r.err = errors.New("no node serves the slot of a key")
 				continue
 			}
 			if r.err = send(e.script, n, append([]any{e.key}, e.args...)...); r.err == nil {

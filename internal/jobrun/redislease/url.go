@@ -47,8 +47,8 @@ var (
 		"sentinel": regexp.MustCompile(`^/([A-Za-z0-9._-]+)(?:/([0-9]{0,4}))?$`),
 		"cluster":  regexp.MustCompile(`^()(?:/(0?))?$`),
 	}
-	errURL = errors.New("redislease: the URL must be redis:// or rediss:// and a host, optionally with :password@ or user:password@, port and /database; " +
-		"or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas")
+	errURL = errors.New("redislease: the URL must be redis:// or rediss:// with a host and, optionally, :password@ or user:password@, a port and /database; " +
+		"or redis+sentinel:// with comma-separated hosts and /master; or redis+cluster:// with comma-separated hosts")
 )
 
 // parseURL returns the location that the URL specifies. Its errors do not quote the URL, which may

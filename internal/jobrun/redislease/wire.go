@@ -72,7 +72,7 @@ func (w *wire) drop() {
 func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []command, err error) {
 	if w.servers == nil {
 		if w.servers, err = connect(ctx, w.cfg.URL); err != nil {
-			return commands, fmt.Errorf("connect to redis: %w", err)
+			return commands, fmt.Errorf("connect to Redis: %w", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
@@ -90,7 +90,7 @@ func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []comman
 		case failed != nil:
 			lost = append(lost, c)
 			if err == nil {
-				err = fmt.Errorf("ask redis: %w", cmp.Or(ctx.Err(), failed))
+				err = fmt.Errorf("query Redis: %w", cmp.Or(ctx.Err(), failed))
 			}
 		case c.reply != nil:
 			c.reply <- answer

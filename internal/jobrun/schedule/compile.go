@@ -85,13 +85,13 @@ func (s *Schedule) read(t Type, value string, w *fault.Mistakes) {
 		case d < time.Second || d > maxInterval:
 			w.Add("/value", "out_of_range", "must be from 1s to %.0fh", maxInterval.Hours())
 		case d%time.Second != 0:
-			w.Add("/value", "interval", "must be whole seconds")
+			w.Add("/value", "interval", "must be a whole number of seconds")
 		}
 		s.every = int64(d / time.Second)
 	case EveryNMinutes:
 		n, ok := digits(value, len("5270400"))
 		if !ok || n < 1 || n > maxMinutes {
-			w.Add("/value", "out_of_range", "must be minutes, a number from 1 to %d", maxMinutes)
+			w.Add("/value", "out_of_range", "must be a number of minutes from 1 to %d", maxMinutes)
 		}
 		s.every = int64(n) * 60
 	case HourlyAtMinute:
@@ -153,7 +153,7 @@ func (s *Schedule) at(i int, week uint64, clock string, w *fault.Mistakes) {
 func list(value string, w *fault.Mistakes) []string {
 	words := strings.Split(value, ",")
 	if len(words) > maxTimes {
-		w.Add("/value", "too_many", "must be at most %d times", maxTimes)
+		w.Add("/value", "too_many", "must have at most %d entries", maxTimes)
 		return nil
 	}
 	for i := range words {

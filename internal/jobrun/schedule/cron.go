@@ -22,7 +22,7 @@ func (s *Schedule) readCron(value string, w *fault.Mistakes) {
 	case len(words) == 1 && strings.HasPrefix(words[0], "@"):
 		expression, ok := shorthands[words[0]]
 		if !ok {
-			w.Add("/value", "cron", "%q is not known; there are @yearly, @monthly, @weekly, @daily and @hourly, and for intervals the type interval", value)
+			w.Add("/value", "cron", "%q is not supported: use @yearly, @monthly, @weekly, @daily or @hourly, or the type interval for intervals", value)
 			return
 		}
 		words = strings.Fields(expression)
@@ -30,7 +30,7 @@ func (s *Schedule) readCron(value string, w *fault.Mistakes) {
 		words = append([]string{"0"}, words...)
 	case len(words) == 6:
 	default:
-		w.Add("/value", "cron", "has %d fields; cron has 5 (minute, hour, day of month, month, day of week), or 6 with seconds first, and no year", len(words))
+		w.Add("/value", "cron", "must have 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, and no year, not %d", len(words))
 		return
 	}
 	if !checkFields(words, w) {

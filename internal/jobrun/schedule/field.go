@@ -67,7 +67,7 @@ func (f *field) check(part string, pos int) string {
 	if a, b := f.value(low), f.value(high); a > b {
 		hint := ""
 		if pos == dayOfWeek && b == 0 {
-			hint = "; at the end of a range Sunday is 7"
+			hint = "; at the end of a range, Sunday is 7"
 		}
 		return "runs backwards" + hint
 	}
@@ -78,7 +78,7 @@ func (f *field) check(part string, pos int) string {
 func (f *field) number(word string) string {
 	switch n := f.value(word); {
 	case n < 0:
-		return fmt.Sprintf("must be one of: *, a number from %d to %d, a range 1-5, a step */2%s", f.low, f.high, f.special)
+		return fmt.Sprintf("must be one of: *, a number from %d to %d, a range such as 1-5, a step such as */2%s", f.low, f.high, f.special)
 	case n < f.low || n > f.high:
 		return fmt.Sprintf("is not from %d to %d", f.low, f.high)
 	}

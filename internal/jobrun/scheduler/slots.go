@@ -160,7 +160,7 @@ func (b *batch) storeEach(ctx context.Context, now time.Time) error {
 		if err == nil {
 			continue
 		}
-		b.log.ErrorContext(ctx, "the slots of a job cannot be stored", slog.String("definition_id", a.Definition.String()), slog.Any("error", err))
+		b.log.ErrorContext(ctx, "cannot store the slots of a job", slog.String("definition_id", a.Definition.String()), slog.Any("error", err))
 		a.Until, a.NextDueAt = time.Time{}, new(now.Add(unusableFor))
 		if err := b.put(ctx, nil, []jobrun.Advance{a}); err != nil {
 			return err // the definition did not cause the error
@@ -174,7 +174,7 @@ func (b *batch) storeEach(ctx context.Context, now time.Time) error {
 func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time, set jobrun.Settings,
 	m jobrun.Moment) ([]jobrun.Slot, jobrun.Advance) {
 	if d.Unreadable {
-		s.log.ErrorContext(ctx, "a job definition is damaged; it makes no runs until it is mended",
+		s.log.ErrorContext(ctx, "a job definition is damaged; it creates no runs until it is repaired",
 			slog.String("definition_id", d.ID.String()), slog.String("definition", d.Name))
 		return nil, jobrun.Advance{Definition: d.ID, Version: d.Version, Until: d.LastMaterializedAt,
 			NextDueAt: new(m.Now.Add(unusableFor))}
@@ -184,7 +184,7 @@ func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time,
 	}
 	c, err := s.compile(d.Spec.Schedule)
 	if err != nil {
-		s.log.ErrorContext(ctx, "the schedule of a job cannot be used", slog.String("definition_id", d.ID.String()), slog.String("definition", d.Name),
+		s.log.ErrorContext(ctx, "cannot compile the schedule of a job", slog.String("definition_id", d.ID.String()), slog.String("definition", d.Name),
 			slog.Any("error", err))
 		return nil, jobrun.Advance{Definition: d.ID, Version: d.Version, Until: d.LastMaterializedAt,
 			NextDueAt: new(m.Now.Add(unusableFor))}
@@ -225,7 +225,7 @@ func (s *slots) reconcile(ctx context.Context, t jobrun.Term, _ jobrun.Settings,
 		}
 		// A definition that is found too early is corrected at that time.
 		if a.NextDueAt != nil && (d.NextDueAt == nil || d.NextDueAt.After(*a.NextDueAt)) {
-			s.log.WarnContext(ctx, "the next slot of a job was wrong", slog.String("definition_id", d.ID.String()), slog.Any("stored", d.NextDueAt),
+			s.log.WarnContext(ctx, "the stored next slot of a job was wrong", slog.String("definition_id", d.ID.String()), slog.Any("stored", d.NextDueAt),
 				slog.Any("derived", a.NextDueAt))
 			wrong = append(wrong, a)
 		}

@@ -183,7 +183,7 @@ func take[T any](b *batch, req *httpkit.Request, i int, item *api.Item[T], id uu
 	f, goOn := foundIn(req, i, item, id)
 	if _, twice := b.seen[id]; twice && goOn {
 		f.refused = httpkit.SchemaFault(fault.Field{Pointer: "/run_id", Code: "repeated",
-			Message: "must not be repeated: an earlier item of the list names this run"})
+			Message: "must not be repeated: an earlier item in the list names the same run"})
 		goOn = false
 	}
 	b.items, b.done = append(b.items, f), append(b.done, jobrun.Done{})

@@ -212,7 +212,7 @@ func mayEmit(ctx context.Context, r *jobrun.Result) error {
 		return nil
 	}
 	return fault.New(fault.Forbidden, principal.CodeForbidden,
-		"emit publishes events and creates runs, which needs the permission %s; the credential has the role %s", principal.JobsWrite, who.Role)
+		"emit publishes events and creates runs, which requires the permission %s; this credential has the role %s", principal.JobsWrite, who.Role)
 }
 
 // ReleaseRun releases a run, so that it can be claimed again (W9).

@@ -250,7 +250,7 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 	next(put(`,"seq":1,"chunk":"two\n","stream":"stderr"`), 2)
 	next(put(`,"seq":0,"chunk":"one\n"`), 2)
 	for _, bad := range []string{`,"seq":1,"chunk":"other\n","stream":"stderr"`, `,"seq":3,"chunk":"three\n"`, `,"seq":2147483647,"chunk":"x"`} {
-		if p := put(bad).Wants(409, "JOB_LOG_CONFLICT"); !strings.Contains(p.Detail, "continue with 2") {
+		if p := put(bad).Wants(409, "JOB_LOG_CONFLICT"); !strings.Contains(p.Detail, "continue with chunk 2") {
 			t.Errorf("%s: %s", bad, p.Detail)
 		}
 	}

@@ -136,7 +136,7 @@ func (s *Handlers) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 		}
 	}
 	if err != nil {
-		s.Log.WarnContext(ctx, "cannot extend workers with waiting claims; without heartbeats they may be marked LOST",
+		s.Log.WarnContext(ctx, "cannot record heartbeats of workers with waiting claims; they may be marked LOST",
 			slog.Int("workers", len(workers)), slog.Any("error", err))
 	}
 }
@@ -176,7 +176,7 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 	}
 	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first claim, to miss no hint
 	if !room {
-		return g, fault.New(fault.Unavailable, fault.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
+		return g, fault.New(fault.Unavailable, fault.CodeUnavailable, "this node has reached its limit of waiting claims (%d): retry later or on another node", s.waits.Max)
 	}
 	defer func() { p.Leave(err == nil && len(g.offers) == ask.Slots) }()
 	over := time.NewTimer(wait)

@@ -70,12 +70,12 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 func checkWorker(w *jobrun.WorkerProcess) error {
 	if slices.Contains(w.Queues, jobrun.SystemQueue) {
 		return httpkit.SchemaFault(fault.Field{Pointer: "/queues", Code: "reserved",
-			Message: "must not have " + jobrun.SystemQueue + ", which is reserved"})
+			Message: "must not contain " + jobrun.SystemQueue + ", which is reserved"})
 	}
 	for _, l := range w.Labels {
 		if l[0] == '=' {
 			return httpkit.SchemaFault(fault.Field{Pointer: "/labels", Code: "minLength",
-				Message: "must not have an empty name"})
+				Message: "must not contain a label with an empty name"})
 		}
 	}
 	return nil
@@ -135,7 +135,7 @@ func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObj
 		}
 		if w.Principal != req.Principal {
 			return nil, fault.New(fault.Forbidden, principal.CodeForbidden,
-				"this worker was registered by another credential: draining it needs the permission %s", principal.JobsWrite)
+				"this worker was registered by another credential: draining it requires the permission %s", principal.JobsWrite)
 		}
 		if err := req.Who.RequireQueues(w.Queues); err != nil {
 			return nil, err

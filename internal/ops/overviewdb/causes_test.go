@@ -76,7 +76,7 @@ var causes = []wanted{
 		"awaiting approval"},
 	{"runs_failed", "Job nightly failed: 2 runs in the last 24 h (BAD_FILE)", "rerunJobRun", "BAD_FILE"},
 	{"runs_late", "1 run in queue slow is late", "explainJobRun", "slow"},
-	{"queue_without_worker", "No worker takes 1 run of queue gpu", "explainJobRun", "No active worker takes runs of queue"},
+	{"queue_without_worker", "No worker takes 1 run of queue gpu", "explainJobRun", "No active worker takes runs from queue"},
 	{"worker_lost", "Worker silent is silent", "detachWorker", "it no longer sends heartbeats"},
 	{"webhook_disabled", " is disabled (the endpoint answered 410 Gone)", "enableWebhook", "410 Gone"},
 	{"webhook_failing", "Deliveries to webhook ", "testWebhook", "failing"},

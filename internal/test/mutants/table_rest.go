@@ -93,7 +93,7 @@ var rest = []Mutant{
 	{Rows: "A-14", File: "internal/jobrun/workerapi/calls.go",
 		Old: "RunID: in.RunID, Continue: true,", New: "RunID: in.RunID, Continue: r.CancelRequestedAt != nil,"},
 	{Rows: "J-26, API-03", File: "internal/jobrun/problems.go",
-		Old: "\t\treturn false, false, fault.New(fault.Conflict, CodeFenceLost, \"the run was given up by " +
-			"the leader: stop it and discard its result\")",
+		Old: "\t\treturn false, false, fault.New(fault.Conflict, CodeFenceLost, \"the leader has taken the run " +
+			"from this attempt: stop the process and discard its result\")",
 		New: "\t\treturn true, false, nil"},
 }

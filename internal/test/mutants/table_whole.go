@@ -19,7 +19,7 @@ var whole = []Mutant{
 		Old: "FROM sagas s JOIN jobs.job_runs r ON r.tenant_id = @tenant AND r.saga_id = s.id WHERE @runs",
 		New: "FROM sagas s JOIN jobs.job_runs r ON r.tenant_id = @tenant AND r.saga_id = s.tenant_id WHERE @runs"},
 	{Rows: "one-product 5", File: "internal/jobrun/builtin.go",
-		Old: "\t{SystemInvariants, every(\"1h\", \"checks the invariants, and fails when one is violated\")},\n",
+		Old: "\t{SystemInvariants, every(\"1h\", \"checks the invariants, and fails if any of them is violated\")},\n",
 		New: ""},
 	{Rows: "O1, S4-19", File: "db/db.go",
 		Old: "`SELECT pg_try_advisory_lock($1)`, key)", New: "`SELECT $1::bigint IS NOT NULL`, key)"},

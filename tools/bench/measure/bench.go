@@ -192,7 +192,7 @@ func (r *run) serverLog() string { return filepath.Join(r.cfg.Dir, "skald.log") 
 func (c Config) Validate() error {
 	var errs []error
 	if len(c.Clients) == 0 && c.Compensated == 0 && c.Mixed == 0 {
-		errs = append(errs, errors.New("no level to measure: give clients, compensated or mixed"))
+		errs = append(errs, errors.New("no level to measure: set clients, compensated or mixed"))
 	}
 	for _, n := range c.Clients {
 		if n < 1 {
@@ -203,7 +203,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("compensated and mixed must be at least 0, not %d and %d", c.Compensated, c.Mixed))
 	}
 	if len(c.Modes) == 0 {
-		errs = append(errs, errors.New("no mode to measure: give submit, wait or both"))
+		errs = append(errs, errors.New("no mode to measure: specify submit, wait or both"))
 	}
 	for _, m := range c.Modes {
 		if !slices.Contains([]Mode{Submit, Wait}, m) {
@@ -211,7 +211,7 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.Duration <= 0 || c.Drain <= 0 || c.Warmup < 0 {
-		errs = append(errs, errors.New("duration and drain must be positive, warmup must not be negative"))
+		errs = append(errs, errors.New("duration and drain must be positive, and warmup must not be negative"))
 	}
 	if info, err := os.Stat(c.Skald); err != nil || info.IsDir() {
 		errs = append(errs, fmt.Errorf("no server binary at %s: build it with go build -o %[1]s ./cmd/skald", c.Skald))

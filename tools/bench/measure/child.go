@@ -69,7 +69,7 @@ func (c *child) stop() error {
 		return fmt.Errorf("%s did not stop within %s and was killed", c.name, stopGrace)
 	}
 	if c.err != nil {
-		return fmt.Errorf("%s did not stop in order: %w", c.name, c.err)
+		return fmt.Errorf("%s did not stop cleanly: %w", c.name, c.err)
 	}
 	return nil
 }

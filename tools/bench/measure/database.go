@@ -130,7 +130,7 @@ SELECT cardinality($1::uuid[]) - count(*) FROM saga.saga_states
 				err = alive()
 			}
 			if ctx.Err() != nil {
-				return fmt.Errorf("LOST: of %d accepted sagas %d have not ended in time", len(ids), len(ids)-ended)
+				return fmt.Errorf("LOST: of %d accepted sagas, %d have not ended in time", len(ids), len(ids)-ended)
 			}
 			if err != nil {
 				return fmt.Errorf("wait for %d sagas to end: %w", len(ids), err)
@@ -181,7 +181,7 @@ func (d *database) addHeads(ctx context.Context, o *outcome, ids []string) error
 	rows, err := d.pool.QueryContext(ctx, `
 SELECT state, created_at, completed_at FROM saga.saga_states WHERE id = ANY($1::uuid[])`, pq.Array(ids))
 	if err != nil {
-		return fmt.Errorf("look sagas up: %w", err)
+		return fmt.Errorf("look up sagas: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -189,7 +189,7 @@ SELECT state, created_at, completed_at FROM saga.saga_states WHERE id = ANY($1::
 		var created time.Time
 		var completed sql.NullTime
 		if err := rows.Scan(&state, &created, &completed); err != nil {
-			return fmt.Errorf("look sagas up: %w", err)
+			return fmt.Errorf("look up sagas: %w", err)
 		}
 		o.states[state]++
 		if !completed.Valid {
@@ -201,7 +201,7 @@ SELECT state, created_at, completed_at FROM saga.saga_states WHERE id = ANY($1::
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("look sagas up: %w", err)
+		return fmt.Errorf("look up sagas: %w", err)
 	}
 	return nil
 }
@@ -213,13 +213,13 @@ func (o outcome) check(flow workflow, accepted int) error {
 	if third := flow.undoneThird; third != nil {
 		// The participant counts the calls of the warm-up as well, so that one more or less may be refused.
 		if undone = o.states[third.wantState]; undone < accepted/3-1 || undone > accepted/3+1 {
-			errs = append(errs, fmt.Errorf("WRONG: %d of %d sagas were undone, want a third", undone, accepted))
+			errs = append(errs, fmt.Errorf("WRONG: %d of %d sagas were compensated, want a third", undone, accepted))
 		}
 		executed += undone * (third.executed - flow.executed)
 		compensated += undone * (third.compensated - flow.compensated)
 	}
 	if o.states[flow.wantState] != accepted-undone {
-		errs = append(errs, fmt.Errorf("LOST: of %d accepted sagas only %d are in state %d; the states are %v",
+		errs = append(errs, fmt.Errorf("LOST: of %d accepted sagas, only %d are in state %d; the states are %v",
 			accepted, o.states[flow.wantState], flow.wantState, o.states))
 	}
 	if o.executed != executed || o.compensated != compensated {

@@ -50,7 +50,7 @@ const (
 // target was missed or a record is missing.
 func DLQ(ctx context.Context, cfg DLQConfig) (err error) {
 	if cfg.Records < 1 || cfg.Redriven < 0 || cfg.Redriven > cfg.Records || cfg.Large < 0 {
-		return errors.New("records must be at least 1, redriven at most as many, large not negative")
+		return errors.New("records must be at least 1, redriven must be from 0 to records, and large must not be negative")
 	}
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
@@ -152,11 +152,11 @@ func (r *letterRun) ingest(ctx context.Context) error {
 		return fmt.Errorf("count the letters: %w", err)
 	}
 	if rows != r.cfg.Records || places != r.cfg.Records {
-		return fmt.Errorf("LOST OR DOUBLED: %d rows of %d places, of %d records", rows, places, r.cfg.Records)
+		return fmt.Errorf("LOST OR DUPLICATED: %d rows with %d distinct offsets for %d records", rows, places, r.cfg.Records)
 	}
 	fmt.Fprintf(
 		r.cfg.Out,
-		"ingest: %d records of about 200 bytes with 6 headers in %.1f s: %.0f/s (target %d); %s; each is one row\n",
+		"ingest: %d records of about 200 bytes with 6 headers in %.1f s: %.0f/s (target %d); %s; one row per record\n",
 		r.cfg.Records,
 		ended.Sub(begun).Seconds(),
 		rate,
@@ -164,7 +164,7 @@ func (r *letterRun) ingest(ctx context.Context) error {
 		cpu,
 	)
 	if rate < ingestTarget {
-		r.missed = append(r.missed, fmt.Errorf("ingest: %.0f records a second, not %d", rate, ingestTarget))
+		r.missed = append(r.missed, fmt.Errorf("ingest: %.0f records per second, want at least %d", rate, ingestTarget))
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func (r *letterRun) watch(ctx context.Context, n int64) (first int64, begun, end
 		}
 		switch {
 		case ctx.Err() != nil:
-			return 0, begun, ended, "", fmt.Errorf("of %d letters %d are stored: %w", n, stored, ctx.Err())
+			return 0, begun, ended, "", fmt.Errorf("%[2]d of %[1]d letters were stored: %[3]w", n, stored, ctx.Err())
 		case err != nil:
 			return 0, begun, ended, "", err
 		case stored > 0 && begun.IsZero():
@@ -236,7 +236,7 @@ func (r *letterRun) stored(ctx context.Context) (int64, error) {
 			return int64(n), err
 		}
 	}
-	return 0, fmt.Errorf("the metrics lack %s", name)
+	return 0, fmt.Errorf("the metric %s is missing", name)
 }
 
 // call makes a request to the server and returns the body of a successful response.

@@ -137,7 +137,7 @@ func (t *topics) fillLarge(ctx context.Context, brokers []string, topic, origina
 	defer client.Close()
 	value := make([]byte, 10_000_000)
 	if _, err := rand.Read(value); err != nil {
-		return fmt.Errorf("make a large record: %w", err)
+		return fmt.Errorf("create a large record: %w", err)
 	}
 	for i := range n {
 		binary.BigEndian.PutUint64(value, uint64(i)) //nolint:gosec // not negative

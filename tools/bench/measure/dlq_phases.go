@@ -49,7 +49,7 @@ func (r *letterRun) drive(ctx context.Context, topic string, n int) (took time.D
 		return took, err
 	}
 	if s.State != "COMPLETED" || s.Done != int64(n) || written != int64(n) {
-		return took, fmt.Errorf("redrive of %s: %+v, and %d records in the topic; want %d", topic, s, written, n)
+		return took, fmt.Errorf("redrive of %s: got %+v and %d records in the topic, want %d", topic, s, written, n)
 	}
 	return took, nil
 }
@@ -67,10 +67,10 @@ func (r *letterRun) redrive(ctx context.Context) error {
 	}
 	s, p := r.cpu()
 	rate := float64(r.cfg.Redriven) / took.Seconds()
-	fmt.Fprintf(r.cfg.Out, "redrive: %d letters in %.1f s: %.0f/s (target %d); %s; each is acknowledged, and one record\n",
+	fmt.Fprintf(r.cfg.Out, "redrive: %d letters in %.1f s: %.0f/s (target %d); %s; each acknowledged, one record per letter\n",
 		r.cfg.Redriven, took.Seconds(), rate, redriveTarget, used(s-server, p-postgres, took, int64(r.cfg.Redriven)))
 	if rate < redriveTarget {
-		r.missed = append(r.missed, fmt.Errorf("redrive: %.0f letters a second, not %d", rate, redriveTarget))
+		r.missed = append(r.missed, fmt.Errorf("redrive: %.0f letters per second, want at least %d", rate, redriveTarget))
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (r *letterRun) large(ctx context.Context) error {
 		return fmt.Errorf("count the letters: %w", err)
 	}
 	if kept != int64(r.cfg.Large)*10_000_000 {
-		return fmt.Errorf("LOST: %d bytes of %d large records", kept, r.cfg.Large)
+		return fmt.Errorf("LOST: only %d bytes of %d large records are stored", kept, r.cfg.Large)
 	}
 	took, err := r.drive(ctx, largeLive, r.cfg.Large)
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *letterRun) large(ctx context.Context) error {
 	}
 	fmt.Fprintf(
 		r.cfg.Out,
-		"large: %d records of 10 MB: the server's memory was at most %d MB while they came, %d MB while they were driven back in %.1f s (target %d); each byte is there\n",
+		"large: %d records of 10 MB: the server's memory was at most %d MB during ingestion and %d MB during the redrive of %.1f s (target %d); no byte was lost\n",
 		r.cfg.Large,
 		ingest>>20,
 		driven>>20,
@@ -122,7 +122,7 @@ func (r *letterRun) large(ctx context.Context) error {
 		largeTarget,
 	)
 	if max(ingest, driven)>>20 > largeTarget {
-		r.missed = append(r.missed, fmt.Errorf("large: %d MB of memory, not %d", max(ingest, driven)>>20, largeTarget))
+		r.missed = append(r.missed, fmt.Errorf("large: %d MB of memory, want at most %d", max(ingest, driven)>>20, largeTarget))
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ const generatePieceSize = 20_000
 // All of it is durable on return, and after an error the complete pieces are.
 func Generate(ctx context.Context, cfg GenerateConfig) error {
 	if cfg.Sagas < 1 || cfg.LogsPerSaga < 2 || cfg.LogsPerSaga > len(generatedSteps) {
-		return fmt.Errorf("sagas must be at least 1 and logs per saga 2 to %d", len(generatedSteps))
+		return fmt.Errorf("sagas must be at least 1, and logs per saga must be from 2 to %d", len(generatedSteps))
 	}
 	if cfg.Tenant == uuid.Nil {
 		cfg.Tenant = defaultTenant
@@ -108,7 +108,7 @@ func settle(ctx context.Context, pool *sql.DB, out io.Writer, statements ...stri
 	// Writes the generated data now, not during the first measurements. Logins without the
 	// right leave that to PostgreSQL.
 	if _, err := pool.ExecContext(ctx, `CHECKPOINT`); err != nil {
-		fmt.Fprintf(out, "no checkpoint: %v\n", err)
+		fmt.Fprintf(out, "checkpoint failed: %v\n", err)
 	}
 	return nil
 }

@@ -73,10 +73,10 @@ func judgeGrowth(out io.Writer, all []reading) (grown []error) {
 		if typical > 0 {
 			share = grew / typical
 		}
-		fmt.Fprintf(out, "%-12s typically %8.1f, over the last half %+7.2f (%+.1f %%)\n",
+		fmt.Fprintf(out, "%-12s median %8.1f, change over the last half %+7.2f (%+.1f %%)\n",
 			f.name, typical/f.unit, grew/f.unit, 100*share)
 		if grew > f.floor && share > maxGrowth {
-			grown = append(grown, fmt.Errorf("GROWS: %s by %.1f %% over the last half", f.name, 100*share))
+			grown = append(grown, fmt.Errorf("GROWS: %s grew by %.1f %% over the last half", f.name, 100*share))
 		}
 	}
 	return grown

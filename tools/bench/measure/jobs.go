@@ -49,7 +49,7 @@ const (
 // database. An error means that a target was missed, or a run is missing.
 func Jobs(ctx context.Context, cfg JobsConfig) (err error) {
 	if cfg.Runs < 1 || cfg.Singles < 0 || cfg.Probes < 0 || cfg.Due < 0 {
-		return errors.New("runs must be at least 1, the others not negative")
+		return errors.New("runs must be at least 1, and singles, probes and due must not be negative")
 	}
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
@@ -102,7 +102,7 @@ func (r *jobsRun) open(ctx context.Context, epoch int64) (err error) {
 func (r *jobsRun) serve(ctx context.Context, name string) (*run, error) {
 	dir := filepath.Join(r.cfg.Dir, name)
 	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return nil, fmt.Errorf("make the directory of a server: %w", err)
+		return nil, fmt.Errorf("create the directory of a server: %w", err)
 	}
 	s := &run{
 		cfg: Config{Skald: r.cfg.Skald, DatabaseURL: r.cfg.DatabaseURL, Dir: dir, Out: r.cfg.Out, ServerEnv: r.cfg.ServerEnv},
@@ -128,7 +128,7 @@ func (r *jobsRun) call(ctx context.Context, method, path string, body, out any) 
 		return err
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
-		return fmt.Errorf("read the answer of %s %s: %w", method, path, err)
+		return fmt.Errorf("decode the response to %s %s: %w", method, path, err)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (r *jobsRun) ended(ctx context.Context, before, n int) error {
 	}
 	if succeeded-before != n || others != 0 {
 		return fmt.Errorf(
-			"LOST OR DOUBLED: %d of %d runs have succeeded at their first attempt, and %d are anything else",
+			"LOST OR DUPLICATED: %d of %d runs succeeded on their first attempt; %d did not",
 			succeeded-before,
 			n,
 			others,
@@ -224,7 +224,7 @@ func (r *jobsRun) epoch(ctx context.Context) (epoch int64, err error) {
 		return 0, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("look who leads: %w", err)
+		err = fmt.Errorf("read the epoch of the leader: %w", err)
 	}
 	return epoch, err
 }

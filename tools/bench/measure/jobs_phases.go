@@ -81,7 +81,7 @@ func (r *jobsRun) rate(
 	rate := float64(n) / took.Seconds()
 	fmt.Fprintf(
 		r.cfg.Out,
-		"%s: %d runs claimed, started and completed by %d workers in %.1f s: %.0f/s (target %d); %s; each once\n",
+		"%s: %d runs claimed, started and completed by %d workers in %.1f s: %.0f/s (target %d); %s; each run executed once\n",
 		name,
 		n,
 		workers,
@@ -91,7 +91,7 @@ func (r *jobsRun) rate(
 		used(s-server, p-postgres, took, int64(n)),
 	)
 	if rate < float64(target) {
-		r.missed = append(r.missed, fmt.Errorf("%s: %.0f runs a second, not %d", name, rate, target))
+		r.missed = append(r.missed, fmt.Errorf("%s: %.0f runs per second, want at least %d", name, rate, target))
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (r *jobsRun) latency(ctx context.Context) error {
 	l := summarize(samples)
 	fmt.Fprintf(
 		r.cfg.Out,
-		"latency: a waiting worker gets a run after p50 %.1f ms, p95 %.1f ms, p99 %.1f ms, at most %.1f ms (target p99 %d), its request included; %d probes\n",
+		"latency: from the request for a run until a waiting worker gets it: p50 %.1f ms, p95 %.1f ms, p99 %.1f ms, max %.1f ms (target p99 %d); %d probes\n",
 		l.P50,
 		l.P95,
 		l.P99,
@@ -179,7 +179,7 @@ func (r *jobsRun) latency(ctx context.Context) error {
 		l.Count,
 	)
 	if l.P99 > latencyTarget {
-		r.missed = append(r.missed, fmt.Errorf("latency: p99 is %.1f ms, not %d", l.P99, latencyTarget))
+		r.missed = append(r.missed, fmt.Errorf("latency: p99 is %.1f ms, want at most %d", l.P99, latencyTarget))
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ SELECT id, $1::uuid, 1, spec, now() FROM new`, r.tenant, at.UTC().Format("15:04"
 		if err := r.db.pool.QueryRowContext(ctx, `
 SELECT count(*), coalesce(extract(epoch FROM max(created_at) - min(created_at)), 0) FROM jobs.job_runs
  WHERE tenant_id = $1 AND trigger = 'TIME' AND scheduled_for = $2`, r.tenant, at).Scan(&made, &took); err != nil {
-			return fmt.Errorf("due: %d of %d runs are made: %w", made, r.cfg.Due, err)
+			return fmt.Errorf("due: %d of %d runs were created: %w", made, r.cfg.Due, err)
 		}
 		if err := r.first.server.ended(); err != nil {
 			return err
@@ -229,7 +229,7 @@ SELECT count(*), coalesce(extract(epoch FROM max(created_at) - min(created_at)),
 	}
 	fmt.Fprintf(
 		r.cfg.Out,
-		"due: the runs of %d definitions that are due in the same minute are made within %.1f s (target %.0f)\n",
+		"due: the runs of %d definitions that are due in the same minute were created within %.1f s (target %.0f)\n",
 		made,
 		took,
 		dueTarget.Seconds(),
@@ -237,7 +237,7 @@ SELECT count(*), coalesce(extract(epoch FROM max(created_at) - min(created_at)),
 	if made > r.cfg.Due || took > dueTarget.Seconds() {
 		r.missed = append(
 			r.missed,
-			fmt.Errorf("due: %d runs of %d definitions in %.1f s, not %.0f", made, r.cfg.Due, took, dueTarget.Seconds()),
+			fmt.Errorf("due: %d runs of %d definitions in %.1f s, want at most %.0f s", made, r.cfg.Due, took, dueTarget.Seconds()),
 		)
 	}
 	return nil
@@ -273,14 +273,14 @@ func (r *jobsRun) takeover(ctx context.Context) (err error) {
 	limit := time.Duration(lease*float64(time.Second)) + takeoverExtra
 	fmt.Fprintf(
 		r.cfg.Out,
-		"takeover: %.1f s after the leader was killed another node leads (target %.0f: its lease of %.0f s and %.0f)\n",
+		"takeover: another node became leader %.1f s after the leader was killed (target %.0f: its lease of %.0f s plus %.0f s)\n",
 		took.Seconds(),
 		limit.Seconds(),
 		lease,
 		takeoverExtra.Seconds(),
 	)
 	if took > limit {
-		r.missed = append(r.missed, fmt.Errorf("takeover: %.1f s, not %.0f", took.Seconds(), limit.Seconds()))
+		r.missed = append(r.missed, fmt.Errorf("takeover: %.1f s, want at most %.0f", took.Seconds(), limit.Seconds()))
 	}
 	return nil
 }

@@ -85,11 +85,11 @@ func (r *jobsRun) all(ctx context.Context, worker, verb string, runs any, n int)
 	}
 	for _, one := range got.Results {
 		if one.Status != http.StatusOK {
-			return fmt.Errorf("%s: one of %d runs got %d", verb, n, one.Status)
+			return fmt.Errorf("%s: the response for one of %d runs has status %d", verb, n, one.Status)
 		}
 	}
 	if len(got.Results) != n {
-		return fmt.Errorf("%s: %d results of %d runs", verb, len(got.Results), n)
+		return fmt.Errorf("%s: got %d results for %d runs", verb, len(got.Results), n)
 	}
 	return nil
 }
@@ -135,11 +135,11 @@ func (r *jobsRun) exchanging(slots int) func(ctx context.Context, worker string)
 		}
 		for _, one := range got.Results {
 			if one.Status != http.StatusOK {
-				return 0, fmt.Errorf("exchange: one of %d runs got %d", len(mine), one.Status)
+				return 0, fmt.Errorf("exchange: the response for one of %d runs has status %d", len(mine), one.Status)
 			}
 		}
 		if len(got.Results) != len(mine) {
-			return 0, fmt.Errorf("exchange: %d results of %d runs", len(got.Results), len(mine))
+			return 0, fmt.Errorf("exchange: got %d results for %d runs", len(got.Results), len(mine))
 		}
 		mu.Lock()
 		held[worker] = got.Runs

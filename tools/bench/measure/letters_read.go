@@ -110,7 +110,7 @@ func (r *reader) knowLetters(ctx context.Context) (knownLetters, error) {
 		return k, fmt.Errorf("look for samples: %w", err)
 	}
 	if len(k.samples) == 0 {
-		return k, fmt.Errorf("tenant %s has no letters to ask for", tenant)
+		return k, fmt.Errorf("tenant %s has no letters to query", tenant)
 	}
 	err = r.db.QueryRowContext(ctx, `SELECT max(created_at) FROM dlq.dlq_messages`).Scan(&k.latest)
 	return k, err

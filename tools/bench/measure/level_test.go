@@ -85,13 +85,13 @@ func TestOutcomeCheck(t *testing.T) {
 	}{
 		{"all completed with three steps each", ok, outcome{states: map[int]int{3: 10}, executed: 30}, ""},
 		{"all undone with two steps each way", undo, outcome{states: map[int]int{5: 10}, executed: 20, compensated: 20}, ""},
-		{"one is not in the database", ok, outcome{states: map[int]int{3: 9}, executed: 27}, "LOST: of 10 accepted sagas only 9"},
+		{"one is not in the database", ok, outcome{states: map[int]int{3: 9}, executed: 27}, "LOST: of 10 accepted sagas, only 9"},
 		{"one ended otherwise", ok, outcome{states: map[int]int{3: 9, 5: 1}, executed: 30}, "map[3:9 5:1]"},
 		{"one has not ended", undo, outcome{states: map[int]int{5: 9, 4: 1}, executed: 20, compensated: 19}, "LOST"},
 		{"a step was never logged", ok, outcome{states: map[int]int{3: 10}, executed: 29}, "WRONG: 10 sagas logged 29 executed"},
 		{"a compensation was never logged", undo, outcome{states: map[int]int{5: 10}, executed: 20, compensated: 19}, "19 compensated"},
 		{"a third undone", mixed, outcome{states: map[int]int{3: 7, 5: 3}, executed: 27, compensated: 6}, ""},
-		{"none undone where a third must be", mixed, outcome{states: map[int]int{3: 10}, executed: 30}, "0 of 10 sagas were undone"},
+		{"none undone where a third must be", mixed, outcome{states: map[int]int{3: 10}, executed: 30}, "0 of 10 sagas were compensated"},
 		{"a third undone and one lost", mixed, outcome{states: map[int]int{3: 6, 5: 3}, executed: 24, compensated: 6}, "LOST"},
 		{"a third undone without a log", mixed, outcome{states: map[int]int{3: 7, 5: 3}, executed: 27, compensated: 5}, "WRONG"},
 	} {

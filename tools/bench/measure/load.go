@@ -206,7 +206,7 @@ func (c *loadClient) create() error {
 	c.answer.Reset()
 	_, err = c.answer.ReadFrom(response.Body)
 	if err = errors.Join(err, response.Body.Close()); err != nil {
-		return fmt.Errorf("read the answer to a saga: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	}
 	answer := c.answer.Bytes()
 	if c.orders != nil {
@@ -221,11 +221,11 @@ func (c *loadClient) create() error {
 	}
 	id, ok := sagaID(answer)
 	if !ok {
-		return fmt.Errorf("create a saga: no saga_id in %.300s", answer)
+		return fmt.Errorf("create a saga: the response lacks saga_id: %.300s", answer)
 	}
 	c.accepted = append(c.accepted, id)
 	if c.wantState != nil && !bytes.Contains(answer, c.wantState) {
-		return fmt.Errorf("wait for a saga: no %s in %.300s", c.wantState, answer)
+		return fmt.Errorf("wait for a saga: the response lacks %s: %.300s", c.wantState, answer)
 	}
 	return nil
 }

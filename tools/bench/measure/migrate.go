@@ -154,7 +154,7 @@ SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) FROM pg_index
 func (m *migration) back(ctx context.Context) error {
 	n, err := db.Down(ctx, m.cfg.DatabaseURL, m.steps)
 	if err == nil && n != m.steps {
-		err = fmt.Errorf("%d migrations reverted, not %d", n, m.steps)
+		err = fmt.Errorf("%d migrations were reverted, want %d", n, m.steps)
 	}
 	return err
 }
@@ -170,11 +170,11 @@ func (m *migration) forth(ctx context.Context, url string, steps int) error {
 	sum := 0
 	for _, n := range done {
 		if sum += n; n != 0 && n != steps {
-			errs = append(errs, fmt.Errorf("a process applied %d migrations of %d", n, steps))
+			errs = append(errs, fmt.Errorf("a process applied %d of %d migrations", n, steps))
 		}
 	}
 	if sum != steps {
-		errs = append(errs, fmt.Errorf("%d migrations were applied, not %d", sum, steps))
+		errs = append(errs, fmt.Errorf("%d migrations were applied, want %d", sum, steps))
 	}
 	return errors.Join(errs...)
 }
@@ -203,7 +203,7 @@ func (m *migration) underLoad(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(m.cfg.Out, "%d times %d migrations from %s on, by %d processes at once: %s each time on average\n",
+	fmt.Fprintf(m.cfg.Out, "%d rounds of %d migrations from %s on, by %d processes at once: %s per round on average\n",
 		m.cfg.Rounds, m.steps, m.cfg.From, m.cfg.Instances, (took / time.Duration(m.cfg.Rounds)).Round(time.Millisecond))
 	m.print("while migrating", during)
 	before, now := summarize(alone), summarize(during)
@@ -218,7 +218,7 @@ func (m *migration) underLoad(ctx context.Context) error {
 
 func (m *migration) print(what string, samples []time.Duration) {
 	l := summarize(samples)
-	fmt.Fprintf(m.cfg.Out, "writers, %s: %d writes, p50 %.1f ms, p99 %.1f ms, longest %.1f ms\n",
+	fmt.Fprintf(m.cfg.Out, "writers, %s: %d writes, p50 %.1f ms, p99 %.1f ms, max %.1f ms\n",
 		what, l.Count, l.P50, l.P99, l.Max)
 }
 
@@ -267,7 +267,7 @@ UPDATE saga.saga_states SET updated_at = clock_timestamp() WHERE id = `+pq.Quote
 func (m *migration) empty(ctx context.Context) error {
 	own, err := url.Parse(m.cfg.DatabaseURL)
 	if err != nil {
-		return fmt.Errorf("read the address of the database: %w", err)
+		return fmt.Errorf("parse the URL of the database: %w", err)
 	}
 	applied, err := db.Status(ctx, m.pool)
 	if err != nil {

@@ -38,7 +38,7 @@ const parkedName = "bench"
 // one saga. An error means that a promise is broken.
 func Parked(ctx context.Context, cfg ParkedConfig) (err error) {
 	if cfg.Sagas < 2 || cfg.Window <= 0 || cfg.Rate < 1 {
-		return errors.New("sagas must be at least 2, window positive, rate at least 1")
+		return errors.New("sagas must be at least 2, window must be positive, and rate must be at least 1")
 	}
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
@@ -163,10 +163,10 @@ func (p *parked) fill(ctx context.Context) error {
 			args = []any{p.cfg.Sagas}
 		}
 		if _, err := p.run.db.pool.ExecContext(ctx, text, args...); err != nil {
-			return fmt.Errorf("make sagas that wait: %w", err)
+			return fmt.Errorf("create waiting sagas: %w", err)
 		}
 	}
-	fmt.Fprintf(p.cfg.Out, "%d sagas in %s\n", p.cfg.Sagas, time.Since(begun).Round(time.Second))
+	fmt.Fprintf(p.cfg.Out, "created %d waiting sagas in %s\n", p.cfg.Sagas, time.Since(begun).Round(time.Second))
 	return nil
 }
 
@@ -247,7 +247,7 @@ func (p *parked) release(ctx context.Context) (share float64, err error) {
 	}
 	let := float64(before - after + again)
 	share = let / (float64(p.cfg.Rate) * time.Since(begun).Seconds())
-	fmt.Fprintf(p.cfg.Out, "released at %d a second: %.0f in %s, CPU of the server %.1f %%, of PostgreSQL %.1f %%\n", p.cfg.Rate, let,
+	fmt.Fprintf(p.cfg.Out, "released at %d per second: %.0f in %s, CPU of the server %.1f %%, of PostgreSQL %.1f %%\n", p.cfg.Rate, let,
 		time.Since(begun).Round(100*time.Millisecond), 100*server.Seconds(), 100*database.Seconds())
 	return share, nil
 }
@@ -258,14 +258,14 @@ func (p *parked) judge(one, all watched, let float64) error {
 		verdict := "met"
 		if !met {
 			verdict = "MISSED"
-			missed = append(missed, fmt.Errorf("%s: %.2f%s, promised is %.2f%s", what, got, unit, limit, unit))
+			missed = append(missed, fmt.Errorf("%s: %.2f%s, the limit is %.2f%s", what, got, unit, limit, unit))
 		}
 		fmt.Fprintf(p.cfg.Out, "%-7s %-24s %.2f%s\n", verdict, what, got, unit)
 	}
 	each := float64(all.bytes-one.bytes) / float64(p.cfg.Sagas)
-	promise("memory of a saga", each, parkedBytes, " bytes", each <= parkedBytes)
+	promise("memory per saga", each, parkedBytes, " bytes", each <= parkedBytes)
 	start := float64(all.ready) / 1000
 	promise("start", start, parkedStart.Seconds(), " s", start <= parkedStart.Seconds())
-	promise("share of the rate", let, parkedRate, "", let >= parkedRate)
+	promise("share of the set rate", let, parkedRate, "", let >= parkedRate)
 	return errors.Join(missed...)
 }

@@ -43,25 +43,25 @@ var peerPrograms = map[string][]string{
 func (c PeersConfig) Validate() error {
 	var errs []error
 	if c.MaxRounds < c.Rounds {
-		errs = append(errs, fmt.Errorf("max-rounds must be at least rounds, %d", c.Rounds))
+		errs = append(errs, fmt.Errorf("max-rounds must be at least rounds (%d)", c.Rounds))
 	}
 	if c.Rounds < 1 || c.Duration <= 0 || c.Drain <= 0 || c.Warmup < 0 || c.JobsDivisor < 1 {
-		errs = append(errs, errors.New("rounds, duration, drain and jobs-divisor must be positive, warmup must not be negative"))
+		errs = append(errs, errors.New("rounds, duration, drain and jobs-divisor must be positive, and warmup must not be negative"))
 	}
 	known := levelKeys()
 	for _, key := range c.Levels {
 		if !slices.Contains(known, key) {
-			errs = append(errs, fmt.Errorf("no level %q: want some of %s", key, strings.Join(known, ", ")))
+			errs = append(errs, fmt.Errorf("unknown level %q: use any of %s", key, strings.Join(known, ", ")))
 		}
 	}
 	for _, peer := range c.Peers {
 		programs, ok := peerPrograms[peer]
 		if !ok {
-			errs = append(errs, fmt.Errorf("no peer %q: want some of dtm, restate, river", peer))
+			errs = append(errs, fmt.Errorf("unknown peer %q: use any of dtm, restate, river", peer))
 		}
 		for _, name := range programs {
 			if _, err := os.Stat(filepath.Join(c.Programs, name)); err != nil {
-				errs = append(errs, fmt.Errorf("%s was asked for, but its program is missing: %w: run scripts/peers.sh", peer, err))
+				errs = append(errs, fmt.Errorf("a program of the peer %s is missing (run scripts/peers.sh): %w", peer, err))
 			}
 		}
 	}
@@ -139,7 +139,7 @@ func Peers(ctx context.Context, cfg PeersConfig) (err error) {
 func (p *peersRun) gather(ctx context.Context) error {
 	dir := filepath.Join(p.cfg.Dir, "skald")
 	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return fmt.Errorf("make the directory of Skald: %w", err)
+		return fmt.Errorf("create the directory of Skald: %w", err)
 	}
 	skald := &run{db: p.db, participantAddr: p.participantAddr, cfg: Config{
 		Skald: p.cfg.Skald, DatabaseURL: p.cfg.DatabaseURL, Dir: dir, ServerEnv: p.cfg.ServerEnv, Out: p.cfg.Out,
@@ -179,8 +179,8 @@ func (p *peersRun) printVersions(ctx context.Context) error {
 	for _, c := range []struct{ peer, program, module, as string }{
 		{"dtm", "dtm", "github.com/dtm-labs/dtm",
 			"on the same PostgreSQL, with " + dtmConnections + " connections; DTM with UpdateBranchSync (each step is stored " +
-				"before the next), \"DTM, its default\" without (steps are stored later)"},
-		{"restate", "restate", "github.com/restatedev/sdk-go", "the service; one durable side effect for each step"},
+				"before the next one starts), \"DTM, its default\" without it (steps are stored later)"},
+		{"restate", "restate", "github.com/restatedev/sdk-go", "the SDK of the service; one durable side effect per step"},
 		{"river", "river", "github.com/riverqueue/river", "on the same PostgreSQL; fetches after " + riverCooldown},
 	} {
 		if !slices.Contains(p.cfg.Peers, c.peer) {
@@ -201,9 +201,9 @@ func (p *peersRun) printVersions(ctx context.Context) error {
 	if slices.Contains(p.cfg.Peers, "restate") {
 		version, err := exec.CommandContext(ctx, filepath.Join(p.cfg.Programs, "restate-server"), "--version").Output()
 		if err != nil {
-			return fmt.Errorf("ask Restate for its version: %w", err)
+			return fmt.Errorf("read the version of the Restate server: %w", err)
 		}
-		fmt.Fprintf(p.cfg.Out, "%-11s %s, its defaults, in a directory of its own\n", "", strings.TrimSpace(string(version)))
+		fmt.Fprintf(p.cfg.Out, "%-11s %s, the server with default settings, in a separate directory\n", "", strings.TrimSpace(string(version)))
 	}
 	fmt.Fprintln(p.cfg.Out)
 	return nil

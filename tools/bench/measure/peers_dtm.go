@@ -70,7 +70,7 @@ func (d *dtm) prepare(ctx context.Context) error {
 		return fmt.Errorf("open the database of DTM: %w", err)
 	}
 	if _, err := d.pool.ExecContext(ctx, string(tables)); err != nil {
-		return fmt.Errorf("make the tables of DTM: %w", err)
+		return fmt.Errorf("create the tables of DTM: %w", err)
 	}
 	password, _ := own.User.Password()
 	d.env = environment(
@@ -180,7 +180,7 @@ func makeDatabase(ctx context.Context, base, name string) (own *url.URL, err err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	if _, err := pool.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
-		return nil, fmt.Errorf("make the database %s: %w", name, err)
+		return nil, fmt.Errorf("create the database %s: %w", name, err)
 	}
 	own.Path = "/" + name
 	return own, nil
@@ -190,7 +190,7 @@ func makeDatabase(ctx context.Context, base, name string) (own *url.URL, err err
 func startLogged(name, dir string, cmd *exec.Cmd) (*child, error) {
 	cmd.Dir = filepath.Join(dir, name)
 	if err := os.MkdirAll(cmd.Dir, 0o711); err != nil {
-		return nil, fmt.Errorf("make the directory of %s: %w", name, err)
+		return nil, fmt.Errorf("create the directory of %s: %w", name, err)
 	}
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -35,7 +35,7 @@ func (p *peersRun) jobTurn(ctx context.Context, l jobLevel) (t turn, err error) 
 	var epoch int64
 	if r.definition != "" {
 		if err := r.db.pool.QueryRowContext(ctx, `SELECT epoch FROM jobs.leader`).Scan(&epoch); err != nil {
-			return turn{}, fmt.Errorf("look who led: %w", err)
+			return turn{}, fmt.Errorf("read the epoch of the previous leader: %w", err)
 		}
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()

@@ -151,7 +151,7 @@ func (l loaded) lost(c checkedCalls, sagas ended) string {
 		all = append(all, fmt.Sprintf("wrong calls of %s of %s", thousands(c.wrong), thousands(n)))
 	}
 	if more > 0 {
-		all = append(all, fmt.Sprintf("%s more than the %s that were placed", thousands(more), thousands(n)))
+		all = append(all, fmt.Sprintf("%s more than the %s orders that were placed", thousands(more), thousands(n)))
 	}
 	if len(all) == 0 && l.unfinished > 0 {
 		all = append(all, fmt.Sprintf("%s calls or sagas did not end", thousands(l.unfinished)))

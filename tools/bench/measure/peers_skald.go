@@ -88,14 +88,14 @@ func (s *skaldContestant) stop() error { return s.stopChildren() }
 
 func countSagas(ctx context.Context, pool *sql.DB, query string) (n int, err error) {
 	if err := pool.QueryRowContext(ctx, query).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count sagas that go on: %w", err)
+		return 0, fmt.Errorf("count unfinished sagas: %w", err)
 	}
 	return n, nil
 }
 
 func countEnded(ctx context.Context, pool *sql.DB, query string) (e ended, err error) {
 	if err := pool.QueryRowContext(ctx, query).Scan(&e.completed, &e.compensated); err != nil {
-		return ended{}, fmt.Errorf("count sagas that have ended: %w", err)
+		return ended{}, fmt.Errorf("count ended sagas: %w", err)
 	}
 	return e, nil
 }

@@ -37,10 +37,10 @@ func (r *peerRow) add(out io.Writer, name string, t turn) {
 			float64(t.answers.P50), float64(t.answers.P99), float64(millis(t.cpu)), megabytes(t.rss), t.wal)
 	}
 	if t.repeated > 0 {
-		fmt.Fprintf(out, "  %d calls made again", t.repeated)
+		fmt.Fprintf(out, "  repeated calls: %d", t.repeated)
 	}
 	if t.errors > 0 {
-		fmt.Fprintf(out, "  %d requests failed, the first: %s", t.errors, t.first)
+		fmt.Fprintf(out, "  failed requests: %d, the first: %s", t.errors, t.first)
 	}
 	fmt.Fprintln(out)
 }
@@ -128,13 +128,13 @@ var (
 // printPeers prints the tables as the documentation shows them.
 func printPeers(out io.Writer, rounds int, rows []*peerRow) {
 	fmt.Fprint(out, `
-Medians of the rounds. Every saga has ended and made its calls, unless it says what was lost; the figures of
-a round with a loss do not count. In parentheses Skald : peer, the median of the rounds' ratios: first as
-Skald is, then with checkpoint: false.
+Medians of the rounds. Every saga has ended and made its calls, except where a cell says what was lost; the
+figures of a round with a loss are not counted. In parentheses: the median of the rounds' ratios Skald : peer,
+first for Skald's default, then with checkpoint: false.
 `)
 	if rounds > 1 {
 		fmt.Fprintf(out, `A row was repeated while the %d ratios closest to their median were more than %.0f %% apart. Where they still
-are, ± says how far one of them is from the median.
+are, ± shows how far one of them is from the median.
 `, rounds, 100*mostSpread)
 	}
 	byJobs := func(jobs bool) []*peerRow {

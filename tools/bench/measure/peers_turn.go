@@ -184,7 +184,7 @@ func (p *peersRun) recorded(ctx context.Context) (map[string]calls, error) {
 	}
 	orders := map[string]calls{}
 	if err := json.Unmarshal(raw, &orders); err != nil {
-		return nil, fmt.Errorf("read what was called: %w", err)
+		return nil, fmt.Errorf("read the recorded calls: %w", err)
 	}
 	return orders, nil
 }

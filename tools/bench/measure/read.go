@@ -149,9 +149,9 @@ func (r *reader) measure(ctx context.Context) error {
 
 // verdict prints how many queries missed their target; an error if any did.
 func (r *reader) verdict() error {
-	fmt.Fprintf(r.Out, "\n%d questions, %d missed their target\n", r.asked, r.missed)
+	fmt.Fprintf(r.Out, "\nqueries: %d; missed their target: %d\n", r.asked, r.missed)
 	if r.missed > 0 {
-		return fmt.Errorf("%d of %d questions missed their target", r.missed, r.asked)
+		return fmt.Errorf("%d of %d queries missed their target", r.missed, r.asked)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (r *reader) know(ctx context.Context) (known, error) {
 		return k, fmt.Errorf("look for samples: %w", err)
 	}
 	if len(k.samples) == 0 {
-		return k, fmt.Errorf("tenant %s has no sagas to ask for", tenant)
+		return k, fmt.Errorf("tenant %s has no sagas to query", tenant)
 	}
 	err = r.db.QueryRowContext(ctx, `SELECT max(created_at) FROM saga.saga_states`).Scan(&k.latest)
 	return k, err

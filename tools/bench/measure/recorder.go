@@ -115,7 +115,7 @@ func (h *recorder) record(path string, body []byte) (call int, err error) {
 	_, rest, found := bytes.Cut(body, orderIDKey)
 	id, _, closed := bytes.Cut(rest, []byte(`"`))
 	if call < 0 && !third || !found || !closed {
-		return 0, errors.New("a call needs a known path and an order_id")
+		return 0, errors.New("a call must have a known path and an order_id")
 	}
 	h.lock.Lock()
 	defer h.lock.Unlock()

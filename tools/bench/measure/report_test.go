@@ -140,7 +140,7 @@ func TestServerLogIsShownFromItsEnd(t *testing.T) {
 		t.Errorf("an empty log shows %q; want nothing", got)
 	}
 	write("first\n" + strings.Repeat("later\n", 20))
-	if got := show(); strings.Contains(got, "first") || !strings.Contains(got, "21 lines") ||
+	if got := show(); strings.Contains(got, "first") || !strings.Contains(got, "(21, of which these are the last 20)") ||
 		strings.Count(got, "later") != 20 {
 		t.Errorf("a long log shows %q; want its last 20 of 21 lines", got)
 	}

@@ -50,7 +50,7 @@ func Scaling(ctx context.Context, cfg ScalingConfig) (err error) {
 		return err
 	}
 	if len(cfg.Places) != len(cfg.Stored) {
-		return fmt.Errorf("%d places for %d sizes", len(cfg.Places), len(cfg.Stored))
+		return fmt.Errorf("got %d places for %d sizes", len(cfg.Places), len(cfg.Stored))
 	}
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
@@ -86,10 +86,10 @@ func Scaling(ctx context.Context, cfg ScalingConfig) (err error) {
 // Validate reports the first mistake in the figures.
 func (cfg ScalingConfig) Validate() error {
 	if len(cfg.Stored) == 0 {
-		return errors.New("stored must have at least one size")
+		return errors.New("stored must list at least one size")
 	}
 	if cfg.Rounds < 1 || cfg.Duration <= 0 {
-		return errors.New("rounds must be at least 1, duration positive")
+		return errors.New("rounds must be at least 1, and duration must be positive")
 	}
 	for name, least := range map[string]int{"steps": 1, "payloads": basePayload, "in-flight": 1, "stored": 0} {
 		values := map[string][]int{

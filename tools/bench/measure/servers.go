@@ -106,7 +106,7 @@ func (r *run) measureStart(ctx context.Context, ready *Millis) error {
 func awaitReady(ctx context.Context, server *child, url string) error {
 	return await(ctx, server, url, func(ctx context.Context) error {
 		if !answersOK(ctx, url) {
-			return errors.New("it does not answer")
+			return errors.New("the response is not 200")
 		}
 		return nil
 	})
@@ -193,7 +193,7 @@ func execLoad(
 		return LoadResult{}, fmt.Errorf("read the load generator's result: %w", err)
 	}
 	if len(result.Accepted) == 0 {
-		return LoadResult{}, fmt.Errorf("no saga was accepted; %d errors, the first: %s", result.Errors, result.FirstError)
+		return LoadResult{}, fmt.Errorf("no saga was accepted (errors: %d); the first error: %s", result.Errors, result.FirstError)
 	}
 	return result, nil
 }

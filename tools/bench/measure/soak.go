@@ -36,7 +36,7 @@ const soakDrain = 2 * time.Minute
 // or a run is missing.
 func Soak(ctx context.Context, cfg SoakConfig) (err error) {
 	if cfg.Duration <= 0 || cfg.Every <= 0 || cfg.Rate < 1 {
-		return errors.New("duration and every must be positive, rate at least 1")
+		return errors.New("duration and every must be positive, and rate must be at least 1")
 	}
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
@@ -240,7 +240,7 @@ func metric(body []byte, name string) (float64, error) {
 			return strconv.ParseFloat(strings.TrimSpace(text), 64)
 		}
 	}
-	return 0, fmt.Errorf("the metrics lack %s", name)
+	return 0, fmt.Errorf("the metric %s is missing", name)
 }
 
 // settled returns an error unless everything that was begun has ended, and nothing is
@@ -255,7 +255,7 @@ SELECT (SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL) + (SEL
        (SELECT count(*) FROM saga.saga_states), (SELECT count(*) FROM dlq.dlq_messages WHERE dlq_topic = $1),
        (SELECT count(*) FROM jobs.job_runs)`, deadTopic).Scan(&open, &sagas, &letters, &runs)
 		if err != nil {
-			return fmt.Errorf("count what has ended: %d are open: %w", open, err)
+			return fmt.Errorf("count what has ended (open: %d): %w", open, err)
 		}
 		if open == 0 && letters >= s.dead.Load()*int64(s.cfg.Rate) {
 			break
@@ -263,16 +263,16 @@ SELECT (SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL) + (SEL
 		pause(ctx, time.Second)
 	}
 	failed := s.errors.Load()
-	fmt.Fprintf(s.cfg.Out, "ended: %d sagas, %d letters stored, %d runs; %d calls failed", sagas, letters, runs, failed)
+	fmt.Fprintf(s.cfg.Out, "ended: %d sagas, %d letters stored, %d runs; failed calls: %d", sagas, letters, runs, failed)
 	if first := s.firstError.Load(); first != nil {
 		fmt.Fprintf(s.cfg.Out, ", the first: %v", *first)
 	}
 	fmt.Fprintln(s.cfg.Out)
 	if sagas < s.sagas.Load() || runs < s.runs.Load() || letters < s.dead.Load()*int64(s.cfg.Rate) {
-		return fmt.Errorf("LOST: told of %d sagas and %d runs", s.sagas.Load(), s.runs.Load())
+		return fmt.Errorf("LOST: %d sagas and %d runs were accepted", s.sagas.Load(), s.runs.Load())
 	}
 	if done := s.sagas.Load() + s.runs.Load(); failed*100 > done {
-		return fmt.Errorf("%d calls failed, and %d succeeded", failed, done)
+		return fmt.Errorf("too many calls failed: %d, while %d succeeded", failed, done)
 	}
 	return nil
 }

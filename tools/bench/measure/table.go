@@ -117,7 +117,7 @@ func printRow(w io.Writer, l Level) {
 	}
 	printCells(w, cells)
 	if l.Errors > 0 {
-		fmt.Fprintf(w, "  the first of %d errors: %s\n", l.Errors, l.FirstError)
+		fmt.Fprintf(w, "  errors: %d, the first: %s\n", l.Errors, l.FirstError)
 	}
 }
 
@@ -148,7 +148,7 @@ func printSummary(w io.Writer, r *Report) {
 	if other > disturbed {
 		fmt.Fprintf(
 			w,
-			"NOT ALONE: processes outside the run used up to %.2f of the machine's %d cores\n",
+			"NOT ALONE: processes that are not part of the run used up to %.2f of the machine's %d cores\n",
 			other,
 			r.Machine.Cores,
 		)
@@ -177,10 +177,10 @@ func printServerLog(w io.Writer, path string) {
 	if err != nil || lines[0] == "" {
 		return
 	}
-	fmt.Fprintf(w, "\nthe server logged %d lines at warn or above", len(lines))
+	fmt.Fprintf(w, "\nthe server's log lines at warn or above (%d", len(lines))
 	if len(lines) > show {
 		lines = lines[len(lines)-show:]
-		fmt.Fprintf(w, ", the last %d", show)
+		fmt.Fprintf(w, ", of which these are the last %d", show)
 	}
-	fmt.Fprintf(w, ":\n%s\n", strings.Join(lines, "\n"))
+	fmt.Fprintf(w, "):\n%s\n", strings.Join(lines, "\n"))
 }

@@ -70,8 +70,8 @@ func (r *reader) measureUI(ctx context.Context, cfg UIConfig) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(r.Out, "One visitor; times in ms. Target p95 %g, the overview %g, a "+
-		"saga of 2,000 attempts %g.\n\n", pageLimit, overviewLimit, largeLimit)
+	fmt.Fprintf(r.Out, "One visitor; times in ms. Target p95: %g; for the overview: %g; for a "+
+		"saga with 2,000 attempts: %g.\n\n", pageLimit, overviewLimit, largeLimit)
 	fmt.Fprintf(r.Out, "%-62s %8s %8s %8s %8s %8s\n", "", "p50", "p95", "", "", "")
 	selected := func(name string) bool { return cfg.Only == nil || cfg.Only.MatchString(name) }
 	for _, q := range pagesOf(known, letters, large) {

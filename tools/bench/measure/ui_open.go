@@ -78,7 +78,7 @@ func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 	}
 	idle = min(idle, after)
 	share := max(0, busy-idle)
-	fmt.Fprintf(r.Out, "\n%d overviews and %d saga pages open for %s: %s; %.2f %% of a core (%.2f %% without them)\n",
+	fmt.Fprintf(r.Out, "\n%d overviews and %d saga pages open for %s: %s; %.2f %% of a core (%.2f %% without open pages)\n",
 		cfg.Overviews, cfg.SagaPages, cfg.Watch, &got, 100*share, 100*idle)
 	return got.failure
 }
@@ -103,7 +103,7 @@ func (a *answers) add(p openPage, status int, err error) {
 		err = fmt.Errorf("status %d", status)
 	}
 	if err != nil && a.failure == nil {
-		a.failure = fmt.Errorf("an open page, %s: %w", p.path, err)
+		a.failure = fmt.Errorf("read the open page %s: %w", p.path, err)
 	}
 }
 

@@ -42,7 +42,7 @@ const claimPace = 50 * time.Millisecond
 // were before. An error means that a promise is broken.
 func Xmin(ctx context.Context, cfg XminConfig) (err error) {
 	if cfg.Window <= 0 || cfg.Held < cfg.Window || cfg.Clients < 1 {
-		return errors.New("window must be positive, held at least as long, and clients at least 1")
+		return errors.New("window must be positive, held must be at least as long, and clients must be at least 1")
 	}
 	if cfg.Skald, err = filepath.Abs(cfg.Skald); err != nil {
 		return fmt.Errorf("resolve the path of the server: %w", err)
@@ -102,7 +102,7 @@ func (x *xmin) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.print("without", before)
+	x.print("no snapshot", before)
 	release, err := x.hold(ctx)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (x *xmin) judge(before, held underway) error {
 		verdict := "met"
 		if !met(r) {
 			verdict = "MISSED"
-			missed = append(missed, fmt.Errorf("%s: %.2f of what it was", what, r))
+			missed = append(missed, fmt.Errorf("%s: %.2f of the value without the snapshot", what, r))
 		}
 		fmt.Fprintf(x.cfg.Out, "%-7s %-20s %.2f\n", verdict, what, r)
 	}

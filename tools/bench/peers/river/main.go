@@ -24,11 +24,11 @@ import (
 
 func main() {
 	var cfg config
-	flag.StringVar(&cfg.database, "database-url", "", "database of River; its tables are made")
-	flag.StringVar(&cfg.call, "call", "", "URL that each job calls; empty: jobs do nothing")
-	flag.IntVar(&cfg.jobs, "jobs", 10_000, "jobs to work off")
-	flag.IntVar(&cfg.workers, "workers", 100, "jobs that run at the same time")
-	flag.DurationVar(&cfg.cooldown, "fetch-cooldown", river.FetchCooldownDefault, "least time between two fetches")
+	flag.StringVar(&cfg.database, "database-url", "", "database URL for River; its tables are created")
+	flag.StringVar(&cfg.call, "call", "", "URL that each job calls; if empty, jobs do nothing")
+	flag.IntVar(&cfg.jobs, "jobs", 10_000, "number of jobs to process")
+	flag.IntVar(&cfg.workers, "workers", 100, "number of jobs that run at the same time")
+	flag.DurationVar(&cfg.cooldown, "fetch-cooldown", river.FetchCooldownDefault, "minimum time between two fetches")
 	flag.Parse()
 	took, err := run(context.Background(), cfg)
 	if err != nil {
@@ -141,7 +141,7 @@ func run(ctx context.Context, cfg config) (time.Duration, error) {
 	select {
 	case <-w.last:
 	case <-ctx.Done():
-		return 0, fmt.Errorf("only %d of %d jobs were worked off: %w", w.done.Load(), cfg.jobs, ctx.Err())
+		return 0, fmt.Errorf("only %d of %d jobs were processed: %w", w.done.Load(), cfg.jobs, ctx.Err())
 	}
 	// Stop returns when the completer has stored the last results.
 	if err := client.Stop(ctx); err != nil {
@@ -151,7 +151,7 @@ func run(ctx context.Context, cfg config) (time.Duration, error) {
 	var completed int
 	err = pool.QueryRow(ctx, `SELECT count(*) FROM river_job WHERE state = 'completed' AND attempt = 1`).Scan(&completed)
 	if err == nil && completed != cfg.jobs {
-		err = fmt.Errorf("%d of %d jobs are completed at their first attempt", completed, cfg.jobs)
+		err = fmt.Errorf("%d of %d jobs were completed on their first attempt", completed, cfg.jobs)
 	}
 	return took, err
 }

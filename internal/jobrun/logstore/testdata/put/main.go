@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	limit := flag.Uint64("limit", 0, "largest file in bytes")
+	limit := flag.Uint64("limit", 0, "maximum size of a file in bytes")
 	flag.Parse()
 	if err := put(flag.Arg(0), flag.Arg(1), *limit); err != nil {
 		fmt.Fprintln(os.Stderr, err)
