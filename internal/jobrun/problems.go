@@ -130,7 +130,7 @@ func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 			}
 		}
 		if r.State == Canceled && (c == CallComplete || c == CallFail) {
-			return false, false, fault.New(fault.Conflict, CodeCancelWins, "the run was already canceled: discard its result")
+			return false, false, fault.New(fault.Conflict, CodeCancelWins, "the run has already been canceled: discard its result")
 		}
 		if c == CallLogs {
 			return false, true, nil // the last lines of an ended run are accepted
@@ -148,7 +148,7 @@ func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 	case c == CallConfirm && r.Continuation != Confirming:
 		return true, false, nil // the doubt has already ended
 	case c == CallCancel && r.CancelRequestedAt == nil:
-		return false, false, fault.New(fault.Conflict, CodeConflict, "no cancel was requested for this run")
+		return false, false, fault.New(fault.Conflict, CodeConflict, "no cancellation was requested for this run")
 	}
 	return false, true, nil
 }

@@ -60,7 +60,7 @@ var SettingsList = []Setting{
 	{Name: RunLease, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: beat, Description: "how long a worker keeps a started run without a heartbeat"},
 	{Name: AssignLease, Unit: "seconds", Default: 20, Min: 1, Max: 3600, Effect: claim, Description: "how long a worker has to start an assigned run"},
 	{Name: ReassignAfter, Unit: "seconds", Default: 0, Min: 0, Max: 3600, Effect: sweep, Description: "how long after the end of its assign lease an unstarted run becomes ORPHANED"},
-	{Name: ConfirmFor, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: sweep, Description: "how long a RUNNING run whose lease has ended stays in doubt and may be confirmed, before it is ORPHANED"},
+	{Name: ConfirmFor, Unit: "seconds", Default: 30, Min: 1, Max: 3600, Effect: sweep, Description: "how long a RUNNING run whose lease has ended stays in doubt and may be confirmed, before it becomes ORPHANED"},
 	{Name: CancelGrace, Unit: "seconds", Default: 30, Min: 0, Max: 86400, Effect: sweep, Description: "how long a worker has to stop a canceled run before its result is rejected"},
 	{Name: TimeoutGrace, Unit: "seconds", Default: 5, Min: 0, Max: 3600, Effect: sweep, Description: "how long after its timeout_ms the leader ends a run as TIMED_OUT, if its worker has not"},
 	{Name: MaxLosses, Unit: "count", Default: 5, Min: 1, Max: 100, Integer: true, Effect: next, Description: "how many assignments of a run may be lost before the run becomes FAILED with the error code LOST, unless its definition sets max_losses"},

@@ -132,8 +132,8 @@ type Runs interface {
 	// policy is forbid, its trigger is MANUAL, and another run with its concurrency key has not
 	// ended; the detail names that run.
 	Create(ctx context.Context, r Run, by operator.Action) (stored Run, created bool, err error)
-	// MayCreate returns the fault that Create would currently return for a run whose concurrency
-	// key is taken, or nil. It stores nothing.
+	// MayCreate returns nil, or the fault that Create would currently return because of another
+	// run. It stores nothing.
 	MayCreate(ctx context.Context, r *Run) error
 	// Run returns the run with an id. Fault: NotFound.
 	Run(ctx context.Context, tenant, id uuid.UUID) (Run, error)

@@ -163,7 +163,7 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 	}
 	detail, err := json.Marshal(in.Body.Values)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, jobrun.CodeSetting, "the values must be numbers")
+		return nil, fault.New(fault.Invalid, jobrun.CodeSetting, "all values must be numbers")
 	}
 	by := s.Did(ctx, s.Now(), operator.JobSettings, subject, "change", httpkit.Text(in.Body.Reason),
 		json.RawMessage(detail))

@@ -49,7 +49,7 @@ func (st *Definitions) Create(ctx context.Context, d jobrun.Definition, by opera
 		}
 		return auditdb.PutAction(ctx, tx, by.From(nil, stored.Audited()))
 	})
-	return postgres.Wrap("create job definition", definitionRefused(&d, err))
+	return postgres.Wrap("create a job definition", definitionRefused(&d, err))
 }
 
 // putSpec stores a version of a definition's spec.
@@ -94,7 +94,7 @@ func (st *Definitions) Definition(
 		d, err = DefinitionTable.One(rows)
 		return err
 	}, arg)
-	return d, postgres.Wrap("get job definition", err)
+	return d, postgres.Wrap("get a job definition", err)
 }
 
 func noDefinition(idOrName string) error {
@@ -127,7 +127,7 @@ var (
 func (st *Definitions) Change(ctx context.Context, d jobrun.Definition, by operator.Action) error {
 	set, err := st.settings(ctx)
 	if err != nil {
-		return postgres.Wrap("change job definition", err)
+		return postgres.Wrap("change a job definition", err)
 	}
 	followed, err := postgres.RetryCollision(func() (followed []jobrun.Run, err error) {
 		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
@@ -137,7 +137,7 @@ func (st *Definitions) Change(ctx context.Context, d jobrun.Definition, by opera
 		return followed, err
 	})
 	if err != nil {
-		return postgres.Wrap("change job definition", definitionRefused(&d, err))
+		return postgres.Wrap("change a job definition", definitionRefused(&d, err))
 	}
 	st.db.runsFollowed(followed)
 	return nil

@@ -24,7 +24,7 @@ func (st *Definitions) Delete(ctx context.Context, d jobrun.Definition, force bo
 	for range cancelRounds {
 		err := st.db.InTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error { return deleteDefinition(ctx, tx, &d, force, by) })
 		if !force || !fault.IsCode(err, jobrun.CodeActiveRuns) {
-			return postgres.Wrap("delete job definition", err)
+			return postgres.Wrap("delete a job definition", err)
 		}
 		if err := jobs.cancelAll(ctx, d.TenantID, d.ID, operator.By{Actor: by.Actor, Reason: "the job definition is deleted"}); err != nil {
 			return postgres.Wrap("cancel the runs of a job definition", err)

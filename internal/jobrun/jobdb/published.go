@@ -116,7 +116,7 @@ func (st *Events) Publish(
 	if err == nil && created {
 		st.db.Hub.WantLeader()
 	}
-	return stored, created, postgres.Wrap("publish event", err)
+	return stored, created, postgres.Wrap("publish an event", err)
 }
 
 // listeners are the definitions of tenants that events may trigger.
@@ -158,7 +158,7 @@ func (st *Events) WouldPublish(
 			return err
 		})
 	})
-	return before, all, postgres.Wrap("preview event", err)
+	return before, all, postgres.Wrap("preview an event", err)
 }
 
 var getEvent = postgres.OfTenant(`SELECT `+publishedEventColumns+`
@@ -189,7 +189,7 @@ func (st *Events) Event(ctx context.Context, tenant, id uuid.UUID) (e jobrun.Pub
 			return err
 		}, id)
 	}
-	return e, postgres.Wrap("get event", err)
+	return e, postgres.Wrap("get an event", err)
 }
 
 // ListEvents implements jobrun.Events.

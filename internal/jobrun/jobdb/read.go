@@ -29,7 +29,7 @@ func (st *Jobs) Run(ctx context.Context, tenant, id uuid.UUID) (jobrun.Run, erro
 		r, err = st.db.ScanRun(rows)
 		return shown(err)
 	}, id)
-	return r, postgres.Wrap("read job run", err)
+	return r, postgres.Wrap("read a job run", err)
 }
 
 func runNotFound() error {
@@ -82,7 +82,7 @@ func (st *Jobs) Create(
 		})
 	})
 	if err != nil {
-		return jobrun.Run{}, false, postgres.Wrap("create job run", err)
+		return jobrun.Run{}, false, postgres.Wrap("create a job run", err)
 	}
 	st.db.RunsCreated([]jobrun.Run{r}, []bool{created})
 	return stored, created, nil

@@ -81,5 +81,5 @@ func (st *Jobs) Slots(ctx context.Context, tenant uuid.UUID, q jobrun.SlotQuery)
 		slots = append(slots, s)
 		return err
 	}, tenant, pq.Array(q.Definitions), q.From, q.To, q.Each)
-	return slots, postgres.Wrap("read slots of jobs", err)
+	return slots, postgres.Wrap("read the slots of jobs", err)
 }

@@ -194,7 +194,7 @@ func (f *Failure) Error() string { return f.Message }
 
 // These are the causes with which the context of a command ends.
 var (
-	ErrCanceled = errors.New("a cancel of the run was requested")
+	ErrCanceled = errors.New("cancellation of the run was requested")
 	ErrLost     = errors.New("the run no longer belongs to this worker")
 	ErrTimedOut = errors.New("the run has taken longer than its definition allows")
 	ErrStopping = errors.New("the node is stopping")

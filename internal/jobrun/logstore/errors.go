@@ -13,7 +13,7 @@ var (
 	// ErrCorrupt means that a stored log differs from what was written.
 	ErrCorrupt = errors.New("the stored log is damaged")
 	// ErrRef means that a reference was not made by Put.
-	ErrRef = errors.New("not a reference to a stored log")
+	ErrRef = errors.New("not a valid reference to a stored log")
 )
 
 func gone() error { return fault.New(fault.NotFound, CodeGone, "the log is no longer stored") }

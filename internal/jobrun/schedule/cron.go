@@ -30,7 +30,7 @@ func (s *Schedule) readCron(value string, w *fault.Mistakes) {
 		words = append([]string{"0"}, words...)
 	case len(words) == 6:
 	default:
-		w.Add("/value", "cron", "must have 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, and no year, not %d", len(words))
+		w.Add("/value", "cron", "must have 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, not %d; there is no field for the year", len(words))
 		return
 	}
 	if !checkFields(words, w) {

@@ -34,9 +34,9 @@ var mistaken = []struct {
 }{
 	{"nothing", schedule.Spec{}, []string{"/type required: is required: cron, interval, every_n_minutes, hourly_at_minute, daily_at, weekdays_at or weekly_at"}},
 	{"an unknown type", spec("monthly", "1"), []string{"/type enum: must be cron, interval, every_n_minutes, hourly_at_minute, daily_at, weekdays_at or weekly_at"}},
-	{"no expression", cronSpec(""), []string{"/value cron: must have 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, and no year, not 0"}},
-	{"too few fields", cronSpec("0 9 * *"), []string{"/value cron: must have 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, and no year, not 4"}},
-	{"a year", cronSpec("0 0 9 * * * 2027"), []string{"/value cron: must have 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, and no year, not 7"}},
+	{"no expression", cronSpec(""), []string{"/value cron: must have 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, not 0; there is no field for the year"}},
+	{"too few fields", cronSpec("0 9 * *"), []string{"/value cron: must have 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, not 4; there is no field for the year"}},
+	{"a year", cronSpec("0 0 9 * * * 2027"), []string{"/value cron: must have 5 fields (minute, hour, day of month, month, day of week), or 6 with seconds first, not 7; there is no field for the year"}},
 	{"a year without seconds", cronSpec("0 9 1 1 * 2027"), []string{`/value cron: day of week "2027" is not from 0 to 7`}},
 	{"too long", cronSpec("0 9 * * " + strings.Repeat("1,", 250) + "1"), []string{"/value too_long: must have at most 500 bytes"}},
 	{"out of range behind what fits", cronSpec("*,99 * * * *"), []string{`/value cron: minute "99" is not from 0 to 59`}},
