@@ -100,7 +100,7 @@ func TestLost(t *testing.T) {
 		{"calls", load(1200), checkedCalls{wrong: 2}, ended{1200, 0}, "wrong calls of 2 of 1,200"},
 		{"both", load(1200), checkedCalls{wrong: 2}, ended{1199, 0}, "lost 1 of 1,200, wrong calls of 2 of 1,200"},
 		{"sagas and their calls", load(1200), checkedCalls{wrong: 2}, ended{1198, 0}, "lost 2 of 1,200"},
-		{"sagas twice", load(1200), checkedCalls{}, ended{1202, 0}, "2 more than the 1,200 that were placed"},
+		{"sagas twice", load(1200), checkedCalls{}, ended{1202, 0}, "2 more than the 1,200 orders that were placed"},
 		{"orders whose requests failed", failed, checkedCalls{}, ended{1201, 1}, ""},
 		{"orders of an earlier turn that ended", left, checkedCalls{}, ended{1202, 0}, ""},
 		{"time", late, checkedCalls{}, ended{1200, 0}, "5 calls or sagas did not end"},

@@ -86,7 +86,7 @@ func TestTable(t *testing.T) {
 workflow   mode   clients   sagas  sagas/s subm p50     p99  e2e p50     p99  skald postgres partic  load cpu/saga other   RSS  peak WAL/saga   HOT errors
 bench-ok   submit      64   18234     3412     7.13   20.00    35.50 1234.50   0.90     0.52   0.31  0.20     0.57  0.01    63    71     2512   93%      0
 bench-undo wait         0       0        0        -       -     0.00    0.00   0.00        -   0.00  0.00     0.00  0.00     0     0        0    0%      2
-  the first of 2 errors: status 503
+  errors: 2, the first: status 503
 `
 	_, got, _ := strings.Cut(out.String(), "\n") // the legend
 	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), got); diff != "" {
