@@ -51,7 +51,7 @@ func TestTheWorkOfASkippedRunIsDone(t *testing.T) {
 		t.Errorf("an action on a run that works stands out\n%s", page)
 	}
 	at := slot.Format("2006-01-02 15:04:05")
-	reads(t, s, "/ui/jobs/settlement", "of "+slot.AddDate(0, 0, -1).Format("2006-01-02 15:04:05")+" UTC was",
+	reads(t, s, "/ui/jobs/settlement", "scheduled for "+slot.AddDate(0, 0, -1).Format("2006-01-02 15:04:05")+" UTC, was",
 		`href="/ui/runs/`+skipped+`">`+at+"</a>", "/ui/runs?definition=settlement",
 		`href="/ui/runs/`+skipped+`/actions/rerun"`)
 	reads(t, s, "/ui/runs/"+skipped, ", because ", "was still running.", first)
