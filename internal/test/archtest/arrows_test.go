@@ -9,7 +9,8 @@ import (
 
 const module = "github.com/skald-saga/skald/"
 
-// TestPackagesImportOnlyWhatTheirKindAllows holds the code to the tree of docs/architecture.md.
+// TestPackagesImportOnlyWhatTheirKindAllows compares the imports of the code with the tree in
+// docs/architecture.md.
 func TestPackagesImportOnlyWhatTheirKindAllows(t *testing.T) {
 	all := rooms(t)
 	there := map[string]bool{}
@@ -38,8 +39,9 @@ func TestPackagesImportOnlyWhatTheirKindAllows(t *testing.T) {
 	}
 }
 
-// TestWhatAllShareKnowsNoSubject: what every subject stands on must not stand on one of them.
-// The records of operators' actions are made by every handler, so they count as shared.
+// TestWhatAllShareKnowsNoSubject: packages that all subjects depend on must not depend on any of
+// the subjects. Every handler records operators' actions, so the package for these records counts
+// as shared.
 func TestWhatAllShareKnowsNoSubject(t *testing.T) {
 	all := rooms(t)
 	for _, f := range files(t) {
@@ -55,10 +57,10 @@ func TestWhatAllShareKnowsNoSubject(t *testing.T) {
 	}
 }
 
-// subjects says which subjects each subject knows beside itself, in what is not an assembly or
-// an edge.
+// subjects lists, for each subject, the other subjects that its packages import. Assemblies and
+// edges are left out.
 var subjects = map[string][]string{
-	"saga":    {"access", "audit", "bulk", "dlq", "erasure", "event", "jobrun"}, // access and event: the store in memory
+	"saga":    {"access", "audit", "bulk", "dlq", "erasure", "event", "jobrun"}, // access and event: for memstore
 	"bulk":    {"audit", "jobrun", "saga"},
 	"dlq":     {"audit", "bulk", "event", "kafka", "saga"},
 	"jobrun":  {"audit", "bulk", "dlq"},
@@ -69,8 +71,8 @@ var subjects = map[string][]string{
 	"kafka":   {"dlq", "event", "jobrun"},
 }
 
-// TestSubjectsKnowEachOtherAsTheTableSays makes another arrow between subjects a visible
-// decision, and finds one that nothing uses.
+// TestSubjectsKnowEachOtherAsTheTableSays makes a new dependency between subjects a visible
+// decision, and reports dependencies in the table that no longer exist.
 func TestSubjectsKnowEachOtherAsTheTableSays(t *testing.T) {
 	all := rooms(t)
 	used := map[string]map[string]bool{}
@@ -102,7 +104,8 @@ func TestSubjectsKnowEachOtherAsTheTableSays(t *testing.T) {
 	}
 }
 
-// TestPagesUseOnlyTheContract: what people see comes from the API as they may use it.
+// TestPagesUseOnlyTheContract: the pages get their data from the API, with the permissions of the
+// visitor.
 func TestPagesUseOnlyTheContract(t *testing.T) {
 	for _, f := range files(t) {
 		if f.test || !strings.HasPrefix(f.pkg, "internal/ui") {
@@ -117,7 +120,7 @@ func TestPagesUseOnlyTheContract(t *testing.T) {
 	}
 }
 
-// drivers may be imported only by these packages, or kinds of packages.
+// drivers lists, for each driver, the packages or kinds of packages that may import it.
 var drivers = map[string][]string{
 	"cel.dev/cel-go/":                {"internal/saga/expression"},
 	"github.com/jmoiron/sqlx":        {"store"},

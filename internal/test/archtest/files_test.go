@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// file is one Go file of the module. All tests share it, so none may change its syntax.
+// file is a Go file of the module. All tests share it, so none of them may modify its syntax tree.
 type file struct {
 	path, pkg string
 	test      bool
@@ -38,11 +38,11 @@ func files(t *testing.T) []file {
 	return read.files
 }
 
-// positions has the positions of all syntax in files.
+// positions holds the positions of all syntax trees in files.
 var positions = token.NewFileSet()
 
-// madeHere reports whether a folder holds what a machine keeps beside the tree, as .git, .skald and the folders of
-// tools do; other programs write there while the tests run.
+// madeHere reports whether a directory holds local files that are not part of the tree, such as
+// .git, .skald and the directories of tools. Other programs write there while the tests run.
 func madeHere(name string) bool {
 	return len(name) > 1 && name[0] == '.' && name != ".." && name != ".ci"
 }

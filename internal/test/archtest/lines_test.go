@@ -13,14 +13,14 @@ import (
 // linters.
 const maxColumns = 120
 
-// longText is the length from which a string in double quotes does not count: a message stays in one
-// piece, so that it can be searched for. Neither does one in backticks without lines of its own, such as
-// a pattern or the tag of a field, unless it is a statement. What has lines counts in products: statements
-// above all, which have one column or condition per line.
+// longText is the length from which a string in double quotes doesn't count towards the width: a
+// message stays in one piece, so that it can be searched for. A single-line string in backquotes,
+// such as a pattern or a field tag, doesn't count either, unless it is a statement. Multi-line
+// strings count in product code: these are mostly statements, which have one column or condition
+// per line.
 const longText = 30
 
-// tableRow is a row of a test table, which stays on one line, so that rows can
-// be compared.
+// tableRow matches a row of a test table. A row stays on one line, so that rows can be compared.
 var tableRow = regexp.MustCompile(`^\s*(\{|"[^"]*":\s*[[:alnum:].\[\]*&]*[({]|[[:word:].]+:\s*\{).*\},?$`)
 
 // wideLines returns the numbers of the lines that are too wide.

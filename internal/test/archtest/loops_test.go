@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Chance and waits of the program are internal/loop's: loop.Chance, Jittered and Within; loop.Sleep and Await.
-// These are the packages that have their own, and why.
+// Randomness and waits come from package internal/loop: loop.Chance, Jittered and Within;
+// loop.Sleep and Await. These maps list the packages that have their own, with the reason.
 var (
 	ownChance = map[string]string{
 		"internal/loop":             "it is the one that all others use",
@@ -62,8 +62,8 @@ func TestChanceAndWaitsAreThoseOfOnePackage(t *testing.T) {
 	}
 }
 
-// waits reports whether a file makes a wait on the clock of its own. Tickers and functions that are called later
-// are not waits.
+// waits reports whether a file waits on the clock without package loop. Tickers and functions that
+// are called later don't count as waits.
 func waits(file *ast.File) (found bool) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		f, ok := n.(*ast.SelectorExpr)

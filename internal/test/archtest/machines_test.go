@@ -11,12 +11,12 @@ import (
 // rulebooks are the packages with a state machine.
 var rulebooks = []string{"internal/saga", "internal/dlq", "internal/jobrun"}
 
-// machineFile shows a state machine as a whole (decision 0121).
+// machineFile is the file that contains the complete state machine (decision 0121).
 const machineFile = "machine.go"
 
-// TestStateMachinesHaveOneShape: machine.go of each rulebook has the table of edges and Apply, whose
-// one switch names what every event of the package does. Nothing but Apply asks what an event is,
-// and a move that the table does not have is an error.
+// TestStateMachinesHaveOneShape: machine.go of each package with a state machine contains the table
+// of edges and Apply, and Apply's only switch covers every event of the package. No other function
+// switches on event types, and a transition that is not in the table is an error.
 func TestStateMachinesHaveOneShape(t *testing.T) {
 	all := packages(t)
 	for _, pkg := range rulebooks {
@@ -50,7 +50,7 @@ func TestStateMachinesHaveOneShape(t *testing.T) {
 	}
 }
 
-// dispatch returns Apply of a file that shows a state machine; nil: it is no such file.
+// dispatch returns the Apply function of a file with a state machine, or nil if the file has none.
 func dispatch(name string, f *ast.File) *ast.FuncDecl {
 	for _, d := range f.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && name == machineFile && fn.Recv == nil && fn.Name.Name == "Apply" {
@@ -78,7 +78,8 @@ func fieldsOf(f *ast.File, name string) (fields []string) {
 	return fields
 }
 
-// signature is what follows the first parameter of a function, without names.
+// signature returns the types of a function's parameters, without the first one, and of its
+// results.
 func signature(fn *ast.FuncDecl) string {
 	of := func(list *ast.FieldList) (out []string) {
 		for _, field := range list.List {
@@ -95,7 +96,7 @@ func cases(fn *ast.FuncDecl) (out []string) {
 	ast.Inspect(fn, func(n ast.Node) bool {
 		if s, ok := n.(*ast.TypeSwitchStmt); ok {
 			for _, c := range s.Body.List {
-				for _, e := range c.(*ast.CaseClause).List { //nolint:forcetypeassert // the parser makes no other
+				for _, e := range c.(*ast.CaseClause).List { //nolint:forcetypeassert // the parser creates no other type here
 					out = append(out, types.ExprString(e))
 				}
 			}
@@ -105,7 +106,7 @@ func cases(fn *ast.FuncDecl) (out []string) {
 	return out
 }
 
-// eventTypes lists the types that are events.
+// eventTypes lists the types that implement an event.
 func eventTypes(own map[string]*ast.File) (out []string) {
 	for _, f := range own {
 		for _, d := range f.Decls {
@@ -118,7 +119,7 @@ func eventTypes(own map[string]*ast.File) (out []string) {
 	return out
 }
 
-// panicsOfDecision counts calls of panic in methods of decisions.
+// panicsOfDecision counts the calls of panic in the methods of decisions.
 func panicsOfDecision(f *ast.File) (n int) {
 	for _, d := range f.Decls {
 		fn, ok := d.(*ast.FuncDecl)

@@ -13,10 +13,11 @@ import (
 	"testing"
 )
 
-// mutual is how many pairs of files of a package use each other once methods count, and why that is
-// no more than it is. A package that is not here has none. The numbers only fall (decision 0122).
+// mutual is the number of pairs of files in a package that use each other when methods count,
+// grouped by the reason for them. A package that is not listed has no such pairs. The numbers may
+// only decrease (decision 0122).
 var mutual = map[string]int{
-	// A type holds its parts, and they call it back.
+	// A type holds its parts, and the parts call it back.
 	"api/worker":                      6,
 	"internal/dlq/redrive":            3,
 	"internal/jobrun/jobworker":       1,
@@ -29,14 +30,15 @@ var mutual = map[string]int{
 	"internal/postgres/devpg":         1,
 	"internal/access/identity":        1,
 	"internal/secret/vault/vaulttest": 1,
-	// The command line names its commands, and a command reads the flags of all.
+	// The command line lists its commands, and each command reads the shared flags.
 	"cmd/skald": 6,
-	// A parser and what it parses.
+	// A parser and the type that it parses into.
 	"internal/config":          1,
 	"internal/jobrun/schedule": 1,
 	"internal/saga/workflow":   2,
 	"internal/strictjson":      2,
-	// Handlers, stores and pages in files by resource, with what two of them share in one of both.
+	// Handlers, stores and pages are split into files by resource; code that two of them share is
+	// in one of the two.
 	"internal/app/demo":         2,
 	"internal/dlq/dlqapi":       1,
 	"internal/dlq/dlqdb":        3,
@@ -53,9 +55,9 @@ var mutual = map[string]int{
 	"internal/ui/workflowpages": 1,
 }
 
-// TestFilesDoNotCallEachOther: of two files of a package, one is read first. It sees methods as
-// well, but not those of a decision: the rules of a state machine lead to each other, as its states
-// do.
+// TestFilesDoNotCallEachOther: of any two files of a package, one can be read first. Unlike the
+// test of the reading order, it considers methods, but not those of a decision: the rules of a
+// state machine lead to each other, just as its states do.
 func TestFilesDoNotCallEachOther(t *testing.T) {
 	all := packages(t)
 	for pkg, own := range all {
@@ -72,20 +74,21 @@ func TestFilesDoNotCallEachOther(t *testing.T) {
 	}
 }
 
-// noImports makes every import fail: what is declared in a package is known without them.
+// noImports makes every import fail: the declarations of a package can be resolved without its
+// imports.
 type noImports struct{}
 
 func (noImports) Import(string) (*types.Package, error) { return nil, errors.New("not needed") }
 
-// mutualPairs lists the pairs of files of which each uses what the other declares, methods included.
-// A call on a value whose type depends on another package is not seen.
+// mutualPairs lists the pairs of files that use each other's declarations, including methods. It
+// doesn't see a call on a value whose type depends on another package.
 func mutualPairs(own map[string]*ast.File) (pairs []string) {
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	conf := types.Config{Importer: noImports{}, Error: func(error) {}}
 	names := slices.Sorted(maps.Keys(own))
 	var all []*ast.File
 	where := func(at token.Pos) string { return path.Base(positions.Position(at).Filename) }
-	skip := map[ast.Node]bool{} // receivers, and the switch of a state machine
+	skip := map[ast.Node]bool{} // receivers and the switch of a state machine
 	for _, name := range names {
 		f := own[name]
 		all = append(all, f)
@@ -98,7 +101,7 @@ func mutualPairs(own map[string]*ast.File) (pairs []string) {
 			skip[fn] = true
 		}
 	}
-	pkg, _ := conf.Check("p", positions, all, info) // without its imports it never succeeds
+	pkg, _ := conf.Check("p", positions, all, info) // it always fails, because the imports are missing
 	uses := map[[2]string][]string{}
 	for _, f := range all {
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -131,8 +134,8 @@ func mutualPairs(own map[string]*ast.File) (pairs []string) {
 	return pairs
 }
 
-// declaredAtTop reports whether an object is a method or stands in the scope of its package; fields
-// and variables of functions do not.
+// declaredAtTop reports whether an object is a method or is declared at package level. Fields and
+// local variables are not.
 func declaredAtTop(obj types.Object, pkg *types.Package) bool {
 	if fn, ok := obj.(*types.Func); ok && fn.Signature().Recv() != nil {
 		return true

@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// readTogether lists the packages with files that refer to each other, and why.
+// readTogether lists the packages whose files refer to each other, with the reason.
 var readTogether = map[string]string{
 	"api/worker":           "a worker, its sessions, runs and reports know each other",
 	"cmd/skald":            "the command line names its commands, and a command reads the flags of all",
 	"internal/saga/engine": "an engine holds its session, and a session serves its engine",
 }
 
-// TestFilesOfAPackageHaveAReadingOrder: no two files use each other's declarations, so that a
-// package can be read file by file, each on top of those before it. Methods may be in any file:
-// they are not needed to read a type.
+// TestFilesOfAPackageHaveAReadingOrder: no two files use each other's declarations, so a package
+// can be read file by file, and each file only needs those before it. Methods may be in any file,
+// because they are not needed to read a type.
 func TestFilesOfAPackageHaveAReadingOrder(t *testing.T) {
 	all := packages(t)
 	for pkg, own := range all {
@@ -43,7 +43,7 @@ func TestFilesOfAPackageHaveAReadingOrder(t *testing.T) {
 	}
 }
 
-// manyFiles is the number of files from which on the comment of a package lists them.
+// manyFiles is the number of files from which a package's comment must list them.
 const manyFiles = 10
 
 const orderWords = "Files, each on top of those before it: "
@@ -98,7 +98,7 @@ func packages(t *testing.T) map[string]map[string]*ast.File {
 	return out
 }
 
-// platform reports whether a file is a variant for one platform.
+// platform reports whether a file is a variant for a single platform.
 func platform(name string) bool {
 	return slices.ContainsFunc([]string{"_linux.go", "_unix.go", "_other.go"},
 		func(end string) bool { return strings.HasSuffix(name, end) })
@@ -133,7 +133,7 @@ func declared(own map[string]*ast.File) map[string]string {
 
 // needs returns the other files whose declarations a file uses.
 func needs(name string, f *ast.File, where map[string]string) map[string]bool {
-	free := map[*ast.Ident]bool{} // receivers, and the fields of literals
+	free := map[*ast.Ident]bool{} // receivers, and the field names in composite literals
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
@@ -158,7 +158,7 @@ func needs(name string, f *ast.File, where map[string]string) map[string]bool {
 		}
 		return true
 	})
-	contents := dispatch(name, f) // names what the files after it do: no need of it
+	contents := dispatch(name, f) // it names what the later files do, which doesn't make it depend on them
 	out := map[string]bool{}
 	for _, id := range f.Unresolved {
 		if contents != nil && contents.Pos() <= id.Pos() && id.Pos() < contents.End() {
@@ -198,7 +198,7 @@ func readingOrder(own map[string]*ast.File) (order, circle []string) {
 		order = append(order, name)
 		return true
 	}
-	wanted := map[string]int{} // by how many files need each: the most first
+	wanted := map[string]int{} // number of files that need each file; the most needed come first
 	for name, f := range own {
 		for needed := range needs(name, f, where) {
 			wanted[needed]++
@@ -226,7 +226,7 @@ func TestCirclesOfFilesAreFound(t *testing.T) {
 	}
 }
 
-// sources parses the files a.go, b.go and so on of a package.
+// sources parses texts as the files a.go, b.go and so on of a package.
 func sources(t *testing.T, all ...string) map[string]*ast.File {
 	t.Helper()
 	out := map[string]*ast.File{}

@@ -17,9 +17,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// summaryVerbs are the verbs that a summary of openapi.yaml may begin with: one word per idea,
-// so that "List" is not "Show all" elsewhere. A new operation takes one of them, or adds a more
-// specific one.
+// summaryVerbs are the verbs that a summary in openapi.yaml may begin with. There is one verb per
+// idea, so that "List" is not called "Show all" elsewhere. A new operation uses one of them or adds
+// a more specific one.
 var summaryVerbs = strings.Fields(`
 	Acknowledge Append Approve Archive Cancel Change Check Claim Compensate Complete Confirm Count Create Delete
 	Detach Disable Discard Drain Enable Explain Export Fail Force Get Hold Import List Make Pause Preview Publish Push
@@ -28,7 +28,7 @@ var summaryVerbs = strings.Fields(`
 
 const maxSummary = 59 // characters
 
-// summaryMistake describes what is wrong with a summary, "" when it is right.
+// summaryMistake describes what is wrong with a summary; it returns "" if nothing is.
 func summaryMistake(summary string) string {
 	verb, rest, _ := strings.Cut(summary, " ")
 	switch n := len([]rune(summary)); {
@@ -63,7 +63,7 @@ func TestSummariesAreImperatives(t *testing.T) {
 				Summary     string
 			}
 			if node.Kind != yaml.MappingNode || node.Decode(&op) != nil || op.OperationID == "" {
-				continue // parameters of the path
+				continue // path parameters
 			}
 			operations++
 			verb, _, _ := strings.Cut(op.Summary, " ")
@@ -97,7 +97,8 @@ func TestMistakesInSummariesAreFound(t *testing.T) {
 	}
 }
 
-// oddWords are phrases that other programs do not use. The message says what to write instead.
+// oddWords are phrases that other programs don't use, each with a suggestion of what to write
+// instead.
 var oddWords = []struct{ re, instead string }{
 	{`nobody`, `name the state: "no leader", "not claimed"`},
 	{`somebody( else)?`, `"another worker", "someone other than …", or the passive`},
@@ -153,8 +154,9 @@ var oddWords = []struct{ re, instead string }{
 		`"canceled": two Ls only name the state of sagas`},
 }
 
-// proseFiles are the files besides Go whose every line is checked: the contract, pages for users, templates, scripts
-// and style sheets of the web UI, shell scripts, examples. Migrations never change, and data of tests is not prose.
+// proseFiles returns the files other than Go files whose every line is checked: the contract, pages
+// for users, templates, scripts and style sheets of the web UI, shell scripts and examples.
+// Migrations are left out because they never change, and so is test data, which is not prose.
 func proseFiles(t *testing.T) []string {
 	t.Helper()
 	const root = "../../../"
@@ -204,7 +206,8 @@ func TestPagesAreIdiomatic(t *testing.T) {
 	}
 }
 
-// TestCommentsAreIdiomatic reads each comment as a whole: a phrase may be split between lines.
+// TestCommentsAreIdiomatic checks each comment as a whole, because a phrase may be split between
+// lines.
 func TestCommentsAreIdiomatic(t *testing.T) {
 	comments := 0
 	for _, f := range files(t) {
@@ -215,7 +218,7 @@ func TestCommentsAreIdiomatic(t *testing.T) {
 			comments++
 			words := strings.Fields(group.Text())
 			if len(words) > 0 && strings.Contains(f.text, " "+words[0]+"(") {
-				words = words[1:] // the name of a function is not prose
+				words = words[1:] // the function name is not prose
 			}
 			if odd := oddIn(strings.Join(words, " ")); odd != "" {
 				t.Errorf("%s:%d: %s", f.path, positions.Position(group.Pos()).Line, odd)
@@ -227,10 +230,11 @@ func TestCommentsAreIdiomatic(t *testing.T) {
 	}
 }
 
-// notProse removes names that cannot be changed: a user of the system, and an invariant that migrations name.
+// notProse removes names that can't be changed: a user in the system, and an invariant that
+// migrations name.
 var notProse = strings.NewReplacer(`"nobody"`, "", "J6 what has ended stays so", "")
 
-// oddIn returns the first odd phrase in a text, "" when there is none.
+// oddIn returns the first odd phrase in a text, or "" if there is none.
 func oddIn(text string) string {
 	text = notProse.Replace(text)
 	if !anyOdd.MatchString(text) {
@@ -246,8 +250,8 @@ func oddIn(text string) string {
 
 func oddPattern(re string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(?:` + re + `)\b`) }
 
-// anyOdd matches every text that one of oddWords matches: nearly all lines are accepted by this
-// single pattern.
+// anyOdd matches every text that one of oddWords matches, so a single pattern accepts nearly all
+// lines.
 var anyOdd = func() *regexp.Regexp {
 	var all []string
 	for _, w := range oddWords {
@@ -256,8 +260,8 @@ var anyOdd = func() *regexp.Regexp {
 	return oddPattern(strings.Join(all, "|"))
 }()
 
-// TestTextsAreIdiomatic checks every string of two words or more: details of errors, log lines,
-// titles of problems, help of metrics and of flags.
+// TestTextsAreIdiomatic checks every string of two or more words: error details, log lines, titles
+// of problems, and the help texts of metrics and flags.
 func TestTextsAreIdiomatic(t *testing.T) {
 	texts := 0
 	for _, f := range files(t) {

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestStoresReadRowsInOneWay: EachRow, on which a Table's All is built, closes rows and checks
-// their error. A hand-written loop forgets that, and the linter does not see it across
-// packages. Results that are not rows of a table, such as counts, are read by sqlx into tagged
-// structs (GetContext, SelectContext), which does the same.
+// TestStoresReadRowsInOneWay: EachRow, which a Table's All is built on, closes rows and checks
+// their error. A hand-written loop easily forgets this, and the linter doesn't notice it across
+// packages. Results other than a table's rows, such as counts, are read by sqlx into tagged structs
+// (GetContext, SelectContext), which closes rows and checks errors as well.
 func TestStoresReadRowsInOneWay(t *testing.T) {
 	stores := 0
 	for _, f := range files(t) {

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// pure lists what a rule package may import of the standard library and of other modules.
-// Anything else has side effects or shares memory; context appears in the contracts of stores,
-// and is only passed on.
+// pure lists what a package of rules may import from the standard library and other modules. Any
+// other package has side effects or shares memory. context is listed because it appears in the
+// contracts of stores, where it is only passed on.
 var pure = []string{
 	"bytes", "cmp", "context", "crypto/sha256", "crypto/subtle", "encoding/base32", "encoding/base64", "encoding/binary",
 	"encoding/hex", "encoding/json", "encoding/xml", "errors", "fmt", "hash/fnv", "io", "maps", "math", "math/bits",
@@ -22,10 +22,10 @@ var pure = []string{
 	"golang.org/x/text/language", "golang.org/x/text/message",
 }
 
-// excused lists exceptions of single packages. Time zones are data that come with the machine
-// or the binary, and they are read once (decision 0032). The tally of a round of retention
-// travels in the round's context, and any goroutine of the round may add to it. Expressions are
-// compiled once, when they are first needed, and CEL computes values from values.
+// excused lists exceptions for single packages. Time zones are data from the machine or the binary,
+// and they are read only once (decision 0032). The tally of a retention round is passed in the
+// round's context, and any goroutine of the round may add to it. Expressions are compiled once,
+// when they are first needed, and CEL computes values from values.
 var excused = map[string][]string{
 	"internal/jobrun/schedule": {"sync", "time.LoadLocation"},
 	"internal/audit/operator":  {"sync"},
@@ -37,13 +37,14 @@ var excused = map[string][]string{
 	},
 }
 
-// worldly lists what the pure packages offer of clocks, randomness and output nevertheless.
+// worldly lists the functions of pure packages that nevertheless use the clock, randomness or
+// output.
 var worldly = map[string][]string{
 	"time":    {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Local", "LoadLocation"},
 	"uuid":    {"New", "NewString", "NewRandom", "NewRandomFromReader", "NewUUID", "NewV6", "NewV7", "NewV7FromReader", "NewDCEPerson", "NewDCEGroup", "NewDCESecurity", "SetRand"},
 	"fmt":     {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
 	"context": {"Background", "TODO", "WithTimeout", "WithDeadline", "WithCancel", "AfterFunc"},
-	// Both read files of the machine: its list of types, and schemas by their address.
+	// These read files of the machine: its list of MIME types, and schemas by their address.
 	"mime":       {"TypeByExtension", "ExtensionsByType", "AddExtensionType"},
 	"jsonschema": {"FileLoader", "SchemeURLLoader"},
 }
@@ -68,7 +69,7 @@ func TestRulesHaveNoEffects(t *testing.T) {
 	}
 }
 
-// effects lists what a file uses beyond its arguments.
+// effects lists the functions a file uses whose results depend on more than their arguments.
 func effects(file *ast.File) []string {
 	var found []string
 	ast.Inspect(file, func(n ast.Node) bool {

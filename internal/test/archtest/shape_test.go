@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// TestFewPackagesAreUnderInternal keeps the list that a newcomer reads first short (decision
-// 0049).
+// TestFewPackagesAreUnderInternal keeps the list short that a newcomer reads first (decision 0049).
 func TestFewPackagesAreUnderInternal(t *testing.T) {
 	entries, err := os.ReadDir("../..")
 	if err != nil {
@@ -30,7 +29,7 @@ func TestFilesStayShort(t *testing.T) {
 	}
 }
 
-// TestPackagesStaySmall limits each to what a person can read in a day.
+// TestPackagesStaySmall limits the size of each package to what a person can read in a day.
 func TestPackagesStaySmall(t *testing.T) {
 	count, lines := map[string]int{}, map[string]int{}
 	all := rooms(t)
@@ -62,7 +61,7 @@ func TestSQLIsNeverPutTogetherFromValues(t *testing.T) {
 	}
 }
 
-// quoted matches the start of a quoted text in SQL.
+// quoted matches the start of a quoted value in SQL.
 var quoted = regexp.MustCompile("(?:^|[^'])'`\\+(?:string\\()?(\\w+)")
 
 // quotesAValue reports whether a line puts something between quotes that is not a

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestSubjectsOfCommitsAreChecked runs the step of `make lint` for the subjects of new commits.
+// TestSubjectsOfCommitsAreChecked runs the step of `make lint` that checks the subjects of new
+// commits.
 func TestSubjectsOfCommitsAreChecked(t *testing.T) {
 	for _, tt := range []struct {
 		name, subject, problem string

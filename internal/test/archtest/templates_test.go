@@ -7,12 +7,13 @@ import (
 	"testing"
 )
 
-// scrolling are the elements that the style sheets let scroll sideways: tables, and preformatted text that is not
-// wrapped as JSON is.
+// scrolling matches the elements that the style sheets allow to scroll sideways: tables, and
+// preformatted text that is not wrapped the way JSON is.
 var scrolling = regexp.MustCompile(`<div[^>]*class="table[ "][^>]*>|<pre[^>]*>`)
 
-// TestWhatScrollsCanBeReachedByKeyboard: on a narrow screen any of them may be wider than the page, and the keyboard
-// scrolls only what can have the focus (WCAG 2.1.1; axe: scrollable-region-focusable).
+// TestWhatScrollsCanBeReachedByKeyboard: on a narrow screen, any of these elements may be wider
+// than the page, and the keyboard can only scroll an element that can have the focus (WCAG 2.1.1;
+// axe: scrollable-region-focusable).
 func TestWhatScrollsCanBeReachedByKeyboard(t *testing.T) {
 	found := 0
 	for _, page := range proseFiles(t) {

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// acrossTenants are the ways of a store to use the database as the engine's role, which sees
-// every tenant.
+// acrossTenants lists the ways in which a store can use the database as the engine's role, which
+// sees every tenant.
 var acrossTenants = []string{
 	"read", "write", "lease", "queryRead", "queryWrite", "Read", "Write", "Lease", "QueryRead", "QueryWrite", "SQL",
 }
 
-// A function with a tenant acts as the role that sees only that tenant (decision 0022): in the
-// stores, a function with a parameter of that name uses ReadTenant, ListTenant or InTenant.
+// A function that takes a tenant acts as the role that sees only that tenant (decision 0022): in
+// the stores, a function with a parameter named tenant uses ReadTenant, ListTenant or InTenant.
 func TestWhatTakesATenantActsAsTheTenant(t *testing.T) {
 	looked := 0
 	stores := ofKind(t, "store")
@@ -60,7 +60,7 @@ func hasParameter(fn *ast.FuncDecl, name string) bool {
 	return false
 }
 
-// isDB reports whether x is the store's database: db, or st.db.
+// isDB reports whether x is the store's database: db or st.db.
 func isDB(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.Ident:

@@ -9,25 +9,25 @@ import (
 	"testing"
 )
 
-// room is what the tree in docs/architecture.md says of a package below internal/.
+// room is an entry for a package below internal/ in the tree of docs/architecture.md.
 type room struct {
 	pkg     string // internal/…
-	section string // of the tree
-	kind    string // the word before the colon; "" for a folder that is not a package
+	section string // section of the tree
+	kind    string // the word before the colon; "" if the folder is not a package
 }
 
-// subject is the folder under internal/ in which the package is.
+// subject returns the folder under internal/ that contains the package.
 func (r *room) subject() string { return strings.Split(r.pkg, "/")[1] }
 
-// outside are the kinds of the packages that are not below internal/.
+// outside maps the packages that are not below internal/ to their kinds.
 var outside = map[string]string{
 	"api": "kit", "api/client": "kit", "api/webhooks": "kit", "api/worker": "kit", "api/participant": "kit",
 	"db": "kit", "docs": "kit", "sdk": "kit", "sdk/conformance": "rules",
 	"cmd": "assembly", "examples": "assembly", "scripts": "assembly",
 }
 
-// mayImport says which kinds each kind of package may import. Edges and loops meet in
-// assemblies, and stores are known only there.
+// mayImport lists the kinds that each kind of package may import. Edges and loops meet only in
+// assemblies, which are also the only packages that know stores.
 var mayImport = map[string][]string{
 	"rules":    {"rules"},
 	"kit":      {"rules", "kit"},
@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 
 var treeLine = regexp.MustCompile(`^( +)([a-z0-9]+)/ +(?:([a-z]+): )?\S`)
 
-// rooms reads the tree: the one place that says what a package is.
+// rooms reads the tree, which is the only place that defines a package's kind.
 func rooms(t *testing.T) map[string]*room {
 	t.Helper()
 	doc, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "architecture.md"))

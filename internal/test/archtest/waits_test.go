@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ownDeadlines are the files, and the packages, whose limits are not those of a wait.
+// ownDeadlines lists files and packages with limits that don't limit a wait, with the reason.
 var ownDeadlines = map[string]string{
 	"internal/test/patience":                  "it is the limit that all others use",
 	"internal/test/chaos":                     "a campaign has a plan: how long it runs, and when its clients give up",
@@ -17,10 +17,10 @@ var ownDeadlines = map[string]string{
 	"internal/saga/engine/simulation_test.go": "it plays as many seeds as fit into the time that it is given",
 }
 
-// How long something takes depends on what else the machine does. Tests wait for events with
-// patience.Until, Receive or Context; what has to be quick is counted, compared with something measured
-// beside it, bounded by a timeout of the product far beyond the patience, or run on a fake clock, which
-// is why files with testing/synctest are left out.
+// How long something takes depends on what else the machine is doing. Tests wait for events with
+// patience.Until, Receive or Context. A test of speed counts operations, compares with something
+// measured alongside, relies on a timeout of the product far beyond the patience, or uses a fake
+// clock; files that import testing/synctest are therefore left out.
 func TestTestsSetNoDeadlinesOfTheirOwn(t *testing.T) {
 	used := map[string]bool{}
 	for _, f := range files(t) {
@@ -43,13 +43,13 @@ func TestTestsSetNoDeadlinesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// deadline is a place where a test limits how long something may take on the wall clock.
+// deadline is a place where a test limits how long something may take in real time.
 type deadline struct {
 	what string
 	at   token.Pos
 }
 
-// deadlines finds those of a file.
+// deadlines returns the deadlines of a file.
 func deadlines(file *ast.File) (found []deadline) {
 	took := durations(file)
 	loops := 0
@@ -80,8 +80,9 @@ func deadlines(file *ast.File) (found []deadline) {
 	return found
 }
 
-// limit says how a call limits a wait; "": not at all. Whether it is earlier than a time may be asked
-// outside of a loop: that what happened was not too early holds on any machine.
+// limit returns how a call limits a wait, or "" if it doesn't. Outside of a loop, a test may ask
+// whether the current time is before a given time: a check that something didn't happen too early
+// holds on any machine.
 func limit(call *ast.CallExpr, looping bool) string {
 	switch {
 	case isCall(call, "time", "After"):
@@ -98,7 +99,7 @@ func limit(call *ast.CallExpr, looping bool) string {
 	return ""
 }
 
-// taken is the set of variables of a file that hold elapsed times.
+// taken is the set of a file's variables that hold elapsed times.
 type taken map[string]bool
 
 func durations(file *ast.File) taken {
@@ -117,7 +118,7 @@ func durations(file *ast.File) taken {
 }
 
 // bound reports whether a comparison limits how long something took. A lower bound holds on any
-// machine, but in a loop it is how long the loop goes on.
+// machine, but in a loop it determines how long the loop runs.
 func (names taken) bound(n *ast.BinaryExpr, looping bool) bool {
 	is := func(x ast.Expr) bool {
 		name, ok := x.(*ast.Ident)
@@ -146,7 +147,7 @@ func isCall(x ast.Expr, pkg, name string) bool {
 	return ok && of.Name == pkg
 }
 
-// literal reports whether a duration is written out: 5*time.Second.
+// literal reports whether a duration is written as a constant, such as 5*time.Second.
 func literal(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.BasicLit:

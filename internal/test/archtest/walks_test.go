@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTheWalksNameFunctionsThatExist keeps the walks of docs/architecture.md correct: readers
-// set breakpoints by them.
+// TestTheWalksNameFunctionsThatExist keeps the walkthroughs in docs/architecture.md correct:
+// readers use them to set breakpoints.
 func TestTheWalksNameFunctionsThatExist(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "architecture.md"))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// awaiting starts a saga whose participant answers later, and returns the path of its page when it waits for a report.
+// awaiting starts a saga whose participant answers later. Once the saga waits for a report, it
+// returns the path of its page.
 func awaiting(t *testing.T, at demo.Place) string {
 	t.Helper()
 	call, later := fmt.Sprintf(`"http": {"url": "%s/visa/apply"}`, at.Participants), `"answer": {"later": "status < 300"}`

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// TestTheProgram takes ways through the pages of the program as it is delivered.
+// TestTheProgram goes through user journeys with the delivered program.
 func TestTheProgram(t *testing.T) {
 	if !all() {
 		return // make test-ui
@@ -33,7 +33,7 @@ func TestTheProgram(t *testing.T) {
 	t.Run("the server is killed and comes back", func(t *testing.T) { killed(t, program) })
 }
 
-// starts runs the program until the end of the test, or until stop.
+// starts runs the program until the test ends or stop is called.
 func starts(
 	t *testing.T, program, dsn, addr string, args ...string,
 ) (out io.Reader, p *os.Process, stop func(os.Signal)) {
@@ -58,15 +58,16 @@ func starts(
 		hurry := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 		defer hurry.Stop()
 		_ = cmd.Process.Signal(how)
-		_, _ = io.Copy(io.Discard, out) // until it has ended
-		_ = cmd.Wait()                  // killed, it ends with an error
+		_, _ = io.Copy(io.Discard, out) // until the program ends
+		_ = cmd.Wait()                  // a killed process returns an error
 	}
 	t.Cleanup(func() { stop(syscall.SIGTERM) })
 	return out, cmd.Process, stop
 }
 
-// fromTheDemoAlone begins with what the demo prints. A person finds the saga whose undo gave up, understands why,
-// repairs it, and sees it end clean. The first attempt fails, because what it calls is still down.
+// fromTheDemoAlone starts with nothing but the demo's output. A person finds the saga whose undo
+// gave up, understands why, repairs it, and sees it end clean. The first attempt fails because the
+// service it calls is still down.
 func fromTheDemoAlone(t *testing.T, program string) {
 	out, _, _ := starts(t, program, testdb.DSN(t), "127.0.0.1:0", "demo", "--keep", "--scale", "0.02")
 	var pages, participants string
@@ -81,7 +82,7 @@ func fromTheDemoAlone(t *testing.T, program string) {
 	if pages == "" || participants == "" {
 		t.Fatalf("the demo prints neither its pages nor its participants: %q %q", pages, participants)
 	}
-	go io.Copy(io.Discard, out) //nolint:errcheck // until it ends
+	go io.Copy(io.Discard, out) //nolint:errcheck // until the program ends
 	behave := func(manner string) {
 		t.Helper()
 		req, err := http.NewRequest(http.MethodPut, participants+"/manners/stock/return", strings.NewReader(manner))
@@ -119,7 +120,7 @@ func fromTheDemoAlone(t *testing.T, program string) {
 	tab.Click("#causes a[href*=late-order]", "")
 	sees("late-0")
 	tab.Click("td a", "late-0")
-	sees("stock/return is in maintenance") // why
+	sees("stock/return is in maintenance") // the reason
 	var version string
 	facts := `[...document.querySelectorAll(".facts div")].find(d => d.innerText.startsWith("revision"))?.innerText ?? ""`
 	tab.Eval(facts, &version)
@@ -140,7 +141,7 @@ func fromTheDemoAlone(t *testing.T, program string) {
 	t.Logf("found, understood and repaired in %s", time.Since(began).Round(time.Second))
 }
 
-// picture keeps what the tab shows, if TEST_SCREENSHOTS names a directory.
+// picture saves a screenshot of the tab if TEST_SCREENSHOTS names a directory.
 func picture(t *testing.T, tab *browser.Tab, name string) {
 	t.Helper()
 	if dir := os.Getenv("TEST_SCREENSHOTS"); dir != "" {
@@ -150,17 +151,17 @@ func picture(t *testing.T, tab *browser.Tab, name string) {
 	}
 }
 
-// killed: a page that is open says when the server hangs and when it has died, above a dialog too, and goes on when
-// it is back on the same database.
+// killed: an open page reports that the server hangs or has died, even above a dialog, and
+// continues to work once the server is back on the same database.
 func killed(t *testing.T, program string) {
 	addr, dsn := testnet.FreeAddress(t), testdb.DSN(t)
 	out, server, kill := starts(t, program, dsn, addr, "serve")
-	drain := func(out io.Reader) { go io.Copy(io.Discard, out) } //nolint:errcheck // until it ends
+	drain := func(out io.Reader) { go io.Copy(io.Discard, out) } //nolint:errcheck // until the program ends
 	drain(out)
 	ready(t, addr)
 	tab := browser.Open(t)
 	tab.Expect("net::ERR_")
-	tab.Expect("503") // while it starts
+	tab.Expect("503") // while the server starts
 	tab.Go("http://" + addr + "/ui/workflows")
 	tab.Until("the list", `document.querySelector("main h1")`)
 	tab.Go("http://" + addr + "/ui/")
@@ -208,7 +209,7 @@ func signal(t *testing.T, p *os.Process, s os.Signal) {
 	}
 }
 
-// ready waits until a server is.
+// ready waits until a server is ready.
 func ready(t *testing.T, addr string) {
 	t.Helper()
 	patience.Until(t, addr+" is ready", func() bool {

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/browser"
 )
 
-// keepToBudgets measures what people feel. The test fails at ten times the budget or more, for machines that have
-// much else to do; the log of the test has the figures.
+// keepToBudgets measures the response times that people notice. The test fails only at ten times
+// the budget or more, because the machine may be busy; the measured times are in the test's log.
 func keepToBudgets(t *testing.T, p *place) {
 	p.Must(t, "POST", "/workflows", object{"name": "slow", "steps": []object{{"name": "wait", "compensation": "none",
 		"action": object{"http": object{"url": p.Participant + "/503/wait"}}}}})
@@ -17,12 +17,12 @@ func keepToBudgets(t *testing.T, p *place) {
 	for _, page := range []string{"/ui/", "/ui/sagas/" + saga} {
 		best := 1e9
 		for range 3 {
-			tab := browser.Open(t)   // with nothing in the cache
-			tab.Go(p.URL + "/docs/") // the browser is awake
+			tab := browser.Open(t)   // with an empty cache
+			tab.Go(p.URL + "/docs/") // so that the browser is warmed up
 			tab.SlowCPU(4)
 			tab.Go(p.URL + page)
 			best = min(best, tab.FirstPaint())
-			tab.SlowCPU(1) // a slowed tab takes the time of those that follow
+			tab.SlowCPU(1) // a slowed tab would take CPU time from the following tabs
 			tab.Go("about:blank")
 		}
 		t.Logf("%s: first paint after %.0f ms on a CPU four times slower (budget 500)", page, best)
@@ -34,7 +34,8 @@ func keepToBudgets(t *testing.T, p *place) {
 	openALargeLog(t, p)
 }
 
-// askSeldom counts the requests of the overview in a minute that takes three seconds.
+// askSeldom counts the overview's requests in one minute, which a faster clock shortens to three
+// seconds.
 func askSeldom(t *testing.T, p *place) {
 	t.Helper()
 	tab := browser.Open(t)
@@ -53,7 +54,7 @@ func askSeldom(t *testing.T, p *place) {
 	}
 	looked := minute()
 	tab.Eval(`(window.isAway = true, document.dispatchEvent(new Event("visibilitychange")))`, new(bool))
-	time.Sleep(500 * time.Millisecond) // what has been sent is answered
+	time.Sleep(500 * time.Millisecond) // until the requests in flight are answered
 	away := minute()
 	t.Logf("the overview asks %d times a minute (budget 12), %d in a hidden tab (budget 0)", looked, away)
 	if looked > 12 || looked == 0 || away > 0 {

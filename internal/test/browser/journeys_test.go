@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/app/demo"
 )
 
-// TestThePages takes people's ways through the pages of one demo. TEST_UI=all adds those that take long.
+// TestThePages goes through user journeys on the pages of one demo. TEST_UI=all adds the slow ones.
 func TestThePages(t *testing.T) {
 	at := startDemo(t)
 	for _, j := range []struct {
@@ -38,7 +38,8 @@ func TestThePages(t *testing.T) {
 	}
 }
 
-// resumeCompensation begins at the overview and ends with the saga compensated, without a page loaded again.
+// resumeCompensation starts at the overview and ends with the compensated saga, without reloading a
+// page.
 func resumeCompensation(t *testing.T, at demo.Place) {
 	tab := signOn(t, at, "kim")
 	tab.Go(at.URL + "/ui/")
@@ -61,12 +62,12 @@ func resumeCompensation(t *testing.T, at demo.Place) {
 	}
 }
 
-// badge is true when the state beside the title is that.
+// badge returns an expression that is true when the badge beside the title shows this state.
 func badge(state string) string {
 	return `document.querySelector("h1 .badge")?.innerText.includes("` + state + `")`
 }
 
-// sayWhatTheAPISays changes through the API what open pages show, and waits until they follow.
+// sayWhatTheAPISays uses the API to change what open pages show, and waits until the pages follow.
 func sayWhatTheAPISays(t *testing.T, at demo.Place) {
 	tab := signOn(t, at, "kim")
 	do := func(method, path, body string) (answer object) {
@@ -77,7 +78,7 @@ func sayWhatTheAPISays(t *testing.T, at demo.Place) {
 		}
 		return answer
 	}
-	// This one is suspended, so it has not ended whenever the test comes.
+	// This saga is suspended, so it can't have ended by the time the test gets here.
 	saga := do("GET", "/sagas?business_key=shipment-1", "")["sagas"].([]any)[0].(object)["saga_id"]
 	run := do("POST", "/job-definitions/render/runs", `{}`)["id"]
 	for _, step := range []struct{ page, change string }{
@@ -119,14 +120,15 @@ func sayWhatTheAPISays(t *testing.T, at demo.Place) {
 		tab.Until("the page", badge(""))
 		tab.Follows()
 	}
-	// What does not agree is found.
+	// A disagreement must be found.
 	tab.Eval(`(document.querySelector("main h1").textContent = "nothing of the kind")`, new(string))
 	if found := tab.Disagreements(); len(found) == 0 {
 		t.Error("a page that says something else than the API is not found")
 	}
 }
 
-// lastNight is a stranger who knows only what the demo prints: last night's settlement did not run.
+// lastNight acts as a newcomer who knows only the demo's output: last night's settlement did not
+// run.
 func lastNight(t *testing.T, at demo.Place) {
 	tab := signOn(t, at, "kim")
 	tab.Click("header nav a", "Jobs")
@@ -151,13 +153,14 @@ func lastNight(t *testing.T, at demo.Place) {
 	tab.Fill("input[name=reason]", "last night's was skipped")
 	tab.Click("button.first", "")
 	tab.Until("the run, which succeeded", badge("succeeded"))
-	tab.Click("main nav.tabs a", "Log") // the page of a run that has not begun shows its decisions
+	tab.Click("main nav.tabs a", "Log") // until a run begins, its page shows its decisions
 	tab.See("1,204 payments settled")
 	tab.See("rerun of")
 	tab.Follows()
 }
 
-// wrongAmount is a stranger who knows only that a letter of the topic refunds has a wrong amount.
+// wrongAmount acts as a newcomer who knows only that a letter of the topic refunds has a wrong
+// amount.
 func wrongAmount(t *testing.T, at demo.Place) {
 	tab := signOn(t, at, "kim")
 	tab.Click("header nav a", "Dead letters")
@@ -175,7 +178,7 @@ func wrongAmount(t *testing.T, at demo.Place) {
 	tab.Follows()
 	tab.Click("main nav.tabs a", "Attempts")
 	tab.See("the target accepted it")
-	tab.Go(at.Participants + "/") // where it has arrived
+	tab.Go(at.Participants + "/") // where the refund has arrived
 	tab.See("refunds/book")
 	tab.See(`"amount":59.90`)
 }
@@ -222,7 +225,7 @@ func withoutScripts(t *testing.T, at demo.Place) {
 	tab.Until("the saga compensated", badge("compensated"))
 }
 
-// ask sends a request to the API of the demo, as its visitor.
+// ask sends a request to the demo's API as its visitor.
 func ask(t *testing.T, at demo.Place, method, path, body string) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequest(method, at.URL+"/api/v1"+path, strings.NewReader(body))
@@ -243,7 +246,7 @@ func ask(t *testing.T, at demo.Place, method, path, body string) (status int, te
 	return res.StatusCode, string(all)
 }
 
-// settled waits until the saga of a path of the API has ended.
+// settled waits until the saga at an API path has ended.
 func settled(t *testing.T, at demo.Place, path string) {
 	t.Helper()
 	for range 60 {
@@ -269,9 +272,10 @@ func resolveTheLetter(t *testing.T, at demo.Place) {
 	tab.Until("the saga compensated", badge("compensated"))
 }
 
-// twoPeople act on one saga: the second learns that it has changed, and decides again.
+// twoPeople: two people act on the same saga; the second learns that it has changed and decides
+// again.
 func twoPeople(t *testing.T, at demo.Place) {
-	// It waits longer than anything here takes: the service is down.
+	// This saga waits longer than the whole test takes, because the service is down.
 	if status, text := ask(t, at, "POST", "/sagas", `{"business_key": "for two", "steps": [{"name": "write",
 		"action": {"http": {"url": "`+at.Participants+`/invoices/accept"}}, "compensation": "none",
 		"retry": {"max_attempts": 9, "initial_interval_ms": 600000, "max_interval_ms": 600000}}]}`); status != http.StatusCreated {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/browser"
 )
 
-// logged makes a run and writes its log, in chunks of up to 250 KiB. A run that has ended is not lost while a long log
-// is written: its last lines are accepted.
+// logged creates a run and writes its log in chunks of up to 250 KiB. A run that has already ended
+// can't be lost while a long log is being written: its last lines are still accepted.
 func (p *place) logged(t *testing.T, ended bool, lines int, line func(int) string) (run string, write func(string)) {
 	t.Helper()
 	queue := fmt.Sprintf("by-hand-%d", lines)
@@ -48,13 +48,13 @@ func (p *place) logged(t *testing.T, ended bool, lines int, line func(int) strin
 	return run, write
 }
 
-// inTheLog is how many lines the page has of the log.
+// inTheLog returns how many lines of the log the page contains.
 func inTheLog(tab *browser.Tab) (n int) {
 	tab.Eval(`document.querySelectorAll("#log-lines .log-line").length`, &n)
 	return n
 }
 
-// readALog goes through all that the page of a log can do.
+// readALog tries everything that the page of a log offers.
 func readALog(t *testing.T, p *place) {
 	run, write := p.logged(t, false, 30_000, func(n int) string {
 		text := fmt.Sprintf("\x1b[31mrow %d\x1b[0m of the import was stored\n", n)
@@ -69,7 +69,7 @@ func readALog(t *testing.T, p *place) {
 	tab.Until("colours", `document.querySelector("#log-lines .a-1")?.textContent.startsWith("row ")`)
 	tab.Until("the end", `(e => e.scrollHeight - e.scrollTop - e.clientHeight < 30)(document.getElementById("log-lines"))`)
 
-	// It follows; wrapping and times are remembered.
+	// The page follows the log; wrapping and times are remembered.
 	write("a line without an end")
 	tab.See("a line without an end")
 	write(", and its end\n")
@@ -83,7 +83,7 @@ func readALog(t *testing.T, p *place) {
 	tab.Until("wrapped lines again", `document.querySelector("#log-lines.wrap.times")`)
 	tab.Click("#log label", "wrap")
 
-	// Scrolling up pauses, and brings older lines.
+	// Scrolling up pauses following and loads older lines.
 	tab.Eval(`(e => { e.scrollTop -= 500; return 1 })(document.getElementById("log-lines"))`, new(int))
 	tab.Until("that it is paused", `(window.paused ??= document.getElementById("log-lines").scrollTop) > 0`)
 	write("news\nmore news\n")
@@ -96,7 +96,7 @@ func readALog(t *testing.T, p *place) {
 	tab.Click("#log-new", "paused")
 	tab.See("more news")
 
-	// Enter goes from one line that is found to the next, round and round.
+	// Enter moves from one match to the next and wraps around.
 	tab.Fill("#log input[name=find]", "needle")
 	tab.Until("how many were found", `document.getElementById("log-found").textContent === "3 lines"`)
 	for _, want := range []string{"1 of 3", "2 of 3", "3 of 3", "1 of 3"} {

@@ -24,17 +24,17 @@ import (
 
 func TestMain(m *testing.M) { browser.Main(m) }
 
-// all reports whether the tests that take long run as well.
+// all reports whether slow tests run as well.
 func all() bool { return os.Getenv("TEST_UI") == "all" }
 
-// startDemo runs the demo with something in every state.
+// startDemo runs the demo with resources in every state.
 func startDemo(t *testing.T) demo.Place {
 	t.Helper()
 	cfg := config.Default(config.Dev)
 	cfg.Database.URL = config.Secret(testdb.DSN(t))
 	cfg.Server.ListenAddr = "127.0.0.1:0"
 	ready, ended := make(chan demo.Place, 1), make(chan error, 1)
-	ctx := t.Context() // it ends before the cleanups
+	ctx := t.Context() // it is canceled before the cleanups run
 	go func() {
 		ended <- demo.Keep(ctx, demo.KeepConfig{
 			Skald: cfg, Scale: 0.05, Dir: t.TempDir(), Out: io.Discard, Log: slog.New(slog.DiscardHandler),
@@ -56,19 +56,19 @@ func startDemo(t *testing.T) demo.Place {
 	return demo.Place{}
 }
 
-// signOn opens a tab of a person of the demo, whom its identity provider signs in.
+// signOn opens a tab for a person of the demo, who signs in at the demo's identity provider.
 func signOn(t *testing.T, at demo.Place, person string) *browser.Tab {
 	t.Helper()
 	tab := browser.Open(t)
 	tab.Expect("a request to another server: " + at.Participants + "/people/")
-	tab.Expect("a request to another server: " + at.URL) // for a tab that begins at the provider
+	tab.Expect("a request to another server: " + at.URL) // for a tab that starts at the provider
 	tab.Go(at.Participants + "/people/as/" + person)
 	tab.Until("the overview, signed in", `location.pathname === "/ui/" && document.querySelector("h1")`)
 	tab.Go(at.URL + "/ui/")
 	return tab
 }
 
-// get reads a page as the person of a tab. It is empty if it is a download.
+// get reads a page as the person signed in to the tab. It returns "" for a download.
 func get(tab *browser.Tab, path string) (status int, page string) {
 	tab.Helper()
 	var answer struct {
@@ -86,14 +86,14 @@ var (
 	ofNoView = regexp.MustCompile(`^/ui/assets/|^/docs/(api|images)|/export|/raw|/download`)
 )
 
-// kind of a page: two pages of one kind differ only in what they show.
+// kind returns the kind of a page: two pages of one kind differ only in their content.
 func kind(path string) string {
 	u, err := url.Parse(path)
 	if err != nil {
 		return path
 	}
 	parts := strings.Split(someID.ReplaceAllString(u.Path, "*"), "/")
-	if slices.Contains(parts, "actions") { // the forms of a subject's actions are one
+	if slices.Contains(parts, "actions") { // the action forms of a subject count as one kind
 		return strings.Join(parts[:3], "/") + "/actions"
 	}
 	switch {
@@ -107,7 +107,7 @@ func kind(path string) string {
 	return strings.Join(parts, "/") + "?" + u.Query().Get("tab")
 }
 
-// pages returns one page of each kind that links lead to from the overview, on which the tab is.
+// pages follows links from the overview, which the tab shows, and returns one page of each kind.
 func pages(t *testing.T, tab *browser.Tab) (found []string) {
 	t.Helper()
 	tab.Expect("404")
@@ -120,7 +120,7 @@ func pages(t *testing.T, tab *browser.Tab) (found []string) {
 			seen[k] = true
 		}
 		status, page := get(tab, path)
-		if status == http.StatusNotFound && !strings.Contains(path, "/sagas") { // a page that has not been built yet
+		if status == http.StatusNotFound && !strings.Contains(path, "/sagas") { // a page that doesn't exist yet
 			t.Logf("%s is not there", path)
 			continue
 		}
@@ -144,17 +144,18 @@ var sizes = []struct {
 	name          string
 	width, height int64
 }{{"wide", 1440, 900}, {"phone", 390, 844},
-	{"small", 320, 640}} // a window of 1280 pixels, enlarged to four times its size
+	{"small", 320, 640}} // a window of 1280 pixels at a zoom of 400%
 
 var themes = []string{"light", "dark"}
 
-// amiss are pages that show a problem.
+// amiss lists pages that show a problem.
 var amiss = []string{
 	"/ui/no-such-page", "/ui/sagas/01981d2e-0000-7000-8000-000000000001", "/ui/sagas?state=nothing",
 	"/ui/dlq/letters/01981d2e-0000-7000-8000-000000000001", "/ui/jobs/no-such-job", "/docs/no-such-chapter",
 }
 
-// checkEveryPage looks for what a person who sees badly, uses a phone or pays for data would complain of.
+// checkEveryPage looks for problems that affect people with poor eyesight, a phone or a metered
+// connection.
 func checkEveryPage(t *testing.T, at demo.Place) {
 	tab := signOn(t, at, "ada")
 	tab.Expect("404")
@@ -164,7 +165,7 @@ func checkEveryPage(t *testing.T, at demo.Place) {
 	}
 }
 
-// TestPagesWithNothingOnThemCanBeUsedByEverybody checks the pages of a server that is new.
+// TestPagesWithNothingOnThemCanBeUsedByEverybody checks the pages of a new server.
 func TestPagesWithNothingOnThemCanBeUsedByEverybody(t *testing.T) {
 	if !all() {
 		return // make test-ui
@@ -215,7 +216,7 @@ func check(t *testing.T, tab *browser.Tab, server, path string) {
 	}
 }
 
-// violations looks for violations of WCAG on what the tab shows.
+// violations reports WCAG violations on the page in the tab.
 func violations(t *testing.T, tab *browser.Tab, what string) {
 	t.Helper()
 	for _, v := range tab.Violations() {
@@ -223,7 +224,7 @@ func violations(t *testing.T, tab *browser.Tab, what string) {
 	}
 }
 
-// checkMainPages is what every run of the tests can afford of checkEveryPage.
+// checkMainPages is the part of checkEveryPage that every test run can afford.
 func checkMainPages(t *testing.T, at demo.Place) {
 	tab := signOn(t, at, "kim")
 	for _, path := range []string{"/ui/", "/ui/sagas", "/ui/workflows", "/ui/dlq", "/ui/redrives", "/ui/jobs",
@@ -269,7 +270,8 @@ func checkMainPages(t *testing.T, at demo.Place) {
 	}
 }
 
-// checkLongValues looks at the pages of a saga with keys of 200 characters, whose deadline is far away.
+// checkLongValues checks the pages of a saga with keys of 200 characters and a deadline in the
+// distant future.
 func checkLongValues(t *testing.T, at demo.Place, tab *browser.Tab) {
 	t.Helper()
 	key := strings.Repeat("key-", 50)
@@ -308,7 +310,8 @@ func checkLongValues(t *testing.T, at demo.Place, tab *browser.Tab) {
 	}
 }
 
-// certified stores the report of a participant of the demo, with long lines, and returns its id.
+// certified stores a certification report with long lines for a participant of the demo and returns
+// the report's id.
 func certified(t *testing.T, at demo.Place, long string) string {
 	t.Helper()
 	status, text := ask(t, at, "POST", "/participants/certifications", fmt.Sprintf(`{"report": {"url": "%s/{step}",
@@ -324,7 +327,7 @@ func certified(t *testing.T, at demo.Place, long string) string {
 	return report.ID
 }
 
-// TestWhatCannotBeReadIsFound plants what the gate on layout is there for.
+// TestWhatCannotBeReadIsFound plants the layout defects that Misplaced has to find.
 func TestWhatCannotBeReadIsFound(t *testing.T) {
 	page := `<!doctype html><html lang="en"><title>Planted</title><link rel="icon" href="data:,"><style>body { margin: 0 }
 		.cut { width: 40px; overflow: hidden; white-space: nowrap } .over { position: relative; top: -1em } .wide { width: 2000px }</style>%s`

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestBehindAProxyAllLinksStayBelowItsPath opens pages through a proxy that takes a path away.
+// TestBehindAProxyAllLinksStayBelowItsPath opens pages through a proxy that strips a path prefix.
 func TestBehindAProxyAllLinksStayBelowItsPath(t *testing.T) {
 	if !all() {
 		return // make test-ui
@@ -36,7 +36,7 @@ func TestBehindAProxyAllLinksStayBelowItsPath(t *testing.T) {
 	tab := browser.Open(t)
 	tab.Go(front.URL + "/skald/ui/")
 	for _, page := range []string{"Sagas", "Workflows", "Dead letters", "Manual"} {
-		if page == "Manual" { // it is in the menu of the person
+		if page == "Manual" { // it is in the person's menu
 			tab.Go(front.URL + "/skald/docs/")
 		} else {
 			tab.Click("header nav a", page)
@@ -57,8 +57,8 @@ func TestBehindAProxyAllLinksStayBelowItsPath(t *testing.T) {
 	tab.See("Rules for all operations")
 }
 
-// TestAPageThatTheBrowserHadKeptTellsThePresentTime: a page that has not changed is answered with 304, so the browser
-// shows it as it was made long ago. Its times are words that count from the present nevertheless.
+// TestAPageThatTheBrowserHadKeptTellsThePresentTime: an unchanged page is answered with 304, so the
+// browser shows the old copy. Its relative times must still be relative to the present.
 func TestAPageThatTheBrowserHadKeptTellsThePresentTime(t *testing.T) {
 	s := uitest.Start(t)
 	s.Must(t, "POST", "/workflows", object{"name": "short", "steps": []any{
@@ -71,7 +71,7 @@ func TestAPageThatTheBrowserHadKeptTellsThePresentTime(t *testing.T) {
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	var kept atomic.Int64
-	var behind atomic.Bool // the server's clock is: by an hour
+	var behind atomic.Bool // the server's clock is an hour behind
 	behind.Store(true)
 	proxy.ModifyResponse = func(r *http.Response) error {
 		if r.StatusCode == http.StatusNotModified && r.Request.Header.Get("Sec-Fetch-Mode") == "navigate" {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestPeopleSignIn takes the ways of people who have to say who they are.
+// TestPeopleSignIn goes through journeys of people who must authenticate.
 func TestPeopleSignIn(t *testing.T) {
 	if !all() {
 		return // make test-ui
@@ -35,7 +35,7 @@ func TestPeopleSignIn(t *testing.T) {
 	t.Run("a session ends in mid-dialog", func(t *testing.T) { endOfASession(t, s, saga) })
 }
 
-// signIn makes a key for a role, and signs a person in with it.
+// signIn creates a key with a role and signs a person in with it.
 func signIn(t *testing.T, s *uitest.Server, role string) (*browser.Tab, string) {
 	t.Helper()
 	key := s.Must(t, "POST", "/api-keys", object{"name": role, "role": role})["key"].(string)
@@ -82,7 +82,7 @@ func auditor(t *testing.T, s *uitest.Server, saga string) {
 	tab.Go(s.URL + "/ui/sagas/" + saga + "?tab=data")
 	tab.See("payloads:read")
 
-	// What the page does not offer cannot be sent from it either.
+	// An action that the page doesn't offer can't be sent from the page either.
 	tab.Expect("403")
 	for _, path := range []string{"/ui/access", "/ui/sagas/" + saga + "/actions/cancel"} {
 		tab.Go(s.URL + path)
@@ -103,7 +103,8 @@ func auditor(t *testing.T, s *uitest.Server, saga string) {
 	}
 }
 
-// anotherTenant: its people see neither the first one's sagas in lists nor, with their ids, that they exist.
+// anotherTenant: people of another tenant don't see the first tenant's sagas in lists, nor can they
+// find out that they exist by using their ids.
 func anotherTenant(t *testing.T, s *uitest.Server, saga string) {
 	key := s.Must(t, "POST", "/api-keys", object{
 		"name": "elsewhere", "role": "operator", "tenant_id": "0198a5b0-0000-7000-8000-00000000000b",

@@ -21,22 +21,22 @@ import (
 
 type object = map[string]any
 
-// place is a server of its own, with participants that the journey commands.
+// place is a server of its own with a participant that the journeys control.
 type place struct {
 	*uitest.Server
-	partner string       // where letters go
-	down    atomic.Bool  // it answers 503
-	took    atomic.Int64 // letters
+	partner string       // the URL to which letters are sent
+	down    atomic.Bool  // the partner answers 503
+	took    atomic.Int64 // number of letters received
 
 	mu   sync.Mutex
-	last string // body
+	last string // the body received last
 }
 
 func newPlace(t *testing.T, s *uitest.Server) *place {
 	t.Helper()
 	p := &place{Server: s}
 	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // a body that cannot be read is another one than the journey expects
+		body, _ := io.ReadAll(r.Body) // a body that can't be read doesn't match what the journey expects
 		if p.down.Load() {
 			http.Error(w, "the bank is closed", http.StatusServiceUnavailable)
 			return
@@ -51,11 +51,12 @@ func newPlace(t *testing.T, s *uitest.Server) *place {
 	return p
 }
 
-// TestWorkThroughThePages takes the ways of people who operate letters and jobs, over one server.
+// TestWorkThroughThePages goes through journeys of people who operate letters and jobs, all on one
+// server.
 func TestWorkThroughThePages(t *testing.T) {
 	p := newPlace(t, uitest.Start(t))
 	p.Must(t, "PATCH", "/dlq/policy", object{"auto_retry": false, "reason": "people decide here"})
-	p.Must(t, "PATCH", "/settings", object{"values": object{ // a run is not lost while a test takes its time
+	p.Must(t, "PATCH", "/settings", object{"values": object{ // so that no run is lost while the test takes its time
 		"run_lease_seconds": 3600, "continuation_confirm_seconds": 3600,
 	}})
 	for _, j := range []struct {
@@ -76,7 +77,7 @@ func TestWorkThroughThePages(t *testing.T) {
 	}
 }
 
-// letters pushes letters that fail in one way.
+// letters pushes letters that all failed in the same way.
 func (p *place) letters(t *testing.T, n int, topic string) {
 	t.Helper()
 	for sent := 0; sent < n; {
@@ -92,7 +93,8 @@ func (p *place) letters(t *testing.T, n int, topic string) {
 	}
 }
 
-// editAndRetry: what a person does not touch arrives at the participant digit by digit.
+// editAndRetry: everything that a person doesn't edit reaches the participant unchanged to the
+// digit.
 func editAndRetry(t *testing.T, p *place) {
 	p.letters(t, 1, "invoices")
 	tab := browser.Open(t)
@@ -122,7 +124,8 @@ func editAndRetry(t *testing.T, p *place) {
 	}
 }
 
-// redriveAll: the canary fails, the redrive halts; it goes on slowly, then fast, to the end.
+// redriveAll: the canary fails and the redrive halts; it then continues slowly, then quickly, to
+// the end.
 func redriveAll(t *testing.T, p *place) {
 	const all = 3000
 	p.letters(t, all, "payments")
@@ -176,7 +179,8 @@ func thousands(n int64) string {
 	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 }
 
-// runAJob: a person defines a job for Sundays in March, sees what the clock does to it, and runs it by hand.
+// runAJob: a person defines a job for Sundays in March, sees the effect of the clock change on it,
+// and runs it manually.
 func runAJob(t *testing.T, p *place) {
 	work(t, p.URL)
 	tab := browser.Open(t)
@@ -206,7 +210,7 @@ func runAJob(t *testing.T, p *place) {
 	tab.Follows()
 }
 
-// work runs a worker whose command "clean" logs until it is canceled.
+// work runs a worker whose command "clean" writes log lines until it is canceled.
 func work(t *testing.T, url string) {
 	t.Helper()
 	w, err := worker.New(worker.Config{
@@ -228,7 +232,7 @@ func work(t *testing.T, url string) {
 			}
 		}
 	})
-	ctx, ended := t.Context(), make(chan error, 1) // it ends before the cleanups
+	ctx, ended := t.Context(), make(chan error, 1) // it is canceled before the cleanups run
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() {
 		if err := <-ended; err != nil {
@@ -237,7 +241,7 @@ func work(t *testing.T, url string) {
 	})
 }
 
-// sevenTabs of one person are open; each answers.
+// sevenTabs: one person has seven tabs open, and each of them responds.
 func sevenTabs(t *testing.T, p *place) {
 	work(t, p.URL)
 	p.Must(t, "POST", "/job-definitions", object{"name": "endless", "type": "manual", "command_name": "clean"})

@@ -22,20 +22,20 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// brokers is the Kafka of a run, one of whose brokers may be down for a while.
+// brokers is the Kafka cluster of a run, one of whose brokers may be down for a while.
 type brokers interface {
 	fmt.Stringer
 	addrs() []string
-	// leave returns when the broker is back.
+	// leave takes a broker down and returns once it is back.
 	leave(ctx context.Context, dice *rand.Rand, outage time.Duration) error
 	close()
 }
 
-// fakeBrokers run in this process. One that is down closes every connection.
+// fakeBrokers run in this process. A broker that is down closes every connection.
 type fakeBrokers struct {
 	w       *world
 	cluster *kfake.Cluster
-	away    atomic.Int32 // -1: none
+	away    atomic.Int32 // broker that is down; -1: none
 }
 
 func startFakeBrokers(w *world) (*fakeBrokers, error) {
@@ -47,8 +47,8 @@ func startFakeBrokers(w *world) (*fakeBrokers, error) {
 	b.away.Store(-1)
 	cluster.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
-		// A client that does not even get an answer about versions assumes TLS and gives up,
-		// so that request is answered.
+		// A client that gets no response even to the version request assumes TLS and gives up, so
+		// that request is always answered.
 		if req.Key() != kmsg.ApiVersions.Int16() && cluster.CurrentNode() == b.away.Load() {
 			return nil, errors.New("the broker is away"), true
 		}
@@ -70,9 +70,9 @@ func (b *fakeBrokers) leave(ctx context.Context, dice *rand.Rand, outage time.Du
 	return nil
 }
 
-// realBroker is an Apache Kafka, broker and controller in one, with its own data
-// directory. It is ended with SIGKILL: the kernel still has what it has acknowledged,
-// so it finds that again.
+// realBroker is an Apache Kafka server, broker and controller in one, with its own data directory.
+// It is killed with SIGKILL: the kernel still holds everything that it has acknowledged, so it
+// finds that data again.
 type realBroker struct {
 	w        *world
 	dir      string
@@ -80,12 +80,12 @@ type realBroker struct {
 	classes  string
 	log      *os.File
 	proc     *process
-	settings string // its file
+	settings string // path of its settings file
 }
 
-// Settings other than its addresses and directory. The last lines let it serve as soon
-// as it is back, instead of after the nine seconds during which the controller
-// considers the killed one alive.
+// realSettings are the settings other than addresses and directories. The last lines let the broker
+// serve clients as soon as it is back; otherwise the controller would consider the killed broker
+// alive for nine seconds.
 const realSettings = `process.roles=broker,controller
 node.id=1
 controller.listener.names=CONTROLLER
@@ -134,7 +134,7 @@ func startRealBroker(w *world, libs string) (*realBroker, error) {
 		return nil, err
 	}
 	id := uuid.New()
-	id[0] &= 0x7f // else it may begin with a dash
+	id[0] &= 0x7f // otherwise the id may begin with a dash
 	format := b.java(
 		"kafka.tools.StorageTool",
 		"format",
@@ -161,12 +161,12 @@ func (b *realBroker) java(args ...string) *exec.Cmd {
 		"java",
 		append(
 			[]string{"-Xms256m", "-Xmx768m", "-cp", b.classes, "-Dorg.slf4j.simpleLogger.showDateTime=true"},
-			args...)...) //nolint:gosec // of this test
+			args...)...) //nolint:gosec // arguments of this test
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, b.log, b.log
 	return cmd
 }
 
-// start returns when the broker answers.
+// start starts the broker and returns once it answers.
 func (b *realBroker) start(ctx context.Context) (err error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.addr))
 	if err != nil {
@@ -202,7 +202,7 @@ func (b *realBroker) close() {
 	b.log.Close()
 }
 
-// leave kills the broker, and starts it again on its data within outage.
+// leave kills the broker and restarts it on its data within outage.
 func (b *realBroker) leave(ctx context.Context, dice *rand.Rand, outage time.Duration) error {
 	if b.proc.ended() {
 		return fmt.Errorf("the broker ended by itself: %w; its log is %s", b.proc.err, b.log.Name())

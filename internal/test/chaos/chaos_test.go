@@ -22,7 +22,7 @@ var plans = map[string]plan{
 	},
 }
 
-// TestChaos proves that no promise to a saga depends on a process staying alive.
+// TestChaos shows that no promise about a saga depends on a process staying alive.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	p := plans[chaosMode(t)]
@@ -75,7 +75,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// chaosMode is how much is done: "" or long.
+// chaosMode is the size of a run: "" (short) or "long".
 func chaosMode(t *testing.T) string {
 	t.Helper()
 	mode := os.Getenv("TEST_CHAOS")
@@ -85,7 +85,7 @@ func chaosMode(t *testing.T) string {
 	return mode
 }
 
-// seed is that of the environment, or a random one.
+// seed returns the seed from the environment, or a random one.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("TEST_CHAOS_SEED")

@@ -30,14 +30,14 @@ func uuidFrom(r *rand.Rand) string {
 	return id.String()
 }
 
-// client is one user of the API.
+// client is a user of the API.
 type client struct {
 	w    *world
 	dice *rand.Rand
 }
 
-// reply is the result of a request. err is set when no complete answer arrived; then
-// notSent tells that the server certainly never saw the request.
+// reply is the result of a request. err is set if no complete response arrived; notSent then
+// reports that the server certainly never saw the request.
 type reply struct {
 	status  int
 	body    []byte
@@ -46,7 +46,7 @@ type reply struct {
 	notSent bool
 }
 
-// code is the problem's code, "" when the answer is not a problem document.
+// code returns the problem's code, or "" if the response is not a problem document.
 func (r reply) code() string {
 	var p struct{ Code string }
 	_ = json.Unmarshal(r.body, &p)
@@ -61,8 +61,8 @@ func (r reply) sagaID() string {
 	return s.SagaID
 }
 
-// impatience is how long a client waits for an answer. A node held by SIGSTOP takes longer, and its
-// response is then lost.
+// impatience is how long a client waits for a response. A node that is stopped with SIGSTOP takes
+// longer, and its response is then lost.
 const impatience = 1500 * time.Millisecond
 
 func (w *world) request(ctx context.Context, n *node, method, path, key string, body []byte) reply {
@@ -72,7 +72,7 @@ func (w *world) request(ctx context.Context, n *node, method, path, key string, 
 	if err != nil {
 		return reply{err: err, notSent: true}
 	}
-	req.GetBody = nil // or net/http would repeat the request behind our back
+	req.GetBody = nil // otherwise net/http would silently repeat the request
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -98,7 +98,8 @@ func (c *client) send(ctx context.Context, method, path, key string, body []byte
 	return c.w.request(ctx, c.w.nodes[c.dice.IntN(len(c.w.nodes))], method, path, key, body)
 }
 
-// serve executes one order: creates it, reads it, repeats it, cancels it.
+// serve processes one order: it creates the saga, may read it and repeat the request, and cancels
+// it if the order says so.
 func (c *client) serve(ctx context.Context, o *order) {
 	if c.create(ctx, o); o.id() == "" {
 		return
@@ -117,8 +118,8 @@ func (c *client) serve(ctx context.Context, o *order) {
 	}
 }
 
-// create sends the order to random nodes until the outcome is known; after an unknown
-// outcome it sometimes stops there.
+// create sends the order to random nodes until the outcome is known; after an unknown outcome it
+// sometimes gives up.
 func (c *client) create(ctx context.Context, o *order) {
 	if o.key != "" && c.dice.IntN(8) == 0 && c.twice(ctx, o) {
 		return
@@ -130,7 +131,7 @@ func (c *client) create(ctx context.Context, o *order) {
 			o.accepted = append(o.accepted, r.sagaID())
 			return
 		case r.code() == "SAGA_ALREADY_EXISTS" && o.givenID != "" && o.unknown:
-			o.accepted = append(o.accepted, o.givenID) // one of our attempts was accepted
+			o.accepted = append(o.accepted, o.givenID) // one of our earlier attempts was accepted
 			return
 		case r.code() == "REQ_IDEMPOTENCY_KEY_IN_USE", r.notSent:
 		case r.err != nil, r.status == http.StatusServiceUnavailable:
@@ -148,8 +149,8 @@ func (c *client) create(ctx context.Context, o *order) {
 	}
 }
 
-// twice sends the same create to all nodes at the same moment, as an impatient
-// client behind a load balancer does. It reports whether one accepted it.
+// twice sends the same create request to all nodes at once, like an impatient client behind a load
+// balancer. It reports whether at least one node accepted it.
 func (c *client) twice(ctx context.Context, o *order) bool {
 	replies := make([]reply, len(c.w.nodes))
 	var sent sync.WaitGroup
@@ -171,7 +172,8 @@ func (c *client) twice(ctx context.Context, o *order) bool {
 	return len(o.accepted) > 0
 }
 
-// repeat sends an accepted create again, and another one under its key (I11).
+// repeat sends an accepted create request again, and then a different request with the same key
+// (I11).
 func (c *client) repeat(ctx context.Context, o *order) {
 	same := c.send(ctx, http.MethodPost, "/api/v1/sagas", o.key, o.body)
 	switch {
@@ -196,7 +198,7 @@ func (c *client) repeat(ctx context.Context, o *order) {
 	}
 }
 
-// cancel asks until the answer is definite: accepted, or too late.
+// cancel repeats the request until the answer is definite: accepted, or too late.
 func (c *client) cancel(ctx context.Context, o *order) {
 	body := encode(map[string]any{"reason": "chaos"})
 	for {
@@ -220,7 +222,7 @@ func (c *client) cancel(ctx context.Context, o *order) {
 	}
 }
 
-// register registers all flows, at whichever node answers.
+// register registers all flows at any node that responds.
 func (c *client) register(ctx context.Context) bool {
 	for _, f := range c.w.flows {
 		for {
@@ -240,7 +242,7 @@ func (c *client) register(ctx context.Context) bool {
 	return true
 }
 
-// agreed reports whether all answers to a create name the same saga.
+// agreed reports whether all responses to a create request name the same saga.
 func (o *order) agreed() bool {
 	return !slices.ContainsFunc(o.accepted, func(id string) bool { return id != o.accepted[0] })
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// database is the PostgreSQL of a run.
+// database is the PostgreSQL server of a run.
 type database struct {
-	dir string // of the private server; "" for an external one
+	dir string // directory of the private server; "" for an external one
 
 	mu     sync.Mutex
 	server *devpg.Server // guarded by mu; nil for an external one
@@ -25,14 +25,13 @@ type database struct {
 	pool   *sql.DB       // guarded by mu: only for reading
 }
 
-// ownDatabase starts a private server with PostgreSQL's own settings, fsync and
-// all, in dir.
+// ownDatabase starts a private server in dir with PostgreSQL's default settings, including fsync.
 func ownDatabase(ctx context.Context, dir string) (*database, error) {
 	db := &database{dir: filepath.Join(dir, "postgres")}
 	return db, db.boot(ctx)
 }
 
-// boot starts the private server, which may have a new port, and opens the pool.
+// boot starts the private server, possibly on a new port, and opens the pool.
 func (db *database) boot(ctx context.Context) error {
 	server, err := devpg.Start(ctx, devpg.Config{Dir: db.dir, Exclusive: true})
 	if err != nil {
@@ -44,7 +43,7 @@ func (db *database) boot(ctx context.Context) error {
 	return db.use(server.DSN(devpg.Database))
 }
 
-// use connects to the database of url.
+// use connects to the database at url.
 func (db *database) use(url string) error {
 	pool, err := sql.Open("postgres", url)
 	if err != nil {
@@ -72,8 +71,8 @@ func (db *database) sql() *sql.DB {
 	return db.pool
 }
 
-// crash kills one backend, whereupon PostgreSQL ends all others, recovers from its log
-// and continues at the same address. crash returns when the recovery is complete.
+// crash kills one backend. PostgreSQL then terminates all other backends, recovers from its log and
+// continues at the same address. crash returns when the recovery is complete.
 func (db *database) crash(ctx context.Context) error {
 	conn, err := db.sql().Conn(ctx)
 	if err != nil {
@@ -89,7 +88,7 @@ func (db *database) crash(ctx context.Context) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill backend %d: %w", pid, err)
 	}
-	// Our own backend ends with all others; until then the crash has not been noticed.
+	// Our own backend is terminated with all others; until then the crash has not been noticed.
 	_, _ = conn.ExecContext(ctx, `SELECT pg_sleep(4)`)
 	for db.sql().PingContext(ctx) != nil {
 		if !pause(ctx, 20*time.Millisecond) {
@@ -99,7 +98,7 @@ func (db *database) crash(ctx context.Context) error {
 	return nil
 }
 
-// shut refuses connections for a while and ends the open ones. Nothing is lost; the
+// shut refuses new connections for a while and terminates the open ones. No data is lost; the
 // database is only unavailable.
 func (db *database) shut(ctx context.Context, d time.Duration) error {
 	door, err := sql.Open("postgres", db.server.DSN("postgres"))
@@ -120,16 +119,16 @@ func (db *database) shut(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// cut ends all connections of one kind (reading, writing, lease), whatever they are
-// doing. New ones are spared: a node that loses its database while it starts gives up,
-// as it should.
+// cut terminates all connections of one kind (reading, writing or lease), whatever they are doing.
+// Connections that have just been opened are spared: a node that loses its database during startup
+// gives up, which is correct.
 func (db *database) cut(ctx context.Context, kind string) error {
 	_, err := db.sql().ExecContext(ctx, `
 		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'skald ' || $1 AND backend_start < now() - interval '1 second'`, kind)
 	return err
 }
 
-// kill ends the server with SIGKILL and waits until it is gone.
+// kill stops the server with SIGKILL and waits until it has ended.
 func (db *database) kill() error {
 	db.mu.Lock()
 	server := db.server

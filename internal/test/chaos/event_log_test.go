@@ -9,22 +9,22 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// clockFormat is how times are printed, on the microsecond, UTC.
+// clockFormat is the format of times in reports: UTC with microseconds.
 const clockFormat = "15:04:05.000000"
 
-// note is one event: something that was done to the system, or observed of it.
+// note is one event: an action on the system or an observation of it.
 type note struct {
 	at   time.Time
 	text string
 }
 
-// eventLog records what was done in a run apart from the sagas: kills, stops, restarts.
-// It is also written to a file, in case the run itself dies.
+// eventLog records what happened in a run other than to sagas: kills, stops and restarts. It is
+// also written to a file, in case the test process dies.
 type eventLog struct {
 	mu    sync.Mutex
 	file  *os.File
 	notes []note     // guarded by mu
-	stops []interval // guarded by mu: when a node was held by SIGSTOP
+	stops []interval // guarded by mu: periods in which a node was stopped with SIGSTOP
 }
 
 type interval struct{ from, to time.Time }
@@ -48,7 +48,7 @@ func (d *eventLog) stopped(i interval) {
 	d.stops = append(d.stops, i)
 }
 
-// between returns the notes of a period.
+// between returns the notes from a period.
 func (d *eventLog) between(from, to time.Time) []note {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *eventLog) between(from, to time.Time) []note {
 	return out
 }
 
-// findings are the broken promises of a run.
+// findings collects the broken promises of a run.
 type findings struct {
 	mu    sync.Mutex
 	found []ledger.Violation // guarded by mu

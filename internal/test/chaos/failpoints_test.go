@@ -16,24 +16,25 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// sweep is the plan of one failpoint: a single node with a short lease, so that
-// leases are renewed often, and participants without random faults.
+// sweep is the plan for one failpoint: a single node with a short lease, so that leases are renewed
+// often, and participants without random faults.
 var sweep = plan{lease: time.Second, nodes: 1, clients: 6, drain: 30 * time.Second}
 
-// TestEveryFailpointIsSurvived kills a node at each point of the code at which
-// something has just become durable, or is about to, and restarts it.
+// TestEveryFailpointIsSurvived kills a node at each point in the code where something has just
+// become durable or is about to, and restarts it.
 func TestEveryFailpointIsSurvived(t *testing.T) {
 	t.Parallel()
 	bin := binary(t, buildFailpoints)
-	// A first node takes nothing over: TestLostClaimsAreRecovered has that point.
+	// The first node of a database takes nothing over; TestLostClaimsAreRecovered covers that
+	// point.
 	names := slices.DeleteFunc(slices.Clone(failpoint.Sagas), func(n failpoint.Name) bool {
 		return n == failpoint.LeaseTakeover
 	})
 	eachLife(t, names, func(t *testing.T, names []failpoint.Name) { dieAt(t, bin, names) })
 }
 
-// eachLife divides points into some lists, each of which is the deaths of one node, one
-// after the other, and runs them side by side; in a long run a node dies only once.
+// eachLife divides the points into lists and runs the lists concurrently. The points of one list
+// are the successive deaths of one node; in a long run, each node dies only once.
 func eachLife(t *testing.T, names []failpoint.Name, run func(*testing.T, []failpoint.Name)) {
 	lives := 6
 	if chaosMode(t) == "long" {
@@ -41,7 +42,7 @@ func eachLife(t *testing.T, names []failpoint.Name, run func(*testing.T, []failp
 	}
 	lists := make(chan []failpoint.Name)
 	var runners sync.WaitGroup
-	for range 4 { // more than t.Parallel would run at once: they mostly wait
+	for range 4 { // more than t.Parallel would run at once, because they mostly wait
 		runners.Go(func() {
 			for list := range lists {
 				t.Run(fmt.Sprint(list), func(t *testing.T) { run(t, list) })
@@ -55,11 +56,11 @@ func eachLife(t *testing.T, names []failpoint.Name, run func(*testing.T, []failp
 	runners.Wait()
 }
 
-// perPoint is how long a node has to reach a point.
+// perPoint is the time in which a node must reach a point.
 const perPoint = 20 * time.Second
 
-// dieAt makes a node die at each of the points, when it reaches it for the first,
-// second or third time.
+// dieAt kills a node at each of the points, when the node reaches the point for the first, second
+// or third time.
 func dieAt(t *testing.T, bin string, names []failpoint.Name) {
 	w := newSweep(t, bin, sweep)
 	var points []string
@@ -82,15 +83,15 @@ func dieAt(t *testing.T, bin string, names []failpoint.Name) {
 	}
 }
 
-// TestLostCommitAnswersAreReadBack lets every fifth commit succeed and report a
-// failure. A node that takes that for a failure repeats calls; no node died and no call
-// was given up, so not a single call may be repeated.
+// TestLostCommitAnswersAreReadBack makes every fifth commit succeed but report an error. A node
+// that believed the error would repeat calls. Since no node dies and no call is abandoned, no call
+// may be repeated.
 func TestLostCommitAnswersAreReadBack(t *testing.T) {
 	t.Parallel()
 	p := sweep
 	p.calm = true
 	w := newSweep(t, binary(t, buildFailpoints), p)
-	w.flows = w.flows[:len(w.flows)/2] // those that wait long enough
+	w.flows = w.flows[:len(w.flows)/2] // only flows whose timeouts are long enough
 	n := w.nodes[0]
 	if err := n.start("SKALD_FAILPOINTS=" + string(failpoint.CommitUnknown) + "=exec_err%0.2"); err != nil {
 		t.Fatal(err)
@@ -104,9 +105,9 @@ func TestLostCommitAnswersAreReadBack(t *testing.T) {
 	}
 }
 
-// TestLostClaimsAreRecovered loses the answer to the claim by which a restarted node
-// claims its sagas again: it owns them without knowing. It must find them, and must not
-// drive a saga that it does not know to own.
+// TestLostClaimsAreRecovered loses the response to the claim with which a restarted node reclaims
+// its sagas: the node owns them without knowing it. It must find them, and it must not drive a saga
+// that it doesn't know it owns.
 func TestLostClaimsAreRecovered(t *testing.T) {
 	t.Parallel()
 	w := newSweep(t, binary(t, buildFailpoints), sweep)
@@ -126,8 +127,8 @@ func TestLostClaimsAreRecovered(t *testing.T) {
 			w.round(ctx, number)
 		}
 	}()
-	// The node is stopped before its sagas are counted, so that they are still in flight
-	// when it is killed.
+	// The node is stopped before its sagas are counted, so that they are still in flight when it is
+	// killed.
 	for pause(ctx, 5*time.Millisecond) {
 		n.alive().signal(syscall.SIGSTOP)
 		if w.inFlight(ctx, t) >= 3 {
@@ -157,8 +158,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// inFlight counts the sagas that some node drives, and returns 0 while a statement of a
-// node may still change that.
+// inFlight counts the sagas that a node is driving. It returns 0 while a running statement of a
+// node may still change that number.
 func (w *world) inFlight(ctx context.Context, t *testing.T) (n int) {
 	t.Helper()
 	err := w.db.sql().QueryRowContext(ctx, `
@@ -182,14 +183,14 @@ func newSweep(t *testing.T, bin string, p plan) *world {
 	return w
 }
 
-// startDoomed starts a node that kills itself at the first of the points, starts it again
-// to die at the next one, and at last to live. died is closed when it does.
+// startDoomed starts a node that kills itself at the first of the points and restarts it to die at
+// the next one. After the last death, the node stays up, and died is closed.
 func (n *node) startDoomed(t *testing.T, points ...string) (died <-chan struct{}) {
 	t.Helper()
 	if err := n.start("SKALD_FAILPOINTS=" + points[0]); err != nil {
 		t.Fatal(err)
 	}
-	proc := n.take() // supervise must not report its end
+	proc := n.take() // supervise must not report that it ends
 	done := make(chan struct{})
 	back := make(chan struct{})
 	go func() {
@@ -201,7 +202,7 @@ func (n *node) startDoomed(t *testing.T, points ...string) (died <-chan struct{}
 				return
 			}
 			if t.Context().Err() != nil {
-				return // the test ended it
+				return // the end of the test killed it
 			}
 			if !proc.killed() {
 				n.w.add("node", "", "", "%s ended by itself: %v", n.name, proc.cmd.ProcessState)
@@ -225,8 +226,8 @@ func (n *node) startDoomed(t *testing.T, points ...string) (died <-chan struct{}
 	return done
 }
 
-// sweep executes orders of every kind, repeatedly until enough is closed, but not for
-// longer than limit, and judges the result.
+// sweep processes orders of every kind, again and again until enough is closed but no longer than
+// limit, and judges the result.
 func (w *world) sweep(t *testing.T, enough <-chan struct{}, limit time.Duration) *verdict {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit+time.Minute)
@@ -248,7 +249,7 @@ func (w *world) sweep(t *testing.T, enough <-chan struct{}, limit time.Duration)
 	return w.settle(ctx, t)
 }
 
-// round executes one order of each kind and returns when all clients are done.
+// round processes one order of each kind and returns when all clients are done.
 func (w *world) round(ctx context.Context, number int) {
 	var clients sync.WaitGroup
 	for i, k := range []kind{plain, plain, refused, refused, cancelled, deadline} {

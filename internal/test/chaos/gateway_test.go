@@ -8,11 +8,10 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// gateway stands between the nodes and the participants and knows nothing of earlier calls.
-// It refuses some of the calls that repeat another, which may have been applied, as a
-// gateway does that is being deployed, has another route or has lost a credential. What it
-// refuses reaches no participant, hence no ledger: the judge sees only whether an effect
-// was left behind.
+// gateway stands between the nodes and the participants and knows nothing of earlier calls. It
+// refuses some calls that repeat another call, which may have been applied, like a gateway that is
+// being deployed, has a changed route or has lost a credential. A refused call reaches no
+// participant and so no ledger: the judge sees only whether an effect was left behind.
 type gateway struct {
 	mu      sync.Mutex
 	dice    *rand.Rand            // guarded by mu
@@ -24,7 +23,7 @@ func newGateway(dice *rand.Rand) *gateway {
 	return &gateway{dice: dice, seen: map[callID]bool{}, refused: map[ledger.Action]int{}}
 }
 
-// refusals are what gateways say.
+// refusals are the statuses that gateways refuse calls with.
 var refusals = []int{
 	http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestEntityTooLarge,
 }
@@ -35,15 +34,15 @@ func (g *gateway) before(next http.Handler) http.Handler {
 		if status := g.refuses(id); status != 0 {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(status)
-			_, _ = w.Write([]byte("<html>no</html>")) // whether it arrives is the network's business
+			_, _ = w.Write([]byte("<html>no</html>")) // it doesn't matter whether this arrives
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// refuses returns the status with which the call is refused; 0: it is passed on. A refused
-// compensation is a dirty end, of which there shall not be too many.
+// refuses returns the status with which the call is refused, or 0 to forward it. A refused
+// compensation leads to a dirty end, and there must not be too many of these.
 func (g *gateway) refuses(id callID) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// wish is a client's request for a run under a key, or for an event or a saga, and the
-// answers to it.
+// wish is a client's request for a run, an event or a saga under a key, together with the responses
+// to it.
 type wish struct {
 	job, key string
 	kind     wishKind // for an event, job is its type; for a saga, its workflow
-	ids      []string // of the run or event, one for each successful answer
-	refused  bool     // permanently
-	unknown  bool     // an answer was lost
+	ids      []string // ids of the run or event, one for each successful response
+	refused  bool     // the request was refused permanently
+	unknown  bool     // a response was lost
 }
 
-// wishKind is what a client requests.
+// wishKind is the kind of resource that a client requests.
 type wishKind int
 
 const (
@@ -30,11 +30,11 @@ const (
 	ofSaga
 )
 
-// id is the member of an answer that holds the id of what was created.
+// id returns the name of the response member that holds the new resource's id.
 func (k wishKind) id() string { return []string{"id", "event_id", "saga_id"}[k] }
 
-// asker is the users of job runs: they create runs by hand, repeat requests, cancel
-// runs and take them from workers.
+// asker represents the users of job runs: they create runs manually, repeat requests, cancel runs
+// and take runs away from workers.
 type asker struct {
 	w    *world
 	jobs []*job
@@ -72,15 +72,15 @@ func (a *asker) settle(
 	return r, true
 }
 
-// define stores the settings and, once every node uses them, the definitions, each
-// through another node.
+// define stores the settings and, once every node uses them, the definitions, each through a
+// different node.
 func (a *asker) define(ctx context.Context) error {
 	dice := a.w.dice("definitions")
 	r, _ := a.settle(ctx, dice, http.MethodPatch, "/api/v1/settings", "", encode(map[string]any{"values": jobSettings}))
 	if r.status != http.StatusOK {
 		return fmt.Errorf("change the settings: %d %s", r.status, r.body)
 	}
-	pause(ctx, 2100*time.Millisecond) // nodes remember settings for two seconds
+	pause(ctx, 2100*time.Millisecond) // nodes cache settings for two seconds
 	for i, j := range a.jobs {
 		r := a.w.request(ctx, a.w.nodes[i%len(a.w.nodes)], http.MethodPost, "/api/v1/job-definitions", "", j.document())
 		if r.err != nil || r.status != http.StatusCreated {
@@ -90,8 +90,8 @@ func (a *asker) define(ctx context.Context) error {
 	return a.registerFlow(ctx)
 }
 
-// ask sends requests until more ends; it completes what it has begun, unless run ends
-// before.
+// ask sends requests until more ends. It finishes the requests that it has begun, unless run ends
+// first.
 func (a *asker) ask(run, more context.Context, clients int, think time.Duration) {
 	var all sync.WaitGroup
 	for i := range clients {
@@ -123,7 +123,7 @@ func (a *asker) once(ctx context.Context, dice *rand.Rand) {
 	}
 }
 
-// wished sends a request under a new key, and sometimes repeats it.
+// wished sends a request with a new key and sometimes repeats it.
 func (a *asker) wished(ctx context.Context, dice *rand.Rand, w *wish, path string, body []byte) {
 	w.key = "wish-" + uuidFrom(dice)
 	a.mu.Lock()
@@ -136,7 +136,7 @@ func (a *asker) wished(ctx context.Context, dice *rand.Rand, w *wish, path strin
 	}
 }
 
-// heard records the answer to a wish.
+// heard records the response to a wish.
 func (a *asker) heard(w *wish, r reply, lost bool) {
 	var is map[string]any
 	a.mu.Lock()
@@ -173,8 +173,7 @@ func (a *asker) run(ctx context.Context, dice *rand.Rand) {
 	a.wished(ctx, dice, &wish{job: j.name}, "/api/v1/job-definitions/"+j.name+"/runs", encode(body))
 }
 
-// publish publishes an event; its dedupe key does for it what an idempotency key does
-// for a run.
+// publish publishes an event, whose dedupe key has the role of a run's idempotency key.
 func (a *asker) publish(ctx context.Context, dice *rand.Rand) {
 	w := &wish{job: "chain.told", kind: ofEvent, key: "told-" + uuidFrom(dice)}
 	a.mu.Lock()
@@ -204,8 +203,7 @@ func (a *asker) some(dice *rand.Rand) string {
 	return a.known[n-1-dice.IntN(min(n, 12))]
 }
 
-// deal is an operator who cancels a run or takes it from its worker, sometimes by
-// force.
+// deal acts as an operator who cancels a run or takes it away from its worker, sometimes by force.
 func (a *asker) deal(ctx context.Context, dice *rand.Rand, what string, force float64) {
 	id := a.some(dice)
 	if id == "" {
@@ -228,7 +226,7 @@ func (a *asker) deal(ctx context.Context, dice *rand.Rand, what string, force fl
 	}
 }
 
-// again reruns a run.
+// again requests a rerun of a run.
 func (a *asker) again(ctx context.Context, dice *rand.Rand) {
 	if id := a.some(dice); id != "" {
 		a.wished(ctx, dice, &wish{job: "rerun"}, "/api/v1/job-runs/"+id+"/rerun", encode(map[string]any{}))
@@ -253,7 +251,7 @@ func (a *asker) workers(ctx context.Context, dice *rand.Rand) []string {
 	return ids
 }
 
-// tell sends a request of an operator, which may be refused.
+// tell sends an operator's request, which may be refused.
 func (a *asker) tell(ctx context.Context, dice *rand.Rand, path string) bool {
 	r, _ := a.settle(ctx, dice, http.MethodPost, path, "", encode(map[string]any{"reason": "chaos"}))
 	return r.err == nil && r.status < 300

@@ -4,25 +4,24 @@ import (
 	"time"
 )
 
-// job is a definition of the campaign, with what the judge expects of it.
+// job is a job definition of the campaign, together with what the judge expects of it.
 type job struct {
 	name     string
-	spec     map[string]any // beside name, command_name and default_args
+	spec     map[string]any // in addition to name, command_name and default_args
 	manner   manner
-	attempts int  // executions of a chain that may fail
-	losses   int  // assignments of a run that may be lost
+	attempts int  // maximum number of failed executions in a chain
+	losses   int  // maximum number of lost assignments of a run
 	letter   bool // a chain that gives up becomes a dead letter
 	listens  string
-	asked    bool // clients run it by hand
+	asked    bool // clients start it manually
 
-	// due says whether a second of the schedule's window is a slot. It is written
-	// for this one schedule, and shares nothing with what Skald computes. Nil: it
-	// does not run by time.
+	// due reports whether a second in the schedule's window is a slot. It is written for this one
+	// schedule and shares no code with Skald's computation. Nil means that the job has no schedule.
 	due      func(at, start time.Time) bool
 	from, to time.Time
 }
 
-// slots is every slot that the job must have, once each.
+// slots returns every slot that the job must have, once each.
 func (j *job) slots() []time.Time {
 	var all []time.Time
 	for at := j.from; j.due != nil && at.Before(j.to); at = at.Add(time.Second) {
@@ -33,7 +32,7 @@ func (j *job) slots() []time.Time {
 	return all
 }
 
-// Seconds of a minute, and of an interval.
+// Slots at certain seconds of each minute, and at an interval from the start.
 func secondIs(n, of int) func(time.Time, time.Time) bool {
 	return func(at, _ time.Time) bool { return at.Second()%of == n }
 }
@@ -44,8 +43,7 @@ func everySeconds(n int64) func(time.Time, time.Time) bool {
 
 const maxLosses = 6
 
-// campaignJobs are definitions of all kinds, whose schedules begin and end at
-// whole seconds.
+// campaignJobs returns definitions of all kinds, whose schedules begin and end at whole seconds.
 func campaignJobs(from, to time.Time) []*job {
 	cron := func(value, zone string) map[string]any {
 		return map[string]any{"type": "cron", "value": value, "timezone": zone}
@@ -142,7 +140,7 @@ func campaignJobs(from, to time.Time) []*job {
 	return jobs
 }
 
-// document is the definition as it is sent.
+// document returns the definition as it is sent to Skald.
 func (j *job) document() []byte {
 	doc := map[string]any{"name": j.name, "command_name": "chaos", "default_args": j.manner}
 	for k, v := range j.spec {
@@ -151,7 +149,7 @@ func (j *job) document() []byte {
 	return encode(doc)
 }
 
-// jobSettings are short, so that much happens in two minutes.
+// jobSettings are short times, so that a lot happens in two minutes.
 var jobSettings = map[string]float64{
 	"leader_tick_seconds":          0.2,
 	"leader_ttl_seconds":           3,

@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// granted is the answer to a call that gets runs.
+// granted is the response to a call that gets runs.
 type granted struct {
 	Waited int64 `json:"waited_ms"`
 	Lease  int64 `json:"lease_ms"`
 	Runs   []claimed
-	// Results of an exchange are those of its outcomes.
+	// Results are an exchange's results for its outcomes.
 	Results []struct {
 		Status   int
 		State    string
@@ -23,7 +23,7 @@ type granted struct {
 	}
 }
 
-// begin executes the runs of an answer to a call that was sent then.
+// begin executes the runs in the response to a call that was sent at the given times.
 func (w *jobWorker) begin(r *registration, got *granted, sent time.Time, since int64) {
 	until := sent.Add(time.Duration(got.Waited+got.Lease) * time.Millisecond)
 	for _, c := range got.Runs {
@@ -40,8 +40,9 @@ func (w *jobWorker) begin(r *registration, got *granted, sent time.Time, since i
 	}
 }
 
-// exchange reports how the run ended, as one of the outcomes of an exchange, which also gets a run for
-// its slot. It returns the answer as that of the call for the run alone.
+// exchange reports how the run ended as one of the outcomes of an exchange, which also gets a run
+// for the free slot. It converts the result to the response that the separate call would have
+// returned.
 func (x *execution) exchange(ctx context.Context, call string, more map[string]any, claim string) heard {
 	outcome := map[string]any{
 		"run_id":       x.run.ID,
@@ -78,7 +79,7 @@ func (x *execution) exchange(ctx context.Context, call string, more map[string]a
 	return heard{status: one.Status, body: text}
 }
 
-// tell makes the call that reports how the run ended.
+// tell calls the operation that reports how the run ended.
 func (x *execution) tell(ctx context.Context, call string, more map[string]any, claim uuid.UUID) heard {
 	if x.w.cfg.Exchanges && call != "release" {
 		return x.exchange(ctx, call, more, claim.String())

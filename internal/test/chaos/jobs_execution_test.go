@@ -11,20 +11,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// execution is an attempt of a run, as its worker sees it.
+// execution is an attempt of a run from its worker's point of view.
 type execution struct {
 	w      *jobWorker
 	r      *registration
 	run    claimed
 	rude   bool
-	deaf   atomic.Bool // it is left out of heartbeats
+	deaf   atomic.Bool // heartbeats leave it out
 	ctx    context.Context
 	halt   context.CancelCauseFunc
 	logged int
-	since  int64 // when its claim was sent, monotonic
+	since  int64 // when its claim was sent, by the monotonic clock
 
 	mu     sync.Mutex
-	until  time.Time // guarded by mu: the end of its lease, by our clock, which is not later than Skald's
+	until  time.Time // guarded by mu: end of its lease by our clock, never later than by Skald's
 	wanted bool      // guarded by mu: it was asked to stop
 }
 
@@ -37,7 +37,7 @@ func newExecution(w *jobWorker, r *registration, c claimed, since int64, until t
 
 func (x *execution) fence() string { return x.run.ID + "/" + x.run.Token }
 
-// body returns a request body: the fence and more members.
+// body returns a request body with the fence and additional members.
 func (x *execution) body(more map[string]any) map[string]any {
 	b := map[string]any{
 		"worker_id":    x.r.id,
@@ -65,7 +65,7 @@ func (h halted) Error() string { return string(h) }
 // stop ends the work because the run no longer belongs to the worker.
 func (x *execution) stop(why string) { x.halt(halted(why)) }
 
-// cancel ends the work because that was requested. A rude execution ignores it.
+// cancel ends the work because a cancellation was requested. A rude execution ignores it.
 func (x *execution) cancel() {
 	x.mu.Lock()
 	x.wanted = true
@@ -86,7 +86,7 @@ func (x *execution) renew(until time.Time) {
 	}
 }
 
-// over returns how long ago the lease has ended; negative: it has not ended yet.
+// over returns how long ago the lease ended, or a negative duration if it hasn't ended yet.
 func (x *execution) over() time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -136,8 +136,8 @@ func (x *execution) live() {
 	}
 }
 
-// start starts the run. It is not abandoned in the middle: if the outcome of the start
-// is unknown, the worker must find out.
+// start starts the run. It doesn't give up halfway: if the outcome of the start is unknown, the
+// worker must find it out.
 func (x *execution) start() bool {
 	ctx, cancel := context.WithTimeout(x.ctx, 15*time.Second)
 	defer cancel()
@@ -164,9 +164,9 @@ func (x *execution) start() bool {
 	return false
 }
 
-// work does what the run's manner says and returns how it ended. After its lease has
-// ended it continues for as long as Skald waits for a confirmation, and tries to
-// confirm meanwhile.
+// work behaves as the run's manner specifies and returns how the work ended. After its lease has
+// ended, it continues for as long as Skald waits for a confirmation, and tries to confirm in the
+// meantime.
 func (x *execution) work() string {
 	m := &x.run.Args
 	began, length := time.Now(), x.w.between(
@@ -211,7 +211,7 @@ func (x *execution) work() string {
 	return "done"
 }
 
-// doubted sends nothing about the run until Skald is in doubt, and then injects d.
+// doubted sends nothing about the run until Skald considers it in doubt, and then injects d.
 func (x *execution) doubted(d pointFault) {
 	x.deaf.Store(true)
 	for x.over() < x.w.cfg.Confirm/4 && x.ctx.Err() == nil {
@@ -263,7 +263,7 @@ func (x *execution) progress() {
 	}
 }
 
-// log sends a chunk, again if it is not known to be stored.
+// log sends a chunk and repeats it until the chunk is known to be stored.
 func (x *execution) log() {
 	text := fmt.Sprintf("%s attempt %d line %d\n", x.run.Token, x.run.Attempt, x.logged)
 	h := x.w.call(
@@ -278,7 +278,7 @@ func (x *execution) log() {
 	}
 }
 
-// emits returns the events and runs that a success creates.
+// emits returns the events and runs that a successful run creates.
 func (x *execution) emits() []map[string]any {
 	m, out := &x.run.Args, []map[string]any{}
 	if m.EmitType != "" {
@@ -302,8 +302,8 @@ func (x *execution) emits() []map[string]any {
 	return out
 }
 
-// report reports how the run ended, until it gets an answer: even when it is a zombie
-// by then, which is what the fence is for.
+// report reports how the run ended and repeats the call until it gets a response, even if the
+// worker has become a zombie by then: rejecting its report is what the fence is for.
 func (x *execution) report(call, outcome string, more map[string]any) {
 	x.note(entry{Kind: didIntend, Call: call, Outcome: outcome})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -16,39 +16,39 @@ import (
 // fleet controls the worker processes of a run from outside.
 type fleet struct {
 	w       *world
-	dir     string // of the journals
+	dir     string // directory of the journals
 	confirm time.Duration
-	runs    int // of each at once
+	runs    int // runs that each worker may hold at once
 
 	mu      sync.Mutex
 	slots   []*workerSlot   // guarded by mu
 	lives   map[string]life // guarded by mu, by journal
-	done    map[string]int  // guarded by mu: injected faults by "point what"
+	done    map[string]int  // guarded by mu: number of injected faults, by "point what"
 	born    int             // guarded by mu
 	ending  bool            // guarded by mu: workers are not restarted
 	returns sync.WaitGroup
 }
 
-// life is the lifetime of a worker process, by the monotonic clock.
+// life is the lifetime of a worker process by the monotonic clock.
 type life struct {
-	end   int64 // 0: it lives
+	end   int64 // 0: it is alive
 	stops []span
 }
 
-// span is a period, by the monotonic clock.
+// span is a period by the monotonic clock.
 type span struct{ from, to int64 }
 
-// workerSlot keeps one worker process running, restarting it when it has ended.
+// workerSlot keeps one worker process running: it restarts the process after it has ended.
 type workerSlot struct {
 	h         *fleet
 	name      string
-	exchanges bool // it reports runs and gets the next ones in one call
+	exchanges bool // it reports runs and gets the next ones in a single call
 
 	mu      sync.Mutex
 	proc    *process       // guarded by mu
 	orders  io.WriteCloser // guarded by mu
 	journal string         // guarded by mu
-	held    bool           // guarded by mu: stopped now
+	held    bool           // guarded by mu: it is stopped at present
 }
 
 func newFleet(w *world, places, runs int, confirm time.Duration) (*fleet, error) {
@@ -78,7 +78,7 @@ func (h *fleet) start() error {
 	return nil
 }
 
-// start begins a life.
+// start starts a new worker process.
 func (b *workerSlot) start() error {
 	h := b.h
 	h.mu.Lock()
@@ -100,7 +100,7 @@ func (b *workerSlot) start() error {
 	for _, n := range h.w.nodes {
 		cfg.Nodes = append(cfg.Nodes, n.url)
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^$") //nolint:gosec // this very test
+	cmd := exec.Command(os.Args[0], "-test.run=^$") //nolint:gosec // this test binary
 	cmd.Env = environment(workerEnv + "=" + string(encode(cfg)))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -124,7 +124,7 @@ func (b *workerSlot) start() error {
 	h.mu.Lock()
 	ending = h.ending
 	h.mu.Unlock()
-	if ending { // meanwhile
+	if ending { // set since the check above
 		proc.signal(syscall.SIGKILL)
 	}
 	h.w.log.write("%s: started, pid %d", name, proc.cmd.Process.Pid)
@@ -132,7 +132,7 @@ func (b *workerSlot) start() error {
 	return nil
 }
 
-// listen reads which faults a worker injects into itself until it ends, and then
+// listen reads which faults a worker injects into itself. When the worker has ended, listen
 // restarts it.
 func (b *workerSlot) listen(out *os.File, proc *process) {
 	defer out.Close()
@@ -178,7 +178,7 @@ func (b *workerSlot) journalName() string {
 	return b.journal
 }
 
-// hold continues a stopped worker after d; send: it stops the worker first.
+// hold continues a stopped worker after d; if send is set, it stops the worker first.
 func (b *workerSlot) hold(proc *process, d time.Duration, send bool) {
 	b.mu.Lock()
 	if b.held || b.proc != proc {
@@ -200,7 +200,7 @@ func (b *workerSlot) hold(proc *process, d time.Duration, send bool) {
 		}
 		b.h.mu.Lock()
 		l := b.h.lives[name]
-		// If it stopped itself, it did so a moment before we noticed.
+		// If the worker stopped itself, it did so a moment before we noticed.
 		l.stops = append(l.stops, span{from - int64(50*time.Millisecond), monotonic()})
 		b.h.lives[name] = l
 		b.h.mu.Unlock()
@@ -213,14 +213,14 @@ func (b *workerSlot) hold(proc *process, d time.Duration, send bool) {
 	})
 }
 
-// order makes a worker inject a fault into itself at a point.
+// order tells a worker to inject a fault into itself at a point.
 func (b *workerSlot) order(d pointFault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fmt.Fprintln(b.orders, d) //nolint:errcheck // a dead worker cannot
+	fmt.Fprintln(b.orders, d) //nolint:errcheck // a dead worker can't read it
 }
 
-// kill ends a worker from outside, wherever it is.
+// kill kills a worker from outside, wherever it is in its work.
 func (b *workerSlot) kill() {
 	b.mu.Lock()
 	proc := b.proc
@@ -231,7 +231,7 @@ func (b *workerSlot) kill() {
 	<-proc.done
 }
 
-// stop holds a worker from outside.
+// stop pauses a worker from outside.
 func (b *workerSlot) stop(d time.Duration) {
 	b.mu.Lock()
 	proc := b.proc
@@ -240,14 +240,14 @@ func (b *workerSlot) stop(d time.Duration) {
 	b.hold(proc, d, true)
 }
 
-// count returns how often a fault was injected, by "point what".
+// count returns how often a fault was injected; d is "point what".
 func (h *fleet) count(d string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.done[d]
 }
 
-// end kills all workers permanently and returns the lives of all processes.
+// end kills all workers permanently and returns the lives of all worker processes.
 func (h *fleet) end() map[string]life {
 	h.mu.Lock()
 	h.ending = true

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Triggers in the database record what happens in it, in the same transaction: every
-// move of a run, every leader, and the leader of each decision. Skald does not know
-// about them.
+// Triggers in the database record what happens there, in the same transaction: every state change
+// of a run, every leader, and the leader at each decision. Skald doesn't know about these triggers.
 const historySchema = `
 LOCK TABLE jobs.leader IN SHARE ROW EXCLUSIVE MODE; -- who leads already is noted once
 CREATE SCHEMA chaos;
@@ -54,13 +53,13 @@ BEGIN
 END $$;
 CREATE TRIGGER chaos_decided AFTER INSERT ON jobs.job_run_events FOR EACH ROW WHEN (NEW.epoch > 0) EXECUTE FUNCTION chaos.note_decision();`
 
-// move is one change of a run, as the database saw it.
+// move is one change of a run as seen by the database.
 type move struct {
 	n                     int64
 	run                   string
 	at                    time.Time
 	version               int64
-	from, to              string // from "": it was created
+	from, to              string // from "": the run was created
 	attempt               int
 	worker, token         string
 	oldToken              string
@@ -71,8 +70,9 @@ type move struct {
 	finished              bool
 }
 
-// transitions are the moves that a change of the row stands for: a claim that starts its run assigns it as well
-// (decision 0167). The second has nothing of the first but what the change has left.
+// transitions returns the transitions that a change of the row represents: a claim that starts its
+// run also assigns it (decision 0167). The second transition knows only the state that the change
+// left behind.
 func (m move) transitions() []move {
 	if m.to != "RUNNING" || m.from != "PENDING" && m.from != "ORPHANED" {
 		return []move{m}
@@ -84,8 +84,8 @@ func (m move) transitions() []move {
 	return []move{assigned, started}
 }
 
-// leaderTerm records that a node begins to lead or, with round set, that the leader has
-// completed a sweep.
+// leaderTerm records that a node starts to lead or, if round is set, that the leader has completed
+// a sweep.
 type leaderTerm struct {
 	at     time.Time
 	epoch  int64
@@ -121,7 +121,7 @@ func (r *jobRecord) readHistory(ctx context.Context, db *sql.DB) error {
 	)
 }
 
-// each calls f for every row of a query.
+// each calls f for every row of a query's result.
 func each(ctx context.Context, db *sql.DB, query string, f func(*sql.Rows) error) error {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {

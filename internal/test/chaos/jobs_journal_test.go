@@ -17,18 +17,18 @@ import (
 const (
 	didRegister = "registered" // Worker is its id from now on
 	didClaim    = "claimed"
-	didBegin    = "begin"  // the work begins: from here on it may have effects
-	didEnd      = "end"    // it has stopped, How it did
-	didIntend   = "intend" // it is about to report Call
-	didHear     = "heard"  // of Call, Status and Code
+	didBegin    = "begin"  // the work begins: from now on it may have effects
+	didEnd      = "end"    // the work has stopped; How says why
+	didIntend   = "intend" // it is about to report with Call
+	didHear     = "heard"  // the response to Call, with Status and Code
 	didLog      = "logged" // the chunk Seq was acknowledged
-	didMeet     = "met"    // an answer that must never occur
+	didMeet     = "met"    // a response that must never occur
 )
 
-// entry is a line of a worker's journal. It is on disk before the worker does what it
-// records, or reports it.
+// entry is a line of a worker's journal. It is on disk before the worker performs or reports the
+// recorded step.
 type entry struct {
-	Mono     int64     `json:"mono"` // of the machine's monotonic clock, ns; the same for all processes
+	Mono     int64     `json:"mono"` // monotonic clock of the machine in ns, shared by all processes
 	At       time.Time `json:"at"`
 	Kind     string    `json:"kind"`
 	Worker   string    `json:"worker,omitempty"`
@@ -37,22 +37,22 @@ type entry struct {
 	Attempt  int       `json:"attempt,omitempty"`
 	Token    string    `json:"token,omitempty"`
 	Epoch    int64     `json:"epoch,omitempty"`
-	Fencing  string    `json:"fencing,omitempty"` // the token for other systems
+	Fencing  string    `json:"fencing,omitempty"` // the fencing token for other systems
 	Since    int64     `json:"since,omitempty"`   // when its claim was sent
 	Key      string    `json:"key,omitempty"`     // concurrency key
 	How      string    `json:"how,omitempty"`
 	Rude     bool      `json:"rude,omitempty"` // it ignores its time limit and cancellation
 	Call     string    `json:"call,omitempty"`
-	Outcome  string    `json:"outcome,omitempty"` // the state that the call is for
+	Outcome  string    `json:"outcome,omitempty"` // the state that the call requests
 	Emits    string    `json:"emits,omitempty"`   // dedupe key of an event, or idempotency key of a run
 	Status   int       `json:"status,omitempty"`
 	Code     string    `json:"code,omitempty"`
-	State    string    `json:"state,omitempty"` // of the run, as answered
+	State    string    `json:"state,omitempty"` // state of the run in the response
 	Replayed bool      `json:"replayed,omitempty"`
 	Seq      int       `json:"seq,omitempty"`
 	Text     string    `json:"text,omitempty"`
 
-	process string // whose journal it is
+	process string // the process that wrote the journal
 }
 
 // fence identifies an attempt.
@@ -62,12 +62,12 @@ func (e *entry) fence() string { return fmt.Sprintf("%s/%d/%s/%d", e.Run, e.Atte
 func monotonic() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // it cannot fail: it has no arguments
+		panic(err) // it can't fail, because its arguments are constant
 	}
 	return t.Nano()
 }
 
-// journal is a worker's journal while it is written.
+// journal is a worker's journal while it is being written.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
@@ -78,8 +78,8 @@ func openJournal(path string) (*journal, error) {
 	return &journal{file: f}, err
 }
 
-// write returns when the entry is on disk. Without its journal a worker proves nothing,
-// so it exits when it cannot write.
+// write returns once the entry is on disk. Without its journal a worker proves nothing, so the
+// process exits if it can't write.
 func (j *journal) write(e entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -96,8 +96,8 @@ func (j *journal) write(e entry) {
 	}
 }
 
-// readJournals returns what all workers in dir have written, each in its order. The
-// last line of a killed worker may be incomplete; it was not acted on.
+// readJournals returns the entries of all workers in dir, each worker's in order. The last line of
+// a killed worker may be incomplete; the worker had not acted on it.
 func readJournals(dir string) ([]entry, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.journal"))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// jobOf returns the definition of a name; nil: none of the campaign's.
+// jobOf returns the definition with this name, or nil if the campaign has none.
 func (r *jobRecord) jobOf(name string) *job {
 	i := slices.IndexFunc(r.jobs, func(j *job) bool { return j.name == name })
 	if i < 0 {
@@ -15,7 +15,7 @@ func (r *jobRecord) jobOf(name string) *job {
 	return r.jobs[i]
 }
 
-// ruleLogs: J9. Every acknowledged line can be read, and a log is in exactly one place.
+// ruleLogs: J9. Every acknowledged line can be read, and each log is in exactly one place.
 func ruleLogs(r *jobRecord, v *jobsVerdict) {
 	for i := range r.journal {
 		e := &r.journal[i]
@@ -37,8 +37,8 @@ func ruleLogs(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleWishes: J0. What was created for a client exists once, and what was refused does
-// not exist; there is no run that was not requested.
+// ruleWishes: J0. Whatever was created for a client exists once, refused requests created nothing,
+// and there is no run that was not requested.
 func ruleWishes(r *jobRecord, v *jobsVerdict) {
 	asked, unknown := map[string]bool{}, 0
 	events := map[string][]publishedRow{}
@@ -52,7 +52,7 @@ func ruleWishes(r *jobRecord, v *jobsVerdict) {
 			v.add("J0", ids[0], "%s under one key is also %s", w.job, ids[1])
 		}
 		if w.kind == ofSaga {
-			continue // ruleSagas
+			continue // ruleSagas checks these
 		}
 		if w.kind == ofEvent {
 			there := events[w.key]
@@ -80,8 +80,8 @@ func ruleWishes(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleBudgets: S7. Assignments are lost and executions fail no more often than allowed,
-// and each is counted.
+// ruleBudgets: S7. Assignments are lost and executions fail no more often than allowed, and each
+// loss and failure is counted.
 func ruleBudgets(r *jobRecord, v *jobsVerdict) {
 	lost, ended, released := map[string]int{}, map[string]int{}, map[string]bool{}
 	for _, a := range r.attempts {
@@ -91,8 +91,8 @@ func ruleBudgets(r *jobRecord, v *jobsVerdict) {
 		}
 		released[fmt.Sprintf("%s/%d", a.run, a.number)] = a.outcome == "RELEASED"
 	}
-	// A run that is given back after its lease has expired was lost too. Which side of the end a
-	// release at that moment was on, the trigger that records moves cannot say.
+	// A run that is given back after its lease has expired counts as lost too. For a release close
+	// to the end of the lease, the trigger that records moves can't determine which side it was on.
 	late := map[string]int{}
 	for _, m := range r.moves {
 		if m.to == "ORPHANED" && released[fmt.Sprintf("%s/%d", m.run, m.attempt)] &&
@@ -131,11 +131,11 @@ func ruleBudgets(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// byHand reports whether a client created the run, by a request for a run or a rerun.
+// byHand reports whether a client created the run, by requesting a run or a rerun.
 func (run *jobRow) byHand() bool { return strings.HasPrefix(run.idempotent, "manual:") }
 
-// failedBefore returns how many failures the chain of a run had before it. A rerun
-// starts a new chain.
+// failedBefore returns the number of failures in a run's chain before that run. A rerun starts a
+// new chain.
 func (r *jobRecord) failedBefore(run *jobRow) int {
 	if before := r.runs[run.retryOf]; before != nil && !run.byHand() {
 		return before.failures
@@ -143,7 +143,7 @@ func (r *jobRecord) failedBefore(run *jobRow) int {
 	return 0
 }
 
-// ruleRetries: S5. A retryable failure has one successor, every other run none.
+// ruleRetries: S5. A retryable failure has one successor; every other run has none.
 func ruleRetries(r *jobRecord, v *jobsVerdict) {
 	next := map[string]int{}
 	for _, run := range r.runs {
@@ -174,8 +174,8 @@ func ruleRetries(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleLetters: a chain that has given up has one dead letter if its job is configured
-// so; there are no other letters.
+// ruleLetters: a chain that has given up has one dead letter if its job is configured to create
+// one; there are no other letters.
 func ruleLetters(r *jobRecord, v *jobsVerdict) {
 	for id, run := range r.runs {
 		j := r.jobOf(run.job)
@@ -190,9 +190,8 @@ func ruleLetters(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleEmitted: what a success emits exists once, and what a failed run would have
-// emitted does not exist. Every event has created one run of each job that is triggered
-// by it.
+// ruleEmitted: everything that a successful run emits exists once, and nothing that a failed run
+// would have emitted exists. Every event has created one run of each job that it triggers.
 func ruleEmitted(r *jobRecord, v *jobsVerdict) {
 	events, follow := map[string]int{}, map[string]int{}
 	for _, p := range r.published {
@@ -229,7 +228,7 @@ func ruleEmitted(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleMet: no client or worker got an answer that must never occur.
+// ruleMet: no client or worker got a response that must never occur.
 func ruleMet(r *jobRecord, v *jobsVerdict) {
 	for i := range r.journal {
 		if e := &r.journal[i]; e.Kind == didMeet {

@@ -11,11 +11,11 @@ import (
 
 type violation = ledger.Violation
 
-// jobsVerdict is what the judge found and counted.
+// jobsVerdict contains the judge's findings and counts.
 type jobsVerdict struct {
 	violations []violation
 	ends       map[string]int
-	overlaps   int // of executions, by workers that were stopped, told to be rude or robbed by operators (J4)
+	overlaps   int // executions of workers that were stopped, rude, or deprived of the run by an operator (J4)
 	refused    int // reports of zombies
 	confirmed  int
 	doubted    int
@@ -27,7 +27,7 @@ type jobsVerdict struct {
 	fired      int
 	offloaded  int
 	chunks     int
-	worstWait  int // rounds of the leader between a deadline and what had to follow
+	worstWait  int // largest number of the leader's rounds between a deadline and its consequence
 }
 
 func (v *jobsVerdict) add(invariant, run, format string, args ...any) {
@@ -46,8 +46,8 @@ func judgeJobs(r *jobRecord) *jobsVerdict {
 	return v
 }
 
-// ruleSlots: J1 and J8. The slots that were fired or recorded as skipped are those of
-// the job's own enumeration, none twice, none missing.
+// ruleSlots: J1 and J8. The slots that were fired or recorded as skipped are exactly those of the
+// job's own enumeration, with no slot missing or handled twice.
 func ruleSlots(r *jobRecord, v *jobsVerdict) {
 	for _, j := range r.jobs {
 		if j.due == nil {
@@ -75,7 +75,8 @@ func ruleSlots(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleOneAtATime: J2. The attempts of a run do not overlap, and each has its own token.
+// ruleOneAtATime: J2. The attempts of a run do not overlap, and each attempt has a token of its
+// own.
 func ruleOneAtATime(r *jobRecord, v *jobsVerdict) {
 	tokens := map[string]string{}
 	ended := map[string]map[int]attemptRow{}
@@ -92,7 +93,7 @@ func ruleOneAtATime(r *jobRecord, v *jobsVerdict) {
 		}
 		tokens[a.token] = fmt.Sprintf("attempt %d of %s", a.number, a.run)
 	}
-	holder := map[string]string{} // of runs that are RUNNING, in the order in which it happened
+	holder := map[string]string{} // of runs that are RUNNING, in order of events
 	assigned := map[string]map[int]time.Time{}
 	for _, m := range r.moves {
 		who := fmt.Sprintf("%s/%d/%s", m.worker, m.attempt, m.token)
@@ -126,15 +127,15 @@ func ruleOneAtATime(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleReports: J3. The row has the accepted report; whatever the row says of a worker's
-// work was reported by some worker; refused reports have changed nothing.
+// ruleReports: J3. The row contains the accepted report, anything it says about a worker's work was
+// reported by some worker, and refused reports have changed nothing.
 func ruleReports(r *jobRecord, v *jobsVerdict) {
 	intends := map[string]bool{}
-	ends := map[string]attemptRow{} // released, by fence
+	ends := map[string]attemptRow{} // released attempts, by fence
 	for _, a := range r.attempts {
 		ends[fmt.Sprintf("%s/%d/%s/%d", a.run, a.number, a.token, a.epoch)] = a
 	}
-	decided := map[string]decision{} // who ended a run
+	decided := map[string]decision{} // decisions that ended a run
 	for _, d := range r.decisions {
 		if d.from != d.to && slices.Contains(terminalStates, d.to) {
 			decided[d.run] = d
@@ -189,8 +190,8 @@ func fenceOf(run *jobRow) string {
 
 var terminalStates = []string{"SUCCEEDED", "FAILED", "CANCELED", "TIMED_OUT", "SKIPPED"}
 
-// ruleLeaders: J5. Epochs grow, each belongs to one process, and each decision of a
-// leader was made in the term of its epoch.
+// ruleLeaders: J5. Epochs increase, each belongs to one process, and every decision of a leader was
+// made during the term of its epoch.
 func ruleLeaders(r *jobRecord, v *jobsVerdict) {
 	leader := map[int64]string{}
 	var last int64
@@ -214,7 +215,7 @@ func ruleLeaders(r *jobRecord, v *jobsVerdict) {
 	}
 	for _, d := range r.decisions {
 		if d.epoch == 0 || d.kind == "refused" || d.kind == "confirmed" {
-			continue // of these it is the epoch of the fence
+			continue // their epoch is the fence's
 		}
 		if d.ledEpoch != d.epoch || d.leader != leader[d.epoch] {
 			v.add("J5", d.run, "%s was decided under epoch %d, and epoch %d was in force", d.kind, d.epoch, d.ledEpoch)
@@ -227,16 +228,15 @@ func ruleLeaders(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// legal is the table of seed 5 with S6, copied from the requirements by hand.
+// legal is the transition table of seed 5 with S6, copied from the requirements by hand.
 var legal = strings.Fields(`
 	PENDING>ASSIGNED PENDING>CANCELED PENDING>SKIPPED
 	ASSIGNED>RUNNING ASSIGNED>ORPHANED ASSIGNED>CANCELED ASSIGNED>SKIPPED
 	RUNNING>SUCCEEDED RUNNING>FAILED RUNNING>TIMED_OUT RUNNING>CANCELED RUNNING>ORPHANED
 	ORPHANED>ASSIGNED ORPHANED>FAILED ORPHANED>TIMED_OUT ORPHANED>CANCELED`)
 
-// ruleMoves: J6. Every move is in the table and increments the version; tokens change
-// only with assignments; ended runs do not change; and each recorded decision is a move
-// that happened.
+// ruleMoves: J6. Every move is in the table and increments the version, tokens change only with
+// assignments, ended runs do not change, and each recorded decision corresponds to a move.
 func ruleMoves(r *jobRecord, v *jobsVerdict) {
 	at := map[string]move{}
 	moved := map[string]bool{}

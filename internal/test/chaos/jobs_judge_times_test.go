@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// executed is one execution, by the monotonic clock, from its worker's journal.
+// executed is one execution by the monotonic clock, from its worker's journal.
 type executed struct {
 	run, fence, process, key, job string
 	attempt                       int
-	since                         int64 // when its claim was sent: its information may be that old
-	order                         int64 // of assignments: the second half of the fencing token
+	since                         int64 // when its claim was sent: the worker's information may be that old
+	order                         int64 // order of assignments: the second half of the fencing token
 	span
 	excuse string // why another execution may have begun before it stopped; "": none may
 }
 
-// executions pairs the beginnings and ends in the journals. An execution of a killed
-// worker ends when the worker does.
+// executions pairs the beginnings and ends in the journals. The execution of a killed worker ends
+// with the worker.
 func (r *jobRecord) executions() []*executed {
-	taken := map[string]bool{} // by force, or after the grace period of a rude one: it was decided not to wait
+	taken := map[string]bool{} // by force, or after the grace period of a rude execution: Skald did not wait
 	for _, a := range r.attempts {
 		if a.outcome == "REASSIGNED" {
 			taken[fmt.Sprintf("%s/%d", a.run, a.number)] = true
 		}
 	}
 	for _, d := range r.decisions {
-		if d.to == "CANCELED" && d.from == "RUNNING" && (d.actor != "" || d.epoch > 0) { // forced or after grace
+		if d.to == "CANCELED" && d.from == "RUNNING" && (d.actor != "" || d.epoch > 0) { // forced, or after the grace period
 			taken[fmt.Sprintf("%s/%d", d.run, d.attempt)] = true
 		}
 	}
@@ -50,7 +50,7 @@ func (r *jobRecord) executions() []*executed {
 				span:    span{from: e.Mono},
 			}
 			_, seq, _ := strings.Cut(e.Fencing, ".")
-			x.order, _ = strconv.ParseInt(seq, 10, 64) // 0 if it has none: then it follows no other execution
+			x.order, _ = strconv.ParseInt(seq, 10, 64) // 0 if it has none: it then follows no other execution
 			switch {
 			case e.Rude:
 				x.excuse = "rude"
@@ -81,9 +81,9 @@ func (r *jobRecord) executions() []*executed {
 	return all
 }
 
-// ruleOverlaps: J4. Two executions of a run, or of a concurrency key, overlap only if
-// the worker of the earlier assignment could not know that it had ended: the worker was
-// stopped, it was rude, or the run was taken by force. No execution begins twice.
+// ruleOverlaps: J4. Two executions of a run or of a concurrency key overlap only if the worker of
+// the earlier assignment could not know that its assignment had ended: the worker was stopped, it
+// was rude, or the run was taken away by force. No execution begins twice.
 func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 	by := map[string][]*executed{}
 	fences := map[string]bool{}
@@ -104,7 +104,7 @@ func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 				if b.from >= a.to {
 					break
 				}
-				stale, young := a, b // whose assignment has ended, and whose has not
+				stale, young := a, b // stale: its assignment has ended; young: its assignment has not
 				if b.order < a.order {
 					stale, young = b, a
 				}
@@ -125,17 +125,17 @@ func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// lateRounds is how many rounds the leader may complete between a deadline and what
-// must follow from it: the one under way when the deadline passes, and two more.
+// lateRounds is the number of rounds that the leader may complete between a deadline and its
+// consequence: the round in progress when the deadline passes, and two more.
 const lateRounds = 3
 
-// rulePromptness: J7. A run whose lease has ended is in doubt, and an unconfirmed one
-// is given up, within two rounds of the leader; not before.
+// rulePromptness: J7. A run whose lease has ended is put in doubt, and an unconfirmed run is given
+// up, within two rounds of the leader but not before the deadline.
 func rulePromptness(r *jobRecord, v *jobsVerdict) {
 	var rounds []time.Time
 	for i, l := range r.reigns {
-		// The first record of a term is that the term began. A node that is stopped may hold
-		// row locks, which sweeps skip, until the database ends its transaction.
+		// The first record of a term only says that the term began. A stopped node may hold row
+		// locks, which sweeps skip, until the database ends the node's transaction.
 		if l.round && i > 0 && r.reigns[i-1].round &&
 			!slices.ContainsFunc(r.held, func(h interval) bool { return l.at.After(h.from) && l.at.Before(h.to) }) {
 			rounds = append(rounds, l.at)
@@ -149,7 +149,7 @@ func rulePromptness(r *jobRecord, v *jobsVerdict) {
 	taken := map[string]bool{}
 	for _, a := range r.attempts {
 		if a.outcome != "ORPHANED" {
-			taken[fmt.Sprintf("%s/%d", a.run, a.number)] = true // released, or taken from the worker: at any time
+			taken[fmt.Sprintf("%s/%d", a.run, a.number)] = true // released or taken from the worker, at any time
 		}
 	}
 	for _, m := range r.moves {
@@ -187,7 +187,8 @@ func rulePromptness(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleEnds: J7, at the end. Every run has ended, or waits for a time in the future.
+// ruleEnds: J7, at the end of the campaign. Every run has ended or is waiting for a time in the
+// future.
 func ruleEnds(r *jobRecord, v *jobsVerdict) {
 	for id, run := range r.runs {
 		v.ends[run.state]++
@@ -212,8 +213,8 @@ func ruleEnds(r *jobRecord, v *jobsVerdict) {
 	}
 }
 
-// ruleKeys: S18. At most one run of a concurrency key is assigned to a worker, or may
-// return to one.
+// ruleKeys: S18. At most one run of a concurrency key is assigned to a worker or may still return
+// to one.
 func ruleKeys(r *jobRecord, v *jobsVerdict) {
 	holder := map[string]string{}
 	for _, m := range r.moves {

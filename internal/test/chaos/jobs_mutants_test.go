@@ -11,9 +11,9 @@ import (
 
 var soundEpoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// soundJobs is a record in which nothing is wrong: three slots, one of which was
-// skipped; a run whose first worker was stopped and came back as a zombie; a chain
-// of two failures with its letter; a saga; and an event.
+// validJobRecord returns a record without violations: three slots, one of which was skipped; a run
+// whose first worker was stopped and came back as a zombie; a chain of two failures with its
+// letter; a saga; and an event.
 func validJobRecord() *jobRecord {
 	at := func(s float64) time.Time { return soundEpoch.Add(time.Duration(s * float64(time.Second))) }
 	tick := &job{name: "tick", due: everySeconds(1), from: at(0), to: at(3), attempts: 1, losses: 2}
@@ -37,7 +37,7 @@ func validJobRecord() *jobRecord {
 		r.runs[id] = run
 		return run
 	}
-	// moves takes a run through states; an attempt's worker is w1, w2 …
+	// moves takes a run through states; the workers of its attempts are w1, w2, and so on.
 	moves := func(run *jobRow, key string, states ...string) {
 		from, n := "", int64(0)
 		attempt, token := 0, ""
@@ -185,8 +185,8 @@ func validJobRecord() *jobRecord {
 	return r
 }
 
-// TestTheJudgeOfJobRunsSeesWhatIsWrong gives the judge records with one mistake each: a rule
-// that cannot fail proves nothing.
+// TestTheJudgeOfJobRunsSeesWhatIsWrong gives the judge records with one defect each: a rule that
+// can't fail proves nothing.
 func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	if v := judgeJobs(validJobRecord()); len(v.violations) > 0 {
@@ -295,7 +295,7 @@ func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A claim that starts its run is one change and two transitions, each of which the judge looks at.
+// A claim that starts its run is one change but two transitions, and the judge checks each of them.
 func TestTheJudgeKnowsClaimsThatStart(t *testing.T) {
 	for _, c := range []struct {
 		what  string

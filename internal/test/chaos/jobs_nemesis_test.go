@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// jobFaults is what goes wrong in a campaign of job runs.
+// jobFaults says which faults a campaign of job runs injects, and how many of each.
 type jobFaults struct {
-	points                  int // each fault at each point of a worker's life
+	points                  int // how often each fault is injected at each point of a worker's life
 	kills, stops            int // of workers, from outside
-	leaderKills, leaderHold int // of the leader; held past its lease
+	leaderKills, leaderHold int // of the leader; a held leader is stopped past its lease
 	nodeKills, terms        int // of any node
-	crashes, cuts           int // of the database, and of its connections
+	crashes, cuts           int // of the database; of its connections
 	drains, detaches        int // of workers, by operators
-	deposals, pauses        int // of the leader, and of definitions, by operators
+	deposals, pauses        int // of the leader; of definitions, by operators
 }
 
 // jobNemesis injects faults.
@@ -25,8 +25,9 @@ type jobNemesis struct {
 	a *asker
 }
 
-// hold returns a time longer than a lease, or than a lease and the doubt that follows:
-// a worker or node that continues after it has lost its runs, or is in doubt.
+// hold returns a time longer than a lease, or longer than a lease and the period in doubt that
+// follows it: a worker or node that continues after it has lost its runs, or while they are in
+// doubt.
 func (n *jobNemesis) hold() time.Duration {
 	if n.dice.IntN(3) == 0 {
 		return time.Second + time.Duration(n.dice.IntN(2000))*time.Millisecond
@@ -34,8 +35,8 @@ func (n *jobNemesis) hold() time.Duration {
 	return 4500*time.Millisecond + time.Duration(n.dice.IntN(1500))*time.Millisecond
 }
 
-// run injects all faults within length, in random order, and returns when everything is
-// running again.
+// run injects all faults within length, in random order, and returns when everything is running
+// again.
 func (n *jobNemesis) run(ctx context.Context, m jobFaults, length time.Duration) {
 	var faults []func(context.Context)
 	add := func(times int, do func(context.Context)) {
@@ -73,8 +74,8 @@ func (n *jobNemesis) run(ctx context.Context, m jobFaults, length time.Duration)
 
 func (n *jobNemesis) slot() *workerSlot { return n.h.slots[n.dice.IntN(len(n.h.slots))] }
 
-// order makes a worker inject d when it next reaches the point; if it does not get
-// there for a while, or is dead, another one.
+// order tells a worker to inject d when it next reaches the point. If the worker doesn't get there
+// for a while or is dead, order tries another worker.
 func (n *jobNemesis) order(d pointFault) {
 	name, v := d.point+" "+d.what, n.slot()
 	before := n.h.count(name)
@@ -92,7 +93,7 @@ func (n *jobNemesis) order(d pointFault) {
 	})
 }
 
-// leader returns the leading node, nil if it is down.
+// leader returns the leading node, or nil if it is down.
 func (n *jobNemesis) leader(ctx context.Context) *node {
 	for range 100 {
 		var name string
@@ -124,7 +125,8 @@ func (n *jobNemesis) killLeader(ctx context.Context) {
 	n.back.Go(func() { n.bringBack(v, down) })
 }
 
-// holdLeader stops the leader past its lease: another node leads when it continues.
+// holdLeader stops the leader past its lease, so that another node leads when the first one
+// continues.
 func (n *jobNemesis) holdLeader(ctx context.Context) {
 	v := n.leader(ctx)
 	if v == nil {
@@ -155,7 +157,7 @@ func (n *jobNemesis) someWorker(ctx context.Context) string {
 	return ids[n.dice.IntN(len(ids))]
 }
 
-// drain drains a worker, and then undrains it.
+// drain drains a worker and later cancels the drain.
 func (n *jobNemesis) drain(ctx context.Context) {
 	id := n.someWorker(ctx)
 	if id == "" || !n.a.tell(ctx, n.dice, "/api/v1/workers/"+id+"/drain") {
@@ -184,7 +186,7 @@ func (n *jobNemesis) depose(ctx context.Context) {
 	}
 }
 
-// pauseJob pauses a definition for some seconds: its slots are recorded as skipped.
+// pauseJob pauses a definition for a few seconds; its slots in that time are recorded as skipped.
 func (n *jobNemesis) pauseJob(ctx context.Context) {
 	j := n.a.jobs[n.dice.IntN(4)]
 	if !n.a.tell(ctx, n.dice, fmt.Sprintf("/api/v1/job-definitions/%s/pause", j.name)) {

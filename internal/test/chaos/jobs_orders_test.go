@@ -12,11 +12,11 @@ import (
 const (
 	atClaiming   = "claiming"   // a claim is in flight
 	atBeating    = "beating"    // a heartbeat is in flight
-	atClaimed    = "claimed"    // it has a run and has not started it
+	atClaimed    = "claimed"    // it has a run but hasn't started it
 	atStarting   = "starting"   // a start is in flight
 	atRunning    = "running"    // in the middle of the work
-	atConfirming = "confirming" // its lease has run out, and Skald is in doubt
-	atFinished   = "finished"   // the work is done and not yet reported
+	atConfirming = "confirming" // its lease has ended, and Skald considers the run in doubt
+	atFinished   = "finished"   // the work is done but not reported yet
 	atReporting  = "reporting"  // the report is in flight
 )
 
@@ -35,13 +35,13 @@ var workerPoints = []string{
 const (
 	toKill  = "kill"  // SIGKILL
 	toPause = "pause" // SIGSTOP; the test sends SIGCONT after a while
-	toMute  = "mute"  // only atConfirming: it stays silent until it is in doubt, and then confirms
+	toMute  = "mute"  // only at atConfirming: it stays silent until the run is in doubt, and then confirms
 )
 
 // pointFault is a fault that a worker injects when it next reaches a point.
 type pointFault struct {
 	point, what string
-	hold        time.Duration // of a pause
+	hold        time.Duration // length of a pause
 }
 
 func (d pointFault) String() string {
@@ -55,8 +55,8 @@ func parsePointFault(line string) (d pointFault, ok bool) {
 	return d, err == nil && n == 3
 }
 
-// orders are the faults that a worker was asked to inject into itself: only the worker knows when
-// it reaches a point.
+// orders are the faults that a worker was told to inject into itself: only the worker knows when it
+// reaches a point.
 type orders struct {
 	mu   sync.Mutex
 	wait []pointFault // guarded by mu
@@ -70,7 +70,7 @@ func (o *orders) take(line string) {
 	}
 }
 
-// next takes the first pointFault for a point from the list.
+// next removes and returns the first fault for a point.
 func (o *orders) next(point string) (pointFault, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -83,22 +83,22 @@ func (o *orders) next(point string) (pointFault, bool) {
 	return pointFault{}, false
 }
 
-// at injects the fault that was ordered for a point. After a kill it does not return, after a
-// pause it returns when the pause is over.
+// at injects the fault ordered for a point. After a kill it doesn't return; after a pause it
+// returns when the pause is over.
 func (o *orders) at(point string) {
 	if d, ok := o.next(point); ok {
 		d.do()
 	}
 }
 
-// during injects the fault that was ordered for a point, a moment later, while the caller continues.
+// during injects the fault ordered for a point a moment later, while the caller continues.
 func (o *orders) during(point string, w *jobWorker) {
 	if d, ok := o.next(point); ok {
 		time.AfterFunc(w.between(0, 6*time.Millisecond), d.do)
 	}
 }
 
-// do reports the fault to the test, and injects it.
+// do reports the fault to the test and injects it.
 func (d pointFault) do() {
 	fmt.Println(d)
 	switch d.what {

@@ -13,22 +13,22 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestEveryFailpointOfJobRunsIsSurvived kills the only node at each point of a job run's life
-// at which something has just become durable, or is about to, and restarts it: the judge of the
-// campaigns must find nothing wrong.
+// TestEveryFailpointOfJobRunsIsSurvived kills the only node at each point of a job run's life where
+// something has just become durable or is about to, and restarts it. The judge of the campaigns
+// must find no violation.
 func TestEveryFailpointOfJobRunsIsSurvived(t *testing.T) {
 	t.Parallel()
 	bin := binary(t, buildFailpoints)
 	eachLife(t, failpoint.Jobs, func(t *testing.T, names []failpoint.Name) { dieAtJob(t, bin, names) })
 }
 
-// dieAtJob makes a node die at each of the points, while jobs of several kinds run.
+// dieAtJob kills a node at each of the points while jobs of several kinds run.
 func dieAtJob(t *testing.T, bin string, names []failpoint.Name) {
 	length := map[string]time.Duration{"": 7 * time.Second, "long": 9 * time.Second}[chaosMode(t)]
 	p := jobsPlan{
 		plan:    plan{lease: time.Second, nodes: 1, clients: 2, think: 200 * time.Millisecond},
 		length:  length,
-		workers: 2, // of which one exchanges
+		workers: 2, // one of which uses exchanges
 		settle:  30 * time.Second,
 	}
 	w := newWorld(t, p.plan, seed(t), bin)
@@ -47,7 +47,7 @@ func dieAtJob(t *testing.T, bin string, names []failpoint.Name) {
 	var points []string
 	for _, name := range names {
 		nth := 1 + w.dice("hit "+string(name)).IntN(3)
-		switch name { // it may not reach the point again before the last slot is created
+		switch name { // it may not reach these points again before the last slot is created
 		case failpoint.LeaderAcquireAfter, failpoint.SchedTickBefore, failpoint.SchedTickInserted:
 			nth = 1
 		}

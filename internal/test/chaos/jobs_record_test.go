@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// jobRecord is everything that is known about job runs after a campaign. The judge uses nothing
-// else, so that each of its rules can be tested with a false record.
+// jobRecord contains everything that is known about job runs after a campaign. The judge uses
+// nothing else, so that each of its rules can be tested with a forged record.
 type jobRecord struct {
-	// From the database.
+	// These fields come from the database.
 	runs      map[string]*jobRow
 	moves     []move
 	reigns    []leaderTerm
-	held      []interval // when a node was stopped
+	held      []interval // periods in which a node was stopped
 	attempts  []attemptRow
 	decisions []decision
 	published []publishedRow
-	letters   map[string]int  // of runs: dead letters
+	letters   map[string]int  // dead letters, by run
 	detached  map[string]bool // workers that an operator has detached
 
-	// From the clients and the workers.
+	// These fields come from the clients and the workers.
 	jobs    []*job
 	asked   []*wish
 	journal []entry
@@ -60,7 +60,7 @@ type attemptRow struct {
 	outcome         string
 }
 
-// decision is an event of a run, and the leader when it was written.
+// decision is an event of a run, together with the leader at the time it was written.
 type decision struct {
 	run, kind, from, to, reason, actor string
 	at                                 time.Time
@@ -91,7 +91,7 @@ func (r *jobRecord) read(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 	}
-	// Skald's built-in jobs are not part of the campaign, and no worker has a journal of them.
+	// Skald's built-in jobs are not part of the campaign, and no worker's journal mentions them.
 	r.moves = slices.DeleteFunc(r.moves, func(m move) bool { return r.runs[m.run] == nil })
 	r.attempts = slices.DeleteFunc(r.attempts, func(a attemptRow) bool { return r.runs[a.run] == nil })
 	r.decisions = slices.DeleteFunc(r.decisions, func(d decision) bool { return r.runs[d.run] == nil })

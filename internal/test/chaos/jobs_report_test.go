@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// tell prints the stories of the first runs with violations.
+// tell prints the stories of the first few runs with violations.
 func (c *campaign) tell(r *jobRecord, found []ledger.Violation) {
 	told := map[string]bool{}
 	for _, f := range found {
@@ -20,7 +20,7 @@ func (c *campaign) tell(r *jobRecord, found []ledger.Violation) {
 	}
 }
 
-// story is everything that happened to a run and around it, in order.
+// story returns everything that happened to a run and around it, in order.
 func (c *campaign) story(r *jobRecord, id string) string {
 	var all []note
 	tell := func(at time.Time, format string, args ...any) {

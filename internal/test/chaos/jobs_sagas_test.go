@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Steps of the sagas of a campaign: a booking that can be compensated, and a bill that often
-// fails. All are job runs.
+// Steps of a campaign's sagas: a booking that can be compensated, and a bill that often fails. Both
+// are job runs.
 const (
 	jobBook   = "saga-book"
 	jobUnbook = "saga-unbook"
@@ -28,7 +28,7 @@ func sagaJobs() []*job {
 	}
 }
 
-// sagaRow is the final state of a saga, and how many runs of each job succeeded for it.
+// sagaRow is the final state of a saga, with the number of successful runs of each job for it.
 type sagaRow struct {
 	id, state string
 	done      map[string]int
@@ -49,7 +49,7 @@ func (a *asker) registerFlow(ctx context.Context) error {
 	return nil
 }
 
-// order creates a saga under a key until it gets an answer.
+// order requests a saga under a key until it gets a response.
 func (a *asker) order(ctx context.Context, dice *rand.Rand) {
 	w := &wish{job: sagaFlow, kind: ofSaga, key: "saga-" + uuidFrom(dice)}
 	a.mu.Lock()
@@ -89,7 +89,8 @@ func (r *jobRecord) readSagas(ctx context.Context, db *sql.DB) error {
 	})
 }
 
-// ruleSagas: a saga whose steps are jobs has ended, in accordance with them.
+// ruleSagas: every saga whose steps are jobs has ended, in a state that is consistent with the
+// jobs' runs.
 func ruleSagas(r *jobRecord, v *jobsVerdict) {
 	states := map[string]string{}
 	for _, s := range r.sagas {

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// jobsPlan is a campaign of job runs.
+// jobsPlan is the plan of a campaign of job runs.
 type jobsPlan struct {
 	plan
 	jobFaults
-	length  time.Duration // of the schedules, and of the faults within them
+	length  time.Duration // of the schedules, and of the faults during them
 	workers int
-	settle  time.Duration // how long after that everything may take to end
+	settle  time.Duration // how long everything may take to end after that
 }
 
 var jobsPlans = map[string]jobsPlan{
@@ -71,9 +71,9 @@ type campaign struct {
 	a *asker
 }
 
-// TestJobRunsSurvive proves that every run has one result and every slot one run, whichever
-// process is killed or stopped: workers, the leader, nodes, the database, with clocks that
-// differ by five minutes.
+// TestJobRunsSurvive shows that every run has one result and every slot one run, whichever process
+// is killed or stopped: workers, the leader, nodes or the database. The nodes' clocks differ by up
+// to 100 seconds.
 func TestJobRunsSurvive(t *testing.T) {
 	t.Parallel()
 	p := jobsPlans[chaosMode(t)]
@@ -104,7 +104,7 @@ func TestJobRunsSurvive(t *testing.T) {
 }
 
 // through lets operators make requests while jobFaults injects faults, until the schedules that
-// began at from are over, and judges the result.
+// began at from are over, and then judges the result.
 func (c *campaign) through(ctx context.Context, from time.Time, jobFaults func()) (*jobRecord, *jobsVerdict) {
 	more, enough := context.WithCancel(ctx)
 	defer enough()
@@ -124,10 +124,11 @@ func (c *campaign) through(ctx context.Context, from time.Time, jobFaults func()
 	return r, v
 }
 
-// clocks are the errors of the nodes' clocks. Beyond a minute a node is not ready.
+// clocks are the offsets of the nodes' clocks. A node with an offset of more than a minute is not
+// ready.
 var clocks = []string{"0s", "50s", "-50s"}
 
-// newCampaign gives each node its own clock.
+// newCampaign gives each node a clock of its own.
 func newCampaign(t *testing.T, w *world, p jobsPlan) *campaign {
 	t.Helper()
 	w.env = []string{
@@ -144,11 +145,11 @@ func newCampaign(t *testing.T, w *world, p jobsPlan) *campaign {
 	return &campaign{world: w, p: p, h: h, a: &asker{w: w, dealt: map[string]int{}}}
 }
 
-// begin starts the nodes, the record and the workers, and defines jobs, whose schedules begin
-// at the time that it returns.
+// begin starts the nodes, the recording triggers and the workers, and creates the definitions,
+// whose schedules begin at the time that it returns.
 func (c *campaign) begin(ctx context.Context, jobs func(from, to time.Time) []*job) (from time.Time) {
 	c.t.Helper()
-	if err := c.nodes[0].start(); err != nil { // which creates the tables
+	if err := c.nodes[0].start(); err != nil { // the first node creates the tables
 		c.t.Fatal(err)
 	}
 	if err := c.nodes[0].awaitReady(ctx); err != nil {
@@ -175,7 +176,7 @@ func (c *campaign) begin(ctx context.Context, jobs func(from, to time.Time) []*j
 	return from
 }
 
-// end waits until everything has ended, ends the workers, and reads the result.
+// end waits until everything has ended, stops the workers and reads the result.
 func (c *campaign) end(ctx context.Context) *jobRecord {
 	c.t.Helper()
 	calm, cancel := context.WithTimeout(ctx, c.p.settle)
@@ -186,7 +187,7 @@ func (c *campaign) end(ctx context.Context) *jobRecord {
 			SELECT (SELECT count(*) FROM jobs.job_runs WHERE finished_at IS NULL AND definition_name NOT LIKE 'system.%') + (SELECT count(*) FROM jobs.events WHERE processed_at IS NULL)
 			     + (SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL)`).Scan(&left)
 		if err == nil && left == 0 || !pause(calm, 100*time.Millisecond) {
-			break // the judge will find those that have not ended
+			break // the judge will report those that haven't ended
 		}
 	}
 	pause(ctx, time.Second) // until the last reports have arrived
@@ -206,7 +207,7 @@ func (c *campaign) end(ctx context.Context) *jobRecord {
 	return r
 }
 
-// logged returns the runs of which a worker knows that there is a log.
+// logged returns the runs for which a worker knows that a log exists.
 func (r *jobRecord) logged() map[string]bool {
 	runs := map[string]bool{}
 	for i := range r.journal {
@@ -239,7 +240,7 @@ func (c *campaign) readLog(ctx context.Context, r *jobRecord, run string) error 
 	return nil
 }
 
-// complain adds forbidden lines from the logs of nodes.
+// complain adds the forbidden lines from the nodes' logs as violations.
 func (c *campaign) complain() {
 	for _, n := range c.nodes {
 		for _, line := range n.log.complaints() {
@@ -302,8 +303,8 @@ func (c *campaign) summary(r *jobRecord, v *jobsVerdict, took time.Duration) str
 	)
 }
 
-// unmet returns the conditions that a campaign had to produce and did not: without them
-// it proves nothing.
+// unmet returns the conditions that the campaign should have produced but didn't: without them it
+// proves nothing.
 func (c *campaign) unmet(v *jobsVerdict) []string {
 	var missing []string
 	need := func(what string, got, want int) {

@@ -19,24 +19,25 @@ import (
 	"github.com/google/uuid"
 )
 
-// workerEnv makes the test binary a worker: its value is a workerConfig as JSON.
+// workerEnv names the variable that turns the test binary into a worker: its value is a
+// workerConfig as JSON.
 const workerEnv = "CHAOS_JOB_WORKER"
 
-// workerConfig is what a worker process gets when it starts.
+// workerConfig is the configuration that a worker process gets when it starts.
 type workerConfig struct {
 	Name    string
 	Nodes   []string // base URLs
 	Journal string
 	Seed    uint64
-	Runs    int           // at once
+	Runs    int           // runs at once
 	Confirm time.Duration // how long Skald waits for the confirmation of a run in doubt
 
-	Exchanges bool // it reports runs and gets the next ones in one call
+	Exchanges bool // it reports runs and gets the next ones in a single call
 }
 
-// jobWorker is a worker as a user might write one: it speaks the protocol without a library,
-// keeps its leases by its own monotonic clock, and records what it does. It is a separate
-// process, so that it can be killed and stopped.
+// jobWorker is a worker as a user might write one: it speaks the protocol without a library, tracks
+// its leases with its own monotonic clock, and records what it does. It is a separate process, so
+// that it can be killed and stopped.
 type jobWorker struct {
 	cfg     workerConfig
 	journal *journal
@@ -47,10 +48,10 @@ type jobWorker struct {
 	dice   *rand.Rand // guarded by diceMu
 
 	mu   sync.Mutex
-	self *registration // guarded by mu: the current one; never nil once it runs
+	self *registration // guarded by mu: the current registration; never nil once it runs
 }
 
-// registration is the worker under one id; after a 410 it gets another one.
+// registration is the worker under one id; after a 410 it gets a new id.
 type registration struct {
 	ctx  context.Context
 	gone context.CancelFunc
@@ -62,8 +63,8 @@ type registration struct {
 	held map[string]*execution // guarded by mu, by fence
 }
 
-// serveAsWorker runs a worker until its standard input ends, which happens when the test ends,
-// or until it is killed.
+// serveAsWorker runs a worker until its standard input ends, which happens when the test ends, or
+// until it is killed.
 func serveAsWorker(text string) int {
 	w := &jobWorker{
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}},
@@ -90,7 +91,7 @@ func serveAsWorker(text string) int {
 	}
 }
 
-// live handles one registration, from its beginning to its 410.
+// live handles one registration from its start to its 410.
 func (w *jobWorker) live() {
 	r := w.register()
 	w.mu.Lock()
@@ -116,7 +117,8 @@ func (w *jobWorker) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.dice.Int64N(int64(most-least)+1))
 }
 
-// heard is an answer; status 0: none arrived, and it is unknown whether the call was executed.
+// heard is a response. Status 0 means that none arrived, so it is unknown whether the call was
+// executed.
 type heard struct {
 	status int
 	body   []byte
@@ -135,7 +137,7 @@ func (h heard) unknown() bool {
 	return h.status == 0 || h.status >= 500 || h.status == http.StatusTooManyRequests
 }
 
-// call sends one call to one of the nodes.
+// call makes one call to one of the nodes.
 func (w *jobWorker) call(ctx context.Context, path string, body any, within time.Duration) heard {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -146,7 +148,7 @@ func (w *jobWorker) call(ctx context.Context, path string, body any, within time
 	if err != nil {
 		return heard{}
 	}
-	req.GetBody = nil // net/http must not repeat it on its own
+	req.GetBody = nil // net/http must not repeat it
 	req.Header.Set("Content-Type", "application/json")
 	res, err := w.http.Do(req)
 	if err != nil {
@@ -164,7 +166,7 @@ func (w *jobWorker) call(ctx context.Context, path string, body any, within time
 	return h
 }
 
-// insist repeats a call until it is answered, or ctx ends.
+// insist repeats a call until it is answered or ctx ends.
 func (w *jobWorker) insist(ctx context.Context, path string, body any) heard {
 	for ctx.Err() == nil {
 		if h := w.call(ctx, path, body, 1500*time.Millisecond); !h.unknown() {
@@ -210,7 +212,7 @@ func (w *jobWorker) beatOn(r *registration) {
 	var beats sync.WaitGroup
 	defer beats.Wait()
 	for seq := 1; r.ctx.Err() == nil; seq++ {
-		beats.Go(func() { w.beat(r, seq) }) // one that hangs must not delay the next
+		beats.Go(func() { w.beat(r, seq) }) // a heartbeat that hangs must not delay the next one
 		pause(r.ctx, r.beat)
 	}
 }
@@ -286,8 +288,8 @@ type claimed struct {
 	Key     string `json:"concurrency_key"`
 }
 
-// claimOn claims runs until the worker is gone, and executes them. A claim whose answer was
-// lost is repeated, or forgotten: then its runs stay assigned to the worker.
+// claimOn claims and executes runs until the worker is gone. A claim whose response was lost is
+// either repeated or forgotten, in which case its runs stay assigned to the worker.
 func (w *jobWorker) claimOn(r *registration) {
 	defer r.work.Wait()
 	for r.ctx.Err() == nil {
@@ -309,7 +311,7 @@ func (w *jobWorker) claimOn(r *registration) {
 		for again && r.ctx.Err() == nil {
 			sent, since = time.Now(), monotonic()
 			w.orders.during(atClaiming, w)
-			if w.cfg.Exchanges { // it starts runs as well
+			if w.cfg.Exchanges { // an exchange also returns runs to start
 				w.orders.during(atStarting, w)
 			}
 			h := w.call(r.ctx, "/workers/"+r.id+"/"+call, ask, 2500*time.Millisecond)
@@ -326,17 +328,17 @@ func (w *jobWorker) claimOn(r *registration) {
 	}
 }
 
-// manner is the behavior of a job: the arguments of its runs.
+// manner is the behavior of a job, passed as the arguments of its runs.
 type manner struct {
-	Least    int64   // ms of work
-	Most     int64   // ms of work
+	Least    int64   // least duration of the work in ms
+	Most     int64   // greatest duration of the work in ms
 	Fail     float64 // share of executions that fail and may be retried
 	Perma    float64 // share that fail permanently
-	Release  float64 // share that are released
+	Release  float64 // share of executions that are released
 	Rude     float64 // share that ignore time limits and cancellation
-	Logs     int     // chunks of log
-	EmitType string  // of an event that a success emits
-	EmitJob  string  // of a run that a success emits
+	Logs     int     // number of log chunks
+	EmitType string  // type of an event that a success emits
+	EmitJob  string  // job of a run that a success emits
 }
 
 func cutCode(code string) string { return cmp.Or(strings.TrimPrefix(code, "JOB_"), "-") }

@@ -17,25 +17,26 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// clumsy is how long a call may wait at a participant on a busy machine before it is recorded.
+// clumsy is how long a call may wait at a participant on a busy machine before the participant
+// records it.
 const clumsy = 2 * time.Second
 
 // verdict is the result of a run.
 type verdict struct {
 	sagas map[string]*record
 	ends  map[saga.State]int
-	// calls were received in total; duplicates are those beyond the first of a step and action;
-	// stragglers those that a stopped node had in progress.
+	// calls is the total number of received calls. duplicates are the calls beyond the first of a
+	// step and action; stragglers are the calls that a stopped node had in progress.
 	calls, duplicates, stragglers int
-	// takeovers are changes of owner beyond the first, and lost the calls that
-	// were recorded as running when their owner died.
+	// takeovers are changes of owner beyond the first. lost are the calls that were recorded as
+	// running when their owner died.
 	takeovers, lost int
-	unknown         int // creates whose outcome no client knows
+	unknown         int // creates whose outcome is unknown to all clients
 	outsideDirty    int // remaining effects of sagas that report them
 	letters         int // dead letters of compensations
 }
 
-// judge compares all records, after the run has become idle.
+// judge compares all records after the run has become idle.
 func (w *world) judge(ctx context.Context) (*verdict, error) {
 	if !pause(ctx, pauses) { // until the last call that a participant delayed is in the ledger
 		return nil, ctx.Err()
@@ -85,8 +86,8 @@ func (w *world) judge(ctx context.Context) (*verdict, error) {
 	return v, nil
 }
 
-// lastRestart restarts everything once more at the end. What has ended must stay as it is, to
-// the byte, and no participant may be called again (I5, I9).
+// lastRestart restarts all nodes once more at the end. Ended sagas must stay identical to the byte,
+// and no participant may be called again (I5, I9).
 func (w *world) lastRestart(ctx context.Context, prints map[string]string, calls int) error {
 	began := time.Now()
 	for _, n := range w.nodes {
@@ -98,7 +99,7 @@ func (w *world) lastRestart(ctx context.Context, prints map[string]string, calls
 	if err := w.allReady(ctx); err != nil {
 		return err
 	}
-	pause(ctx, time.Second) // two rounds of looking for work
+	pause(ctx, time.Second) // long enough to look for work twice
 	after, err := w.fingerprints(ctx)
 	if err != nil {
 		return err
@@ -114,14 +115,14 @@ func (w *world) lastRestart(ctx context.Context, prints map[string]string, calls
 	}
 	for _, e := range entries[calls:] {
 		if e.Time.Before(began) {
-			continue // it had arrived, and its participant took longer than it delays calls
+			continue // it had already arrived, and its participant was slower than its longest delay
 		}
 		w.add("I9", e.Saga, e.Step, "%s attempt %d was received after everything had ended", e.Action, e.Attempt)
 	}
 	return nil
 }
 
-// gather assigns the calls to their sagas and counts.
+// gather assigns the calls to their sagas and counts them.
 func (v *verdict) gather(entries []ledger.Entry) {
 	seen := map[callID]bool{}
 	for _, e := range entries {
@@ -187,7 +188,7 @@ func (w *world) checkHistory(ctx context.Context, v *verdict) error {
 	return nil
 }
 
-// createKeys returns the saga of each idempotency key of a create.
+// createKeys maps each idempotency key of a create request to its saga.
 func (w *world) createKeys(ctx context.Context) (map[string]string, error) {
 	rows, err := w.db.sql().QueryContext(ctx, `SELECT key, saga_id FROM saga.idempotency_keys WHERE key LIKE 'create-%'`)
 	if err != nil {
@@ -208,8 +209,8 @@ func (w *world) createKeys(ctx context.Context) (map[string]string, error) {
 	return keys, rows.Err()
 }
 
-// checkThroughAPI reads the saga from a node: the API must agree with the database, and name
-// every effect that remains after a dirty end (I2).
+// checkThroughAPI reads the saga from a node: the API must agree with the database and list every
+// effect that remains after a dirty end (I2).
 func (w *world) checkThroughAPI(ctx context.Context, r *record, v *verdict) error {
 	reply, err := w.ask(ctx, "/api/v1/sagas/"+r.id)
 	if err != nil {
@@ -247,7 +248,7 @@ func (w *world) checkThroughAPI(ctx context.Context, r *record, v *verdict) erro
 
 var errUnavailable = errors.New("503")
 
-// ask reads something from any node. All are up, and may be busy.
+// ask reads from any node. All nodes are up but may be busy.
 func (w *world) ask(ctx context.Context, path string) (reply, error) {
 	for try := 0; ; try++ {
 		r := w.request(ctx, w.nodes[(try+int(path[len(path)-1]))%len(w.nodes)], http.MethodGet, path, "", nil)
@@ -292,7 +293,7 @@ func (w *world) checkDirty(ctx context.Context, r *record, v *verdict) error {
 	return nil
 }
 
-// sameJSON compares by value; numbers by their exact value.
+// sameJSON compares JSON by value, and numbers by their exact value.
 func sameJSON(a, b []byte) bool {
 	return reflect.DeepEqual(value(a), value(b))
 }
@@ -307,7 +308,7 @@ func value(b []byte) any {
 	return exact(v)
 }
 
-// exact replaces numbers by fractions in lowest terms.
+// exact replaces numbers with fractions in lowest terms.
 func exact(v any) any {
 	switch v := v.(type) {
 	case json.Number:

@@ -48,8 +48,8 @@ func (p *post) rows(ctx context.Context) (all []letterRow, err error) {
 	return all, rows.Err()
 }
 
-// judge compares what was written to Kafka, the database and what came back (invariants D1 to
-// D6; D7 has its own tests). deleted are the ids of deleted letters, from the audit trail.
+// judge compares the records written to Kafka, the database, and the redriven records (invariants
+// D1 to D6; D7 has its own tests). It takes the ids of deleted letters from the audit trail.
 func (p *post) judge(ctx context.Context) error {
 	rows, err := p.rows(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *post) judge(ctx context.Context) error {
 	return nil
 }
 
-// judgeOne checks one letter. p.mu is held.
+// judgeOne checks one letter. The caller holds p.mu.
 func (p *post) judgeOne(r *letterRow) {
 	copies := p.seen[fmt.Sprintf("%s/%d", r.root, r.generation)]
 	redriven := r.resolution == "REDRIVEN" || r.resolution == "BOUNCED" || r.resolution == "CONFIRMED"

@@ -14,14 +14,14 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// Bulk redrives under kills: letters, and how often the node dies.
+// For bulk redrives under kills: the number of letters, and how often the node dies.
 var ledgerLetters = map[string]int{"": 1500, "long": 10_000}
 
 const ledgerKills = 5
 
 // TestARedriveTellsExactlyWhatItHasSent kills the node five times with SIGKILL during a bulk
-// redrive, and compares the figures of the redrive and the attempts of its letters with what
-// the target has received.
+// redrive, and compares the redrive's counts and the attempts of its letters with what the target
+// has received.
 func TestARedriveTellsExactlyWhatItHasSent(t *testing.T) {
 	t.Parallel()
 	bin := binary(t, buildPlain)
@@ -47,7 +47,7 @@ func TestARedriveTellsExactlyWhatItHasSent(t *testing.T) {
 	})
 }
 
-// copies counts the records of ordersTopic by their letter.
+// copies counts the records of ordersTopic by letter.
 func copies(t *testing.T, broker *kfake.Cluster) map[string]int {
 	t.Helper()
 	client, err := kgo.NewClient(
@@ -85,8 +85,8 @@ func copies(t *testing.T, broker *kfake.Cluster) map[string]int {
 	return seen
 }
 
-// bulkUnderKills redrives letters to a target while the node is killed repeatedly, and judges
-// the figures. ledger returns what the target has received of each letter.
+// bulkUnderKills redrives letters to a target while the node is killed repeatedly, and judges the
+// counts. ledger returns how often the target has received each letter.
 func (m *letterWorld) bulkUnderKills(target map[string]any, ledger func() map[string]int) {
 	m.extra = append(m.extra, "SKALD_DLQ_AUTO_RETRY=false", "SKALD_DLQ_BATCH=200")
 	p, letters := m.start(m.extra...), ledgerLetters[chaosMode(m.t)]
@@ -95,7 +95,7 @@ func (m *letterWorld) bulkUnderKills(target map[string]any, ledger func() map[st
 		"reason": "ledger"})["id"].(string)
 	came := func() int { return m.ask(`SELECT done + failed + skipped FROM dlq.dlq_redrives WHERE id = $1`, id) }
 	for kill := range ledgerKills {
-		// Not only at points where results are stored: within a batch as well.
+		// The node is killed within a batch as well, not only where results are stored.
 		m.await("the redrive to go on", func() bool {
 			return came() >= kill*letters/(2*ledgerKills) &&
 				m.ask(`SELECT count(*) FROM dlq.dlq_messages WHERE status = 'RETRYING'`) > 0
@@ -111,9 +111,9 @@ func (m *letterWorld) bulkUnderKills(target map[string]any, ledger func() map[st
 	m.judgeLedger(id, ids, ledger())
 }
 
-// judgeLedger compares the figures of a redrive with what its target has received: letters that
-// were not handed over were not received, those that were answered were, and no letter was
-// received more often than it was handed over.
+// judgeLedger compares the counts of a redrive with what its target has received: letters that were
+// never handed over were not received, answered letters were received, and no letter was received
+// more often than it was handed over.
 func (m *letterWorld) judgeLedger(redrive string, ids []string, seen map[string]int) {
 	told := map[string]int{}
 	for _, name := range []string{"matched", "done", "failed", "skipped", "sent", "maybe_sent", "repeated"} {

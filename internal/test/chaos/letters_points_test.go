@@ -23,14 +23,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// Letters of a sweep: so many are retried automatically, and as many are redriven, in batches.
+// Letters of a sweep: this many are retried automatically, and the same number are redriven, in
+// batches.
 const (
 	sweepLetters = 30
 	sweepBatch   = 7
 )
 
-// TestEveryPointOfALetterIsSurvived kills a node at each point of a dead letter's life except
-// those of ingestion, and restarts it: every letter reaches its target and is counted once.
+// TestEveryPointOfALetterIsSurvived kills a node at each point of a dead letter's life except those
+// of ingestion, and restarts it: every letter must reach its target and be counted once.
 func TestEveryPointOfALetterIsSurvived(t *testing.T) {
 	bin := binary(t, buildFailpoints)
 	for _, name := range failpoint.Letters {
@@ -38,7 +39,7 @@ func TestEveryPointOfALetterIsSurvived(t *testing.T) {
 			[]failpoint.Name{failpoint.IngestAfterPoll, failpoint.IngestAfterInsert, failpoint.IngestBeforeCommit},
 			name,
 		) {
-			continue // internal/kafka tests them
+			continue // covered by the tests of internal/kafka
 		}
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +48,7 @@ func TestEveryPointOfALetterIsSurvived(t *testing.T) {
 	}
 }
 
-// letterWorld is a node with dead letters, over all its processes, and the target of letters.
+// letterWorld is a node with dead letters, across all its processes, and the target of the letters.
 type letterWorld struct {
 	t      *testing.T
 	bin    string
@@ -60,7 +61,7 @@ type letterWorld struct {
 	extra  []string // environment of each process
 
 	mu   sync.Mutex
-	sent map[string]int // requests by letter
+	sent map[string]int // number of requests, by letter
 }
 
 func newMail(t *testing.T, bin string) *letterWorld {
@@ -219,7 +220,7 @@ func (m *letterWorld) dieAt(point failpoint.Name) {
 		m.through(redrive)
 		m.execute(`UPDATE dlq.dlq_messages SET terminal_at = now() - interval '100 days' WHERE status = 'RESOLVED'`)
 		m.doomed(point, 1)
-		m.start() // continue where the previous run died
+		m.start() // continue after the death of the previous process
 		m.await("all letters to be archived", func() bool { return m.ask(`SELECT count(*) FROM dlq.dlq_messages`) == 0 })
 		if n := m.ask(`SELECT count(*) FROM dlq.dlq_messages_archive`); n != 2*sweepLetters {
 			m.t.Errorf("%d letters are archived, of %d", n, 2*sweepLetters)
@@ -231,11 +232,11 @@ func (m *letterWorld) dieAt(point failpoint.Name) {
 	m.check(append(due, bulk...), redrive)
 }
 
-// doomed makes a node die when it reaches a point for the nth time.
+// doomed starts a node that dies when it reaches a point for the nth time.
 func (m *letterWorld) doomed(point failpoint.Name, nth int) {
 	m.t.Helper()
 	p := m.start(fmt.Sprintf("SKALD_FAILPOINTS=%s=kill@%d", point, nth))
-	if point == failpoint.LetterMidArchive { // a node archives once a day, or on request
+	if point == failpoint.LetterMidArchive { // a node archives only once a day or on request
 		m.request(http.MethodPatch, "/settings", map[string]any{"values": jobSettings})
 		m.call("/job-definitions/system.dlq.archive/runs", map[string]any{"reason": "sweep"})
 	}
@@ -245,7 +246,7 @@ func (m *letterWorld) doomed(point failpoint.Name, nth int) {
 	}
 }
 
-// through starts another process of the node, which completes the rest, and stops it.
+// through starts another process of the node, which completes the remaining work, and stops it.
 func (m *letterWorld) through(redrive string) {
 	m.t.Helper()
 	p := m.start()
@@ -260,8 +261,8 @@ func (m *letterWorld) through(redrive string) {
 	<-p.done
 }
 
-// check compares the result with what is allowed after one death: each letter was sent and
-// counted once; a batch that was in progress may have been sent twice.
+// check compares the result with what is allowed after one death: each letter was sent and counted
+// once, except that a batch in progress may have been sent twice.
 func (m *letterWorld) check(ids []string, redrive string) {
 	m.t.Helper()
 	m.mu.Lock()

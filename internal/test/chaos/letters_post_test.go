@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The topics of a run: the dead-letter topic, and the topic that records come from.
+// The topics of a run: the dead-letter topic, and the topic that the records originally come from.
 const (
 	ordersTopic = "orders"
 	deadTopic   = "orders.dlq"
@@ -29,7 +29,7 @@ type recordPosition struct {
 	offset    int64
 }
 
-// post is Kafka and its clients: producers that write dead letters, and the consumer of
+// post is a Kafka broker with its clients: producers that write dead letters, and the consumer of
 // redriven records.
 type post struct {
 	w      *world
@@ -39,7 +39,7 @@ type post struct {
 
 	mu   sync.Mutex
 	sent map[recordPosition]*kgo.Record // guarded by mu: every record of deadTopic
-	seen map[string]int                 // guarded by mu: root/generation → copies that came back to ordersTopic
+	seen map[string]int                 // guarded by mu: copies that came back to ordersTopic, by root/generation
 	odd  []string                       // guarded by mu: unexpected records of ordersTopic
 
 	stop func()
@@ -73,7 +73,7 @@ func openPost(w *world) (*post, error) {
 	return p, nil
 }
 
-// giveUp writes n records to the dead-letter topic, with the headers of several tools.
+// giveUp writes n records to the dead-letter topic, with the headers that several tools use.
 func (p *post) giveUp(ctx context.Context, dice *rand.Rand, n int) error {
 	for range n {
 		id := dice.Uint64()
@@ -106,7 +106,7 @@ func (p *post) giveUp(ctx context.Context, dice *rand.Rand, n int) error {
 	return nil
 }
 
-// write produces one record and notes it. While the broker is down the client retries.
+// write produces one record and records it in sent. While the broker is down, the client retries.
 func (p *post) write(ctx context.Context, r *kgo.Record) error {
 	if err := p.client.ProduceSync(ctx, r).FirstErr(); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (p *post) write(ctx context.Context, r *kgo.Record) error {
 	return nil
 }
 
-// consume reads redriven records, and writes every sixth to the dead-letter topic again: a
-// bounce.
+// consume reads redriven records and writes every sixth of them to the dead-letter topic again, as
+// a bounce.
 func (p *post) consume(ctx context.Context) {
 	for ctx.Err() == nil {
 		fetches := p.client.PollFetches(ctx)
@@ -144,7 +144,7 @@ func (p *post) consume(ctx context.Context) {
 	}
 }
 
-// note counts a record that came back and reports whether it is the first of its kind.
+// note counts a redriven record and reports whether it is the first of its kind.
 func (p *post) note(r *kgo.Record, root, generation string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +164,7 @@ func header(r *kgo.Record, name string) (value string) {
 	return value
 }
 
-// written returns how many records the dead-letter topic has.
+// written returns how many records were written to the dead-letter topic.
 func (p *post) written() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,18 +18,18 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// letterPlans are runs of the dead-letter queue, with the total number of dead records.
+// letterPlans are the plans for the dead-letter queue, with the total number of dead records.
 var letterPlans = map[string]struct {
 	plan
 	records  int
-	absences int           // of the broker
-	outage   time.Duration // how long the broker is down each time, and at the end the database
+	absences int           // outages of the broker
+	outage   time.Duration // length of each broker outage, and of the database's outage at the end
 }{
 	"":     {plan{lease: time.Second, nodes: 2, kills: 6, cuts: 3, crashes: 1, gap: 1500 * time.Millisecond}, 3000, 2, 2 * time.Second},
 	"long": {plan{lease: time.Second, nodes: 2, kills: 80, stops: 10, terms: 10, cuts: 20, crashes: 5, gap: 2 * time.Second}, 60_000, 12, 30 * time.Second},
 }
 
-// postEnv is the configuration of nodes that ingest and redrive.
+// postEnv returns the configuration of nodes that ingest and redrive.
 func postEnv(p *post) []string {
 	return []string{
 		"SKALD_KAFKA_BROKERS=" + strings.Join(p.broker.ListenAddrs(), ","),
@@ -41,8 +41,8 @@ func postEnv(p *post) []string {
 	}
 }
 
-// TestDeadLettersSurvive proves that no dead record is lost or invented, whichever process
-// dies: nodes, the database, the broker.
+// TestDeadLettersSurvive shows that no dead record is lost or invented, whichever process dies:
+// nodes, the database or the broker.
 func TestDeadLettersSurvive(t *testing.T) {
 	t.Parallel()
 	mode := chaosMode(t)
@@ -116,7 +116,7 @@ func TestDeadLettersSurvive(t *testing.T) {
 	}
 }
 
-// kafkaPoints are where a node dies between Kafka and the database.
+// kafkaPoints are the points between Kafka and the database where a node dies.
 // TestEveryPointOfALetterIsSurvived covers the other points of a letter's life.
 var kafkaPoints = []failpoint.Name{
 	failpoint.IngestAfterPoll, failpoint.IngestAfterInsert, failpoint.IngestBeforeCommit, failpoint.LetterAfterDrive,
@@ -133,8 +133,8 @@ func TestEveryFailpointOfDeadLettersIsSurvived(t *testing.T) {
 	}
 }
 
-// dieAtLetter makes a node die at a point of a letter's life, and checks that everything is
-// there after its restart.
+// dieAtLetter kills a node at a point of a letter's life, and checks that nothing is missing after
+// its restart.
 func dieAtLetter(t *testing.T, bin string, name failpoint.Name) {
 	t.Parallel()
 	w := newWorld(t, plan{lease: time.Second, nodes: 1}, seed(t), bin)
@@ -152,7 +152,7 @@ func dieAtLetter(t *testing.T, bin string, name failpoint.Name) {
 		}
 		p.settle(ctx, t)
 	}
-	if name == failpoint.LetterMidArchive { // without built-in jobs a node archives when it starts
+	if name == failpoint.LetterMidArchive { // without built-in jobs, a node archives at startup
 		n.env = append(n.env, "SKALD_JOBS_WORKER=false")
 		if err := w.heal(ctx); err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func dieAtLetter(t *testing.T, bin string, name failpoint.Name) {
 	w.reportFindings()
 }
 
-// complain adds forbidden lines from the logs of nodes.
+// complain adds the forbidden lines from the nodes' logs as violations.
 func (p *post) complain() {
 	for _, n := range p.w.nodes {
 		for _, line := range n.log.complaints() {
@@ -199,7 +199,7 @@ func (p *post) complain() {
 	}
 }
 
-// age makes resolved letters old enough for the archive.
+// age makes resolved letters old enough to be archived.
 func (p *post) age(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if _, err := p.w.db.sql().ExecContext(ctx, `UPDATE dlq.dlq_messages SET terminal_at = terminal_at - interval '40 days' WHERE status = 'RESOLVED'`); err != nil {
@@ -229,7 +229,7 @@ func (p *post) leave(ctx context.Context, times int, each time.Duration) {
 	}
 }
 
-// ingested waits until the database has every record of the topic.
+// ingested waits until the database contains every record of the topic.
 func (p *post) ingested(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var n int
@@ -249,8 +249,7 @@ func (p *post) ingested(ctx context.Context, t *testing.T) {
 
 func (p *post) until(ctx context.Context, t *testing.T, what string, done func() bool) {
 	t.Helper()
-	// The timeout is generous: a busy machine is slow after an outage, and only the result is
-	// judged.
+	// The timeout is generous: a busy machine is slow after an outage, and only the result matters.
 	ctx, cancel := context.WithTimeout(ctx, patience.Limit)
 	defer cancel()
 	for !done() {
@@ -261,7 +260,7 @@ func (p *post) until(ctx context.Context, t *testing.T, what string, done func()
 	}
 }
 
-// settle redrives until no letter is open, and returns how many rounds it took.
+// settle runs redrives until no letter is open, and returns the number of rounds.
 func (p *post) settle(ctx context.Context, t *testing.T) (rounds int) {
 	t.Helper()
 	for ; rounds < 8; rounds++ {
@@ -294,7 +293,7 @@ func (p *post) settle(ctx context.Context, t *testing.T) (rounds int) {
 	return rounds
 }
 
-// counted compares a redrive's figures with its items.
+// counted compares a redrive's counts with its items.
 func (p *post) counted(ctx context.Context, id string) {
 	var matched, done, failed, skipped, items, itemsDone, itemsFailed, itemsSkipped int
 	err := p.w.db.sql().QueryRowContext(ctx, `
@@ -314,8 +313,7 @@ func (p *post) open(ctx context.Context, status string) (n int, err error) {
 	return n, err
 }
 
-// redrive starts a redrive of everything that is open, and repeats the request until it is
-// answered.
+// redrive starts a redrive of all open letters, and repeats the request until it is answered.
 func (p *post) redrive(ctx context.Context, t *testing.T) (id string) {
 	t.Helper()
 	p.until(ctx, t, "a redrive is accepted", func() bool {
@@ -330,8 +328,7 @@ func (p *post) redrive(ctx context.Context, t *testing.T) (id string) {
 	return id
 }
 
-// archive deletes five letters by request and archives the rest, with several concurrent
-// archivers.
+// archive deletes five letters on request and archives the rest with several concurrent archivers.
 func (p *post) archive(ctx context.Context, t *testing.T) {
 	t.Helper()
 	rows, err := p.rows(ctx)
@@ -359,7 +356,7 @@ func (p *post) archive(ctx context.Context, t *testing.T) {
 	archivers.Wait()
 }
 
-// call tries one node after another; nil when none gave a successful answer.
+// call tries one node after another. It returns nil if none of them responded successfully.
 func (p *post) call(ctx context.Context, method, path string, body any) map[string]any {
 	for _, n := range p.w.nodes {
 		var doc io.Reader

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// nemesis injects the faults around the sagas.
+// nemesis injects the faults that are not part of the sagas themselves.
 type nemesis struct {
 	w    *world
 	dice *rand.Rand
-	// back tracks what will recover on its own: nodes that are down, or stopped.
+	// back waits for everything that recovers later: nodes that are down or stopped.
 	back sync.WaitGroup
 }
 
@@ -46,7 +46,7 @@ func (n *nemesis) rest(ctx context.Context, least, most time.Duration) bool {
 	return pause(ctx, least+time.Duration(n.dice.Int64N(int64(most-least))))
 }
 
-// victim returns a node that is up; when none is, one that soon will be.
+// victim returns a node that is up or, if none is, a node that soon will be.
 func (n *nemesis) victim(ctx context.Context) *node {
 	for {
 		var up []*node
@@ -64,8 +64,8 @@ func (n *nemesis) victim(ctx context.Context) *node {
 	}
 }
 
-// absence is how long a node stays down: often so short that it reclaims its own sagas, often
-// so long that another node has taken them over.
+// absence returns how long a node stays down: often so briefly that it reclaims its own sagas, and
+// often so long that another node has taken them over.
 func (n *nemesis) absence() time.Duration {
 	if n.dice.IntN(2) == 0 {
 		return time.Duration(n.dice.Int64N(int64(300 * time.Millisecond)))
@@ -73,7 +73,7 @@ func (n *nemesis) absence() time.Duration {
 	return n.w.plan.lease + time.Duration(n.dice.Int64N(int64(1500*time.Millisecond)))
 }
 
-// kill ends a node without a warning.
+// kill kills a node without warning.
 func (n *nemesis) kill(ctx context.Context) {
 	v, down := n.victim(ctx), n.absence()
 	if v == nil {
@@ -85,8 +85,8 @@ func (n *nemesis) kill(ctx context.Context) {
 	n.back.Go(func() { n.bringBack(v, down) })
 }
 
-// bringBack starts a node after a while, even when the run is ending: a run ends with all nodes
-// up.
+// bringBack starts a node after a while, even if the run is ending: at the end of a run, all nodes
+// are up.
 func (n *nemesis) bringBack(v *node, after time.Duration) {
 	pause(context.Background(), after)
 	if err := v.start(); err != nil {
@@ -94,8 +94,8 @@ func (n *nemesis) bringBack(v *node, after time.Duration) {
 	}
 }
 
-// stop holds a node for longer than its lease: it continues as a zombie, with calls and
-// decisions in progress, and must notice that before it acts.
+// stop pauses a node for longer than its lease. The node then continues as a zombie, with calls and
+// decisions in progress, and must notice its lost lease before it acts.
 func (n *nemesis) stop(ctx context.Context) {
 	v := n.victim(ctx)
 	if v == nil {
@@ -117,11 +117,11 @@ func (n *nemesis) stop(ctx context.Context) {
 	})
 }
 
-// term is a deployment: a node may finish its calls, hands over the rest and exits. No saga may
-// suffer from it.
+// term simulates a deployment: a node may finish its calls, hands over the rest and exits. No saga
+// may suffer from it.
 func (n *nemesis) term(ctx context.Context) {
 	v := n.victim(ctx)
-	if v == nil || v.awaitReady(ctx) != nil { // earlier than that, SIGTERM simply ends a process
+	if v == nil || v.awaitReady(ctx) != nil { // before it is ready, SIGTERM simply ends the process
 		return
 	}
 	n.w.log.write("%s: SIGTERM", v.name)
@@ -137,8 +137,8 @@ func (n *nemesis) term(ctx context.Context) {
 	})
 }
 
-// restartShop stops the participants, in the middle of their answers, and restarts them from
-// their ledger.
+// restartShop stops the participants while they are answering calls and restarts them from their
+// ledger.
 func (n *nemesis) restartShop(ctx context.Context) {
 	n.w.log.write("participants: down")
 	if err := n.w.shop.close(); err != nil {
@@ -153,8 +153,8 @@ func (n *nemesis) restartShop(ctx context.Context) {
 	n.w.tally.shops.Add(1)
 }
 
-// steady waits until all nodes are up: one that starts without its database gives up, as it
-// should, and that is not tested here.
+// steady waits until all nodes are up: a node that starts without its database gives up, which is
+// correct and not tested here.
 func (n *nemesis) steady(ctx context.Context) bool {
 	n.back.Wait()
 	return n.w.allReady(ctx) == nil
@@ -174,12 +174,12 @@ func (n *nemesis) crashDatabase(ctx context.Context) {
 	n.w.log.write("PostgreSQL: back")
 }
 
-// cutDatabase ends connections of the nodes, whatever they are doing.
+// cutDatabase terminates connections of the nodes, whatever they are doing.
 func (n *nemesis) cutDatabase(ctx context.Context) {
 	kind := []string{"writer", "writer", "api", "lease"}[n.dice.IntN(4)]
 	n.w.log.write("PostgreSQL: all %s connections are cut", kind)
 	err := n.w.db.cut(ctx, kind)
-	for tries := 0; err != nil && ctx.Err() == nil && tries < 600; tries++ { // it may still recover from a crash
+	for tries := 0; err != nil && ctx.Err() == nil && tries < 600; tries++ { // it may still be recovering from a crash
 		time.Sleep(100 * time.Millisecond)
 		err = n.w.db.cut(ctx, kind)
 	}
@@ -190,8 +190,8 @@ func (n *nemesis) cutDatabase(ctx context.Context) {
 	n.w.tally.cuts.Add(1)
 }
 
-// blackout kills the database and all nodes. PostgreSQL starts again on another port, so the
-// nodes get its new address.
+// blackout kills the database and all nodes. PostgreSQL restarts on another port, so the nodes get
+// its new address.
 func (n *nemesis) blackout(ctx context.Context) {
 	if !n.steady(ctx) {
 		return

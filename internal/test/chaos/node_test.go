@@ -15,15 +15,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// node is one skald of a run, over all its processes: it keeps its name and port.
+// node is one Skald node of a run across all its processes: it keeps its name and port.
 type node struct {
 	w    *world
 	name string
 	addr string
 	url  string
 	log  *nodeLog
-	env  []string // of this node only, in addition to what all have
-	bin  string   // "": that of the world
+	env  []string // for this node only, in addition to the common environment
+	bin  string   // "": the world's
 
 	mu      sync.Mutex
 	proc    *process // guarded by mu: the latest process; nil before the first
@@ -45,7 +45,7 @@ func (n *node) start(extra ...string) error {
 	defer n.mu.Unlock()
 	n.log.newLife()
 	cmd := exec.Command(cmp.Or(n.bin, n.w.bin), "serve")
-	cmd.Dir = n.w.dir // no configuration file of the working directory
+	cmd.Dir = n.w.dir // so that no configuration file of the working directory is read
 	cmd.Stderr = n.log
 	cmd.Env = append(environment(
 		"SKALD_DATABASE_URL="+n.w.db.dsn(),
@@ -53,7 +53,7 @@ func (n *node) start(extra ...string) error {
 		"SKALD_NODE_ID="+n.name,
 		"SKALD_LEASE_TTL="+n.w.plan.lease.String(),
 		"SKALD_REAPER_INTERVAL=200ms",
-		"SKALD_ENGINE_SLOW_STEP_AFTER=100ms", // so that RUNNING rows are written too
+		"SKALD_ENGINE_SLOW_STEP_AFTER=100ms", // so that RUNNING rows are written as well
 	), slices.Concat(n.w.env, n.env, extra)...)
 	proc, err := launch(cmd)
 	if err != nil {
@@ -65,7 +65,7 @@ func (n *node) start(extra ...string) error {
 	return nil
 }
 
-// supervise reports a process that ended unexpectedly.
+// supervise reports a process that ends unexpectedly.
 func (n *node) supervise(proc *process) {
 	<-proc.done
 	n.mu.Lock()
@@ -75,7 +75,7 @@ func (n *node) supervise(proc *process) {
 	}
 }
 
-// alive returns the process while the node is up.
+// alive returns the process if the node is up.
 func (n *node) alive() *process {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -85,7 +85,7 @@ func (n *node) alive() *process {
 	return n.proc
 }
 
-// take returns the process to the one caller that will end it; nil when there is none.
+// take hands the process to the one caller that will end it. It returns nil if there is none.
 func (n *node) take() *process {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,8 +93,8 @@ func (n *node) take() *process {
 	return n.proc
 }
 
-// end ends the node with sig and returns when it is down. It does nothing to a node that is
-// down.
+// end sends sig to the node and returns when the node is down. If the node is already down, it does
+// nothing.
 func (n *node) end(sig syscall.Signal) {
 	if proc := n.take(); proc != nil {
 		proc.signal(sig)
@@ -102,7 +102,7 @@ func (n *node) end(sig syscall.Signal) {
 	}
 }
 
-// awaitReady returns nil when the node is ready, and an error when it ended instead or ctx did.
+// awaitReady returns nil once the node is ready, or an error if the node or ctx ends first.
 func (n *node) awaitReady(ctx context.Context) error {
 	proc := n.alive()
 	for proc != nil && !proc.ended() {

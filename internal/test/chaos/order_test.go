@@ -5,26 +5,26 @@ import (
 	"math/rand/v2"
 )
 
-// order is one saga that a client wants, and everything that the client knows about it: a line
-// of the history H.
+// order is one saga that a client requests, with everything the client knows about it: a line of
+// the history H.
 type order struct {
-	marker    string // only the payload contains it
+	marker    string // it occurs only in the payload
 	flow      *flow
 	body      []byte
 	payload   []byte
-	key       string // Idempotency-Key, "" for none
-	givenID   string // saga_id chosen by the client, "" for none
+	key       string // Idempotency-Key; "" for none
+	givenID   string // saga_id chosen by the client; "" for none
 	timeoutMS int    // 0: none
 	cancel    bool   // the client will cancel it
 
-	// What came of it. Written by the one client that has the order.
-	accepted       []string // the saga ids of all 2xx answers
-	unknown        bool     // some attempt may or may not have been accepted
+	// The outcome, written only by the client that has the order.
+	accepted       []string // the saga ids of all 2xx responses
+	unknown        bool     // it is unknown whether some attempt was accepted
 	cancelSent     bool
 	cancelAccepted bool
 }
 
-// kind of an order: its expected end, if no fault affects it.
+// kind is the end that an order is expected to have if no fault affects it.
 type kind int
 
 const (
@@ -35,7 +35,7 @@ const (
 	deadline
 )
 
-// mix is how often each kind is ordered in a hundred.
+// mix says how many orders in a hundred are of each kind.
 var mix = []struct {
 	kind  kind
 	share int
@@ -66,8 +66,8 @@ func newOrder(r *rand.Rand, marker string, flows []flow, k kind) *order {
 		simulate[step] = fmt.Sprintf("%s:%dms", []string{"slow", "late"}[r.IntN(2)], 100+r.IntN(800))
 		simulate[step+":compensate"] = fmt.Sprintf("slow:%dms", 50+r.IntN(400))
 	case deadline:
-		// Three steps or more of 400 to 700 ms with a deadline of a second or two: most pass
-		// their deadline with a call in flight.
+		// Three or more steps of 400 to 700 ms, with a deadline of one or two seconds: most of
+		// these sagas pass their deadline with a call in flight.
 		o.flow = &patient[r.IntN(len(patient))]
 		for _, step := range o.flow.steps {
 			simulate[step] = fmt.Sprintf("slow_always:%dms", 400+r.IntN(300))
@@ -76,7 +76,7 @@ func newOrder(r *rand.Rand, marker string, flows []flow, k kind) *order {
 	}
 	o.payload = encode(map[string]any{
 		"marker": marker, "amount": r.IntN(5000), "simulate": simulate,
-		// Values that a careless conversion in the database would change.
+		// Values that a careless conversion in the database would alter.
 		"exact": bigNumber("12345678901234567890.10"), "text": "å ☃ \u2028 \\u0000 <&>", "z": nil, "a": []any{},
 	})
 	request := map[string]any{"workflow_name": o.flow.name, "payload": rawJSON(o.payload), "correlation_id": marker}
