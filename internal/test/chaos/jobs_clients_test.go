@@ -203,7 +203,7 @@ func (a *asker) some(dice *rand.Rand) string {
 	return a.known[n-1-dice.IntN(min(n, 12))]
 }
 
-// deal acts as an operator who cancels a run or takes it away from its worker, sometimes by force.
+// deal acts as an operator who cancels a run or reassigns it, sometimes by force.
 func (a *asker) deal(ctx context.Context, dice *rand.Rand, what string, force float64) {
 	id := a.some(dice)
 	if id == "" {

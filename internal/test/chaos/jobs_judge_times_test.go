@@ -83,7 +83,7 @@ func (r *jobRecord) executions() []*executed {
 
 // ruleOverlaps: J4. Two executions of a run or of a concurrency key overlap only if the worker of
 // the earlier assignment could not know that its assignment had ended: the worker was stopped, it
-// was rude, or the run was taken away by force. No execution begins twice.
+// was rude, or the run was taken by force. No execution begins twice.
 func ruleOverlaps(r *jobRecord, v *jobsVerdict) {
 	by := map[string][]*executed{}
 	fences := map[string]bool{}

@@ -55,7 +55,7 @@ func parsePointFault(line string) (d pointFault, ok bool) {
 	return d, err == nil && n == 3
 }
 
-// orders are the faults that a worker was told to inject into itself: only the worker knows when it
+// orders are the faults that a worker was asked to inject into itself: only the worker knows when it
 // reaches a point.
 type orders struct {
 	mu   sync.Mutex

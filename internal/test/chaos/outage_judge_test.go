@@ -8,67 +8,68 @@ import (
 	"time"
 )
 
-// outageRecord is what is known of an outage when everything is well again: what the participants
-// received, and how their gates moved in the meantime.
+// outageRecord contains what is known about an outage once all participants are healthy again: the
+// calls that the participants received, and the changes of their gates in the meantime.
 type outageRecord struct {
 	rules    gateRules
 	ill      interval
 	arrivals []arrival  // by time
-	gates    []gateView // by time, those of all participants
-	// How long sagas took that use only the healthy participant, and calls of this test beside them.
+	gates    []gateView // by time, for all participants
+	// Durations of sagas that use only the healthy participant, and of this test's own calls at the
+	// same time.
 	before, during speeds
 }
 
-// gateRules are the settings of all participants.
+// gateRules are the settings that apply to all participants.
 type gateRules struct {
 	ratio         float64
-	least         int // calls, fewer say nothing
+	least         int // minimum number of calls from which a ratio is computed
 	window        time.Duration
 	canary        time.Duration
 	start, factor float64
 }
 
-// gateView is a gate as it was from one moment to the next change of it.
+// gateView is the state of a gate from one change to the next.
 type gateView struct {
 	participant string
 	state       string
-	at          time.Time // of the change
-	since       time.Time // when it came into its state
+	at          time.Time // time of the change
+	since       time.Time // when the gate entered its state
 	rate        float64
-	waits       int // how many sagas wait there
+	waits       int // number of sagas that wait at the gate
 }
 
-// speeds are times that something took.
+// speeds are measured durations.
 type speeds struct {
 	sagas   []time.Duration
 	control []time.Duration
 }
 
 const (
-	// learned is how long nodes go on calling after a gate was held: they look once a second, and the
-	// machine may do something else.
+	// learned is how long nodes may continue to call after a gate was held: they check once a
+	// second, and the machine may be busy.
 	learned = time.Second + clumsy
-	// mostSlower is how much longer sagas may take that use nothing that is ill.
+	// mostSlower is the factor by which sagas that use no unhealthy participant may become slower.
 	mostSlower = 2.0
-	// enoughSagas is how many sagas make a percentile of which something can be said.
+	// enoughSagas is the number of sagas from which a percentile is meaningful.
 	enoughSagas = 500
-	// quick is the p95 of sagas on a machine that keeps the pace of the orders.
+	// quick is the p95 of sagas on a machine that can keep up with the orders.
 	quick = 100 * time.Millisecond
-	// within is how far calls may be from the ramp.
+	// within is the relative deviation from the ramp that calls may have.
 	within = 0.2
 )
 
-// stay is a time that a gate was in one state, with the rates that it had.
+// stay is a period during which a gate was in one state, with the rates that it had.
 type stay struct {
 	participant, state string
 	interval
 	levels []gateView
 }
 
-// stays returns the times that gates were in one state, by participant and time. What a gate is at the
-// end it stays until the last arrival.
+// stays returns the periods during which gates were in one state, by participant and time. The last
+// period of each gate extends to the last arrival.
 func (r *outageRecord) stays() (all []stay) {
-	open := map[string]int{} // index of the present stay
+	open := map[string]int{} // index of the current stay
 	for _, g := range r.gates {
 		i, there := open[g.participant]
 		if there && all[i].state == g.state && all[i].from.Equal(g.since) {
@@ -94,12 +95,13 @@ func (r *outageRecord) stays() (all []stay) {
 	return all
 }
 
-// received counts the attempts of which the first call came to a participant in [from, to).
+// received counts the attempts whose first call arrived at a participant in [from, to).
 func (r *outageRecord) received(participant string, from, to time.Time) int {
 	return len(r.calls(participant, from, to))
 }
 
-// calls are when the first calls of attempts came to a participant in [from, to), since from.
+// calls returns when the first calls of attempts arrived at a participant in [from, to), relative
+// to from.
 func (r *outageRecord) calls(participant string, from, to time.Time) (after []time.Duration) {
 	seen := map[attempt]bool{}
 	for i := range r.arrivals {
@@ -115,7 +117,7 @@ func (r *outageRecord) calls(participant string, from, to time.Time) (after []ti
 	return after
 }
 
-// judge holds the record to what outage mode promises.
+// judge checks the record against the promises of outage mode.
 func (r *outageRecord) judge(add func(rule, format string, args ...any)) {
 	stays := r.stays()
 	for i := range stays {
@@ -135,7 +137,7 @@ func (r *outageRecord) judge(add func(rule, format string, args ...any)) {
 	r.judgeOthers(add)
 }
 
-// judgeHeld: a participant that is held gets canaries and nothing else (I23).
+// judgeHeld: a held participant gets canaries and nothing else (I23).
 func (r *outageRecord) judgeHeld(s *stay, add func(rule, format string, args ...any)) {
 	from := s.from.Add(learned)
 	if !from.Before(s.to) {
@@ -148,17 +150,17 @@ func (r *outageRecord) judgeHeld(s *stay, add func(rule, format string, args ...
 	}
 }
 
-// canaries is how many of them there may be in a time.
+// canaries returns the maximum number of canaries in a period.
 func (r *outageRecord) canaries(d time.Duration) int { return int(d/r.rules.canary) + 1 }
 
-// rise is one step of a release: its rate, how long it lasted, and the calls from the beginning of the
-// release to its end, as they are due and as they came.
+// rise is one step of a release: its rate, its duration, and the number of calls from the beginning
+// of the release to the end of the step, both due and received.
 type rise struct {
 	rate     float64
 	took     time.Duration
 	due, got float64
 	in       time.Duration // since the beginning of the release
-	dry      bool          // what waited may have come to its end in it, or before
+	dry      bool          // the waiting sagas may have been used up in this step or before it
 	last     bool
 	until    time.Time
 }
@@ -182,8 +184,8 @@ func (r *outageRecord) rises(s *stay) (all []rise) {
 	return all
 }
 
-// judgeRelease: calls follow the ramp, which begins as it is set and grows by its factor, at most once
-// a second.
+// judgeRelease: calls follow the ramp, which starts at the configured rate and grows by its factor
+// at most once a second.
 func (r *outageRecord) judgeRelease(s *stay, add func(rule, format string, args ...any)) {
 	want := r.rules.start
 	for i, step := range r.rises(s) {
@@ -194,13 +196,14 @@ func (r *outageRecord) judgeRelease(s *stay, add func(rule, format string, args 
 		if !step.last && (step.took < time.Second-slack || step.took > longestStep && r.keepsPace()) {
 			add("ramp", "the rate of %s grew after %s, want a second", s.participant, step.took)
 		}
-		// The time since the last wave before the rate grew counts with the new rate.
+		// The time between the last wave and the change of the rate counts at the new rate.
 		grown := step.rate * (1 - 1/r.rules.factor) * longestWave.Seconds()
 		if most := step.due*(1+within) + grown + 2; step.got > most {
 			add("flood", "%s got %g calls in %s of its release, at most %.0f are due", s.participant, step.got, step.in, most)
 		}
-		// Sagas that were let through may come to their turn a little later, and much later if the machine
-		// cannot even keep the pace of the orders: then how far they are off the ramp is only shown.
+		// Sagas that were let through may make their calls a little later, or much later if the
+		// machine can't even keep up with the orders. In the latter case, the deviation from the
+		// ramp is only reported.
 		if step.dry || !r.keepsPace() {
 			continue
 		}
@@ -212,17 +215,17 @@ func (r *outageRecord) judgeRelease(s *stay, add func(rule, format string, args 
 }
 
 const (
-	// slack is how exactly a change of a gate is seen.
+	// slack is the precision with which the change of a gate is observed.
 	slack = 50 * time.Millisecond
-	// longestWave is how long the nodes may let pass between two waves.
+	// longestWave is the longest time between two waves of the nodes.
 	longestWave = 1500 * time.Millisecond
-	// longestStep is how long one rate lasts on a machine that does something else as well: nodes look
-	// once a second, and a call has to succeed in between.
+	// longestStep is the longest time that one rate may last on a busy machine: nodes check once a
+	// second, and a call must succeed in between.
 	longestStep = 2*time.Second + clumsy
 )
 
-// judgeDead: the dead participant is held as soon as its calls say so, and is not released before it is
-// back.
+// judgeDead: the dead participant is held as soon as its calls warrant it, and it is not released
+// before it is back.
 func (r *outageRecord) judgeDead(stays []stay, add func(rule, format string, args ...any)) {
 	broken := r.broken(theDead)
 	i := slices.IndexFunc(stays, func(s stay) bool {
@@ -243,7 +246,7 @@ func (r *outageRecord) judgeDead(stays []stay, add func(rule, format string, arg
 	}
 }
 
-// broken is the moment from which the calls of a participant within the window break its ratio.
+// broken returns the time from which a participant's calls within the window exceed the ratio.
 func (r *outageRecord) broken(participant string) time.Time {
 	var within []*arrival
 	failed := 0
@@ -269,10 +272,10 @@ func (r *outageRecord) broken(participant string) time.Time {
 	return time.Time{}
 }
 
-// judgeOthers: sagas that use nothing that is ill are not much slower than they were. The machine may
-// do something else, and do more of it during the outage than before: so the same is asked of calls
-// that this test makes, and only what is beyond their change counts. A short run has too few sagas, and
-// its figures are only shown.
+// judgeOthers: sagas that use no unhealthy participant don't become much slower. The machine may be
+// busier during the outage than before, so the test's own calls are measured as well, and only a
+// slowdown beyond theirs counts. In a short run there are too few sagas, and the figures are only
+// reported.
 func (r *outageRecord) judgeOthers(add func(rule, format string, args ...any)) {
 	if len(r.before.sagas) < enoughSagas || len(r.during.sagas) < enoughSagas {
 		return
@@ -283,12 +286,13 @@ func (r *outageRecord) judgeOthers(add func(rule, format string, args ...any)) {
 	}
 }
 
-// keepsPace reports whether sagas were quick when all were well.
+// keepsPace reports whether sagas were quick while all participants were healthy.
 func (r *outageRecord) keepsPace() bool {
 	return len(r.before.sagas) >= enoughSagas && p95(r.before.sagas) <= quick
 }
 
-// slower returns how much longer sagas and calls of this test took during the outage than before.
+// slower returns how many times as long sagas and this test's own calls took during the outage as
+// before.
 func (r *outageRecord) slower() (sagas, control float64) {
 	ratio := func(a, b []time.Duration) float64 { return float64(p95(a)) / float64(max(p95(b), time.Microsecond)) }
 	return ratio(r.during.sagas, r.before.sagas), ratio(r.during.control, r.before.control)
@@ -302,7 +306,7 @@ func p95(all []time.Duration) time.Duration {
 	return sorted[len(sorted)*95/100]
 }
 
-// last is how the gates are at the end.
+// last returns the final state of the gates.
 func (r *outageRecord) last() map[string]gateView {
 	out := map[string]gateView{}
 	for _, g := range r.gates {
@@ -311,13 +315,13 @@ func (r *outageRecord) last() map[string]gateView {
 	return out
 }
 
-// summary is what happened, a line for each participant.
+// summary describes what happened, with a line for each participant.
 func (r *outageRecord) summary() string {
 	var text strings.Builder
 	stays := r.stays()
 	for _, name := range []string{theDead, theSlow, theHalf, theFlaky, theWell} {
 		held, canaries, releases, steps := time.Duration(0), 0, 0, 0
-		var off []string // the ramp
+		var off []string // steps that were off the ramp
 		for i := range stays {
 			s := &stays[i]
 			switch {

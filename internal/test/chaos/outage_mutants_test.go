@@ -10,9 +10,9 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// soundOutage is the record of an outage in which every promise was kept: the dead participant is held
-// after thirty calls, gets a canary every five seconds, and what waited comes back in a ramp of five
-// steps after it is well.
+// soundOutage returns the record of an outage in which every promise was kept: the dead participant
+// is held after thirty calls and gets a canary every five seconds, and once it is healthy the
+// waiting sagas return in a ramp of five steps.
 func soundOutage() *outageRecord {
 	at := func(s float64) time.Time { return soundEpoch.Add(time.Duration(s * float64(time.Second))) }
 	r := &outageRecord{
@@ -59,10 +59,11 @@ func soundOutage() *outageRecord {
 	return r
 }
 
-// TestTheJudgeOfOutages plants a defect of each kind into the record of an outage; the judge has to name it.
+// TestTheJudgeOfOutages plants a defect of each kind into the record of an outage; the judge must
+// report it.
 func TestTheJudgeOfOutages(t *testing.T) {
 	at := func(s float64) time.Time { return soundEpoch.Add(time.Duration(s * float64(time.Second))) }
-	// more adds calls of as many sagas to the dead participant, at a steady pace.
+	// more adds calls to the dead participant, each from a different saga, at a steady pace.
 	more := func(r *outageRecord, n int, from, to float64) {
 		for i := range n {
 			r.arrivals = append(r.arrivals, arrival{at: at(from + (to-from)*float64(i)/float64(n)), participant: theDead,
@@ -70,7 +71,7 @@ func TestTheJudgeOfOutages(t *testing.T) {
 		}
 		slices.SortStableFunc(r.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
 	}
-	// less removes three calls of four between two times.
+	// less removes three out of four calls between two times.
 	less := func(r *outageRecord, from, to float64) {
 		i := 0
 		r.arrivals = slices.DeleteFunc(r.arrivals, func(a arrival) bool {
@@ -84,7 +85,7 @@ func TestTheJudgeOfOutages(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		rule string // "": none is broken
+		rule string // "": no rule is broken
 		do   func(*outageRecord)
 	}{
 		{"nothing is wrong", "", func(*outageRecord) {}},

@@ -19,27 +19,28 @@ import (
 	"github.com/skald-saga/skald/examples/order/shop"
 )
 
-// outage is one campaign: sagas are ordered at a steady pace while all are well, for its length while four participants
-// are ill, each in its way, and after they are well again for as long as before.
+// outage is a campaign. Sagas are ordered at a steady pace: first while all participants are
+// healthy, then for length while four of them are unhealthy, each in its own way, and then, while
+// they are healthy again, for as long as in the first phase.
 type outage struct {
 	*world
 	sagas    int
 	length   time.Duration
-	ordering time.Duration // of all sagas
+	ordering time.Duration // duration of all orders
 	rules    gateRules
 
 	ward    *ward
-	watched []gateView // of watch
+	watched []gateView // recorded by watch
 	control []controlled
 }
 
-// controlled is how long a call of this test took, beside those of the nodes.
+// controlled is the duration of one of this test's own calls, made alongside those of the nodes.
 type controlled struct {
 	at   time.Time
 	took time.Duration
 }
 
-// TestAnOutage holds outage mode to its promises. OUTAGE_SAGAS and OUTAGE_SECONDS make it longer.
+// TestAnOutage checks the promises of outage mode. OUTAGE_SAGAS and OUTAGE_SECONDS make it longer.
 func TestAnOutage(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, number(t, "OUTAGE_SAGAS", 400), time.Duration(number(t, "OUTAGE_SECONDS", 8))*time.Second)
@@ -98,7 +99,8 @@ func number(t *testing.T, name string, or int) int {
 	return n
 }
 
-// pace is how many sagas are ordered in a second at most: as many as two cores start and end in one.
+// pace is the maximum number of sagas ordered per second: two cores can start and complete this
+// many.
 const pace = 80
 
 // newOutage returns a world whose participants are registered and whose nodes are ready.
@@ -142,8 +144,8 @@ func newOutage(t *testing.T, sagas int, length time.Duration) *outage {
 	return o
 }
 
-// outageFlows are workflows of which each but the last two calls one participant that falls ill; one calls all of
-// them, and one none.
+// outageFlows returns workflows. All but the last two call one participant that becomes unhealthy;
+// of the last two, one calls all of these participants and the other none.
 func outageFlows(addr string) (flows []flow) {
 	for _, participants := range [][]string{
 		{theWell, theDead}, {theWell, theSlow, theWell}, {theHalf, theWell}, {theFlaky, theWell},
@@ -174,11 +176,11 @@ func outageFlows(addr string) (flows []flow) {
 	return flows
 }
 
-// sound is the workflow that uses only the participant that is never ill.
+// sound returns the workflow that uses only the participant that is always healthy.
 func (o *outage) sound() *flow { return &o.flows[len(o.flows)-1] }
 
-// newOrder generates an order: one in twenty will be canceled, and one in twenty has a deadline, which most pass
-// only if they wait at a gate.
+// newOrder generates an order. One in twenty will be canceled, and one in twenty has a deadline,
+// which most of those sagas pass only if they wait at a gate.
 func (o *outage) newOrder(r *rand.Rand) *order {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -198,7 +200,7 @@ func (o *outage) newOrder(r *rand.Rand) *order {
 	return n
 }
 
-// trade orders all sagas at a steady pace; on a machine that cannot keep it, later.
+// trade orders all sagas at a steady pace, or more slowly on a machine that can't keep up.
 func (o *outage) trade(ctx context.Context) {
 	began, each := time.Now(), o.ordering/time.Duration(o.sagas)
 	var next atomic.Int64
@@ -218,7 +220,7 @@ func (o *outage) trade(ctx context.Context) {
 	clients.Wait()
 }
 
-// watch records every change of a gate, as it is in the database.
+// watch records every change of a gate from the database.
 func (o *outage) watch(ctx context.Context) {
 	epochs := map[string]int64{}
 	for pause(ctx, slack/2) {
@@ -238,11 +240,11 @@ func (o *outage) watch(ctx context.Context) {
 				o.watched = append(o.watched, g)
 			}
 		}
-		_ = errors.Join(rows.Err(), rows.Close()) // the next look sees what this one missed
+		_ = errors.Join(rows.Err(), rows.Close()) // the next look sees what this one has missed
 	}
 }
 
-// measure makes calls of the kind that nodes make, to see how fast the machine is at the moment.
+// measure makes calls like those of the nodes, to measure the current speed of the machine.
 func (o *outage) measure(ctx context.Context) {
 	for pause(ctx, 50*time.Millisecond) {
 		began := time.Now()
@@ -258,7 +260,7 @@ func (o *outage) measure(ctx context.Context) {
 	}
 }
 
-// opened waits until all gates are open and nothing waits at them.
+// opened waits until all gates are open.
 func (o *outage) opened(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, o.plan.drain)
 	defer cancel()
@@ -266,16 +268,16 @@ func (o *outage) opened(ctx context.Context) {
 		var closed int
 		err := o.db.sql().QueryRowContext(ctx, `SELECT count(*) FROM saga.participants WHERE state <> 'OPEN'`).Scan(&closed)
 		if err == nil && closed == 0 {
-			pause(ctx, 2*slack) // until watch has seen it
+			pause(ctx, 2*slack) // until watch has seen the change
 			return
 		}
 		if !pause(ctx, slack) {
-			return // the judge will find those that are closed
+			return // the judge will report gates that are still closed
 		}
 	}
 }
 
-// record gathers what the judge of outages asks for.
+// record collects the data that the judge of outages needs.
 func (o *outage) record(v *verdict, ill interval) *outageRecord {
 	r := &outageRecord{rules: o.rules, ill: ill, arrivals: o.ward.received(), gates: o.watched}
 	slices.SortStableFunc(r.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })

@@ -14,14 +14,14 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// ward stands before the participants of the campaign of outages. Each of them has a path of its own,
-// below which the shop serves its steps. The ward records every call that a participant received, also
-// those that it did not take in because it was ill.
+// ward stands in front of the participants of the outage campaign. Each participant has its own
+// path, below which the shop serves its steps. The ward records every call that a participant
+// received, including calls that it didn't process because it was unhealthy.
 type ward struct {
 	mu       sync.Mutex
 	dice     *rand.Rand // guarded by mu
-	ill      interval   // guarded by mu: when those who fall ill are ill; to is zero until they are well
-	arrivals []arrival  // guarded by mu: in the order in which they came
+	ill      interval   // guarded by mu: when participants are unhealthy; to is zero until they have recovered
+	arrivals []arrival  // guarded by mu: in order of arrival
 }
 
 // arrival is one call that a participant received.
@@ -31,10 +31,11 @@ type arrival struct {
 	saga, step  string
 	action      ledger.Action
 	attempt     int
-	failed      bool // its caller gets no definite answer in time
+	failed      bool // its caller gets no definite response in time
 }
 
-// attempt identifies what a saga spends on a call: the connection may break, and the call be sent again.
+// attempt identifies an attempt of a saga: if the connection breaks, the same attempt may be sent
+// again.
 type attempt struct {
 	saga, step string
 	action     ledger.Action
@@ -48,12 +49,12 @@ type symptom int
 
 const (
 	healthy symptom = iota
-	hangsUp         // the call is read, and its connection closed
-	dawdles         // the call is served, and answered when its caller waits no longer
-	fails           // 500, and nothing is done
+	hangsUp         // the call is read and its connection closed
+	dawdles         // the call is served, but answered only after its caller has stopped waiting
+	fails           // 500, and the call is not served
 )
 
-// Participants of the campaign. Only well is never ill.
+// These are the participants of the campaign. Only well is always healthy.
 const (
 	theDead  = "dead"
 	theSlow  = "slow"
@@ -62,10 +63,10 @@ const (
 	theWell  = "well"
 )
 
-// flapping is how long one that flaps is dead, and then well.
+// flapping is how long the flapping participant is alternately dead and healthy.
 const flapping = 4 * time.Second
 
-// patient is how long callers wait for an answer.
+// patient is how long callers wait for a response.
 const patient = time.Second
 
 // symptomOf returns what a participant does to a call.
@@ -90,7 +91,7 @@ func (w *ward) symptomOf(participant string, at time.Time) symptom {
 	return healthy
 }
 
-// fallIll begins the outage, and recover ends it. Both return the moment.
+// fallIll begins the outage and recover ends it. Both return the current time.
 func (w *ward) fallIll() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +118,7 @@ func (w *ward) before(next http.Handler) http.Handler {
 		name, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		r.URL.Path = "/" + path
 		if r.Header.Get("X-Saga-Id") == "" {
-			return // the test's own call, to see how busy the machine is
+			return // the test's own call, which measures how busy the machine is
 		}
 		switch w.admit(name, r) {
 		case hangsUp:
@@ -130,14 +131,14 @@ func (w *ward) before(next http.Handler) http.Handler {
 			next.ServeHTTP(kept, r)
 			pause(r.Context(), 3*patient)
 			rw.WriteHeader(kept.Code)
-			_, _ = rw.Write(kept.Body.Bytes()) // the caller has gone
+			_, _ = rw.Write(kept.Body.Bytes()) // the caller has stopped waiting
 		default:
 			next.ServeHTTP(rw, r)
 		}
 	})
 }
 
-// admit records a call and returns what happens to it.
+// admit records a call and returns what will happen to it.
 func (w *ward) admit(participant string, r *http.Request) symptom {
 	n, _ := strconv.Atoi(r.Header.Get("X-Saga-Attempt"))
 	w.mu.Lock()

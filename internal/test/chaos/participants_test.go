@@ -14,13 +14,13 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// participants is the participant of all sagas: one shop in this process, which survives the
-// kills, and is itself restarted from its ledger now and then.
+// participants serves all sagas: it is one shop in this process, which survives the kills and is
+// itself restarted from its ledger now and then.
 type participants struct {
 	addr    string
 	cfg     shop.Config
 	witness *witness
-	gateway *gateway // nil: there is none
+	gateway *gateway // nil: no gateway
 	before  func(http.Handler) http.Handler
 
 	mu     sync.Mutex
@@ -28,10 +28,10 @@ type participants struct {
 	server *http.Server // guarded by mu
 }
 
-// pauses is the maximum by which a participant delays a call.
+// pauses is the longest time by which a participant delays a call.
 const pauses = 400 * time.Millisecond
 
-// unreliable faults give about one call in five an unknown outcome.
+// unreliable returns faults that give about one call in five an unknown outcome.
 func unreliable(dir string, seed uint64) shop.Config {
 	return shop.Config{
 		Ledger: filepath.Join(dir, "ledger.jsonl"), Seed: seed,
@@ -73,14 +73,14 @@ func (p *participants) open() error {
 		handler = p.before(handler)
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	go server.Serve(l) //nolint:errcheck // it ends with close
+	go server.Serve(l) //nolint:errcheck // it ends when close is called
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shop, p.server = s, server
 	return nil
 }
 
-// close drops all connections, even in the middle of an answer, and closes the ledger.
+// close drops all connections, even in the middle of a response, and closes the ledger.
 func (p *participants) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,10 +95,10 @@ func (p *participants) close() error {
 // entries reads the ledger from disk.
 func (p *participants) entries() ([]ledger.Entry, error) { return ledger.Read(p.cfg.Ledger) }
 
-// witness reads the database whenever a call of its kind arrives for the first time: what must
-// have been committed before the call has to be there (I3: every step before it; I4: the start
-// of the compensation, and every later compensation). A commit is visible from the moment it is
-// acknowledged, so an orchestrator that sends only after its commit never fails this check.
+// witness reads the database when a call arrives for the first time: everything that must have been
+// committed before the call must be there (I3: every step before it; I4: the start of the
+// compensation and the compensation of every later step). A commit is visible from the moment it is
+// acknowledged, so an orchestrator that calls only after its commit never fails this check.
 type witness struct {
 	db    *database
 	found *findings
@@ -121,7 +121,7 @@ func newWitness(db *database, f *findings) *witness {
 	return &witness{db: db, found: f, seen: map[callID]bool{}, looking: make(chan struct{}, 10)}
 }
 
-// knows tells the witness the workflows of the run.
+// knows gives the witness the workflows of the run.
 func (w *witness) knows(flows []flow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +131,8 @@ func (w *witness) knows(flows []flow) {
 	}
 }
 
-// checkpoint returns which steps must be on disk when a step of a workflow is called: all before the result.
+// checkpoint returns the number of first steps that must be on disk when a step of a workflow is
+// called.
 func (w *witness) checkpoint(workflow string, step int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,8 +156,8 @@ func (w *witness) watch(next http.Handler) http.Handler {
 	})
 }
 
-// look checks what must be committed when the call arrives. All of it is permanent, so a late
-// query can hide a violation but not invent one.
+// look checks what must be committed when the call arrives. All of that is permanent, so a late
+// query may miss a violation but can't report a false one.
 func (w *witness) look(id callID) {
 	select {
 	case w.looking <- struct{}{}:

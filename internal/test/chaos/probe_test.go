@@ -9,16 +9,16 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// probe samples every saga repeatedly while faults are injected. It finds violations that the
-// end does not show: a saga that no node would ever look at again (I1), a move backwards (I5),
-// an epoch that decreases (I6).
+// probe samples every saga repeatedly while faults are injected. It finds violations that the final
+// state doesn't show: a saga that no node would ever look at again (I1), a step backwards (I5), or
+// a decreasing epoch (I6).
 type probe struct {
 	w     *world
 	known map[string]sample
 	looks int
 }
 
-// sample is the head of a saga at one time.
+// sample is the head of a saga at one point in time.
 type sample struct {
 	state   saga.State
 	version int64
@@ -34,7 +34,7 @@ func newProbe(w *world) *probe {
 func (p *probe) run(ctx context.Context) {
 	for n := 0; pause(ctx, 300*time.Millisecond); n++ {
 		if err := p.look(ctx); err != nil {
-			continue // the database is down; the next sample will do
+			continue // the database is down; the next sample will suffice
 		}
 		p.looks++
 		if n%10 == 0 {
@@ -106,7 +106,7 @@ func (p *probe) compare(id string, now sample) {
 	}
 }
 
-// metrics reads from every node that is up whether there are stuck sagas.
+// metrics reads from every running node whether there are stuck sagas.
 func (p *probe) metrics(ctx context.Context) {
 	for _, n := range p.w.nodes {
 		if n.alive() == nil {
@@ -114,7 +114,7 @@ func (p *probe) metrics(ctx context.Context) {
 		}
 		r := p.w.request(ctx, n, http.MethodGet, "/metrics", "", nil)
 		if r.err != nil || r.status == http.StatusServiceUnavailable {
-			continue // stopped or killed meanwhile, or only starting
+			continue // stopped, killed, or still starting
 		}
 		value, found := metric(string(r.body), "skald_sagas_stuck")
 		if !found || value != "0" {
@@ -123,7 +123,7 @@ func (p *probe) metrics(ctx context.Context) {
 	}
 }
 
-// metric returns the value of a metric without labels.
+// metric returns the value of a metric that has no labels.
 func metric(text, name string) (value string, found bool) {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name+" "); ok {

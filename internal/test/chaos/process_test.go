@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// binDir is where the binaries under test are built, for all tests of a process.
+// binDir is the directory in which the binaries under test are built, for all tests of a process.
 var binDir string
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ var (
 
 func build(name string, flags ...string) (string, error) {
 	path := filepath.Join(binDir, name)
-	args := append([]string{"build", "-ldflags=-s", "-o", path}, flags...) // without what a debugger needs
+	args := append([]string{"build", "-ldflags=-s", "-o", path}, flags...) // without debugging information
 	cmd := exec.Command("go", append(args, "./cmd/skald")...)
 	cmd.Dir = filepath.Join("..", "..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -68,8 +68,8 @@ type process struct {
 	err  error         // how it ended; read after done
 }
 
-// launch starts cmd. If this test is killed, the kernel kills the child where it can: when the
-// thread that started it ends. So that thread waits for the child.
+// launch starts cmd. If this test is killed, the kernel kills the child where possible: it does so
+// when the thread that started the child ends, so that thread waits for the child.
 func launch(cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C reaches only the test
 	dieWithParent(cmd.SysProcAttr)
@@ -89,7 +89,7 @@ func launch(cmd *exec.Cmd) (*process, error) {
 	return p, <-started
 }
 
-// signal fails only when the process has already ended.
+// signal fails only if the process has already ended.
 func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
 func (p *process) ended() bool {
@@ -107,7 +107,7 @@ func (p *process) killed() bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// environment is the environment of this process without settings of Skald, and with extra.
+// environment returns this process's environment without Skald's settings, followed by extra.
 func environment(extra ...string) []string {
 	var kept []string
 	for _, pair := range os.Environ() {
@@ -118,13 +118,12 @@ func environment(extra ...string) []string {
 	return append(kept, extra...)
 }
 
-// nodeLog keeps what a node writes to stderr, over its restarts, and recognizes forbidden
-// lines.
+// nodeLog collects a node's stderr across its restarts and recognizes forbidden lines.
 type nodeLog struct {
 	mu      sync.Mutex
 	file    *os.File
 	line    []byte          // incomplete
-	reached map[string]bool // failpoints passed
+	reached map[string]bool // failpoints that were passed
 	bad     []string        // forbidden lines
 }
 
@@ -149,7 +148,7 @@ func (l *nodeLog) Write(p []byte) (int, error) {
 	return l.file.Write(p)
 }
 
-// forbidden are the beginnings of lines, or messages in them, that reveal a defect.
+// forbidden lists beginnings of lines, or messages in them, that reveal a defect.
 var forbidden = []string{
 	"panic:", "fatal error:", "WARNING: DATA RACE", "request handler panicked",
 	"sagas are stuck", "an outcome no longer matches its saga",
@@ -166,7 +165,7 @@ func (l *nodeLog) inspect(line string) {
 	}
 }
 
-// newLife drops a line that a kill cut short, and marks the restart.
+// newLife drops a line that a kill cut short and marks the restart.
 func (l *nodeLog) newLife() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,7 +185,7 @@ func (l *nodeLog) complaints() []string {
 	return append([]string(nil), l.bad...)
 }
 
-// pause waits for d, or until ctx ends, and reports whether d has passed.
+// pause waits for d or until ctx ends, and reports whether d has passed.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

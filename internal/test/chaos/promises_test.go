@@ -9,7 +9,7 @@ import (
 )
 
 // checkRecord checks an ended saga: its row, its step logs and the ledger must agree.
-// ledger.Checker judges the ledger alone.
+// ledger.Checker checks the ledger alone.
 func checkRecord(r *record, add func(invariant, step, format string, args ...any)) {
 	if !r.state.Terminal() {
 		add("I1", "", "is %s at step %d long after everything is well again", r.state, r.step)
@@ -22,7 +22,7 @@ func checkRecord(r *record, add func(invariant, step, format string, args ...any
 	checkLogsAgainstLedger(r, add)
 }
 
-// checkHead compares the state with its reasons.
+// checkHead checks that the state matches its causes.
 func checkHead(r *record, add func(invariant, step, format string, args ...any)) {
 	dirty := r.state == saga.Failed
 	if r.clean == nil || *r.clean == dirty || r.attention != dirty {
@@ -51,14 +51,14 @@ func checkHead(r *record, add func(invariant, step, format string, args ...any))
 	}
 }
 
-// checkBounds is I8: the attempts of the policy, and one more per owner that may have lost the
-// answer to a call.
+// checkBounds checks I8: no more attempts than the policy allows, plus one per owner that may have
+// lost the response to a call.
 func checkBounds(r *record, add func(invariant, step, format string, args ...any)) {
 	type call struct {
 		step   string
 		action ledger.Action
 	}
-	n := map[call]map[int]bool{} // an attempt may be sent twice, when its connection breaks
+	n := map[call]map[int]bool{} // an attempt may be sent twice if its connection breaks
 	for _, c := range r.calls {
 		of := call{c.Step, c.Action}
 		if n[of] == nil {
@@ -122,16 +122,16 @@ func checkLogs(r *record, add func(invariant, step, format string, args ...any))
 	}
 }
 
-// checkUndoLogs compares the recorded compensations with the final state: in strictly
-// descending order, without a gap down to the first step or to the one that gave up.
+// checkUndoLogs compares the recorded compensations with the final state: they must be in strictly
+// descending order, without a gap down to the first step or to the step that gave up.
 func checkUndoLogs(r *record, add func(invariant, step, format string, args ...any)) {
-	highest := -1 // of the steps recorded as completed
+	highest := -1 // highest step recorded as completed
 	for _, l := range r.logs {
 		if l.action == "EXECUTE" && l.status == "SUCCESS" {
 			highest = max(highest, l.step)
 		}
 	}
-	next, gaveUp := -1, false // the step to be compensated next; -1 before the first
+	next, gaveUp := -1, false // the step to compensate next; -1 before the first one
 	for _, l := range r.logs {
 		if l.action != "COMPENSATE" || !l.final {
 			continue
@@ -153,7 +153,7 @@ func checkUndoLogs(r *record, add func(invariant, step, format string, args ...a
 			gaveUp = true
 		}
 		if next = l.step - 1; next < 0 {
-			next = len(r.flow.steps) // no further one may follow
+			next = len(r.flow.steps) // no other compensation may follow
 		}
 	}
 	whole := next < 0 || next == len(r.flow.steps)

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// record is everything that is known about one saga at the end of a run.
+// record contains everything that is known about one saga at the end of a run.
 type record struct {
 	id        string
 	flow      *flow
@@ -28,8 +28,8 @@ type record struct {
 	completed *time.Time
 
 	logs  []stepLog
-	calls []ledger.Entry // as received
-	order *order         // nil when no client knows the saga
+	calls []ledger.Entry // in order of receipt
+	order *order         // nil if no client knows the saga
 }
 
 // stepLog is a row of saga_step_logs.
@@ -44,7 +44,7 @@ type stepLog struct {
 	finished *time.Time
 }
 
-// records reads every saga of the database. It uses SQL directly: the product's own reader
+// records reads every saga in the database. It uses SQL directly, because the product's own reader
 // could have the same defect as its writer.
 func (w *world) records(ctx context.Context) (map[string]*record, error) {
 	flows := map[string]*flow{}
@@ -102,7 +102,7 @@ func (w *world) addLogs(ctx context.Context, sagas map[string]*record) error {
 	return rows.Err()
 }
 
-// fingerprints returns hashes of whole rows that may never change again, to compare them later.
+// fingerprints returns hashes of whole rows that must never change again, for later comparison.
 func (w *world) fingerprints(ctx context.Context) (map[string]string, error) {
 	rows, err := w.db.sql().QueryContext(ctx, `
 		SELECT s.id, md5(s::text || coalesce((SELECT string_agg(l::text, '|' ORDER BY l.id) FROM saga.saga_step_logs l WHERE l.saga_id = s.id), ''))
@@ -122,7 +122,7 @@ func (w *world) fingerprints(ctx context.Context) (map[string]string, error) {
 	return out, rows.Err()
 }
 
-// end is the final state in the form of the ledger's checker.
+// end returns the final state in the form that the ledger's checker expects.
 func (r *record) end() ledger.SagaEnd {
 	end := ledger.SagaEnd{Outcome: ledger.Compensated, Steps: r.flow.steps, WithoutUndo: r.flow.withoutUndo,
 		Ahead: r.flow.ahead}
@@ -135,7 +135,7 @@ func (r *record) end() ledger.SagaEnd {
 	return end
 }
 
-// effect is what the participants have stored for a step.
+// effect returns what the participants have stored for a step.
 func (r *record) effect(step string) (applied, undone bool) {
 	for _, c := range r.calls {
 		if c.Step == step && c.Effect == ledger.Applied {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxShown     = 30 // violations that are printed
-	maxTimelines = 3  // sagas whose timeline is printed
+	maxShown     = 30 // maximum number of violations to print
+	maxTimelines = 3  // maximum number of sagas whose timeline is printed
 )
 
 // summary describes the run in one line.
@@ -56,7 +56,7 @@ func (w *world) summary(v *verdict, looks int, took time.Duration) string {
 	)
 }
 
-// report prints the violations, and the timelines of the first sagas concerned.
+// report prints the violations and the timelines of the first sagas affected.
 func (w *world) report(v *verdict) {
 	found := w.reportFindings()
 	told := map[string]bool{}
@@ -81,7 +81,7 @@ func (w *world) reportFindings() []ledger.Violation {
 	return found
 }
 
-// timeline is everything that happened to a saga and around it, in order.
+// timeline returns everything that happened to a saga and around it, in order.
 func (w *world) timeline(r *record) string {
 	var story []note
 	tell := func(at time.Time, format string, args ...any) {
@@ -146,8 +146,8 @@ func (w *world) timeline(r *record) string {
 	return text.String()
 }
 
-// unmet returns the conditions that a run had to produce and did not: without them it
-// proves nothing.
+// unmet returns the conditions that the run should have produced but didn't: without them it proves
+// nothing.
 func (w *world) unmet(v *verdict) []string {
 	var missing []string
 	need := func(what string, got, want int) {
@@ -168,6 +168,6 @@ func (w *world) unmet(v *verdict) []string {
 	need("duplicates", v.duplicates, w.plan.kills)
 	need("repeated creates", int(w.tally.replays.Load()), 1)
 	need("repeated calls that the gateway refused", w.shop.gateway.count(ledger.Execute), w.plan.kills)
-	need("first calls witnessed", looked, missed/4+1) // a busy machine misses more than half
+	need("first calls witnessed", looked, missed/4+1) // on a busy machine, more than half are missed
 	return missing
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// putBack moves the calls of stopped nodes to where they belong. A node can be stopped between
-// its last check of the clock and the sending of a call. The call is then sent when the node
-// continues, seconds later, with a fence that is no longer valid (invariant I6 allows for one).
-// Such a call counts as received when it was decided: before the first call of the next owner.
+// putBack moves the calls of stopped nodes to where they belong. A node can be stopped between its
+// last check of the clock and the sending of a call. It then sends the call when it continues,
+// seconds later, with a fence that is no longer valid (invariant I6 permits one such call). The
+// call counts as received when it was decided, that is, before the first call of the next owner.
 // Its late arrival must do no harm, which the participants' effects show.
 //
-// It takes the entries of one ledger in any order, returns them in order of arrival with new
-// numbers, and how many were moved.
+// putBack takes the entries of one ledger in any order. It returns them in order of arrival with
+// new numbers, and the number of entries moved.
 func putBack(entries []ledger.Entry, stops []interval) ([]ledger.Entry, int) {
 	calls := slices.Clone(entries)
 	slices.SortStableFunc(calls, func(a, b ledger.Entry) int { return int(a.Seq - b.Seq) })
@@ -47,7 +47,8 @@ func putBack(entries []ledger.Entry, stops []interval) ([]ledger.Entry, int) {
 	return out, len(late)
 }
 
-// afterStop returns the index of the stop that had just ended at a time, -1 when there is none.
+// afterStop returns the index of the stop that had just ended at a given time, or -1 if there is
+// none.
 func afterStop(at time.Time, stops []interval) int {
 	return slices.IndexFunc(
 		stops,

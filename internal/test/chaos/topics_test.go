@@ -21,14 +21,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// topicPlan is a run with topics that are deleted and recreated.
+// topicPlan is the plan of a run with topics that are deleted and recreated.
 type topicPlan struct {
 	plan
-	topics, lives, records int           // records is the total of all lives
-	absences               int           // of a broker
-	up                     time.Duration // minimum time between two absences
+	topics, lives, records int           // records is the total over all lives of the topics
+	absences               int           // outages of a broker
+	up                     time.Duration // minimum time between two outages
 	rest                   time.Duration // longest pause before a topic is written to
-	outage                 time.Duration // how long a broker is down, at most for a real one
+	outage                 time.Duration // how long a broker is down; for a real broker, the maximum
 }
 
 var topicPlans = map[string]topicPlan{
@@ -36,16 +36,16 @@ var topicPlans = map[string]topicPlan{
 	"long": {plan{lease: time.Second, nodes: 2, kills: 25, cuts: 10, gap: 4 * time.Second}, 20, 5, 10_000, 12, 2 * time.Second, 2 * time.Second, 3 * time.Second},
 }
 
-// realTopicPlans are those for Apache Kafka, which takes longer to restart.
+// realTopicPlans are the plans for Apache Kafka, which takes longer to restart.
 var realTopicPlans = map[string]topicPlan{
 	"":     {plan{lease: time.Second, nodes: 2, kills: 2, gap: 3 * time.Second}, 3, 2, 180, 1, 2 * time.Second, time.Second, 0},
 	"long": {plan{lease: time.Second, nodes: 2, kills: 30, cuts: 10, gap: 12 * time.Second}, 20, 5, 10_000, 10, 20 * time.Second, 30 * time.Second, 3 * time.Second},
 }
 
-// TestDeadLettersSurviveRecreatedTopics proves that every record of a topic that is deleted and
-// recreated becomes one letter, byte for byte, whichever process dies meanwhile. A life of a
-// topic ends only when all of it is stored: before that, Kafka itself loses records.
-// With TEST_KAFKA_LIBS it also runs with an Apache Kafka that is killed with SIGKILL.
+// TestDeadLettersSurviveRecreatedTopics shows that every record of a topic that is deleted and
+// recreated becomes one letter, byte for byte, whichever process dies in the meantime. A topic is
+// deleted only once all of its records are stored: before that, Kafka itself would lose records.
+// With TEST_KAFKA_LIBS, the test also runs with an Apache Kafka that is killed with SIGKILL.
 func TestDeadLettersSurviveRecreatedTopics(t *testing.T) {
 	t.Parallel()
 	mode, libs := chaosMode(t), os.Getenv("TEST_KAFKA_LIBS")
@@ -101,14 +101,14 @@ func surviveTopics(t *testing.T, tp topicPlan, libs string) {
 	t.Logf("topics made anew on %s: seed=%d topics=%d lives=%d records=%d kills=%d (%d while topics lived) pg_cuts=%d broker_absences=%d (%d) violations=%d in %s",
 		c.brokers, w.seed, tp.topics, lives, len(c.sent), w.tally.kills.Load(), kills, w.tally.cuts.Load(),
 		absences.Load(), lived, len(w.all()), time.Since(began).Round(time.Second))
-	// A node that did not get a topic's id may have stored a substitute for it (decision 0044),
-	// so there can be more.
+	// A node that couldn't get a topic's id may have stored a substitute (decision 0044), so there
+	// may be more lives.
 	if len(c.sent) != tp.records || kills == 0 || lived == 0 || lives < tp.topics*tp.lives {
 		t.Errorf("the run proves nothing: %d records, %d lives, %d kills of nodes and %d absences of brokers while topics lived", len(c.sent), lives, kills, lived)
 	}
 }
 
-// topicLives are topics that are created and deleted, and what was written to them.
+// topicLives are topics that are created and deleted, with the records written to them.
 type topicLives struct {
 	w       *world
 	plan    topicPlan
@@ -121,7 +121,7 @@ type topicLives struct {
 
 const topicPartitions = 3
 
-// openTopics starts brokers in this process, or, given its jars, an Apache Kafka.
+// openTopics starts brokers in this process or, if it is given the jars, an Apache Kafka.
 func openTopics(w *world, tp topicPlan, libs string) (*topicLives, error) {
 	c := &topicLives{w: w, plan: tp, sent: map[string]*kgo.Record{}}
 	var err error
@@ -147,8 +147,8 @@ func (c *topicLives) close() {
 	c.brokers.close()
 }
 
-// live creates a topic, fills it, waits until all of it is stored, and deletes it,
-// repeatedly. In the last life it waits with a part of the records written until struck:
+// live repeatedly creates a topic, fills it, waits until all of its records are stored, and deletes
+// it. In the last life, it pauses with part of the records written until struck returns true:
 // otherwise a fast machine would be done before any fault was injected.
 func (c *topicLives) live(ctx context.Context, i, lives, records int, struck func() bool) error {
 	topic, dice := fmt.Sprintf("topic-%d.dlq", i), c.w.dice(fmt.Sprintf("topic %d", i))
@@ -183,8 +183,8 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int, struck fun
 		if err := c.again(ctx, func() error { return c.remove(ctx, topic) }); err != nil {
 			return err
 		}
-		// The controller has deleted it; the broker accepts records for it until it learns of
-		// that.
+		// The controller has deleted the topic, but a broker accepts records for it until it learns
+		// of the deletion.
 		if err := c.again(ctx, func() error { return c.gone(ctx, topic) }); err != nil {
 			return err
 		}
@@ -192,11 +192,11 @@ func (c *topicLives) live(ctx context.Context, i, lives, records int, struck fun
 	return nil
 }
 
-// write returns when all records of a partition are acknowledged and stored in it. A broker
-// that has just restarted acknowledges some for the previous life, which it still knows, and
-// deletes them with it, or refuses them. Each attempt has its own client, and so its own
-// producer id: otherwise the broker takes the sequence numbers of one life for repetitions of
-// another's.
+// write returns once all records of a partition are acknowledged and stored in it. A broker that
+// has just restarted may still know the previous life of the topic: it acknowledges records for
+// that life and deletes them with it, or refuses them. Each attempt has its own client and so its
+// own producer id: otherwise the broker would mistake the sequence numbers of one life for
+// repetitions of another's.
 func (c *topicLives) write(ctx context.Context, topic string, records []*kgo.Record) error {
 	for {
 		client, err := c.open()
@@ -215,7 +215,7 @@ func (c *topicLives) write(ctx context.Context, topic string, records []*kgo.Rec
 
 var errFormerLife = errors.New("acknowledged into a former life of the topic")
 
-// tryWrite writes records of a partition, all or none.
+// tryWrite writes the records of a partition, either all or none.
 func (c *topicLives) tryWrite(ctx context.Context, client *kgo.Client, topic string, records []*kgo.Record) error {
 	tries := make([]*kgo.Record, len(records))
 	for i, r := range records {
@@ -229,7 +229,7 @@ func (c *topicLives) tryWrite(ctx context.Context, client *kgo.Client, topic str
 	}
 	if err := results.FirstErr(); err != nil {
 		if end != 0 {
-			return fmt.Errorf("%d of %d records lie in partition %d: %v", end, len(records), records[0].Partition, err) //nolint:errorlint // not to be retried
+			return fmt.Errorf("%d of %d records lie in partition %d: %v", end, len(records), records[0].Partition, err) //nolint:errorlint // must not be retried
 		}
 		return err
 	}
@@ -248,7 +248,7 @@ func (c *topicLives) tryWrite(ctx context.Context, client *kgo.Client, topic str
 	return fmt.Errorf("%d of %d records lie in partition %d, and all are acknowledged", end, len(records), records[0].Partition)
 }
 
-// gone returns nil when the brokers no longer know a topic.
+// gone returns nil once the brokers no longer know a topic.
 func (c *topicLives) gone(ctx context.Context, topic string) error {
 	_, err := c.end(ctx, topic, 0)
 	switch {
@@ -295,7 +295,7 @@ func (c *topicLives) stored(ctx context.Context, topic string, want int) error {
 	}
 }
 
-// again retries until do succeeds, or ctx ends: brokers come and go.
+// again retries until do succeeds or ctx ends, because brokers come and go.
 func (c *topicLives) again(ctx context.Context, do func() error) error {
 	for {
 		err := do()
@@ -317,7 +317,7 @@ func (c *topicLives) create(ctx context.Context, topic string) error {
 	if err := kerr.ErrorForCode(res.Topics[0].ErrorCode); !errors.Is(err, kerr.TopicAlreadyExists) {
 		return err
 	}
-	return nil // the answer to the last attempt was lost
+	return nil // the response to the previous attempt was lost
 }
 
 func (c *topicLives) remove(ctx context.Context, topic string) error {
@@ -335,7 +335,7 @@ func (c *topicLives) remove(ctx context.Context, topic string) error {
 	return nil
 }
 
-// judge compares every letter with its record, and returns how many lives of topics have
+// judge compares every letter with its record and returns the number of topic lives that have
 // letters.
 func (c *topicLives) judge(ctx context.Context, t *testing.T) (lives int) {
 	t.Helper()

@@ -13,9 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// checkTrail replays the audit trail (I10): each saga's events follow legal edges only, from
-// one state to the next without a gap, and end in the state of its row; and the hash chain
-// proves that they are unchanged.
+// checkTrail replays the audit trail (I10): each saga's events follow only legal edges, from one
+// state to the next without a gap, and end in the state of its row. The hash chain proves that the
+// events are unchanged.
 func (w *world) checkTrail(ctx context.Context, v *verdict) error {
 	rows, err := w.db.sql().QueryContext(ctx, `
 		SELECT saga_id, event_type, coalesce(old_state, -1), coalesce(new_state, -1) FROM saga.saga_events ORDER BY saga_id, id`)
@@ -32,7 +32,7 @@ func (w *world) checkTrail(ctx context.Context, v *verdict) error {
 		}
 		last, known := at[id]
 		switch {
-		case id == uuid.Nil.String(): // what happened to participants
+		case id == uuid.Nil.String(): // events of participants
 			continue
 		case v.sagas[id] == nil:
 			w.add("I10", id, "", "has an event %s, and does not exist", event)
@@ -57,7 +57,7 @@ func (w *world) checkTrail(ctx context.Context, v *verdict) error {
 	return w.verifyTrail(ctx)
 }
 
-// verifyTrail makes a node check the whole chain.
+// verifyTrail makes a node verify the whole chain.
 func (w *world) verifyTrail(ctx context.Context) error {
 	for next := int64(1); next > 0; {
 		r, err := w.ask(ctx, fmt.Sprintf("/api/v1/audit/verify?from_seq=%d", next))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// checkUndoLetters checks the dead letters of sagas: one that ended dirty has exactly one open
+// checkUndoLetters checks the dead letters of sagas: a saga that ended dirty has exactly one open
 // letter, which it names, and no other saga has any.
 func (w *world) checkUndoLetters(ctx context.Context, v *verdict) error {
 	rows, err := w.db.sql().QueryContext(ctx, `

@@ -9,16 +9,19 @@ import (
 	"time"
 )
 
-// rollout is the plan of a rollout. Its lease is long, so that a saga that no node hands over is noticed.
+// rollout is the plan of a rollout. Its lease is long, so that a saga which a node fails to hand
+// over is noticed.
 var rollout = plan{lease: 15 * time.Second, nodes: 2, clients: 24, think: 300 * time.Millisecond, sagas: 10_000,
 	drain: time.Minute, calm: true}
 
-// longestGap is how long a saga may wait between two of its calls while its node is replaced.
+// longestGap is the longest time that may pass between two calls of a saga while its node is
+// replaced.
 const longestGap = 5 * time.Second
 
-// TestAnUpgradeAndTheWayBack replaces the nodes of the previous version by those of this one, one by one, and
-// back, several times, while clients start sagas: TEST_PREVIOUS is the program of the previous version. No call
-// may be repeated, no client may get an error other than a 503, and no saga may wait for a lease to expire.
+// TestAnUpgradeAndTheWayBack replaces the nodes of the previous version one by one with nodes of
+// this version and back again, several times, while clients start sagas. TEST_PREVIOUS is the
+// program of the previous version. No call may be repeated, no client may get an error other than a
+// 503, and no saga may have to wait for a lease to expire.
 func TestAnUpgradeAndTheWayBack(t *testing.T) {
 	previous := os.Getenv("TEST_PREVIOUS")
 	if previous == "" {

@@ -13,13 +13,14 @@ import (
 	"github.com/skald-saga/skald/examples/order/shop"
 )
 
-// shortRollout is the plan of a rollout that every run of the tests has. Its lease is so long that a saga which no node
-// hands over does not end in time.
+// shortRollout is the plan of the rollout in every test run. Its lease is so long that a saga which
+// a node fails to hand over doesn't end in time.
 var shortRollout = plan{lease: 5 * time.Minute, nodes: 2, clients: 6, think: 300 * time.Millisecond, sagas: 300,
 	drain: 2 * time.Minute, calm: true}
 
-// TestAShortUpgradeAndTheWayBack is TestAnUpgradeAndTheWayBack with one rollout each way and few sagas. How long a
-// saga waited is not compared with anything but the lease: other tests run at the same time.
+// TestAShortUpgradeAndTheWayBack is TestAnUpgradeAndTheWayBack with one rollout in each direction
+// and few sagas. A saga's waiting time is compared only with the lease, because other tests run at
+// the same time.
 func TestAShortUpgradeAndTheWayBack(t *testing.T) {
 	t.Parallel()
 	build := exec.CommandContext(t.Context(), "sh", "scripts/previous.sh")
@@ -35,8 +36,9 @@ func TestAShortUpgradeAndTheWayBack(t *testing.T) {
 	rolledOut(t, shortRollout, strings.TrimSpace(string(out)), 1, shortRollout.lease)
 }
 
-// rolledOut replaces the nodes of the previous version by those of this one and back, some times, while clients start
-// sagas, and judges the outcome. No saga may wait for longer than the longest gap.
+// rolledOut replaces the nodes of the previous version with nodes of this version and back, a
+// number of times, while clients start sagas, and judges the outcome. No saga may wait longer than
+// longestGap.
 func rolledOut(t *testing.T, p plan, previous string, rounds int, longestGap time.Duration) {
 	t.Helper()
 	this := binary(t, buildPlain)
@@ -50,7 +52,8 @@ func rolledOut(t *testing.T, p plan, previous string, rounds int, longestGap tim
 	w.open(db, shop.Config{Ledger: filepath.Join(w.dir, "ledger.jsonl"), Seed: w.seed,
 		Faults:     shop.Faults{Slow: 0.1, Refuse: 0.03, MaxDelay: pauses},
 		UndoFaults: shop.Faults{Slow: 0.1, MaxDelay: pauses}})
-	// Those that wait long enough, so that no call is given up, and say nothing that the previous version does not know.
+	// These flows have timeouts long enough that no call is abandoned, and use nothing that the
+	// previous version doesn't know.
 	w.flows = []flow{w.flows[0], w.flows[2]}
 	if err := w.heal(ctx); err != nil {
 		t.Fatal(err)
@@ -90,7 +93,7 @@ func rolledOut(t *testing.T, p plan, previous string, rounds int, longestGap tim
 	w.report(v)
 }
 
-// replace lets all nodes run another program, one after the other.
+// replace makes all nodes run another program, one after the other.
 func (w *world) replace(ctx context.Context, bin string) {
 	for _, n := range w.nodes {
 		if !pause(ctx, time.Second) {
@@ -114,7 +117,8 @@ func (w *world) replace(ctx context.Context, bin string) {
 	}
 }
 
-// gap returns the longest time between the end of an attempt and the beginning of the next one of its saga.
+// gap returns the longest time between the end of an attempt and the beginning of its saga's next
+// attempt.
 func (w *world) gap(ctx context.Context) (time.Duration, error) {
 	var seconds float64
 	err := w.db.sql().QueryRowContext(ctx, `

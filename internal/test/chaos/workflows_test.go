@@ -31,9 +31,10 @@ func stepIndex(name string) int {
 	return i
 }
 
-// makeFlows generates workflows of three to six steps, some without a compensation. Half of
-// them give calls less time than participants sometimes take (shortTimeout); every fourth gives
-// up compensations early, so that there are dirty ends; of every second, most steps do not wait for the disk.
+// makeFlows generates workflows of three to six steps, some of them without a compensation. Half of
+// the workflows give calls less time than participants sometimes take (shortTimeout). Every fourth
+// gives up compensations early, so that there are dirty ends. In every second workflow, most steps
+// don't wait for the disk.
 func makeFlows(r *rand.Rand, participant string) []flow {
 	var flows []flow
 	for i := range 8 {
@@ -89,8 +90,8 @@ func makeFlows(r *rand.Rand, participant string) []flow {
 
 func shortTimeout(i int) bool { return i >= 4 }
 
-// checkpoint returns the lowest step that may be the first without a record when a step is called: those from
-// there on do not wait for the disk.
+// checkpoint returns the lowest step that may lack a record when a step is called: from there on,
+// steps don't wait for the disk.
 func (f *flow) checkpoint(step int) int {
 	for step > 0 && slices.Contains(f.ahead, stepName(step-1)) {
 		step--
@@ -103,7 +104,7 @@ func (f *flow) hasUndo(step string) bool { return !slices.Contains(f.withoutUndo
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // maps of strings and numbers
+		panic(err) // it contains only maps of strings and numbers
 	}
 	return b
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// plan is what a run consists of.
+// plan defines a run.
 type plan struct {
 	lease   time.Duration
 	nodes   int
@@ -27,11 +27,12 @@ type plan struct {
 	sagas   int           // minimum number of orders
 	drain   time.Duration // T_drain: how long sagas may take after healing
 
-	gateway bool // one stands before the participants
+	gateway bool // a gateway stands in front of the participants
 
-	calm bool // no node dies and no call is given up, so no call may be repeated
+	calm bool // no node dies and no call is abandoned, so no call may be repeated
 
-	// What the nemesis does, in random order, and the longest pause between two faults.
+	// The faults that the nemesis injects, in random order, and the longest pause between two of
+	// them.
 	kills, stops, terms, shops, crashes, cuts, blackouts int
 	gap                                                  time.Duration
 }
@@ -42,7 +43,7 @@ type world struct {
 	t     *testing.T
 	dir   string
 	bin   string
-	env   []string // of every node, in addition to what a node always has
+	env   []string // for every node, in addition to the common environment
 	plan  plan
 	seed  uint64
 	log   *eventLog
@@ -51,7 +52,7 @@ type world struct {
 	nodes []*node
 	flows []flow
 	http  *http.Client
-	// before stands before the participants; nil: nothing but a gateway does.
+	// before stands in front of the participants; nil means that only a gateway may stand there.
 	before func(http.Handler) http.Handler
 
 	mu     sync.Mutex
@@ -60,7 +61,7 @@ type world struct {
 	tally struct{ kills, stops, terms, shops, crashes, cuts, blackouts, replays atomic.Int64 }
 }
 
-// newWorld prepares a run. Its directory is kept when the test fails, otherwise removed.
+// newWorld prepares a run. Its directory is kept if the test fails and removed otherwise.
 func newWorld(t *testing.T, p plan, seed uint64, bin string) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "skald-chaos-")
@@ -70,7 +71,7 @@ func newWorld(t *testing.T, p plan, seed uint64, bin string) *world {
 	w := &world{findings: &findings{}, t: t, dir: dir, bin: bin, plan: p, seed: seed,
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 5 * time.Second}}}
 	t.Cleanup(func() { w.close() })
-	// PostgreSQL may have to run as another user, who must be able to traverse it.
+	// PostgreSQL may have to run as another user, which must be able to traverse the directory.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (w *world) open(db *database, faults shop.Config) {
 	p.witness.knows(w.flows)
 }
 
-// dice is a source of randomness that depends only on the seed and its purpose.
+// dice returns a source of randomness that depends only on the seed and the purpose.
 func (w *world) dice(purpose string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(purpose) {
@@ -151,14 +152,14 @@ func (w *world) newOrder(r *rand.Rand, k kind) *order {
 	return o
 }
 
-// stored counts the existing sagas: not every order leads to one.
+// stored counts the existing sagas; not every order leads to one.
 func (w *world) stored(ctx context.Context) (n int) {
 	_ = w.db.sql().QueryRowContext(ctx, `SELECT count(*) FROM saga.saga_states`).Scan(&n) // the database may be down
 	return n
 }
 
-// trade lets the clients work until more ends. They complete what they have begun, unless run
-// ends before.
+// trade lets the clients work until more ends. They finish the orders that they have begun, unless
+// run ends first.
 func (w *world) trade(run, more context.Context) {
 	var clients sync.WaitGroup
 	for i := range w.plan.clients {
@@ -196,7 +197,7 @@ func (w *world) allReady(ctx context.Context) error {
 	return nil
 }
 
-// drained waits until no saga is unfinished, at most as long as the plan allows.
+// drained waits until no saga is unfinished, but no longer than the plan allows.
 func (w *world) drained(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.plan.drain)
 	defer cancel()
@@ -204,7 +205,7 @@ func (w *world) drained(ctx context.Context) {
 		var left int
 		err := w.db.sql().QueryRowContext(ctx, `SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL`).Scan(&left)
 		if err == nil && left == 0 || !pause(ctx, 50*time.Millisecond) {
-			return // the judge will find those that have not ended
+			return // the judge will report those that haven't ended
 		}
 	}
 }

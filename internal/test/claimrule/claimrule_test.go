@@ -19,7 +19,7 @@ var (
 	settings = jobrun.NewSettings(1, nil)
 )
 
-// worker is one that takes anything of queue q, up to five runs.
+// worker returns a worker that takes any run of queue q, up to five at once.
 func worker(id byte, change ...func(*jobrun.WorkerProcess)) jobrun.WorkerProcess {
 	w := jobrun.WorkerProcess{ID: uuid.UUID{id}, State: jobrun.WorkerActive, Queues: []string{"q"}, MaxRuns: 5,
 		HeartbeatAt: noon}
@@ -29,7 +29,7 @@ func worker(id byte, change ...func(*jobrun.WorkerProcess)) jobrun.WorkerProcess
 	return w
 }
 
-// waiting is a run of queue q that may be claimed.
+// waiting returns a run of queue q that may be claimed.
 func waiting(id byte, change ...func(*claimrule.Pooled)) claimrule.Pooled {
 	r := claimrule.Pooled{Run: jobrun.Run{
 		ID: uuid.UUID{id}, State: jobrun.Pending, Queue: "q", CommandName: "report", ScheduledFor: noon, AdmittedAt: &noon,
@@ -40,7 +40,7 @@ func waiting(id byte, change ...func(*claimrule.Pooled)) claimrule.Pooled {
 	return r
 }
 
-// with is worker 9 holding a run in a state.
+// with returns a change that makes worker 9 hold a run in a state.
 func with(state jobrun.State) func(*claimrule.Pooled) {
 	return func(r *claimrule.Pooled) { r.State, r.WorkerID = state, uuid.UUID{9} }
 }
@@ -53,7 +53,7 @@ func asks(id byte, slots int, queues ...string) jobrun.ClaimRequest {
 	return jobrun.ClaimRequest{WorkerID: uuid.UUID{id}, Slots: slots, Queues: queues}
 }
 
-// given is who got what, such as "1: 4 5; 2: 6".
+// given describes which claim got which runs, such as "1: 4 5; 2: 6".
 func given(of []jobrun.ClaimRequest, got [][]uuid.UUID) string {
 	var out []string
 	for i, ids := range got {
@@ -185,8 +185,8 @@ func TestWorkersThatAskTogetherAreGivenRunsInTurns(t *testing.T) {
 	}
 }
 
-// TestNoClaimTakesWhatIsNotItsOwn tries random pools: no worker gets a run twice, that it cannot
-// run, beyond its room, or of a key that another one has.
+// TestNoClaimTakesWhatIsNotItsOwn tries random pools: no worker gets a run twice, a run that it
+// can't run, more runs than it has room for, or a run whose concurrency key another run has.
 func TestNoClaimTakesWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

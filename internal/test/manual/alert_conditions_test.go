@@ -31,7 +31,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// sooner is what the test changes in expressions: how long something has to last, and nothing else. There is no "for".
+// sooner lists the changes that the test makes to expressions: how long a condition has to last,
+// and nothing else. The rules have no "for" here.
 var sooner = map[string][2]string{
 	"SkaldLoopStopped":      {"> 60", "> 5"},
 	"SkaldSlowLoopStopped":  {`{loop="job_logs"} > 300`, `{loop="job_logs"} > 40`},
@@ -43,13 +44,13 @@ var sooner = map[string][2]string{
 	"SkaldWebhooksBehind":   {"> 900", "> 1"},
 }
 
-// notHere are the alerts that this test does not bring about, and why. Promtool tries them.
+// notHere lists the alerts that this test doesn't trigger, with the reason. Promtool tests them.
 var notHere = map[string]string{
 	"SkaldDatabaseRisk": "TestAlertsFireInARealPrometheus has it",
 	"SkaldOldSnapshot":  "it is measured every five minutes, and only with pg_read_all_stats",
 }
 
-// soonerRules writes the rules with the changes of sooner, and returns their path.
+// soonerRules writes the rules with the changes of sooner and returns the file's path.
 func soonerRules(t *testing.T, dir string) string {
 	t.Helper()
 	var rules []map[string]any
@@ -94,7 +95,8 @@ func fired(t *testing.T, prometheus string) (names []string) {
 	return names
 }
 
-// moody is a participant, and a receiver of webhooks, that behaves as the path says.
+// moody starts a participant, which also receives webhooks, whose behavior depends on the path of a
+// request.
 func moody(t *testing.T) (host string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +120,7 @@ func moody(t *testing.T) (host string) {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// conditions is what the test of the alerts works with.
+// conditions is the state of the test of the alerts.
 type conditions struct {
 	*testing.T
 	host, dsn, prometheus string
@@ -143,7 +145,7 @@ func (c *conditions) fire(names ...string) {
 	}
 }
 
-// saga has one step, whose participant behaves as the path says.
+// saga returns a saga with one step, whose participant's behavior depends on path.
 func (c *conditions) saga(path string) string {
 	return `{"workflow_name": "w", "payload": {}, "steps": [{"name": "a",
 		"action": {"http": {"url": "http://` + c.host + path + `"}}, "timeout_ms": 240000,
@@ -151,7 +153,7 @@ func (c *conditions) saga(path string) string {
 		"retry": {"max_attempts": 3, "initial_interval_ms": 600000, "max_interval_ms": 600000}}]}`
 }
 
-// held starts a transaction that holds back the feed and has an old snapshot, until it is called.
+// held starts a transaction that holds back the feed and keeps an old snapshot until end is called.
 func (c *conditions) held() (end func()) {
 	c.Helper()
 	cmd := exec.CommandContext(c.Context(), "psql", "-q", "-d", c.dsn)
@@ -171,7 +173,8 @@ func (c *conditions) held() (end func()) {
 	return end
 }
 
-// silence claims and starts the run of the queue "lonely" as a worker that is not heard of again.
+// silence acts as a worker that claims and starts the run of the queue "lonely" and is never heard
+// of again.
 func (c *conditions) silence(api string) {
 	c.Helper()
 	c.call(http.MethodPatch, api+"/settings", `{"values": {"heartbeat_interval_seconds": 0.5,
@@ -191,7 +194,7 @@ func (c *conditions) silence(api string) {
 	c.call(http.MethodPost, fmt.Sprint(api, "/job-runs/", r["run_id"], "/start"), string(fence), nil)
 }
 
-// call makes a request that must succeed, and decodes its answer.
+// call makes a request, which must succeed, and decodes the response.
 func (c *conditions) call(method, url, body string, answer any) {
 	c.Helper()
 	req, err := http.NewRequestWithContext(c.Context(), method, url, strings.NewReader(body))
@@ -215,15 +218,15 @@ func (c *conditions) call(method, url, body string, answer any) {
 	}
 }
 
-// another starts a node that has a login from Vault, which is then sealed, and reads dead letters
-// from Kafka, which cannot be stored.
+// another starts a second node. It gets its login from Vault, which is then sealed, and reads dead
+// letters from Kafka that can't be stored.
 func (c *conditions) another(addr string) {
 	c.Helper()
 	login, err := url.Parse(c.dsn)
 	if err != nil {
 		c.Fatal(err)
 	}
-	user := login.User.Username() // which the address does not keep
+	user := login.User.Username() // the address doesn't keep the user
 	password, _ := login.User.Password()
 	v := vaulttest.New()
 	v.Role("database/creds/skald", vaulttest.Role{TTL: 10 * time.Second, MaxTTL: time.Hour,
@@ -258,7 +261,8 @@ func (c *conditions) another(addr string) {
 	c.fire("SkaldKafkaReadingPaused", "SkaldLoginFails")
 }
 
-// What each alert is for is brought about, on a real Prometheus that scrapes a real server.
+// TestAlertsFireInTheirConditions creates the condition of each alert on a real Prometheus that
+// scrapes a real server.
 func TestAlertsFireInTheirConditions(t *testing.T) {
 	dir := t.TempDir()
 	database, err := devpg.Start(t.Context(), devpg.Config{Dir: t.TempDir(), Exclusive: true})
@@ -281,7 +285,7 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q, %q]}]}]
 	patience.Until(t, "Prometheus is there", func() bool {
 		return ready(t.Context(), http.DefaultClient, "http://"+c.prometheus+"/-/ready")
 	})
-	c.fire("SkaldDown") // there is no node yet
+	c.fire("SkaldDown") // no node has been started yet
 	Background(t, Skald(t), []string{"serve"},
 		"SKALD_LISTEN_ADDR="+addr, "SKALD_ENV=test", "SKALD_DATABASE_URL="+c.dsn, "SKALD_DLQ_AUTO_RETRY=false",
 		"SKALD_EGRESS_ALLOW="+c.host, "SKALD_TEST_CLOCK_OFFSET=3s", "SKALD_SERVER_MAX_CONNECTIONS_PER_ADDRESS=60",
@@ -297,7 +301,8 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q, %q]}]}]
 	c.fire("SkaldClockOff")
 	post(t, api+"/webhooks", "", `{"url": "http://`+c.host+`/done"}`)
 
-	// A step that fails before its undo does; one that is slow; 130 that wait.
+	// A saga whose step fails and whose compensation then fails too, slow sagas, and 130 waiting
+	// ones.
 	post(t, api+"/sagas", "", `{"workflow_name": "unlucky", "payload": {}, "steps": [
 		{"name": "first", "action": {"http": {"url": "http://`+c.host+`/done"}},
 			"compensation": {"http": {"url": "http://`+c.host+`/refuses"}}},
@@ -322,7 +327,7 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q, %q]}]}]
 	post(t, api+"/participants/card/hold", "", `{"reason": "maintenance"}`)
 	c.fire("SkaldParticipantHeld", "SkaldParticipantSecretUnreadable")
 
-	// A run that no worker takes, and a table that is gone.
+	// A run that no worker takes, and a missing table.
 	post(t, api+"/job-definitions", "",
 		`{"name": "greet", "type": "manual", "command_name": "greet", "queue": "lonely"}`)
 	post(t, api+"/job-definitions/greet/runs", "", `{"args": {}}`)
@@ -335,7 +340,7 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q, %q]}]}]
 	c.sql(`ALTER TABLE jobs.backfills RENAME TO elsewhere`)
 	c.fire("SkaldSweepFails")
 
-	// A saga that nothing would ever continue, and one that is waited for.
+	// A saga that nothing would ever continue, and sagas whose calls hang.
 	c.sql(`UPDATE saga.saga_states SET next_run_at = NULL WHERE id = (SELECT id FROM saga.saga_states
 		WHERE lease_owner IS NULL AND next_run_at IS NOT NULL LIMIT 1)`)
 	for range 8 {

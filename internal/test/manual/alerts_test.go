@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// alert is one rule of deploy/prometheus/rules.yml.
+// alert is a rule in deploy/prometheus/rules.yml.
 type alert struct {
 	Alert, Expr, For    string
 	Labels, Annotations map[string]string
@@ -42,8 +42,8 @@ func alerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// Each alert is correct PromQL, fires in its condition and not in one that is near it, and has a
-// section of the manual with the same expression.
+// TestEachAlertIsTriedAndExplained: each alert is correct PromQL, fires in its condition but not in
+// a similar one, and has a section in the manual with the same expression.
 func TestEachAlertIsTriedAndExplained(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(root(t), "deploy", "prometheus")
@@ -89,7 +89,7 @@ func TestEachAlertIsTriedAndExplained(t *testing.T) {
 	}
 }
 
-// optional are series that a node does not have from the start, and why.
+// optional lists the series that a fresh node doesn't have, with the reason.
 var optional = map[string]string{
 	"skald_postgres_oldest_snapshot":                        "measured every five minutes",
 	"skald_database_login_failed_total":                     "only with a login that can change",
@@ -104,7 +104,7 @@ var optional = map[string]string{
 	`skald_loop_last_success_timestamp_seconds{dlq_upkeep}`: "a loop of nodes without a worker",
 }
 
-// get reads an answer of 200.
+// get returns the body of a response, which must be 200.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
@@ -123,8 +123,8 @@ func get(t *testing.T, url string) string {
 	return string(text)
 }
 
-// expectSeries wants a series in what a node shows for everything that the expression selects, and
-// for each of the values that a label may have.
+// expectSeries checks that a node's metrics contain a series for everything that an alert's
+// expression selects, and for every label value that it names.
 func expectSeries(t *testing.T, a *alert, shown string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`(skald_\w+)(?:\{(\w+)(=~|!~|=|!=)"([^"]*)"\})?`).FindAllStringSubmatch(a.Expr, -1) {
@@ -167,7 +167,7 @@ func metricsOf(t *testing.T) (names []string) {
 	return names
 }
 
-// firing asks Prometheus which alerts fire.
+// firing asks Prometheus which alerts are firing.
 func firing(t *testing.T, prometheus string) (names []string) {
 	t.Helper()
 	var answer struct {
@@ -190,7 +190,7 @@ func firing(t *testing.T, prometheus string) (names []string) {
 	return slices.Compact(names)
 }
 
-// refusing is a participant that does what /done asks for and refuses the rest.
+// refusing starts a participant that accepts calls to /done and refuses all others.
 func refusing(t *testing.T) (host string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -203,7 +203,8 @@ func refusing(t *testing.T) (host string) {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// Prometheus scrapes a server from its start, and what is brought about fires, nothing else.
+// TestAlertsFireInARealPrometheus: Prometheus scrapes a server from its start, and exactly the
+// alerts whose conditions the test creates fire.
 func TestAlertsFireInARealPrometheus(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -238,7 +239,7 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q]}]}]
 		return ready(t.Context(), http.DefaultClient, "http://"+prometheus+"/-/ready")
 	})
 	patience.Until(t, "Prometheus scrapes", scraped)
-	// The servers of tests have no fsync.
+	// SkaldDatabaseRisk fires because test servers run without fsync.
 	patience.Until(t, "the rules are evaluated", func() bool { return len(firing(t, prometheus)) > 0 })
 	if fire := firing(t, prometheus); !slices.Equal(fire, []string{"SkaldDatabaseRisk"}) {
 		t.Errorf("after an ordinary start %v fire", fire)

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// compose is docker-compose.yml, as far as Skald's needs it. Unknown keys fail the test: it would
-// not know what they do.
+// compose contains the parts of docker-compose.yml that Skald's file uses. Unknown keys fail the
+// test, because it wouldn't know their effect.
 type compose struct {
 	Services map[string]composed
 	Volumes  map[string]any
@@ -48,10 +48,12 @@ type composed struct {
 
 var variable = regexp.MustCompile(`\$\{(\w+)(?::-([^}]*))?\}`)
 
-// filled replaces the variables of a value with their defaults, as compose does where none is set.
+// filled replaces the variables in a value with their defaults, as compose does for variables that
+// are not set.
 func filled(value string) string { return variable.ReplaceAllString(value, "$2") }
 
-// docker is the command that a container of the Dockerfile runs, and the rest of the file.
+// docker returns the command that a container built from the Dockerfile runs, and the Dockerfile
+// itself.
 func docker(t *testing.T) (command []string, file string) {
 	t.Helper()
 	file = content(t, root(t), "Dockerfile")
@@ -66,8 +68,9 @@ func docker(t *testing.T) (command []string, file string) {
 	return command, file
 }
 
-// What docker-compose.yml and the Dockerfile say is so: the commands of Skald's container run here,
-// with the container's environment, on a PostgreSQL of this machine; the rest fits together.
+// TestComposeFileRunsSkald checks docker-compose.yml and the Dockerfile: the commands of Skald's
+// container run here, with the container's environment, on a local PostgreSQL, and the other parts
+// are checked for consistency.
 func TestComposeFileRunsSkald(t *testing.T) {
 	t.Parallel()
 	text := content(t, root(t), "docker-compose.yml")
@@ -119,7 +122,7 @@ func TestComposeFileRunsSkald(t *testing.T) {
 	withKafka(t, text, &c)
 }
 
-// fits checks what a service refers to.
+// fits checks everything that a service refers to.
 func fits(t *testing.T, c *compose, name string) {
 	t.Helper()
 	s := c.Services[name]
@@ -146,7 +149,8 @@ func fits(t *testing.T, c *compose, name string) {
 	}
 }
 
-// alive runs the health check of the database, which is to have the databases of this machine.
+// alive runs the database's health check, which must find this machine's database healthy and a
+// closed port unhealthy.
 func alive(t *testing.T, check []string, user string) {
 	t.Helper()
 	if len(check) != 2 || check[0] != "CMD-SHELL" {
@@ -165,10 +169,11 @@ func alive(t *testing.T, check []string, user string) {
 	}
 }
 
-// served runs the container's command, its health check, and the command for the first key.
+// served runs the container's command, its health check, and the command that creates the first
+// key.
 func served(t *testing.T, text string, s *composed, command []string) {
 	t.Helper()
-	addr, env := testnet.FreeAddress(t), []string{"SKALD_AUTH_MODE=required"} // as on an address that is not loopback
+	addr, env := testnet.FreeAddress(t), []string{"SKALD_AUTH_MODE=required"} // as for an address that is not loopback
 	for name, value := range s.Environment {
 		switch name {
 		case "SKALD_DATABASE_URL":
@@ -222,7 +227,7 @@ func served(t *testing.T, text string, s *composed, command []string) {
 	}
 }
 
-// withKafka checks the start with Kafka that the file shows, and the listeners of its broker.
+// withKafka checks the start with Kafka that the file describes, and the listeners of its broker.
 func withKafka(t *testing.T, text string, c *compose) {
 	t.Helper()
 	kafka, skald := c.Services["kafka"], c.Services["skald"]

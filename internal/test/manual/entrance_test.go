@@ -19,22 +19,23 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// published is where the proxies publish Skald in these tests: not on the port that a URL may leave out.
+// published is the address under which the proxies publish Skald in these tests. Its port is not
+// the default port, so URLs have to include it.
 const published = "https://skald.example:8443"
 
-// proxy is a program for which deploy/proxies has a configuration.
+// proxy is a program that deploy/proxies has a configuration for.
 type proxy struct {
 	program, file string
-	// timeout is the line that limits how long an answer may take, with the time as %s.
+	// timeout is the line that limits the time of a response, with %s for the time.
 	timeout string
-	// start completes the configuration, and returns the arguments.
+	// start completes the configuration and returns the program's arguments.
 	start func(dir, port, conf string) []string
 }
 
 var proxies = []proxy{
 	{"nginx", "nginx.conf", "proxy_read_timeout %s;", func(dir, port, conf string) []string {
 		conf = strings.ReplaceAll(conf, "listen 443", "listen 127.0.0.1:"+port)
-		// Debian's nginx.conf compresses as well.
+		// Debian's nginx.conf turns compression on as well.
 		head := "daemon off;\nmaster_process off;\npid " + dir + "/pid;\nerror_log stderr;\nevents {}\nhttp {\n" +
 			"access_log off;\ngzip on;\ngzip_proxied any;\ngzip_types application/json;\n"
 		for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -60,11 +61,11 @@ func written(dir, conf string) (path string) {
 	return path
 }
 
-// ways are the alternatives in each file, in their order.
+// ways are the alternatives in each file, in order.
 var ways = []struct{ name, base string }{{"a host", ""}, {"a path", "/skald"}, {"a path that is removed", "/skald"}}
 
-// chosen comments one of the alternatives in, and leaves the others out. Each has a heading, and ends at an empty
-// line or with the block.
+// chosen uncomments one of the alternatives and removes the others. Each alternative has a heading
+// and ends at an empty line or at the end of its block.
 func chosen(t *testing.T, conf string, way int) string {
 	t.Helper()
 	heading := regexp.MustCompile(`^\s*# (One of the three\. All of the host|Or below a path|Or below a path that is removed):$`)
@@ -90,7 +91,7 @@ func chosen(t *testing.T, conf string, way int) string {
 	return strings.Join(kept, "")
 }
 
-// entrance is one running proxy.
+// entrance is a running proxy.
 type entrance struct {
 	t      *testing.T
 	base   string // URL
@@ -100,8 +101,8 @@ type entrance struct {
 	participant string
 }
 
-// enter starts a proxy with its own file, changed in what a test has to change: addresses, and the time
-// limit where one is given.
+// enter starts a proxy with its configuration from deploy/proxies. It changes only what a test has
+// to change: addresses, and the time limit if one is given.
 func (p *proxy) enter(t *testing.T, skald, certificates string, way int, limit string) *entrance {
 	t.Helper()
 	conf := content(t, root(t), "deploy/proxies", p.file)
@@ -152,7 +153,7 @@ func (p *proxy) enter(t *testing.T, skald, certificates string, way int, limit s
 	return e
 }
 
-// send is one request; header is names and values in turn.
+// send makes one request; header contains names and values in turn.
 func (e *entrance) send(method, path, body string, header ...string) (*http.Response, string) {
 	e.t.Helper()
 	res := e.open(method, path, body, header...)
@@ -197,14 +198,15 @@ func (e *entrance) want(what string, ok bool, res *http.Response, text string) {
 	}
 }
 
-// exampleCertificates returns a directory with ca.pem, and skald.pem and skald.key as the configurations name them.
+// exampleCertificates returns a directory with the files ca.pem, skald.pem and skald.key that the
+// configurations refer to.
 func exampleCertificates(t *testing.T) (dir string) {
 	t.Helper()
 	dir, ca := t.TempDir(), testnet.NewIssuer(t)
 	ca.Write(t, filepath.Join(dir, "ca.pem"))
 	cert, key := filepath.Join(dir, "skald.pem"), filepath.Join(dir, "skald.key")
 	ca.Issue(t, 1, cert, key, func(c *x509.Certificate) { c.DNSNames = []string{"skald.example"} })
-	both := append([]byte(content(t, cert)), content(t, key)...) // HAProxy wants one file
+	both := append([]byte(content(t, cert)), content(t, key)...) // HAProxy needs both in one file
 	if err := os.WriteFile(cert, both, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// TestThePageOfKafka runs docs/kafka.md on the brokers of TEST_KAFKA_BROKERS, such as the
-// Apache Kafka of scripts/kafka.sh test; otherwise on a broker of its own.
+// TestThePageOfKafka runs docs/kafka.md on the brokers of TEST_KAFKA_BROKERS, such as the Apache
+// Kafka of `scripts/kafka.sh test`, or else on a broker of its own.
 func TestThePageOfKafka(t *testing.T) {
 	t.Parallel()
 	brokers := os.Getenv("TEST_KAFKA_BROKERS")

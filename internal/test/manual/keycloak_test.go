@@ -28,8 +28,8 @@ const (
 
 type object = map[string]any
 
-// realm is what docs/security.md asks an administrator to configure: a confidential client whose ID tokens have the
-// groups of a person, the roles of the client, and the tenant.
+// realm is the configuration that docs/security.md requires: a confidential client whose ID tokens
+// contain a person's groups, the client's roles, and the tenant.
 func realm(redirects ...string) object {
 	mapper := func(kind, claim string, config object) object {
 		for name, value := range map[string]string{
@@ -77,7 +77,8 @@ func realm(redirects ...string) object {
 	}
 }
 
-// startKeycloak starts the Keycloak of scripts/keycloak.sh, and returns the issuer of its realm. It ends with the test.
+// startKeycloak starts the Keycloak of scripts/keycloak.sh and returns the issuer of its realm.
+// Keycloak stops when the test ends.
 func startKeycloak(t *testing.T, port string, realm object) {
 	t.Helper()
 	home := os.Getenv("KEYCLOAK_HOME")
@@ -110,15 +111,16 @@ func startKeycloak(t *testing.T, port string, realm object) {
 	})
 }
 
-// browser is a person's: it keeps cookies, and knows the way to the proxy and to the provider.
+// browser is a person's browser: it keeps cookies and knows how to reach the proxy and the identity
+// provider.
 type browser struct {
 	*entrance
 	provider *http.Client
-	begun    string // the cookie of a sign-in that has begun
+	begun    string // the cookie of a sign-in in progress
 	session  string
 }
 
-// trusting sends Secure cookies to loopback without TLS as well, as browsers do.
+// trusting sends Secure cookies to loopback even without TLS, as browsers do.
 type trusting struct{ *cookiejar.Jar }
 
 func (j trusting) Cookies(u *url.URL) []*http.Cookie {
@@ -133,7 +135,7 @@ func (e *entrance) browser() *browser {
 	return &browser{entrance: e, provider: &http.Client{Jar: trusting{jar}, CheckRedirect: e.client.CheckRedirect}}
 }
 
-// begin follows "Sign in with Keycloak", and returns the provider's URL.
+// begin follows "Sign in with Keycloak" and returns the provider's URL.
 func (b *browser) begin() string {
 	b.t.Helper()
 	res, text := b.send("GET", "/ui/sign-in/oidc?next=/ui/sagas", "")
@@ -143,7 +145,7 @@ func (b *browser) begin() string {
 	return res.Header.Get("Location")
 }
 
-// at sends a request to the provider, and returns its answer.
+// at sends a request to the provider and returns the response.
 func (b *browser) at(to string, form url.Values) (*http.Response, string) {
 	b.t.Helper()
 	ask := func() (*http.Response, error) { return b.provider.Get(to) }
@@ -162,7 +164,7 @@ func (b *browser) at(to string, form url.Values) (*http.Response, string) {
 	return res, string(text)
 }
 
-// logIn types a name and a password at the provider, and returns the address to which it leads back.
+// logIn submits a name and a password to the provider and returns the address that it redirects to.
 func (b *browser) logIn(to, name string) string {
 	b.t.Helper()
 	res, text := b.at(to, nil)
@@ -173,7 +175,7 @@ func (b *browser) logIn(to, name string) string {
 	return res.Header.Get("Location")
 }
 
-// back follows the provider back to Skald.
+// back follows the provider's redirect to Skald.
 func (b *browser) back(to string) (*http.Response, string) {
 	b.t.Helper()
 	if !strings.HasPrefix(to, b.base+"/ui/sign-in/oidc/callback?") {
@@ -188,7 +190,7 @@ func (b *browser) back(to string) (*http.Response, string) {
 	return res, text
 }
 
-// caller is what the API says of the sender of a request.
+// caller is how the API identifies the sender of a request.
 type caller struct {
 	Status        int
 	Subject, Role string
@@ -203,7 +205,7 @@ func (e *entrance) whoami(header ...string) (who caller) {
 	return who
 }
 
-// signIn leads a person through the provider, and wants a session with the role.
+// signIn signs a person in at the provider and expects a session with the role.
 func (b *browser) signIn(name, role string) {
 	b.t.Helper()
 	res, text := b.back(b.logIn(b.begin(), name))
@@ -215,7 +217,8 @@ func (b *browser) signIn(name, role string) {
 	}
 }
 
-// refused leads a person through the provider, and wants a page that says why there is no session.
+// refused signs a person in at the provider and expects a page that explains why there is no
+// session.
 func (b *browser) refused(name, why string) {
 	b.t.Helper()
 	res, text := b.back(b.logIn(b.begin(), name))
@@ -223,7 +226,7 @@ func (b *browser) refused(name, why string) {
 		strings.Contains(html.UnescapeString(text), why), res, text)
 }
 
-// token asks the provider for tokens of a person, as a program does.
+// token requests a person's tokens from the provider, as a program does.
 func (b *browser) token(issuer, name string) (access, id string) {
 	b.t.Helper()
 	res, text := b.at(issuer+"/protocol/openid-connect/token", url.Values{
@@ -238,8 +241,9 @@ func (b *browser) token(issuer, name string) (access, id string) {
 	return tokens.Access, tokens.ID
 }
 
-// People sign in at a real Keycloak, behind a proxy with TLS: below a path, with groups that a setting maps to
-// roles; and on a host of its own, with the roles of the client as they are.
+// TestKeycloak: people sign in at a real Keycloak through a proxy with TLS, once below a path with
+// groups that a setting maps to roles, and once on a host of its own with the client's roles
+// unchanged.
 func TestKeycloak(t *testing.T) {
 	certificates := exampleCertificates(t)
 	address := testnet.FreeAddress(t)
@@ -255,7 +259,7 @@ func TestKeycloak(t *testing.T) {
 		"SKALD_AUTH_JWT_ROLE_MAP=/skald/admins=admin,/skald/auditors=auditor",
 	}, given...)
 	nginx := &proxies[0]
-	// The servers start before the provider.
+	// The servers start before the identity provider.
 	groups := nginx.enter(t, Serve(t, mapped...), certificates, 1, "")
 	roles := nginx.enter(t, Serve(t, append([]string{
 		"SKALD_AUTH_JWT_ROLE_CLAIM=resource_access.skald-ui.roles",
@@ -280,19 +284,19 @@ func TestKeycloak(t *testing.T) {
 		otto.entrance = &groups
 
 		ada := groups.browser()
-		ada.signIn("ada", "admin") // the more powerful one of two
+		ada.signIn("ada", "admin") // the more powerful of her two roles
 		otto.signIn("otto", "auditor")
 		roles.browser().signIn("otto", "operator")
 		groups.browser().refused("nora", "gives you no role here: the claim groups")
 		roles.browser().refused("nora", "gives you no role here: the claim resource_access.skald-ui.roles")
 		groups.browser().refused("tom", "is not accepted here")
 
-		// The role counts: an auditor changes nothing.
+		// The role is enforced: an auditor can't change anything.
 		res, text := groups.send("POST", "/api/v1/workflows", `{"name": "w", "steps": []}`, "Authorization", "",
 			"Cookie", otto.session, "Origin", published)
 		groups.want("an auditor registers nothing", res.StatusCode == 403, res, text)
 
-		// An answer serves once, and only the browser that began.
+		// A sign-in response can be used only once, and only by the browser that began the sign-in.
 		to := ada.begin()
 		answer := ada.redirected(to) // Keycloak remembers her
 		other := groups.browser()
@@ -305,7 +309,8 @@ func TestKeycloak(t *testing.T) {
 		res, text = ada.back(answer)
 		groups.want("the same answer once more", res.StatusCode == 401 && ada.session == first, res, text)
 
-		// Signing out ends the session here; Keycloak remembers her, and signs her in again without a password.
+		// Signing out ends the session in Skald. Keycloak still remembers her and signs her in
+		// again without a password.
 		res, text = groups.send("POST", "/ui/sign-out", "", "Cookie", ada.session, "Origin", published,
 			"Content-Type", "application/x-www-form-urlencoded")
 		groups.want("signing out", res.StatusCode == 303 && res.Header.Get("Location") == "/skald/ui/sign-in", res, text)
@@ -315,7 +320,7 @@ func TestKeycloak(t *testing.T) {
 		res, text = ada.back(ada.redirected(ada.begin()))
 		groups.want("again", res.StatusCode == 200 && ada.session != first, res, text)
 
-		// Programs send access tokens; an ID token is for the pages alone.
+		// Programs send access tokens; an ID token is only for the pages.
 		var id string
 		access, id = ada.token(issuer, "ada")
 		if who := groups.whoami("Authorization", "Bearer "+access); who.Role != "admin" || who.Tenant != tenant {
@@ -334,7 +339,7 @@ func TestKeycloak(t *testing.T) {
 	if !up {
 		return
 	}
-	// It went down while a person was on the way back. What is known goes on.
+	// The provider went down while a person was signing in. Existing sessions continue to work.
 	otto.entrance = groups
 	session := otto.session
 	res, text := otto.back(pending)
@@ -349,7 +354,7 @@ func TestKeycloak(t *testing.T) {
 	down(t, nginx.enter(t, Serve(t, mapped...), certificates, 1, ""))
 }
 
-// redirected follows the provider's redirect for a person whom it knows.
+// redirected follows the provider's redirect for a person whom the provider remembers.
 func (b *browser) redirected(to string) string {
 	b.t.Helper()
 	res, text := b.at(to, nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testprogram"
 )
 
-// participant answers 200, or not at all while it is held.
+// participant starts a participant that answers 200, or doesn't answer while it is held.
 func participant(t *testing.T) (host string, held *atomic.Bool) {
 	t.Helper()
 	held = &atomic.Bool{}
@@ -70,8 +70,7 @@ func psql(t *testing.T, p *Postgres, database, statements string) (string, error
 	return string(out), err
 }
 
-// vaultStatement returns the SQL that the page gives to Vault, with the values that Vault
-// inserts.
+// vaultStatement returns the SQL that the page gives to Vault, with Vault's placeholders filled in.
 func vaultStatement(t *testing.T, login, password string) string {
 	t.Helper()
 	page := content(t, root(t), "docs/operations.md")
@@ -83,8 +82,8 @@ func vaultStatement(t *testing.T, login, password string) string {
 		Replace(m[1])
 }
 
-// notGoneOnWith runs the recovery with a pg_dump that behaves as in lie, and wants it to stop
-// before anything is restored.
+// notGoneOnWith runs the recovery with a pg_dump that fails as lie describes, and expects the
+// recovery to stop before anything is restored.
 func notGoneOnWith(t *testing.T, s Session, lie string, other *Postgres) {
 	t.Helper()
 	bin := t.TempDir()
@@ -123,8 +122,8 @@ func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 		Env: append(append(pg.Admin(), given...), "SKALD_LISTEN_ADDR="+testnet.FreeAddress(t)),
 	}.Run(t)
 
-	// Its node is stopped. Another one, with a login as Vault creates them, has sagas in
-	// progress when it is stopped as well.
+	// The first node is stopped. Another node, whose login is created in the same way as by Vault,
+	// has sagas in progress when it is stopped as well.
 	held.Store(true)
 	if out, err := psql(t, pg, "postgres", vaultStatement(t, "v_ops", "of vault")); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -11,22 +11,24 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// page is one session from top to bottom: a user who copies its commands in order gets what it
-// shows. Each has its own server on 127.0.0.1:8080, and runs in the directory examples.
+// page is one session from the top of a page to its bottom: a user who copies its commands in order
+// gets the output shown. Each session has its own server on 127.0.0.1:8080 and runs in the
+// directory examples.
 type page struct {
 	name    string
 	stub    bool     // `skald participant stub` on 127.0.0.1:9001
 	bank    bool     // examples/payments on 127.0.0.1:9002
 	private bool     // the server has its own PostgreSQL, in .skald
-	env     []string // of the server
-	given   []string // variables that the page asks its reader to set
+	env     []string // environment of the server
+	given   []string // variables that the page asks the reader to set
 	masks   []Mask
 }
 
-// Epochs of leaders vary: on a slow machine there may have been several leaders.
+// Leader epochs vary: on a slow machine there may have been several leaders.
 var epochs = []Mask{{`"leader_epoch": ?\d+`, `"leader_epoch":1`}, {`"fencing_token": ?"\d+\.`, `"fencing_token":"1.`}}
 
-// byHand: the first automatic retry comes at a random time within a minute, perhaps before the page's own.
+// byHand turns automatic retries off: the first one comes at a random time within a minute, perhaps
+// before the page's own retry.
 var byHand = []string{"SKALD_DLQ_AUTO_RETRY=false"}
 
 var pages = []page{
@@ -47,7 +49,7 @@ var pages = []page{
 		stub:  true,
 		env:   byHand,
 		given: []string{"N=1600"},
-		masks: []Mask{ // the page shows 10,000, and the failures of the run that was copied
+		masks: []Mask{ // the page shows 10,000 and the failures of the run it was copied from
 			{`\b1600\b`, "10000"}, {`\b1520\b`, "9500"}, {`"received":80\b`, `"received":500`},
 			{`("[0-9a-f]{32}":)80\b`, "${1}500"},
 			{`"(done|failed|tried|left|retried_count)": ?[1-9]\d*`, `"$1":"some"`}, {`\d+ of \d+ letters`, "all letters"},
@@ -64,7 +66,7 @@ var pages = []page{
 	{name: "workers.md", private: true, masks: epochs},
 }
 
-// elsewhere lists pages whose commands other tests run, or that cannot be run.
+// elsewhere lists pages whose commands are run by other tests or can't be run.
 var elsewhere = map[string]string{
 	"operations.md": "its recipes are run by their headings; the rest needs systemd, Vault and administrators of a cluster",
 	"tenants.md":    "its commands are those of operations.md, First production start, for other clusters",
@@ -116,7 +118,7 @@ func (p page) run(t *testing.T) {
 	}.Run(t)
 }
 
-// A page with commands that is in neither list would never be run.
+// TestEveryPageWithCommandsIsRun: a page with commands that is in neither list would never be run.
 func TestEveryPageWithCommandsIsRun(t *testing.T) {
 	commands := regexp.MustCompile("(?m)^```(sh|bash|shell|console)$")
 	known := map[string]bool{}

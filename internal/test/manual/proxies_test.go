@@ -20,7 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// pages signs a person in, with a key and at the identity provider.
+// pages signs a person in, once with a key and once at the identity provider.
 func (e *entrance) pages() {
 	base, _ := url.Parse(e.base)
 	res, text := e.send("GET", "/ui/sign-in", "")
@@ -31,7 +31,7 @@ func (e *entrance) pages() {
 		part, body := e.send("GET", strings.TrimPrefix(m[1], base.Path), "")
 		e.want(m[1], strings.HasPrefix(m[1], base.Path+"/ui/") && part.StatusCode == 200, part, body)
 	}
-	// What a client says of the way it came does not count.
+	// Forwarding headers sent by the client are ignored.
 	const form = "application/x-www-form-urlencoded"
 	res, text = e.send("POST", "/ui/sign-in", url.Values{"credential": {e.key}, "next": {"/ui/sagas"}}.Encode(),
 		"Content-Type", form, "Origin", published, "X-Forwarded-Proto", "http")
@@ -46,7 +46,7 @@ func (e *entrance) pages() {
 			"Origin", origin)
 		e.want("a change from a page of "+origin, res.StatusCode == status, res, text)
 	}
-	// The largest header of an answer: nginx has room for 4 KiB.
+	// This response has the largest headers: nginx has room for 4 KiB.
 	long := "/ui/sagas?correlation_id=" + strings.Repeat("x", 1470)
 	res, text = e.send("GET", "/ui/sign-in/oidc?next="+url.QueryEscape(long), "")
 	at, _ := url.Parse(res.Header.Get("Location"))
@@ -55,7 +55,7 @@ func (e *entrance) pages() {
 		strings.Contains(res.Header.Get("Set-Cookie"), "__Host-skald-sign-in="), res, text)
 }
 
-// addresses follows what answers say, and wants paths to arrive as they were sent.
+// addresses follows the addresses in responses, and checks that paths arrive as they were sent.
 func (e *entrance) addresses(skald, base string) {
 	res, text := e.send("POST", "/api/v1/webhooks", `{"url": "`+e.participant+`"}`)
 	at := res.Header.Get("Location")
@@ -100,7 +100,7 @@ func (e *entrance) addresses(skald, base string) {
 	}
 }
 
-// bodies sends as much as a letter may have, and a saga that is a little too large.
+// bodies sends a letter of the maximum size, and a saga that is slightly too large.
 func (e *entrance) bodies(most int) {
 	const letter = `{"original_topic": "large", "error_message": "no", "payload": "`
 	res, text := e.send("POST", "/api/v1/dlq/messages", letter+strings.Repeat("x", most-len(letter)-2)+`"}`)
@@ -109,7 +109,7 @@ func (e *entrance) bodies(most int) {
 	e.want("more than 10 MiB", res.StatusCode == 413 && strings.Contains(text, `"code":"REQ_TOO_LARGE"`), res, text)
 }
 
-// events reads a stream while what it tells happens.
+// events reads a stream while the event that it reports happens.
 func (e *entrance) events() {
 	id := uuid.NewString()
 	stream := e.open("GET", "/api/v1/saga-events/stream?saga_id="+id, "")
@@ -135,7 +135,7 @@ func (e *entrance) events() {
 	}
 }
 
-// saga is one whose step fails, and is tried again after a minute.
+// saga returns a saga whose step fails and is retried after a minute.
 func (e *entrance) saga(filling string) string {
 	return `{"workflow_name": "through-a-proxy", "payload": {"filling": "` + filling + `"}, "steps": [
 		{"name": "a", "action": {"http": {"url": "` + e.participant + `"}}, "compensation": "none",
@@ -151,7 +151,8 @@ func randomBytes(t *testing.T, n int) []byte {
 	return b
 }
 
-// The configurations of deploy/proxies run before real servers, one of which has a base path.
+// TestBehindProxies runs the configurations of deploy/proxies in front of real servers, one of
+// which has a base path.
 func TestBehindProxies(t *testing.T) {
 	t.Parallel()
 	certificates := exampleCertificates(t)
@@ -193,7 +194,7 @@ func TestBehindProxies(t *testing.T) {
 				}
 			})
 		}
-		// Were the server's wait longer than the proxy's, the client would not even learn the id.
+		// If the server waited longer than the proxy, the client wouldn't even learn the saga's id.
 		if p.timeout != "" {
 			t.Run(p.program+" does not wait as long as the server", func(t *testing.T) {
 				t.Parallel()

@@ -14,7 +14,7 @@ func TestASessionIsOneShellThatStopsAtTheFirstFailure(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, page string
-		problems   []string // a part of each
+		problems   []string // a substring of each expected problem
 	}{
 		{"variables last", "'''sh\nA=1\ncd /\n'''\n'''sh\necho $A $PWD $B\n'''\n'''\n1 / two\n'''\n", nil},
 		{"what is printed differs", "'''sh\necho 1\n'''\n'''\n2\n'''\n'''sh\necho 3\n'''\n'''\n4\n'''\n", []string{"printed\n1", "printed\n3"}},
@@ -56,7 +56,7 @@ func TestWhatASessionLeavesRunningEndsWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := func() string { // a zombie has ended: when it is reaped depends on the machine's init
+	state := func() string { // a zombie counts as ended, because it depends on the machine's init when it is reaped
 		stat, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(text)), "stat"))
 		if err != nil {
 			return "gone"

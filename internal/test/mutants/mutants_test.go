@@ -36,7 +36,7 @@ func TestASeedDrawsTheSameRowsAgain(t *testing.T) {
 	}
 }
 
-// Only a test that ran to a verdict kills a mutant.
+// TestWhatKillsAMutant: only a test that ran to a verdict kills a mutant.
 func TestWhatKillsAMutant(t *testing.T) {
 	failed := exec.Command("false").Run()
 	for _, tt := range []struct {

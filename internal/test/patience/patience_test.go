@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// stopped is a test whose Fatalf ends the goroutine, as that of a real one does.
+// stopped is a test whose Fatalf ends the goroutine, as a real test's does.
 type stopped struct {
 	testing.TB
 	ctx    context.Context

@@ -34,7 +34,7 @@ func TestTestsInParallelDoNotSeeEachOther(t *testing.T) {
 		t.Run(fmt.Sprint("test ", n), func(t *testing.T) {
 			t.Parallel()
 			own := open(t, DSN(t))
-			execute(t, own, `CREATE TABLE mine (n int)`) // fails if it exists
+			execute(t, own, `CREATE TABLE mine (n int)`) // this fails if the table exists
 		})
 	}
 }
@@ -67,7 +67,7 @@ func TestTemplateTakesNoConnections(t *testing.T) {
 	}
 }
 
-// Child processes use the directory of TMPDIR, so this sees no other test run.
+// Child processes use the directory in TMPDIR, so this test sees no other test runs.
 func TestNextProcessFindsServerDirectoryAndTemplate(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()
@@ -82,7 +82,7 @@ func TestNextProcessFindsServerDirectoryAndTemplate(t *testing.T) {
 	if first.template != second.template {
 		t.Errorf("the template was made twice: %+v and %+v", first, second)
 	}
-	if second.leftovers != "1" { // only its own; the first process's is gone
+	if second.leftovers != "1" { // only its own; the first process's database is gone
 		t.Errorf("the second process sees %s test databases, want 1", second.leftovers)
 	}
 	dirs, err := filepath.Glob(filepath.Join(tmp, "skald-testdb-*", "*"))
@@ -162,7 +162,7 @@ func TestForeignBaseDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// A report contains what a child process says about its databases.
+// report contains what a child process reports about its databases.
 type report struct{ port, template, leftovers string }
 
 const childEnv = "TESTDB_TEST_CHILD"
@@ -174,7 +174,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beChild creates a database, leaves it, and reports.
+// beChild creates a database, leaves it behind and prints a report.
 func beChild() int {
 	ctx := context.Background()
 	err := func() error {
@@ -206,7 +206,7 @@ func beChild() int {
 	return 0
 }
 
-// child runs this test binary as a child to its end, with env added to its environment.
+// child runs this test binary as a child process until it ends, with env added to its environment.
 func child(t *testing.T, env ...string) (r report, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// damagedRow is a row of a kind of its own that cannot be read.
+// damagedRow is a row of one kind that can't be read.
 type damagedRow struct {
-	name, damage  string // with $1 its id
+	name, damage  string // $1 is its id
 	make          func(t *testing.T, s *uitest.Server) (id string)
-	list, members string // where it is listed, with another one; "": nowhere with it
-	item, mark    string // "": it has no page of its own in the API, or no mark
+	list, members string // where it is listed next to an undamaged row; "": the two have no common list
+	item, mark    string // item "": the API has no page for a single row; mark "": there is no mark
 	pages         []string
-	refuses       map[string]string // verbs that need it, and the code of the refusal
-	allows        string            // a verb that does not, or what mends it
+	refuses       map[string]string // verbs that need the damaged part, with the refusal's code
+	allows        string            // a verb that doesn't need it, or that repairs it
 }
 
 func made(t *testing.T, s *uitest.Server, path string, body map[string]any) string {
@@ -56,7 +56,8 @@ func runOf(t *testing.T, s *uitest.Server) string {
 	})
 }
 
-// backfill returns a function that backfills the job of a name; "": one of its own.
+// backfill returns a function that backfills the job with this name, or a new job if the name is
+// "".
 func backfill(of string) func(*testing.T, *uitest.Server) string {
 	return func(t *testing.T, s *uitest.Server) string {
 		name := of
@@ -181,9 +182,10 @@ var damagedRows = []damagedRow{
 	},
 }
 
-// TestADamagedRowTakesNothingElseAway: of each kind one row is damaged and another is not.
-// The list has both, the damaged one is marked, what needs it is refused with a code, its
-// pages are there, and loops continue with the others without filling the log.
+// TestADamagedRowTakesNothingElseAway: of each kind, one row is damaged and another one is not.
+// Lists contain both, the damaged row is marked, actions that need the damaged part are refused
+// with a code, the row's pages are still shown, and loops continue with the other rows without
+// flooding the log.
 func TestADamagedRowTakesNothingElseAway(t *testing.T) {
 	ids, others := map[string]string{}, map[string]string{}
 	s := restored(t, func(s *uitest.Server) {
@@ -216,7 +218,7 @@ func TestADamagedRowTakesNothingElseAway(t *testing.T) {
 	for _, r := range damagedRows {
 		t.Run(strings.ReplaceAll(r.name, " ", "-"), func(t *testing.T) { r.try(t, s, ids[r.name], others[r.name]) })
 	}
-	// The scheduler continues with the definition that is not damaged.
+	// The scheduler continues with the undamaged definition.
 	begun := func() int {
 		list := s.Must(t, "GET", "/job-runs?definition="+others["a job definition"]+"&page_size=200", nil)
 		return len(list["job_runs"].([]any))

@@ -12,11 +12,12 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// gone is sealed content whose key is lost.
+// gone is encrypted content whose key is lost.
 const gone = `{"$skald_enc":"v1.gone.AAAA"}`
 
-// restored starts a Skald, has rows made with it, damages some as a bad restore would, and
-// returns another Skald on that database: the first one knows what it has read before.
+// restored starts a Skald server, lets prepare create rows with it, damages some of them as a bad
+// restore would, and returns a second server on the same database: the first one has cached what it
+// has read.
 func restored(t *testing.T, prepare func(*uitest.Server), damage func(*sql.DB)) *uitest.Server {
 	t.Helper()
 	dsn := testdb.DSN(t)
@@ -35,7 +36,7 @@ func restored(t *testing.T, prepare func(*uitest.Server), damage func(*sql.DB)) 
 	return uitest.Start(t, here)
 }
 
-// readViews reads every row of every view for people who read with SQL.
+// readViews reads every row of every view for people who use SQL.
 func readViews(t *testing.T, db *sql.DB) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `
@@ -88,9 +89,9 @@ func execute(t *testing.T, db *sql.DB, query string, args ...any) {
 	}
 }
 
-// damagedSaga is a way in which a saga's definition or content cannot be read.
+// damagedSaga is a kind of damage that makes a saga's definition or content unreadable.
 type damagedSaga struct {
-	name, damage string // with $1 the workflow's name
+	name, damage string // $1 is the workflow's name
 	mark, code   string
 }
 
@@ -114,7 +115,8 @@ var damagedSagas = []damagedSaga{
 		"content_unreadable", "SAGA_CONTENT_UNREADABLE"},
 }
 
-// workflowOf has a step that is done and one that waits for its next attempt, at the path.
+// workflowOf returns a workflow with a step that succeeds and a step at path second that waits for
+// its next attempt.
 func workflowOf(s *uitest.Server, name, second string) map[string]any {
 	step := func(name, path string) map[string]any {
 		return map[string]any{
@@ -128,9 +130,9 @@ func workflowOf(s *uitest.Server, name, second string) map[string]any {
 	}
 }
 
-// TestADamagedSagaIsShownAndCanBeOperated: each saga of each damage is read in every way
-// there is, by programs and by people, accepts what needs nothing of what is damaged, and
-// the others are not concerned.
+// TestADamagedSagaIsShownAndCanBeOperated: programs and people can read each damaged saga in every
+// way there is, it accepts actions that don't need the damaged part, and undamaged sagas are not
+// affected.
 func TestADamagedSagaIsShownAndCanBeOperated(t *testing.T) {
 	waiting, ended := map[string]string{}, map[string]string{}
 	var whole map[string]any
@@ -199,7 +201,8 @@ func TestADamagedSagaIsShownAndCanBeOperated(t *testing.T) {
 		})
 	}
 	shows(t, s, damagedSaga{name: "whole"}, waiting["whole"])
-	// The way out: the same definition again is the same version, whole.
+	// The way to repair it: registering the same definition again yields the same version,
+	// undamaged.
 	doc := s.Must(t, "POST", "/workflows", whole)
 	if fmt.Sprint(doc["version"]) != "1" || doc["definition_unreadable"] != nil {
 		t.Errorf("registered again: %v", doc)
@@ -207,12 +210,12 @@ func TestADamagedSagaIsShownAndCanBeOperated(t *testing.T) {
 	s.Must(t, "POST", "/sagas/"+ended["empty"]+"/retry", map[string]any{"reason": "test"})
 }
 
-// shows reads a saga in every way.
+// shows reads a saga in every possible way.
 func shows(t *testing.T, s *uitest.Server, d damagedSaga, id string) {
 	t.Helper()
 	for _, path := range []string{"", "?include=steps&include=running", "?view=basic", "/explain"} {
 		status, doc := s.Call(t, "GET", "/sagas/"+id+path, nil)
-		brief := path == "?view=basic" // without what is damaged
+		brief := path == "?view=basic" // this view leaves out the damaged part
 		if status != 200 || d.mark != "" && doc[d.mark] != true && !brief || d.mark == "" &&
 			(doc["definition_unreadable"] != nil || doc["content_unreadable"] != nil) {
 			t.Errorf("%s: %d %v", path, status, doc)
@@ -221,7 +224,7 @@ func shows(t *testing.T, s *uitest.Server, d damagedSaga, id string) {
 		if path == "/explain" && len(actions) == 0 {
 			t.Errorf("it explains no action: %v", doc)
 		}
-		for _, a := range actions { // none of them is refused because of the damage
+		for _, a := range actions { // none of these actions is refused because of the damage
 			verb := fmt.Sprint(a.(map[string]any)["action"])
 			body := map[string]any{"reason": "test"}
 			if name, is := strings.CutSuffix(verb, "-step"); is {
@@ -250,12 +253,12 @@ func shows(t *testing.T, s *uitest.Server, d damagedSaga, id string) {
 	}
 }
 
-// operates does what an operator may try.
+// operates tries the actions of an operator.
 func operates(t *testing.T, s *uitest.Server, d damagedSaga, id string) {
 	t.Helper()
 	for _, a := range []struct {
 		verb  string
-		needs bool // what is damaged
+		needs bool // it needs the damaged part
 	}{
 		{"retry", true}, {"steps/two/skip", true}, {"steps/two/complete", true}, {"steps/two/fail", true},
 		{"force-complete", true}, {"suspend", false}, {"resume", false}, {"cancel?dry_run=true", false},

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// TestADryRunOfOneThing asks of every action on one thing that has dry_run what it would change, and finds the thing
-// as it was.
+// TestADryRunOfOneThing does a dry run of every action on a single resource that supports dry_run.
+// The dry run must report the changes and must not change the resource.
 func TestADryRunOfOneThing(t *testing.T) {
 	t.Parallel()
 	people := testnet.NewPeople(t)
@@ -23,7 +23,7 @@ func TestADryRunOfOneThing(t *testing.T) {
 		c.Auth.JWTIssuer, c.Auth.JWTAudience = people.URL, "skald"
 		c.Auth.JWTRoleClaim, c.Auth.JWTDefaultTenant = "role", true
 	})
-	ada := people.Token(t, map[string]any{ // a person, who has a name beside her subject
+	ada := people.Token(t, map[string]any{ // a person, who has a name in addition to her subject
 		"aud": "skald", "sub": "ada", "preferred_username": "Ada", "role": "admin",
 	})
 	w := &acting{s, t, "dry"}
@@ -141,10 +141,11 @@ func TestADryRunOfOneThing(t *testing.T) {
 	for list, members := range lists {
 		listed[list] = w.ids(list, members, "id")
 	}
-	// app.TestTheServerExaminesParticipants cancels one: a certification changes all the time.
+	// app.TestTheServerExaminesParticipants cancels a certification, which would not stay unchanged
+	// between two reads here.
 	covered := map[string]bool{"cancelCertification": true}
 	for _, c := range []struct {
-		operation, verb, path string // the last part of the path, below that where it is read
+		operation, verb, path string // verb is the last part of the path, below the path from which the resource is read
 		body                  object
 		want                  string
 	}{
@@ -224,7 +225,7 @@ func TestADryRunOfOneThing(t *testing.T) {
 		before := w.Must(t, "GET", c.path, nil)
 		method, path := "POST", strings.TrimSuffix(c.path+"/"+c.verb, "/")+"?"
 		verb, with, _ := strings.Cut(c.verb, "?")
-		if verb, of, _ := strings.Cut(verb, "/"); verb == strings.ToUpper(verb) && verb != "" { // of: what the path lists
+		if verb, of, _ := strings.Cut(verb, "/"); verb == strings.ToUpper(verb) && verb != "" { // of: an item of the path
 			method, path = verb, strings.TrimSuffix(c.path+"/"+of, "/")+"?"+with
 		}
 		status, dry := w.Call(t, method, path+"dry_run=true", c.body)
@@ -251,7 +252,7 @@ func TestADryRunOfOneThing(t *testing.T) {
 			t.Errorf("the dry run of %s has changed %v to %v", c.operation, before, after)
 		}
 	}
-	// A request that is refused is refused by its dry run as well, with the same words.
+	// The dry run of a request that would be refused is refused with the same words.
 	for _, c := range []struct {
 		method, path string
 		body         object
@@ -304,7 +305,7 @@ func TestADryRunOfOneThing(t *testing.T) {
 			t.Errorf("a dry run has sent a test: %v", d)
 		}
 	}
-	// The leader renews its lease all the time.
+	// The leader constantly renews its lease, so the resource is not compared as a whole.
 	leader := w.Must(t, "GET", "/scheduler/leader", nil)
 	dry := w.Must(t, "POST", "/scheduler/leader/step-down?dry_run=true", object{"reason": "r"})
 	covered["stepDownLeader"] = true
@@ -315,7 +316,8 @@ func TestADryRunOfOneThing(t *testing.T) {
 	if now := w.Must(t, "GET", "/scheduler/leader", nil); now["epoch"] != leader["epoch"] || now["alive"] != true {
 		t.Errorf("a dry run has made the leader step down: %v, then %v", leader, now)
 	}
-	// The others of a kind share the code of one above; an archived letter is that of a test of dlqapi.
+	// These share their code with an operation of the same kind above; a test of dlqapi covers
+	// archived letters.
 	for _, name := range []string{"putTopicPolicy", "putDefaultPolicy", "updateSagaBulk", "restoreDeadLetter"} {
 		covered[name] = true
 	}

@@ -14,13 +14,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// shown makes requests of which the contract's examples are taken: their answers are checked against it and recorded.
+// shown makes requests that the contract's examples are taken from: the responses are checked
+// against the contract and recorded.
 type shown struct {
 	*acting
 	http *http.Client
 }
 
-// call makes a request that must succeed, with a header and its value or without.
+// call makes a request, which must succeed; header is the name and value of a header, or empty for
+// the API key.
 func (s *shown) call(method, path string, body any, header ...string) {
 	s.t.Helper()
 	text, err := json.Marshal(body)
@@ -52,7 +54,7 @@ func (s *shown) call(method, path string, body any, header ...string) {
 	}
 }
 
-// dry asks what an action would change.
+// dry makes a dry run of an action.
 func (s *shown) dry(path string, body any) {
 	s.t.Helper()
 	s.call("POST", path+"?dry_run=true", body)
@@ -63,7 +65,8 @@ func newShown(t *testing.T, name string) *shown {
 	return &shown{w, &http.Client{Transport: apitest.Checked(t, http.DefaultTransport)}}
 }
 
-// TestWhatActionsOnASagaWouldChange asks it of each action, of a saga in a state in which it is allowed.
+// TestWhatActionsOnASagaWouldChange makes a dry run of each action on a saga in a state in which
+// the action is allowed.
 func TestWhatActionsOnASagaWouldChange(t *testing.T) {
 	t.Parallel()
 	s := newShown(t, "order")
@@ -107,8 +110,8 @@ func TestWhatActionsOnASagaWouldChange(t *testing.T) {
 	s.dry(failed+"/acknowledge", object{"reason": "released by hand"})
 }
 
-// TestAnswersThatNoOtherTestOfTheAPIGets makes the requests of which the tests of the API have no answer that is short
-// and has the same members in each run.
+// TestAnswersThatNoOtherTestOfTheAPIGets makes the requests for which the API tests have no short
+// response with the same members in every run.
 func TestAnswersThatNoOtherTestOfTheAPIGets(t *testing.T) {
 	t.Parallel()
 	s := newShown(t, "shown")
@@ -163,7 +166,7 @@ func TestAnswersThatNoOtherTestOfTheAPIGets(t *testing.T) {
 	s.call("DELETE", fmt.Sprint("/sessions/", sessions[0].(object)["id"], "?dry_run=true"), nil)
 }
 
-// signedIn returns the cookie of a browser that signed in with the server's key.
+// signedIn returns the cookie of a browser that is signed in with the server's key.
 func signedIn(t *testing.T, s *uitest.Server) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/ui/sign-in",

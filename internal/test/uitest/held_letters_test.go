@@ -8,8 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// A letter that an unfinished redrive holds names it, in the list, alone and on its page; one
-// that has no time of a retry, or that came later, is not held.
+// TestALetterThatARedriveHoldsNamesIt: a letter that an unfinished redrive holds names that redrive
+// in the list, when it is read alone, and on its page. A letter without a retry time, or one that
+// arrived later, is not held.
 func TestALetterThatARedriveHoldsNamesIt(t *testing.T) {
 	t.Parallel()
 	s := uitest.Start(t)

@@ -11,14 +11,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// watched is a page that a browser shows, and what it receives over the network.
+// watched is a page in a browser, with a count of what the browser receives over the network.
 type watched struct {
 	url, tag, live string
-	key            string // of its visitor; empty: none is needed
-	bytes, changed int    // how often something has changed
+	key            string // of its visitor; "": no key is needed
+	bytes, changed int    // changed: number of responses other than 304
 }
 
-// refresh asks for the page as assets/app.js does, and returns what the browser gets of it.
+// refresh requests the page in the way assets/app.js does, and returns the body that the browser
+// receives.
 func (w *watched) refresh(t *testing.T) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url, http.NoBody)
@@ -27,7 +28,7 @@ func (w *watched) refresh(t *testing.T) string {
 	}
 	if w.key == "" {
 		req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
-	} else { // the answer is read, and not only measured
+	} else { // the body is read, not only measured
 		req.Header.Set("Authorization", "Bearer "+w.key)
 	}
 	if w.live != "" {
@@ -60,8 +61,8 @@ func (w *watched) refresh(t *testing.T) string {
 	return string(body)
 }
 
-// TestOpenOverviewsShareOnlyWhatTheirVisitorsMaySee: overviews that are open share answers and drawings, and still show
-// each visitor what that one may do.
+// TestOpenOverviewsShareOnlyWhatTheirVisitorsMaySee: open overviews share API responses and charts,
+// and yet each of them shows a visitor only what that visitor may see.
 func TestOpenOverviewsShareOnlyWhatTheirVisitorsMaySee(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -92,13 +93,14 @@ func TestOpenOverviewsShareOnlyWhatTheirVisitorsMaySee(t *testing.T) {
 	}
 }
 
-// waitsToRetry reports whether a saga waits for its next attempt. One that has not begun can be due as well.
+// waitsToRetry reports whether a saga waits for its next attempt. A saga that has not begun yet may
+// be due, too.
 func waitsToRetry(doc map[string]any) bool {
 	return doc["state"] == "running" && doc["next_run_at"] != nil
 }
 
-// TestAMinuteOfAListCostsLittle counts the bytes of lists of 50 rows that are looked at for a minute, which is six
-// refreshes: while nothing happens, and while one row changes each time.
+// TestAMinuteOfAListCostsLittle counts the bytes of lists of 50 rows that are open for a minute,
+// which means six refreshes: once while nothing happens, and once while rows change.
 func TestAMinuteOfAListCostsLittle(t *testing.T) {
 	t.Parallel()
 	s := uitest.Start(t)
@@ -106,7 +108,7 @@ func TestAMinuteOfAListCostsLittle(t *testing.T) {
 		"name": "reserve", "action": object{"http": object{"url": s.Participant + "/503/x"}},
 		"compensation": "none"}},
 		"retry": object{"initial_interval_ms": 3_600_000, "max_interval_ms": 3_600_000, "max_attempts": 3}})
-	var ids []string // one page: the total of a longer list is "51+" whenever a busy server takes too long to count it
+	var ids []string // one page: a longer list shows "51+" if a busy server takes too long to count it
 	for i := range 50 {
 		ids = append(ids, fmt.Sprint(s.Must(t, "POST", "/sagas", object{
 			"workflow_name": "order", "business_key": fmt.Sprintf("order-%d", i), "payload": object{"n": i}})["saga_id"]))
@@ -127,7 +129,7 @@ func TestAMinuteOfAListCostsLittle(t *testing.T) {
 		for range 6 {
 			idle.refresh(t)
 		}
-		if minute := idle.bytes - first; minute > 6<<10 || idle.changed > 2 { // the overview's ages may have a new unit
+		if minute := idle.bytes - first; minute > 6<<10 || idle.changed > 2 { // the unit of the overview's ages may change
 			t.Errorf("a minute of %s, which is idle, costs %d bytes after %d; it was sent %d times",
 				page, minute, first, idle.changed)
 		}
@@ -136,7 +138,7 @@ func TestAMinuteOfAListCostsLittle(t *testing.T) {
 	list.refresh(t)
 	first := list.bytes
 	for i := range 6 {
-		if i%3 == 1 { // what the page shows changes twice
+		if i%3 == 1 { // the content of the page changes twice
 			s.Must(t, "PATCH", "/sagas/"+ids[49-i], object{"assignee": "ann", "reason": "mine"})
 		}
 		list.refresh(t)

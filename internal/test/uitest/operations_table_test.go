@@ -14,8 +14,8 @@ import (
 
 type object = map[string]any
 
-// guarded starts a server on which people have keys, so
-// that one can approve what another one has requested.
+// guarded starts a server on which people have keys, so that one person can approve another's
+// request.
 func guarded(t *testing.T, change ...func(*config.Config)) *uitest.Server {
 	t.Helper()
 	key := "skald_abcdefgh_" + base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
@@ -29,19 +29,19 @@ func guarded(t *testing.T, change ...func(*config.Config)) *uitest.Server {
 	return s
 }
 
-// operation is a way to act on many things of a kind at once. Each is used with a name of its
-// own, by which it selects its things.
+// operation is a way to act on many resources of a kind at once. Each operation is used with a name
+// of its own, by which it selects its resources.
 type operation struct {
 	name string
-	add  func(w *acting, n int)                // stores more things that it would select
-	ask  func(w *acting) (at string, b object) // the request, without expected
-	read string                                // where it is read, before its id
-	kind string                                // of its records in the audit trail
-	done string                                // the member that counts what it has touched
-	plan string                                // what its dry run says of three things, from what to what
-	// changed are the members of which another value makes another request.
+	add  func(w *acting, n int)                // stores n more resources that it would select
+	ask  func(w *acting) (at string, b object) // the request, without the member expected
+	read string                                // the path to read it from, without its id
+	kind string                                // the kind of its records in the audit trail
+	done string                                // the member that counts the resources it has processed
+	plan string                                // the change, from and to, that its dry run reports for three resources
+	// changed contains members for which a different value makes the request a different one.
 	changed object
-	before  func(w *acting, o object) // what is done before it works; nil: nothing
+	before  func(w *acting, o object) // called before the operation runs; nil: nothing
 }
 
 // acting is one use of an operation.
@@ -93,7 +93,7 @@ func runs(w *acting, n int) {
 	}
 }
 
-// slots gives a job an hourly schedule; more slots are those of a schedule that is due more often.
+// slots gives a job an hourly schedule; it adds more slots by making the job due more often.
 func slots(w *acting, n int) {
 	schedule := object{"type": "hourly_at_minute", "value": "0"}
 	if status, _ := w.Call(w.t, "POST", "/job-definitions", object{

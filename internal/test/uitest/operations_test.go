@@ -17,13 +17,13 @@ import (
 )
 
 func idOf(o object) string {
-	if made, ok := o["redrive"].(object); ok { // of retry-all
+	if made, ok := o["redrive"].(object); ok { // response of retry-all
 		o = made
 	}
 	return fmt.Sprint(o["id"])
 }
 
-// send is a request with an Idempotency-Key.
+// send makes a request with an Idempotency-Key.
 func (w *acting) send(path string, b object, key string) (status int, replayed bool, out object) {
 	w.t.Helper()
 	text, err := json.Marshal(b)
@@ -51,7 +51,7 @@ func (w *acting) send(path string, b object, key string) (status int, replayed b
 
 func (w *acting) get(op *operation, id string) object { return w.Must(w.t, "GET", op.read+id, nil) }
 
-// awaitState waits until an operation is in a state, and returns it.
+// awaitState waits until an operation is in a state and returns the operation.
 func (w *acting) awaitState(op *operation, id, state string) (o object) {
 	w.t.Helper()
 	patience.Until(w.t, "the operation is "+state, func() bool {
@@ -61,8 +61,8 @@ func (w *acting) awaitState(op *operation, id, state string) (o object) {
 	return o
 }
 
-// An Idempotency-Key is for one request, whichever member of another one differs, and whatever
-// state the operation is in.
+// TestAnIdempotencyKeyIsForOneRequestForManyThings: an Idempotency-Key belongs to one request. A
+// request that differs in any member is refused, whatever state the operation is in.
 func TestAnIdempotencyKeyIsForOneRequestForManyThings(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)
@@ -110,11 +110,13 @@ func TestAnIdempotencyKeyIsForOneRequestForManyThings(t *testing.T) {
 	}
 }
 
-// Every operation on many things is for those that existed when it was requested: its answer says
-// how many they are, it halts when that is more than its request expected, the record of that is in
-// the audit trail as the record of a person's action is, and who lets it go on gets exactly those,
-// whatever came meanwhile. What comes at the same time as the request is in the tests of the
-// stores and of letters that arrive: bulkdb.TestABulkOperationIsForWhatExistedAtItsRequest,
+// TestAnOperationOnManyThingsIsForThoseOfItsRequest: every bulk operation applies to the resources
+// that existed when it was requested. The response contains their number. The operation halts if
+// there are more than the request expected, and the halt is in the audit trail in the form of a
+// person's action. After someone resumes the operation, it processes exactly those resources,
+// whatever has been added since. Resources that are added at the same time as the request are
+// covered by the tests of the stores and of letter ingestion:
+// bulkdb.TestABulkOperationIsForWhatExistedAtItsRequest,
 // bulkdb.TestABulkOnRunsIsForWhatExistedAtItsRequest and
 // dlqapi.TestMassOperationsTouchWhatExistedWhenTheyWereRequested.
 func TestAnOperationOnManyThingsIsForThoseOfItsRequest(t *testing.T) {
@@ -143,7 +145,7 @@ func TestAnOperationOnManyThingsIsForThoseOfItsRequest(t *testing.T) {
 			w.wantHalt(&op, id, `{"found":3,"halt_reason":"expected","halts_above":2}`)
 			op.add(w, 1)
 			w.Must(t, "POST", op.read+id+"/resume", object{"reason": "all three"})
-			if op.kind == "job_backfill" { // it ends with its runs
+			if op.kind == "job_backfill" { // it completes only when its runs have ended
 				patience.Until(t, "its runs are there", func() bool { return fmt.Sprint(w.get(&op, id)["created"]) == "3" })
 				for _, run := range w.ids("/job-runs?backfill_id="+id, "job_runs", "id") {
 					w.Must(t, "POST", fmt.Sprint("/job-runs/", run, "/cancel"), object{"reason": "enough"})
@@ -157,13 +159,13 @@ func TestAnOperationOnManyThingsIsForThoseOfItsRequest(t *testing.T) {
 	}
 }
 
-// wantPlan expects of a dry run that it says what would change in the three things.
+// wantPlan checks that a dry run reports the changes to the three resources.
 func (w *acting) wantPlan(op *operation, path string, body object) {
 	w.t.Helper()
 	body = maps.Clone(body)
 	body["dry_run"] = true
 	dry := w.Must(w.t, "POST", path, body)
-	if p, ok := dry["preview"].(object); ok { // of retry-all
+	if p, ok := dry["preview"].(object); ok { // response of retry-all
 		dry = p
 	}
 	var said []string
@@ -186,7 +188,7 @@ func (w *acting) wantPlan(op *operation, path string, body object) {
 	}
 }
 
-// wantHalt expects one record of a halt, which Skald made.
+// wantHalt checks that there is exactly one record of a halt, made by Skald.
 func (w *acting) wantHalt(op *operation, id, detail string) {
 	w.t.Helper()
 	found := w.Must(w.t, "GET", "/audit?kind="+op.kind+"&subject="+id+"&verb=halt", nil)["actions"].([]any)
@@ -200,7 +202,7 @@ func (w *acting) wantHalt(op *operation, id, detail string) {
 	}
 }
 
-// lines sends a request whose body, or answer, is one JSON object per line.
+// lines sends a request whose body or response consists of one JSON object per line.
 func (w *acting) lines(method, path, body string) string {
 	w.t.Helper()
 	req, err := http.NewRequest(method, w.URL+"/api/v1"+path, strings.NewReader(body))
@@ -221,8 +223,8 @@ func (w *acting) lines(method, path, body string) string {
 	return string(text)
 }
 
-// Letters that are imported while a redrive works were not there when it was requested, however
-// old they say they are.
+// TestARedriveDoesNotTakeLettersThatAreImportedLater: letters that are imported while a redrive is
+// in progress didn't exist when it was requested, whatever age they claim to have.
 func TestARedriveDoesNotTakeLettersThatAreImportedLater(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)

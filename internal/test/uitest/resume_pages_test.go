@@ -11,8 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// The way of a person whose operation has found more than was expected: its page says why it was
-// halted and offers to resume it, the form says what follows, and then it ends.
+// TestAHaltedOperationIsResumedOnItsPage: a person's operation has found more resources than
+// expected. Its page says why it was halted and offers to resume it, the form explains what will
+// happen, and the operation then completes.
 func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
 	t.Parallel()
 	s := uitest.Start(t)
@@ -52,7 +53,7 @@ func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
 			if status != http.StatusSeeOther || !strings.HasPrefix(to, at) {
 				t.Fatalf("resume: %d, to %q\n%s", status, to, page)
 			}
-			if op.kind == "job_backfill" { // it ends with its runs
+			if op.kind == "job_backfill" { // it completes only when its runs have ended
 				patience.Until(t, "its runs are there", func() bool { return fmt.Sprint(w.get(&op, id)["created"]) == "3" })
 				for _, run := range w.ids("/job-runs?backfill_id="+id, "job_runs", "id") {
 					w.Must(t, "POST", fmt.Sprint("/job-runs/", run, "/cancel"), object{"reason": "enough"})
@@ -65,7 +66,8 @@ func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
 			if strings.Contains(page, "If you resume") {
 				t.Error("after its end its page offers to resume it")
 			}
-			// The things were asked, which is not success: only what is known to have ended says so.
+			// The operation has only requested the changes, which isn't success: the page may show
+			// success only if the resources are known to have ended.
 			asked := journey.ended != "completed"
 			if asked && (strings.Contains(page, "</span> completed") || strings.Contains(page, "3 done,")) {
 				t.Errorf("a request that was accepted is shown as done:\n%s", page)
