@@ -95,7 +95,7 @@ type IllegalEdgeError struct {
 }
 
 func (e *IllegalEdgeError) Error() string {
-	return fmt.Sprintf("the transition table does not allow %s to %s by the %s", e.From, e.To, e.By)
+	return fmt.Sprintf("the transition table does not allow the %[3]s to move a run from %[1]s to %[2]s", e.From, e.To, e.By)
 }
 
 // Apply decides what e changes in r, which it does not modify. It covers every change of a single

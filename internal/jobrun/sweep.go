@@ -7,9 +7,9 @@ import (
 
 // Reasons why the leader ends an assignment or puts it in doubt.
 const (
-	NeverStarted = "not started before its lease expired"
+	NeverStarted = "it was not started before its lease expired"
 	Unconfirmed  = "its lease expired and was not confirmed in time"
-	LeaseRanOut  = "its lease ran out"
+	LeaseRanOut  = "its lease expired"
 	WasDetached  = "its worker was detached"
 )
 

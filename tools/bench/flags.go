@@ -20,7 +20,7 @@ func addGenerateFlags(flags *flag.FlagSet, cfg *measure.GenerateConfig) {
 		&cfg.LogsPerSaga,
 		"logs-per-saga",
 		3,
-		"step logs of a saga that completes normally, which is the number of steps of the workflows",
+		"number of steps of the workflows, and so of step logs of a saga that completes",
 	)
 	flags.DurationVar(&cfg.Over, "over", 90*24*time.Hour, "period, ending now, over which the creation times of the sagas are spread")
 	flags.BoolVar(&cfg.WithoutLogs, "without-logs", false, "generate no step logs")

@@ -17,7 +17,7 @@ func soak(ctx context.Context, args []string, out io.Writer) (err error) {
 	commonFlags(flags, &cfg.Skald, &cfg.Dir, &cfg.DatabaseURL, emptyDatabase)
 	flags.DurationVar(&cfg.Duration, "duration", 30*time.Minute, "how long the load lasts")
 	flags.DurationVar(&cfg.Every, "every", 5*time.Second, "time between two samples")
-	flags.IntVar(&cfg.Rate, "rate", 20, "sagas per second, and as many dead letters and job runs")
+	flags.IntVar(&cfg.Rate, "rate", 20, "sagas, dead letters and job runs per second, each")
 	serverEnvFlag(flags, &cfg.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return err

@@ -16,8 +16,8 @@ func xmin(ctx context.Context, args []string, out io.Writer) (err error) {
 	flags := flag.NewFlagSet("skald-bench xmin", flag.ContinueOnError)
 	commonFlags(flags, &cfg.Skald, &cfg.Dir, &cfg.DatabaseURL, emptyDatabase)
 	flags.DurationVar(&cfg.Held, "held", 2*time.Minute, "how long the snapshot is held")
-	flags.DurationVar(&cfg.Window, "window", 30*time.Second, "length of each measurement, before the snapshot is taken and at its end")
-	flags.IntVar(&cfg.Clients, "clients", 8, "number of clients that wait for sagas, and of workers")
+	flags.DurationVar(&cfg.Window, "window", 30*time.Second, "how long to measure before the snapshot is taken, and again at the end")
+	flags.IntVar(&cfg.Clients, "clients", 8, "number of clients that wait for sagas, and number of workers")
 	serverEnvFlag(flags, &cfg.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return err

@@ -191,7 +191,7 @@ func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 			var n int64
 			gone, err := st.db.ExecByTenant(ctx, r.statement, days, batch)
 			if err != nil {
-				return e, postgres.Wrap("delete what has expired", err)
+				return e, postgres.Wrap("delete expired data", err)
 			}
 			for tenant, of := range gone {
 				n += of

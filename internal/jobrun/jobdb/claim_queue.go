@@ -33,7 +33,7 @@ func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][]
 	for _, group := range of {
 		offers, err := st.claim(ctx, group, settings)
 		if err != nil {
-			return nil, postgres.Wrap("claim job runs together", err)
+			return nil, postgres.Wrap("claim job runs in a batch", err)
 		}
 		for _, o := range offers {
 			got[o.WorkerID] = append(got[o.WorkerID], o)

@@ -112,7 +112,7 @@ func (st *Definitions) Versions(ctx context.Context, tenant, id uuid.UUID) (vers
 		versions = append(versions, v.SpecVersion)
 		return err
 	}, tenant, id)
-	return versions, postgres.Wrap("list versions of a job definition", err)
+	return versions, postgres.Wrap("list the versions of a job definition", err)
 }
 
 var (

@@ -137,7 +137,7 @@ func refusedByKey(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error {
 	switch {
 	case err == nil:
 		return fault.New(fault.Conflict, jobrun.CodeForbidden,
-			"run %s of this job is %s, and the job's concurrency policy is forbid", other, state)
+			"run %s with the same concurrency key is %s, and the job's concurrency policy is forbid", other, state)
 	case errors.Is(err, sql.ErrNoRows):
 		return nil
 	}

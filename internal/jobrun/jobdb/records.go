@@ -113,7 +113,7 @@ func (st *Events) PublishRecords(ctx context.Context, batch []jobrun.RecordEvent
 	if err == nil && stored > 0 {
 		st.db.Hub.WantLeader()
 	}
-	return stored, postgres.Wrap("publish events of records", err)
+	return stored, postgres.Wrap("publish the events of records", err)
 }
 
 func (st *Events) publishRecords(

@@ -59,7 +59,7 @@ func (st *Sweeps) Admit(ctx context.Context, t jobrun.Term, _ jobrun.Settings, l
 		return due, postgres.Wrap("admit job runs", err)
 	}
 	keyed, err := st.admitKeys(ctx, t, limit)
-	return both(due, keyed), postgres.Wrap("admit job runs of keys", err)
+	return both(due, keyed), postgres.Wrap("admit job runs with concurrency keys", err)
 }
 
 // decisions groups the runs that a sweep has found by the action to take.

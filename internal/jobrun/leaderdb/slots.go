@@ -124,7 +124,7 @@ func (st *Sweeps) Materialize(
 		return st.db.PutRunEvents(ctx, tx, &told)
 	})
 	if err != nil {
-		return 0, postgres.Wrap("create job runs of slots", err)
+		return 0, postgres.Wrap("create the job runs of slots", err)
 	}
 	st.db.RunsCreated(runs, created)
 	return made, nil

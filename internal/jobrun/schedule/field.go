@@ -44,14 +44,14 @@ func (f *field) check(part string, pos int) string {
 	}
 	if n, nth, ok := strings.Cut(part, "#"); ok && pos == dayOfWeek {
 		if len(nth) != 1 || nth < "1" || nth > "5" {
-			return "has no number from 1 to 5 after #"
+			return "must have a number from 1 to 5 after #"
 		}
 		return f.number(n)
 	}
 	base, step, stepped := strings.Cut(part, "/")
 	if stepped {
 		if n, ok := digits(step, 2); !ok || n < 1 || n > f.high-f.low {
-			return fmt.Sprintf("has no step from 1 to %d after the slash", f.high-f.low)
+			return fmt.Sprintf("must have a step from 1 to %d after the slash", f.high-f.low)
 		}
 		if base == "*" {
 			return ""
@@ -80,7 +80,7 @@ func (f *field) number(word string) string {
 	case n < 0:
 		return fmt.Sprintf("must be one of: *, a number from %d to %d, a range such as 1-5, a step such as */2%s", f.low, f.high, f.special)
 	case n < f.low || n > f.high:
-		return fmt.Sprintf("is not from %d to %d", f.low, f.high)
+		return fmt.Sprintf("must be from %d to %d", f.low, f.high)
 	}
 	return ""
 }

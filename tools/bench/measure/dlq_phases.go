@@ -114,7 +114,7 @@ func (r *letterRun) large(ctx context.Context) error {
 	}
 	fmt.Fprintf(
 		r.cfg.Out,
-		"large: %d records of 10 MB: the server's memory was at most %d MB during ingestion and %d MB during the redrive of %.1f s (target %d); no byte was lost\n",
+		"large: %d records of 10 MB: the server's memory was at most %d MB during ingestion and %d MB during the redrive, which took %.1f s (target: %d MB); no byte was lost\n",
 		r.cfg.Large,
 		ingest>>20,
 		driven>>20,

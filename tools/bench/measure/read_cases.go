@@ -108,12 +108,12 @@ func filters(k known) []filter {
 		}},
 		{"needs_attention", one("needs_attention", "true")},
 		{"not needs_attention", one("needs_attention", "false")},
-		{"created in an hour", between("created_from", "created_to", 45, 45-1.0/24)},
-		{"created since 30 days", one("created_from", ago(30))},
-		{"created before 60 days", one("created_to", ago(60))},
-		{"updated in an hour", between("updated_from", "updated_to", 45, 45-1.0/24)},
-		{"updated since 30 days", one("updated_from", ago(30))},
-		{"updated before 60 days", one("updated_to", ago(60))},
+		{"created within one hour", between("created_from", "created_to", 45, 45-1.0/24)},
+		{"created in the last 30 days", one("created_from", ago(30))},
+		{"created over 60 days ago", one("created_to", ago(60))},
+		{"updated within one hour", between("updated_from", "updated_to", 45, 45-1.0/24)},
+		{"updated in the last 30 days", one("updated_from", ago(30))},
+		{"updated over 60 days ago", one("updated_to", ago(60))},
 	}
 	for _, status := range []string{"STARTED", "RUNNING", "COMPLETED", "COMPENSATING", "FAILED", "CANCELLED"} {
 		all = append(all, filter{"status " + status, one("status", status)})
