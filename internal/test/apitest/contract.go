@@ -143,7 +143,7 @@ func (c *contractChecker) RoundTrip(req *http.Request) (*http.Response, error) {
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
 	})
 	if err != nil {
-		c.t.Errorf("%s %s answered %d against the contract: %v\n%s", req.Method, req.URL.Path, res.StatusCode, err, body)
+		c.t.Errorf("%s %s: response %d violates the contract: %v\n%s", req.Method, req.URL.Path, res.StatusCode, err, body)
 	}
 	operation := route.Operation.OperationID
 	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
@@ -168,7 +168,7 @@ func listed(t *testing.T, operation string, status int, body []byte) {
 		return // not a problem document: the validation has already reported it
 	}
 	if !all[operation].Has(status, problem.Code) {
-		t.Errorf("%s answered %d %s, which the contract does not list: add it to its x-problems",
+		t.Errorf("%s answered %d %s, which the contract does not list: add it to the operation's x-problems",
 			operation, status, problem.Code)
 	}
 }

@@ -88,7 +88,7 @@ func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.rooms != 0 {
-			t.Errorf("%d rooms of the engine were neither used nor given back", n.rooms)
+			t.Errorf("%d slots of the engine were neither used nor returned", n.rooms)
 		}
 	})
 	select {

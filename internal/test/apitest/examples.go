@@ -80,8 +80,8 @@ func exemplify(t *testing.T, operation string, status int, request, answer []byt
 	if !again {
 		t.Cleanup(func() {
 			if _, found := same.Load(key); !found && !t.Failed() {
-				t.Errorf("%s: no answer has the members of the example in the contract, which is from this test: "+
-					"make examples (-example +first answer):\n%s", operation, diff)
+				t.Errorf("%s: no response has the members of the contract's example, which comes from this test: "+
+					"run make examples (-example +first response):\n%s", operation, diff)
 			}
 		})
 	}

@@ -20,7 +20,7 @@ func (e *Edge) Kept(kind, subject string) string {
 	var list client.ActionList
 	e.Send("GET", "/api/v1/audit?kind="+kind+"&verb=create&subject="+subject, "").Into(&list)
 	if len(list.Actions) != 1 {
-		e.T.Fatalf("%s %s has the actions %+v", kind, subject, list.Actions)
+		e.T.Fatalf("%s %s has the actions %+v, want one", kind, subject, list.Actions)
 	}
 	if list.Actions[0].Reason == nil {
 		return ""
@@ -33,7 +33,7 @@ func (e *Edge) Group(header ...string) string {
 	e.T.Helper()
 	var list client.DeadLetterGroupList
 	if e.Send("GET", GroupsPath, "", header...).Into(&list); len(list.Groups) == 0 {
-		e.T.Fatal("there is no group")
+		e.T.Fatal("no group is listed")
 	}
 	return list.Groups[0].Fingerprint
 }

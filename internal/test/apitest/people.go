@@ -85,7 +85,7 @@ func Operations(t *testing.T, replace *strings.Replacer) []Operation {
 			permission, _ := op.Extensions["x-permission"].(string)
 			needsOne := op.Security == nil && len(doc.Security) == 3
 			if under := strings.HasPrefix(path, "/api/v1/"); under != (permission != "") || under != needsOne {
-				t.Errorf("%s %s: x-permission %q, asks for a credential %t", method, path, permission, needsOne)
+				t.Errorf("%s %s: x-permission %q, requires a credential: %t", method, path, permission, needsOne)
 			}
 			if permission != "" {
 				query := ""
@@ -116,7 +116,7 @@ func (e *Edge) MakeKey(who, body string) client.CreatedAPIKey {
 func WantsReason(t *testing.T, r Reply) {
 	t.Helper()
 	if p := r.Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "/reason" {
-		t.Errorf("without a reason: %+v", p.Errors)
+		t.Errorf("a request without a reason: %+v", p.Errors)
 	}
 }
 

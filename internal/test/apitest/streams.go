@@ -66,14 +66,14 @@ func (l *Live) Next() (m message) {
 		line := l.in.Text()
 		if line == "" {
 			if hint := m.Event != "" && !l.begun; (m.Retry == "1000") != hint {
-				l.t.Errorf("a block with the retry %q, and the event %q", m.Retry, m.Event)
+				l.t.Errorf("a block has the retry %q and the event %q", m.Retry, m.Event)
 			}
 			l.begun = l.begun || m.Event != ""
 			return m
 		}
 		name, value, ok := strings.Cut(line, ": ")
 		if !ok && name != ":" {
-			l.t.Fatalf("a line of no event stream: %q", line)
+			l.t.Fatalf("not a line of an event stream: %q", line)
 		}
 		switch name {
 		case "id":
@@ -113,11 +113,11 @@ func (l *Live) Events(n int) []client.AuditEvent {
 			l.t.Fatalf("data %q: %v", m.data, err)
 		}
 		if err := schema.VisitJSON(v); err != nil {
-			l.t.Errorf("an event against the contract: %v", err)
+			l.t.Errorf("an event violates the contract: %v", err)
 		}
 		_ = json.Unmarshal([]byte(m.data), &e)
 		if m.ID != e.Cursor || m.Event != string(e.EventType) {
-			l.t.Errorf("id %q and event %q of %s", m.ID, m.Event, m.data)
+			l.t.Errorf("id %q and event %q do not match %s", m.ID, m.Event, m.data)
 		}
 		out = append(out, e)
 	}
@@ -155,7 +155,7 @@ func (l *Live) States(n int) (out []string) {
 			l.t.Fatalf("data %q: %v", m.data, err)
 		}
 		if err := schema.VisitJSON(v); err != nil {
-			l.t.Errorf("a state against the contract: %v", err)
+			l.t.Errorf("a state violates the contract: %v", err)
 		}
 		out = append(out, m.Event+" "+m.data)
 	}

@@ -83,6 +83,6 @@ func (e *Edge) RefusesZeros(least int) {
 		}
 	}
 	if n < least {
-		e.T.Errorf("%d numbers were found, want at least %d", n, least)
+		e.T.Errorf("found %d numbers, want at least %d", n, least)
 	}
 }

@@ -24,7 +24,7 @@ func axeFile(t testing.TB) string {
 			return string(text)
 		}
 		if dir == filepath.Dir(dir) {
-			t.Fatalf("axe-core: %v: make programs fetches it", err)
+			t.Fatalf("axe-core: %v (make programs fetches it)", err)
 		}
 	}
 }

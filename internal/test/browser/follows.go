@@ -26,7 +26,7 @@ func (b *Tab) Follows() {
 			b.Logf("%s: %s", b.Path(), d)
 		}
 	}()
-	patience.Until(b.TB, "the page says what the API says, and what it would say if it were loaded again", func() bool {
+	patience.Until(b.TB, "the page agrees with the API and with a freshly loaded copy", func() bool {
 		b.Await(`fetch(location.href, {cache: "no-store"}).then(r => r.text()).then(t => {
 			const fresh = new DOMParser().parseFromString(t, "text/html");
 			return [`+said+`(document), `+said+`(fresh)];

@@ -187,7 +187,7 @@ func (b *Tab) Until(what, expression string) {
 // still a link to a page.
 func (b *Tab) loaded() {
 	b.Helper()
-	b.Until("all of itself", `document.readyState === "complete"`)
+	b.Until("the whole page", `document.readyState === "complete"`)
 }
 
 // See waits until the page shows a text.
@@ -244,7 +244,7 @@ func (b *Tab) TabTo(selector, text string) {
 			return
 		}
 	}
-	b.Fatalf("the key Tab never reaches %s %q\n%s", selector, text, b.State())
+	b.Fatalf("the Tab key never reaches %s %q\n%s", selector, text, b.State())
 }
 
 // Press presses keys.

@@ -64,7 +64,7 @@ func publicationLead(f *fixture) {
 	}
 	f.Advance(2 * time.Minute)
 	if epoch, err := f.Publications.Lead(f.t.Context(), name, "another", time.Minute); epoch != 0 || err != nil {
-		f.t.Fatalf("another leads within the renewed lease: %d, %v", epoch, err)
+		f.t.Fatalf("another owner leads during the renewed lease: epoch %d, %v", epoch, err)
 	}
 	f.Advance(3 * time.Minute)
 	want()
@@ -103,7 +103,7 @@ func publicationFenced(f *fixture) {
 	if moved, err := f.Publications.Advance(f.t.Context(), name, present, f.TenantID(),
 		trail.Position{TxID: 1 << 40, ID: 1}); !moved ||
 		err != nil {
-		f.t.Errorf("the present term: moved %v, %v", moved, err)
+		f.t.Errorf("the current term: moved %v, %v", moved, err)
 	}
 }
 
@@ -115,7 +115,7 @@ func publicationResign(f *fixture) {
 		f.t.Fatal(err)
 	}
 	if epoch, err := f.Publications.Lead(f.t.Context(), name, "b", time.Minute); epoch != 0 || err != nil {
-		f.t.Errorf("a former leader ended the term of the present one: %d, %v", epoch, err)
+		f.t.Errorf("a former leader ended the current leader's term: epoch %d, %v", epoch, err)
 	}
 	if err := f.Publications.Resign(f.t.Context(), name, present); err != nil {
 		f.t.Fatal(err)
@@ -135,7 +135,7 @@ func (f *fixture) unpublished(name string) *trail.Unpublished {
 	var own *trail.Unpublished
 	for i, u := range all {
 		if seen[u.TenantID] {
-			f.t.Errorf("%s is named twice", u.TenantID)
+			f.t.Errorf("%s was returned twice", u.TenantID)
 		}
 		if seen[u.TenantID] = true; u.TenantID == f.TenantID() {
 			own = &all[i]
@@ -148,14 +148,14 @@ func publicationUnpublished(f *fixture) {
 	name := newID().String()
 	epoch := f.lead(name, "a")
 	if u := f.unpublished(name); u != nil {
-		f.t.Errorf("a tenant without events: %+v", u)
+		f.t.Errorf("a tenant without events has unpublished events: %+v", u)
 	}
 	f.Happens()
 	neighbour := begin(f.t, f.Env)
 	neighbour.Happens()
 	events := f.All()
 	if u := f.unpublished(name); u == nil || u.After != (trail.Position{}) || !u.Since.Equal(events[0].At) {
-		f.t.Errorf("unpublished %+v; want from the beginning, since %v", u, events[0].At)
+		f.t.Errorf("unpublished %+v; want all events, since %v", u, events[0].At)
 	}
 	if moved, err := f.Publications.Advance(f.t.Context(), name, epoch, f.TenantID(), events[0].Position); !moved ||
 		err != nil {
@@ -165,13 +165,13 @@ func publicationUnpublished(f *fixture) {
 		f.t.Errorf("everything is published, but unpublished events are reported: %+v", u)
 	}
 	if u := neighbour.unpublished(name); u == nil {
-		f.t.Error("the neighbour's event is not found")
+		f.t.Error("the neighbour's event was not found")
 	}
 	f.Happens()
 	if u := f.unpublished(name); u == nil || u.After != events[0].Position {
 		f.t.Errorf("unpublished %+v; want after %+v", u, events[0].Position)
 	}
 	if u := f.unpublished(newID().String()); u == nil || u.After != (trail.Position{}) {
-		f.t.Errorf("another publication: %+v; want from the beginning", u)
+		f.t.Errorf("another publication: %+v; want all events", u)
 	}
 }

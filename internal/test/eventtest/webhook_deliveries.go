@@ -204,7 +204,7 @@ func deliveryAgain(f *fixture) {
 		f.t.Fatal(err)
 	}
 	if more := f.claimDeliveries(s, 1); len(more) != 0 {
-		f.t.Errorf("a delivery in flight was claimed again after a redelivery was asked for")
+		f.t.Errorf("a delivery in flight was claimed again after a redelivery was requested")
 	}
 	f.settle(claimed[0], accepted)
 }
@@ -224,7 +224,7 @@ func deliveryAgainFailed(f *fixture) {
 	}
 	claimed := f.claimDeliveries(s, 10)
 	if len(claimed) != 1 || claimed[0].ID != failed.ID || claimed[0].RoundStart != 1 || claimed[0].Attempt != 2 {
-		f.t.Errorf("claimed %+v; want the one that failed since", claimed)
+		f.t.Errorf("claimed %+v; want the delivery that failed since then", claimed)
 	}
 }
 
@@ -243,7 +243,7 @@ func deliveryExpires(f *fixture) {
 	young := f.added(s, 1)[0]
 	f.settle(f.claimDeliveries(s, 1)[0], accepted)
 	if n, err := f.Env.Webhooks.Expire(f.t.Context(), long); n != 0 || err != nil {
-		f.t.Errorf("%d expired before their time, %v", n, err)
+		f.t.Errorf("%d deliveries expired early, %v", n, err)
 	}
 	if n, err := f.Env.Webhooks.Expire(f.t.Context(), long.Add(time.Second)); n != 2 || err != nil {
 		f.t.Errorf("%d expired, %v; want 2", n, err)
@@ -266,7 +266,7 @@ func deliveryBacklog(f *fixture) {
 		f.t.Fatal(err)
 	}
 	if _, oldest, err := f.Env.Webhooks.Backlog(f.t.Context()); oldest.Equal(long) || err != nil {
-		f.t.Errorf("a disabled subscription counts: %v, %v", oldest, err)
+		f.t.Errorf("a disabled subscription is counted: %v, %v", oldest, err)
 	}
 }
 

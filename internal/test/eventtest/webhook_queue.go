@@ -70,13 +70,13 @@ func queueFromNow(f *fixture) {
 	}
 	id := f.Happens()
 	if events := f.readNews(s); len(events) != 1 || events[0].SagaID != id {
-		f.t.Errorf("the news are %+v; want what happened since", events)
+		f.t.Errorf("new events %+v; want the one since the subscription was created", events)
 	}
 	if claimed := f.claimDeliveries(s, 10); len(claimed) != 1 || claimed[0].SagaID != id {
 		f.t.Errorf("claimed %+v", claimed)
 	}
 	if w := f.workOf(s); w != nil {
-		f.t.Errorf("read and claimed, and still work: %+v", w)
+		f.t.Errorf("everything is read and claimed, but there is work: %+v", w)
 	}
 }
 
@@ -87,7 +87,7 @@ func queueFromBeginning(f *fixture) {
 	f.Settle(f.t)
 	w := f.workOf(s)
 	if w == nil || !w.FeedReady || w.Cursor != (trail.Position{}) {
-		f.t.Fatalf("work %+v; want news from the beginning", w)
+		f.t.Fatalf("work %+v; want all events since the beginning", w)
 	}
 	if diff := cmp.Diff(s, w.Subscription, cmpopts.EquateEmpty()); diff != "" {
 		f.t.Errorf("(-created +found):\n%s", diff)
@@ -155,7 +155,7 @@ func queueOutdated(f *fixture) {
 		f.t.Fatal(err)
 	}
 	if w := f.workOf(on); w == nil || !w.FeedReady || !w.Due {
-		f.t.Errorf("enabled again: %+v; want what came meanwhile", w)
+		f.t.Errorf("enabled again: %+v; want the events in the meantime", w)
 	}
 }
 
@@ -163,7 +163,7 @@ func queueDue(f *fixture) {
 	s := f.hook()
 	f.added(s, 1, func(d *webhook.Delivery) { d.DueAt = d.DueAt.Add(time.Hour) })
 	if w := f.workOf(s); w != nil {
-		f.t.Errorf("work before it is due: %+v", w)
+		f.t.Errorf("there is work before the delivery is due: %+v", w)
 	}
 	f.added(s, 1)
 	if w := f.workOf(s); w == nil || !w.Due || w.FeedReady {
@@ -173,7 +173,7 @@ func queueDue(f *fixture) {
 		f.t.Errorf("%d claimed; want the one that is due", len(claimed))
 	}
 	if w := f.workOf(s); w != nil {
-		f.t.Errorf("work while it is held: %+v", w)
+		f.t.Errorf("there is work while the delivery is held: %+v", w)
 	}
 }
 
@@ -181,7 +181,7 @@ func queueClaim(f *fixture) {
 	s := f.hook()
 	all := f.added(s, 30)
 	if first := f.claimDeliveries(s, 5); len(first) != 5 || first[0].ID != all[0].ID || first[4].ID != all[4].ID {
-		f.t.Errorf("claimed %d, not the oldest in order", len(first))
+		f.t.Errorf("claimed %d deliveries, but not the oldest ones in order", len(first))
 	}
 	var mu sync.Mutex
 	seen := map[uuid.UUID]int{}
@@ -215,12 +215,12 @@ func queueLease(f *fixture) {
 	f.added(s, 1)
 	first := f.claimDeliveries(s, 1)[0]
 	if again := f.claimDeliveries(s, 1); len(again) != 0 {
-		f.t.Fatal("claimed although another worker holds it")
+		f.t.Fatal("the delivery was claimed although another worker holds it")
 	}
 	f.Advance(2 * time.Minute)
 	second := f.claimDeliveries(s, 1)
 	if len(second) != 1 || second[0].Attempt != 2 {
-		f.t.Fatalf("after the lease: %+v", second)
+		f.t.Fatalf("after the lease ended: %+v", second)
 	}
 	if _, stored, err := f.Env.Webhooks.Settle(f.t.Context(), &first, accepted, policy, f.hookMoment()); stored ||
 		err != nil {
@@ -242,7 +242,7 @@ func queueSuccess(f *fixture) {
 	all := f.claimDeliveries(s, 3)
 	f.settle(all[0], refused)
 	if w := f.workOf(s); w != nil {
-		f.t.Errorf("work after a failure, before the next attempt is due: %+v", w)
+		f.t.Errorf("there is work after a failure, before the next attempt is due: %+v", w)
 	}
 	r := f.settle(all[1], accepted)
 	if d := f.stands(all[1]); d.Status != webhook.Delivered || d.EndedAt == nil || d.ResponseStatus != 204 ||
@@ -252,7 +252,7 @@ func queueSuccess(f *fixture) {
 	f.wantHook(s)
 	claimed := f.claimDeliveries(s, 10)
 	if len(claimed) != 1 || claimed[0].ID != all[0].ID { // all[2] is still held
-		f.t.Errorf("claimed %+v; want what waited for its next attempt", claimed)
+		f.t.Errorf("claimed %+v; want the delivery that waited for its next attempt", claimed)
 	}
 }
 
@@ -289,7 +289,7 @@ func queueFull(f *fixture) {
 		f.t.Fatalf("enqueue: moved %v, %v", moved, err)
 	}
 	if w := f.workOf(s); w != nil {
-		f.t.Errorf("work although it is full and nothing is due: %+v", w)
+		f.t.Errorf("there is work although the subscription is full and nothing is due: %+v", w)
 	}
 	claimed, err := f.Env.Webhooks.Claim(f.t.Context(), &s, f.Tick().Add(2*time.Hour), time.Minute, 1)
 	if err != nil || len(claimed) != 1 {
@@ -297,7 +297,7 @@ func queueFull(f *fixture) {
 	}
 	f.settle(claimed[0], accepted)
 	if w := f.workOf(s); w == nil || !w.FeedReady {
-		f.t.Errorf("work %+v; want news, now that there is room", w)
+		f.t.Errorf("work %+v; want new events, now that there is room", w)
 	}
 }
 
@@ -315,10 +315,10 @@ func queueSkip(f *fixture) {
 		f.t.Errorf("the pending delivery is %+v", d)
 	}
 	if w := f.workOf(next); w != nil {
-		f.t.Errorf("work from before: %+v", w)
+		f.t.Errorf("there is work from before the change: %+v", w)
 	}
 	id := f.Happens()
 	if events := f.readNews(next); len(events) != 1 || events[0].SagaID != id {
-		f.t.Errorf("news %+v; want what happened since", events)
+		f.t.Errorf("new events %+v; want the one since the change", events)
 	}
 }

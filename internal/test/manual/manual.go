@@ -98,7 +98,7 @@ func (s Session) run(t *testing.T) (outputs, problems []string) {
 		if diff := differs(b, outputs[i], s.Masks); diff != "" {
 			problems = append(
 				problems,
-				fmt.Sprintf("%s:%d: not what is printed:\n%s%s", s.Page, b.at, diff, said(name("err", i))),
+				fmt.Sprintf("%s:%d: the output differs from the page:\n%s%s", s.Page, b.at, diff, said(name("err", i))),
 			)
 		}
 	}

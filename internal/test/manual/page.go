@@ -84,7 +84,7 @@ func section(path, heading string) ([]block, error) {
 				depth = 0
 			case depth == 0 && m[2] == heading:
 				if seen {
-					return nil, fmt.Errorf("%s has two headings %q", path, heading)
+					return nil, fmt.Errorf("%s has the heading %q twice", path, heading)
 				}
 				depth, seen = len(m[1]), true
 			}
@@ -95,11 +95,11 @@ func section(path, heading string) ([]block, error) {
 	}
 	switch {
 	case fence != "":
-		return nil, fmt.Errorf("%s: the block of line %d does not end", path, started)
+		return nil, fmt.Errorf("%s: the block that starts on line %d has no end", path, started)
 	case !seen:
 		return nil, fmt.Errorf("%s has no heading %q", path, heading)
 	case len(blocks) == 0:
-		return nil, fmt.Errorf("%s: nothing to run below %q", path, heading)
+		return nil, fmt.Errorf("%s: there is nothing to run below %q", path, heading)
 	}
 	return blocks, nil
 }

@@ -51,7 +51,7 @@ func StartPostgres(t testing.TB) *Postgres {
 	}
 	account, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		t.Fatal("a file has no owner here")
+		t.Fatal("this platform does not report the owner of a file")
 	}
 	for path, content := range map[string][]byte{"server.crt": cert, "server.key": key} {
 		path = filepath.Join(dir, "pgdata", path)

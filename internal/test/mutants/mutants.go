@@ -44,14 +44,14 @@ func (m *Mutant) Break(text string) (string, error) {
 	head, tail := "", text
 	if m.From != "" {
 		if n := strings.Count(text, m.From); n != 1 {
-			return "", fmt.Errorf("%s: %s has the text to begin from %d times:\n%s", m.Rows, m.File, n, m.From)
+			return "", fmt.Errorf("%s: %s contains the text of From %d times, want once:\n%s", m.Rows, m.File, n, m.From)
 		}
 		head, tail, _ = strings.Cut(text, m.From)
 		head += m.From
 	}
 	n := strings.Count(tail, m.Old)
 	if n == 0 || n > 1 && m.From == "" || m.Old == m.New {
-		return "", fmt.Errorf("%s: %s has the text %d times, write what breaks it today:\n%s", m.Rows, m.File, n, m.Old)
+		return "", fmt.Errorf("%s: %s contains the text %d times: adapt the mutant to today's code:\n%s", m.Rows, m.File, n, m.Old)
 	}
 	return head + strings.Replace(tail, m.Old, m.New, 1), nil
 }
@@ -89,7 +89,7 @@ func Run(d Draw) error {
 	}
 	all := draw(d, rows)
 	if len(all) == 0 {
-		return errors.New("no row has such a number")
+		return errors.New("no row was selected")
 	}
 	if d.Rows == "" && d.N+int(d.Budget) > 0 {
 		fmt.Printf("seed %d\n", d.Seed)

@@ -38,7 +38,7 @@ func Until(t testing.TB, what string, holds func() bool) {
 			t.Fatalf("not within %s: %s", Limit, what)
 		}
 		if t.Context().Err() != nil {
-			t.Fatalf("the test has ended without: %s", what)
+			t.Fatalf("the test ended before this happened: %s", what)
 		}
 	}
 }

@@ -39,6 +39,6 @@ func WantColumns(t *testing.T, db *sql.DB, table string, read map[string]bool, u
 		delete(stored, column)
 	}
 	if diff := cmp.Diff(stored, read); diff != "" {
-		t.Errorf("columns of %s, and whether they may be NULL (-of the database +read):\n%s", table, diff)
+		t.Errorf("columns of %s and whether they may be NULL (-in the database +read):\n%s", table, diff)
 	}
 }

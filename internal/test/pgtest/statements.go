@@ -31,7 +31,7 @@ func WantStatements(t *testing.T, dir string, statements map[string]string) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(folded(string(want)), folded(got)); diff != "" {
-				t.Errorf("run with -update if this is meant, and look at its plan (-measured +now):\n%s", diff)
+				t.Errorf("if this change is intended, run with -update and check the plan (-measured +now):\n%s", diff)
 			}
 		})
 	}

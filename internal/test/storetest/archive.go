@@ -246,7 +246,7 @@ func archiveTogether(f *fixture) {
 	})
 	found := f.listArchived(saga.Filter{ByTime: page.ByTime{Limit: 100, Total: true}})
 	if sum := moved[0] + moved[1] + moved[2] + moved[3]; sum != 60 || found.Total != 60 {
-		f.t.Errorf("archived %v, %d in the archive; want 60 each once", moved, found.Total)
+		f.t.Errorf("archived %v, and the archive has %d; want 60 sagas, each archived once", moved, found.Total)
 	}
 }
 
@@ -382,7 +382,7 @@ func archiveAllTenants(f *fixture) {
 	e := saga.Expiry{Default: saga.Retention{Completed: time.Minute, Failed: time.Minute}}
 	counts, err := f.Archive.CountExpired(f.t.Context(), e, 10)
 	if err != nil || len(counts) != 2 {
-		f.t.Errorf("counts %+v, %v; want one of each tenant", counts, err)
+		f.t.Errorf("counts %+v, %v; want one for each tenant", counts, err)
 	}
 	if n, err := f.Archive.ArchiveExpired(f.t.Context(), e, 10); err != nil || n != 2 {
 		f.t.Errorf("archived %d, %v; want 2", n, err)

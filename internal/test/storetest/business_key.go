@@ -40,10 +40,10 @@ func businessKeyAlone(f *fixture) {
 	f.absent(second.ID)
 	other := begin(f.t, f.Env) // another tenant, with a workflow of the same name
 	if r := other.create(other.unowned(of("order 7")))[0]; r.Created != saga.Stored {
-		f.t.Errorf("another tenant's saga of the key: result %d, want stored", r.Created)
+		f.t.Errorf("another tenant's saga with the same key: result %d, want stored", r.Created)
 	}
 	if r := f.create(f.unowned(of("order 8")))[0]; r.Created != saga.Stored {
-		f.t.Errorf("another key: result %d, want stored", r.Created)
+		f.t.Errorf("a saga with another key: result %d, want stored", r.Created)
 	}
 }
 

@@ -78,10 +78,10 @@ func (f *fixture) wantAwaits(id uuid.UUID, is bool) *reported.Wait {
 	}
 	asked := []uuid.UUID{id, newID()}
 	if all, err := f.Callbacks.Awaiting(f.t.Context(), run.Tenant.ID, asked); err != nil || all[id] != is || len(all) > 1 {
-		f.t.Errorf("of a list these wait: %v, %v", all, err)
+		f.t.Errorf("waiting sagas of the list: %v, %v", all, err)
 	}
 	if all, err := f.Callbacks.Awaiting(f.t.Context(), newID(), asked); err != nil || len(all) > 0 {
-		f.t.Errorf("of another tenant these wait: %v, %v", all, err)
+		f.t.Errorf("waiting sagas of another tenant: %v, %v", all, err)
 	}
 	return wait
 }
@@ -142,7 +142,7 @@ func reportBeat(f *fixture) {
 	}
 	f.wantAwaits(run.ID, false)
 	if got := f.claimOne(f.owner); got.Saga.CurrentStep != 1 {
-		f.t.Errorf("the saga goes on at step %d", got.Saga.CurrentStep)
+		f.t.Errorf("the saga continues at step %d", got.Saga.CurrentStep)
 	}
 }
 
@@ -211,7 +211,7 @@ func reportOfADeadNode(f *fixture) {
 	}
 	after := saga.Rebuild(got.Saga, f.def, got.Logs)
 	if s, _ := callback.Standing(&after, f.reports(&run, reported.Done).Attempt, got.Logs); s != reported.Late {
-		f.t.Errorf("a report of the attempt before is %v", s)
+		f.t.Errorf("a report on the previous attempt is %v", s)
 	}
 }
 

@@ -79,7 +79,7 @@ func claimLeavesAlone(f *fixture) {
 		}
 	}
 	if got := f.claim(f.register("another node", time.Hour), 100); len(got) > 0 {
-		f.t.Errorf("claimed %d sagas, the first is %s", len(got), got[0].Saga.State)
+		f.t.Errorf("claimed %d sagas, and the first one is %s", len(got), got[0].Saga.State)
 	}
 }
 
@@ -205,7 +205,7 @@ func claimClosesLogs(f *fixture) {
 	l := f.claimOne(f.owner)
 	logs := f.logsOf(run)
 	if diff := cmp.Diff(before[0], logs[0]); diff != "" || len(logs) != 2 {
-		f.t.Errorf("%d logs; the one that was complete (-before +after):\n%s", len(logs), diff)
+		f.t.Errorf("%d logs; the one that was already complete (-before +after):\n%s", len(logs), diff)
 	}
 	got := logs[1]
 	near(f, "end of the lost call", got.CompletedAt, f.Now())

@@ -172,7 +172,7 @@ func commitPoisoned(f *fixture) {
 		f.unchanged(run.ID, func() {
 			errs := f.commit(batch...)
 			if errs[0] != nil || errs[2] != nil {
-				f.t.Errorf("%s: the changes beside it got %v and %v", what, errs[0], errs[2])
+				f.t.Errorf("%s: the other changes of the batch got %v and %v", what, errs[0], errs[2])
 			}
 			f.wantFault(errs[1], fault.Invalid, saga.CodeUnstorable)
 		})
@@ -217,7 +217,7 @@ func commitKeyTaken(f *fixture) {
 		errs := f.commit(c, neighbour)
 		f.wantFault(errs[0], fault.Conflict, idempotency.CodeUsed)
 		if errs[1] != nil {
-			f.t.Errorf("the change beside it got %v", errs[1])
+			f.t.Errorf("the other change of the batch got %v", errs[1])
 		}
 		// A request that was sent twice concurrently is both stale and has a used key; the key then
 		// leads to the result.
@@ -307,7 +307,7 @@ func commitCompensationDeadline(f *fixture) {
 		after := &batch[len(batch)-1].After
 		said, stored := after.CompensationTimeoutAt, f.load(after.ID).Saga.CompensationTimeoutAt
 		if !cmp.Equal(said, stored) || stored == nil {
-			f.t.Errorf("the change says that compensation ends by %v; stored is %v", said, stored)
+			f.t.Errorf("the change has the compensation deadline %v, but %v is stored", said, stored)
 		}
 	}
 	run = alone[0].After

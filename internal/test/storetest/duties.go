@@ -217,7 +217,7 @@ func overdueStopped(f *fixture) {
 		l := f.load(d.ID)
 		after := f.play(saga.Rebuild(l.Saga, &def, l.Logs), saga.DeadlinePassed{At: d.At}).Saga
 		if turned := after.EndCause != nil; turned != (d.ID == stopped.ID) {
-			f.t.Errorf("turned back: %v, %+v", turned, after)
+			f.t.Errorf("compensating: %v, %+v", turned, after)
 		}
 	}
 	f.wantOverdue()

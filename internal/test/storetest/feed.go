@@ -316,7 +316,7 @@ func feedForeign(f *fixture) {
 	run := neighbour.stored(neighbour.owned(neighbour.owner))[0]
 	for _, filter := range []trail.EventFilter{{}, {SagaID: run.ID}, {Types: []eventtype.Type{eventtype.SagaStarted}}} {
 		if got := neighbour.feed(filter, 100); len(got) != 1 || got[0].SagaID != run.ID {
-			f.t.Errorf("%+v: another tenant sees %d events, want its own one", filter, len(got))
+			f.t.Errorf("%+v: another tenant sees %d events, want only its own", filter, len(got))
 		}
 	}
 	if end, err := f.Trail.End(f.t.Context(), newID()); err != nil || end != (trail.Position{}) {

@@ -295,7 +295,7 @@ func (f *fixture) unchanged(id uuid.UUID, do func()) {
 		f.t.Errorf("the saga has changed (-before +after):\n%s", diff)
 	}
 	if n := len(f.history(id, trail.EventFilter{}, false, 100)); n != len(told) {
-		f.t.Errorf("%d events tell of what was not written", n-len(told))
+		f.t.Errorf("%d events report a change that was not written", n-len(told))
 	}
 }
 

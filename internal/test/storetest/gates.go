@@ -106,13 +106,13 @@ func gateQueue(f *fixture) {
 	}
 	f.waits(map[uuid.UUID]string{other.ID: "stock", runs[2].ID: "card"}, other, runs[2])
 	if n := f.let(&p, 3); n != 3 || !f.look(&p).WaitsSince.Equal(runs[3].UpdatedAt) {
-		f.t.Errorf("%d were let through, want 3 and one that waits", n)
+		f.t.Errorf("%d were let through, want 3, with one still waiting", n)
 	}
 	if diff := cmp.Diff([]uuid.UUID{runs[0].ID, runs[1].ID, runs[2].ID}, f.due(append(runs, other)...)); diff != "" {
 		f.t.Errorf("due (-want +got):\n%s", diff)
 	}
 	if wait, err := f.Participants.Wait(f.t.Context(), runs[2].Ref()); err != nil || wait != nil {
-		f.t.Errorf("it was let through, and waits: %+v, %v", wait, err)
+		f.t.Errorf("it was let through but still waits: %+v, %v", wait, err)
 	}
 	f.waits(map[uuid.UUID]string{other.ID: "stock"}, other, runs[2])
 	if n := f.let(&p, 3); n != 1 || f.waiting(&p) {
@@ -126,7 +126,7 @@ func gateGrant(f *fixture) {
 	run := f.parked("card")
 	call := run.NextCall()
 	if f.take(&run, "card", call) {
-		f.t.Error("a grant was taken that nothing gave")
+		f.t.Error("a grant was taken that had not been given")
 	}
 	f.let(&p, 1)
 	later := call
@@ -135,7 +135,7 @@ func gateGrant(f *fixture) {
 		f.t.Error("the grant of another call was taken")
 	}
 	if !f.take(&run, "card", call) || f.take(&run, "card", call) {
-		f.t.Error("the grant was not taken once")
+		f.t.Error("the grant was not taken exactly once")
 	}
 }
 
@@ -198,7 +198,7 @@ func gateStale(f *fixture) {
 	f.has(want)
 	d.Grants = 1
 	if n, stored, err := f.Participants.Decide(f.t.Context(), &p, d, now); n != 0 || stored || err != nil {
-		f.t.Errorf("%d, stored %t on an old epoch, %v", n, stored, err)
+		f.t.Errorf("%d were let through, stored %t on an old epoch, %v", n, stored, err)
 	}
 	f.has(want)
 	if due := f.due(run); len(due) > 0 {
@@ -254,7 +254,7 @@ func gateCounts(f *fixture) {
 		f.t.Errorf("figures (-want +got):\n%s", diff)
 	}
 	if p := got.Percentile(0.5); p != 8*time.Millisecond {
-		f.t.Errorf("half of the calls within %s", p)
+		f.t.Errorf("the median duration of a call is %s", p)
 	}
 }
 
@@ -361,7 +361,7 @@ func gateListed(f *fixture) {
 			ids = append(ids, found.Items[i].ID)
 		}
 		if found.Total != int64(len(ids)) {
-			f.t.Errorf("%d of a total of %d", len(ids), found.Total)
+			f.t.Errorf("%d sagas are listed, but the total is %d", len(ids), found.Total)
 		}
 		return ids
 	}
@@ -377,10 +377,10 @@ func gateListed(f *fixture) {
 		}
 	}
 	if got := list(saga.Filter{States: []saga.State{saga.Completed}}); got != nil {
-		f.t.Errorf("completed ones wait: %v", got)
+		f.t.Errorf("completed sagas are listed: %v", got)
 	}
 	if got := list(saga.Filter{Assignee: "ann"}); got != nil {
-		f.t.Errorf("assigned ones wait: %v", got)
+		f.t.Errorf("sagas with an assignee are listed: %v", got)
 	}
 }
 

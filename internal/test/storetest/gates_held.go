@@ -21,12 +21,12 @@ func gateHeldByHand(f *fixture) {
 	f.put(held, p.Epoch)
 	for _, r := range []saga.Instance{run, later} {
 		if f.take(&r, "card", r.NextCall()) {
-			f.t.Error("a saga makes its call although a person holds the gate")
+			f.t.Error("a saga may make its call although a person holds the gate")
 		}
 	}
 	d := registry.Decision{Gate: p.Gate, Grants: 2} // made by a node that saw the gate open
 	if n, stored, err := f.Participants.Decide(f.t.Context(), &p, d, f.now()); n != 0 || stored || err != nil {
-		f.t.Errorf("%d were let through by what was judged before, stored %t, %v", n, stored, err)
+		f.t.Errorf("%d were let through by an earlier decision, stored %t, %v", n, stored, err)
 	}
 }
 
@@ -50,7 +50,7 @@ func gateHeldAgain(f *fixture) {
 	}
 	for _, r := range []saga.Instance{run, later} {
 		if f.take(&r, "card", r.NextCall()) {
-			f.t.Error("a saga makes its call although the gate is held again")
+			f.t.Error("a saga may make its call although the gate is held again")
 		}
 	}
 	p.Gate, p.Epoch = d.Gate, p.Epoch+1
@@ -60,7 +60,7 @@ func gateHeldAgain(f *fixture) {
 		f.t.Errorf("%d canaries, stored %t, %v", n, stored, err)
 	}
 	if !f.take(&later, "card", later.NextCall()) && !f.take(&run, "card", run.NextCall()) {
-		f.t.Error("the canary makes no call")
+		f.t.Error("the canary may not make its call")
 	}
 }
 

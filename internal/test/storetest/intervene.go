@@ -119,7 +119,7 @@ func intervenedInABatch(f *fixture) {
 		f.t.Errorf("suspended: %+v", after[1])
 	}
 	if moved := after[2].TimeoutAt.Sub(*runs[2].TimeoutAt); moved < 50*time.Minute || moved > 70*time.Minute {
-		f.t.Errorf("the deadline of a minute became an hour, and moved by %s", moved)
+		f.t.Errorf("the deadline changed from a minute to an hour, but moved by %s", moved)
 	}
 }
 
@@ -150,7 +150,7 @@ func undoGivesUp(f *fixture) {
 		f.t.Errorf("after its compensation, the saga is %s", run.State)
 	}
 	if f.OpenLetters != nil && len(f.OpenLetters(f.t, run.ID)) != 0 {
-		f.t.Errorf("after its compensation, it has the open letters %s", f.OpenLetters(f.t, run.ID))
+		f.t.Errorf("after its compensation, the saga has the open letters %s", f.OpenLetters(f.t, run.ID))
 	}
 }
 
@@ -176,24 +176,24 @@ func undoGoesOn(f *fixture) {
 	run = f.play(run, f.refused(``))
 	reload()
 	if run.State != saga.Compensating || run.CurrentStep != 0 {
-		f.t.Fatalf("it is %s at step %d", run.State, run.CurrentStep)
+		f.t.Fatalf("the saga is %s at step %d", run.State, run.CurrentStep)
 	}
 	run = f.play(run, f.refused(``))
 	reload()
 	if run.State != saga.Failed || len(run.LeftSteps()) != 1 || f.OpenLetters != nil && len(run.Letters()) != 2 {
-		f.t.Fatalf("it is %s with %+v", run.State, run.Interventions)
+		f.t.Fatalf("the saga is %s with %+v", run.State, run.Interventions)
 	}
 	run = f.play(run, saga.ResumeRequested{By: "op", Step: new(2)}, f.refused(``))
 	reload()
 	run = f.play(run, saga.StepOrdered{Step: 2, Order: saga.Order{Verb: saga.UndoneStep, By: "op", Reason: "by hand"}})
 	reload()
 	if run.State != saga.Failed || run.CurrentStep != 0 || len(run.LeftSteps()) != 0 {
-		f.t.Fatalf("it is %s at step %d with %+v", run.State, run.CurrentStep, run.Interventions)
+		f.t.Fatalf("the saga is %s at step %d with %+v", run.State, run.CurrentStep, run.Interventions)
 	}
 	run = f.play(run, saga.ResumeRequested{By: "op"}, f.done(``))
 	reload()
 	if run.State != saga.Cancelled || !*run.Clean {
-		f.t.Errorf("it has ended as %s: %+v", run.State, run.Interventions)
+		f.t.Errorf("the saga ended as %s: %+v", run.State, run.Interventions)
 	}
 }
 
@@ -245,7 +245,7 @@ func suspendedIsQuiet(f *fixture) {
 	}
 	left := got[0].Saga.TimeoutAt.Sub(f.now())
 	if left < 30*time.Second || left > 90*time.Second {
-		f.t.Errorf("%s of its minute are left", left)
+		f.t.Errorf("%s of the saga's minute is left", left)
 	}
 }
 

@@ -288,6 +288,6 @@ func keyUsed(f *fixture) {
 	}
 	all.Wait()
 	latest := next.Add(20 * time.Hour)
-	wants("of uses told at once the latest", a, &latest)
-	wants("of uses told at once the latest", b, &latest)
+	wants("the latest of the uses reported at once", a, &latest)
+	wants("the latest of the uses reported at once", b, &latest)
 }

@@ -202,7 +202,7 @@ func participantChanged(f *fixture) {
 			f.t.Errorf("changed %t (-want +got):\n%s", changed, diff)
 		}
 		if got, changed := look(); changed || len(got) != 0 {
-			f.t.Errorf("nothing has changed, and %v was read", got)
+			f.t.Errorf("nothing has changed, but %v was read", got)
 		}
 	}
 }

@@ -176,6 +176,6 @@ func callsToAHost(f *fixture) {
 	}
 	calls, err := f.Reports.Calls(f.t.Context(), newID(), statistics.CallsFilter{Host: "stock"})
 	if err != nil || len(calls) != 0 {
-		f.t.Errorf("another tenant hears of %v, %v", calls, err)
+		f.t.Errorf("another tenant sees %v, %v", calls, err)
 	}
 }

@@ -64,7 +64,7 @@ func (f *fixture) wantTurns(all [3]tenant.Tenant, ids map[uuid.UUID][]uuid.UUID)
 		if i == 0 {
 			n := len(got[t.ID])
 			if n < 4 {
-				f.t.Errorf("%d of 12 claimed sagas are of the tenant with many", n)
+				f.t.Errorf("%d of 12 claimed sagas belong to the tenant with many", n)
 			}
 			want = want[:n]
 		}
@@ -73,7 +73,7 @@ func (f *fixture) wantTurns(all [3]tenant.Tenant, ids map[uuid.UUID][]uuid.UUID)
 			func(a, b uuid.UUID) int { return slices.Index(ids[t.ID], a) - slices.Index(ids[t.ID], b) },
 		)
 		if !slices.Equal(got[t.ID], want) {
-			f.t.Errorf("tenant %d has got %v, want %v", i, got[t.ID], want)
+			f.t.Errorf("tenant %d got %v, want %v", i, got[t.ID], want)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func turnsOneByOne(f *fixture) {
 	}
 	// The third tenant has only one saga; the other two tenants share the rest.
 	if a, b, c := served[all[0].ID], served[all[1].ID], served[all[2].ID]; c != 1 || a+b != 5 || a < 2 || b < 2 {
-		f.t.Errorf("of six claimed sagas the tenants had %d, %d and %d", a, b, c)
+		f.t.Errorf("of six claimed sagas, the tenants got %d, %d and %d", a, b, c)
 	}
 }
 

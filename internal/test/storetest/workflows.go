@@ -299,7 +299,7 @@ func workflowEnable(f *fixture) {
 			f.t.Errorf("enabled %v: %+v, %v; want revision %d", tt.enabled, r, err, tt.revision)
 		}
 		if changed := r.Revision != before.Revision; changed != r.UpdatedAt.After(at) {
-			f.t.Errorf("revision %d was updated at %v, it is %v", r.Revision, r.UpdatedAt, at)
+			f.t.Errorf("revision %d was updated at %v; the time before the call was %v", r.Revision, r.UpdatedAt, at)
 		}
 		before = r
 	}

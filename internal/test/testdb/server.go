@@ -97,7 +97,7 @@ func private(ctx context.Context) (address, error) {
 			continue // another test process uses it
 		}
 		if err != nil {
-			return address{}, fmt.Errorf("%w\n(if a crash of the machine has spoilt it: it holds nothing of worth, delete it)", err)
+			return address{}, fmt.Errorf("%w\n(if a crash of the machine has damaged it, delete it: it holds nothing of value)", err)
 		}
 		a := address{maintenance: s.DSN("postgres"), dsn: s.DSN, private: true}
 		if err := removeLeftovers(ctx, a); err != nil {

@@ -188,7 +188,7 @@ func (s *Server) Post(t testing.TB, path string, form url.Values) (status int, p
 		t.Fatal(err)
 	}
 	if showsSecret.Match(text) && res.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%s shows a secret, and may be stored: %v", path, res.Header)
+		t.Errorf("%s shows a secret but may be cached: %v", path, res.Header)
 	}
 	return res.StatusCode, string(text), res.Header.Get("Location")
 }
