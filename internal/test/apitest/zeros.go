@@ -38,7 +38,7 @@ var pathParameter = regexp.MustCompile(`\{[^}]+\}`)
 // RefusesZeros sends zero for each number in bodies and queries that the contract requires to be
 // greater than zero. The response must refuse the number by name instead of treating zero as
 // absent, which would select the default. Operations that this edge doesn't have (503) don't count;
-// at least this many numbers must.
+// least is the minimum number of numbers that must be tried.
 func (e *Edge) RefusesZeros(least int) {
 	e.T.Helper()
 	n := 0

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// What a store writes is decided beforehand, or by a rule that the store calls while it holds a
-// lock. Ids and random numbers are therefore arguments of the call or come from postgres.DB.NewID.
+// TestStoresMakeNoIDsAndNoRandomNumbers: what a store writes is decided beforehand, or by a rule
+// that the store calls while it holds a lock. Ids and random numbers are therefore arguments of the
+// call or come from postgres.DB.NewID.
 func TestStoresMakeNoIDsAndNoRandomNumbers(t *testing.T) {
 	stores := map[string]bool{}
 	for _, f := range files(t) {

@@ -12,8 +12,9 @@ var acrossTenants = []string{
 	"read", "write", "lease", "queryRead", "queryWrite", "Read", "Write", "Lease", "QueryRead", "QueryWrite", "SQL",
 }
 
-// A function that takes a tenant acts as the role that sees only that tenant (decision 0022): in
-// the stores, a function with a parameter named tenant uses ReadTenant, ListTenant or InTenant.
+// TestWhatTakesATenantActsAsTheTenant: a function that takes a tenant acts as the role that sees
+// only that tenant (decision 0022): in the stores, a function with a parameter named tenant uses
+// ReadTenant, ListTenant or InTenant.
 func TestWhatTakesATenantActsAsTheTenant(t *testing.T) {
 	looked := 0
 	stores := ofKind(t, "store")

@@ -17,10 +17,11 @@ var ownDeadlines = map[string]string{
 	"internal/saga/engine/simulation_test.go": "it plays as many seeds as fit into the time that it is given",
 }
 
-// How long something takes depends on what else the machine is doing. Tests wait for events with
-// patience.Until, Receive or Context. A test of speed counts operations, compares with something
-// measured alongside, relies on a timeout of the product far beyond the patience, or uses a fake
-// clock; files that import testing/synctest are therefore left out.
+// TestTestsSetNoDeadlinesOfTheirOwn: how long something takes depends on what else the machine is
+// doing. Tests wait for events with patience.Until, Receive or Context. A test of speed counts
+// operations, compares with something measured alongside, relies on a timeout of the product far
+// beyond the patience, or uses a fake clock; files that import testing/synctest are therefore left
+// out.
 func TestTestsSetNoDeadlinesOfTheirOwn(t *testing.T) {
 	used := map[string]bool{}
 	for _, f := range files(t) {

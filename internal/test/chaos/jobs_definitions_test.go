@@ -32,11 +32,12 @@ func (j *job) slots() []time.Time {
 	return all
 }
 
-// Slots at certain seconds of each minute, and at an interval from the start.
+// secondIs is for slots at the seconds that leave the remainder n when divided by of.
 func secondIs(n, of int) func(time.Time, time.Time) bool {
 	return func(at, _ time.Time) bool { return at.Second()%of == n }
 }
 
+// everySeconds is for slots at an interval of n seconds from the start.
 func everySeconds(n int64) func(time.Time, time.Time) bool {
 	return func(at, start time.Time) bool { return (at.Unix()-start.Unix())%n == 0 }
 }

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Triggers in the database record what happens there, in the same transaction: every state change
-// of a run, every leader, and the leader at each decision. Skald doesn't know about these triggers.
+// historySchema creates triggers that record what happens in the database, in the same transaction:
+// every state change of a run, every leader, and the leader at each decision. Skald doesn't know
+// about these triggers.
 const historySchema = `
 LOCK TABLE jobs.leader IN SHARE ROW EXCLUSIVE MODE; -- who leads already is noted once
 CREATE SCHEMA chaos;

@@ -295,7 +295,8 @@ func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A claim that starts its run is one change but two transitions, and the judge checks each of them.
+// TestTheJudgeKnowsClaimsThatStart: a claim that starts its run is one change but two transitions,
+// and the judge checks each of them.
 func TestTheJudgeKnowsClaimsThatStart(t *testing.T) {
 	for _, c := range []struct {
 		what  string

@@ -14,7 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// For bulk redrives under kills: the number of letters, and how often the node dies.
+// ledgerLetters is the number of letters of a bulk redrive, by mode; the node dies ledgerKills
+// times.
 var ledgerLetters = map[string]int{"": 1500, "long": 10_000}
 
 const ledgerKills = 5

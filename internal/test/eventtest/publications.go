@@ -22,13 +22,13 @@ func Publications(t *testing.T, open func(t *testing.T) storetest.Env) {
 
 // led contains the contracts that advance the clock and so need their own store.
 var led = []contract{
-	{Name: "of twenty who want to lead, one does, until its lease ends", Test: publicationLead},
+	{Name: "of twenty candidates, one leads until its lease ends", Test: publicationLead},
 }
 
 var publications = []contract{
-	{Name: "a leader that comes back under its name begins a new term", Test: publicationBack},
+	{Name: "a leader that returns under its name begins a new term", Test: publicationBack},
 	{Name: "a term that has ended writes nothing", Test: publicationFenced},
-	{Name: "who resigns makes room at once, and a former leader cannot", Test: publicationResign},
+	{Name: "a leader that resigns can be replaced at once, and a former leader cannot resign", Test: publicationResign},
 	{Name: "each tenant with events after its cursor is found, and no other", Test: publicationUnpublished},
 }
 

@@ -12,12 +12,12 @@ import (
 )
 
 var deliveries = []contract{
-	{Name: "a delivery reads back whole, and without its body in lists", Test: deliveryReadsBack},
-	{Name: "the list is newest first, in pages, by status", Test: deliveryList},
+	{Name: "a delivery reads back completely, but without its body in lists", Test: deliveryReadsBack},
+	{Name: "deliveries are listed newest first, in pages, by status", Test: deliveryList},
 	{Name: "a redelivery begins a new round at once", Test: deliveryAgain},
-	{Name: "what failed since a time is sent again, and nothing else", Test: deliveryAgainFailed},
-	{Name: "what ended long ago expires, what is pending never does", Test: deliveryExpires},
-	{Name: "the backlog is what is pending of enabled subscriptions", Test: deliveryBacklog},
+	{Name: "deliveries that failed since a time are sent again, and no others", Test: deliveryAgainFailed},
+	{Name: "deliveries that ended long ago expire, but pending ones never do", Test: deliveryExpires},
+	{Name: "the backlog contains the pending deliveries of enabled subscriptions", Test: deliveryBacklog},
 }
 
 // hookMoment returns the current time and the ids that the delivery rules need.

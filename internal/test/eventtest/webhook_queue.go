@@ -15,21 +15,21 @@ import (
 )
 
 var queues = []contract{
-	{Name: "a new subscription has no news until something happens", Test: queueFromNow},
-	{Name: "one from the beginning has everything", Test: queueFromBeginning},
-	{Name: "of twenty who read the same events, one makes deliveries of them", Test: queueRace},
+	{Name: "a new subscription has no work until an event happens", Test: queueFromNow},
+	{Name: "a subscription from the beginning gets all events", Test: queueFromBeginning},
+	{Name: "of twenty readers of the same events, one creates deliveries", Test: queueRace},
 	{Name: "an outdated or disabled subscription gets nothing new and sends nothing", Test: queueOutdated},
 	{Name: "there is work while deliveries are due, and none while they wait or are held", Test: queueDue},
-	{Name: "deliveries are claimed once each, oldest first, however many claim", Test: queueClaim},
-	{Name: "success ends a delivery and brings what waits forward", Test: queueSuccess},
-	{Name: "failures wait, are given up, and disable at last", Test: queueFailures},
+	{Name: "each delivery is claimed once, oldest first, however many workers claim", Test: queueClaim},
+	{Name: "a success ends a delivery and brings waiting deliveries forward", Test: queueSuccess},
+	{Name: "failed deliveries are retried, then given up, and finally disable the subscription", Test: queueFailures},
 	{Name: "a full subscription reads no further until there is room", Test: queueFull},
-	{Name: "enabling from now on discards what is pending and passes over the rest", Test: queueSkip},
+	{Name: "enabling from now on discards pending deliveries and skips earlier events", Test: queueSkip},
 }
 
 // held contains the contracts that advance the clock and so need their own store.
 var held = []contract{
-	{Name: "a lease that ends lets the next one send, and the former outcome is refused", Test: queueLease},
+	{Name: "once a lease ends, the next worker sends and the former worker's outcome is refused", Test: queueLease},
 }
 
 // readNews creates the deliveries for all new events of s, as the loop does.

@@ -31,14 +31,14 @@ func Webhooks(t *testing.T, open func(t *testing.T) storetest.Env) {
 }
 
 var subscriptions = []contract{
-	{Name: "a subscription reads back whole", Test: hookReadsBack},
-	{Name: "a change replaces everything but how it came to be", Test: hookReplace},
-	{Name: "a change on a former version writes nothing", Test: hookStale},
-	{Name: "of twenty changes of one version, one is made", Test: hookRace},
+	{Name: "a subscription reads back completely", Test: hookReadsBack},
+	{Name: "a change replaces all settings of a subscription", Test: hookReplace},
+	{Name: "a change based on an old version writes nothing", Test: hookStale},
+	{Name: "of twenty changes of one version, one succeeds", Test: hookRace},
 	{Name: "a foreign or unknown subscription does not exist", Test: hookForeign},
-	{Name: "the list is in order of age, in pages, with the tenant's own only", Test: hookList},
-	{Name: "the list counts what waits for each", Test: hookBacklog},
-	{Name: "a tenant has a hundred at most", Test: hookLimit},
+	{Name: "the list is ordered by age, in pages, and contains only the tenant's own", Test: hookList},
+	{Name: "the list counts the pending deliveries of each subscription", Test: hookBacklog},
+	{Name: "a tenant has at most a hundred subscriptions", Test: hookLimit},
 	{Name: "a deleted webhook is gone with its deliveries", Test: hookDelete},
 }
 

@@ -24,7 +24,7 @@ type page struct {
 	masks   []Mask
 }
 
-// Leader epochs vary: on a slow machine there may have been several leaders.
+// epochs masks leader epochs, which vary: on a slow machine there may have been several leaders.
 var epochs = []Mask{{`"leader_epoch": ?\d+`, `"leader_epoch":1`}, {`"fencing_token": ?"\d+\.`, `"fencing_token":"1.`}}
 
 // byHand turns automatic retries off: the first one comes at a random time within a minute, perhaps

@@ -18,7 +18,7 @@ var archives = []contract{
 	{"a saga is archived when the retention of its kind is over", archiveByAge},
 	{"the retention of a workflow's latest version overrides the default", archiveByWorkflow},
 	{"unfinished sagas and those that need attention are never archived", archiveOnlyEnded},
-	{"a time given instead of retention archives what ended before it", archiveBefore},
+	{"a time given instead of a retention archives the sagas that ended before it", archiveBefore},
 	{"at most limit sagas are archived, until none is left", archiveLimit},
 	{"concurrent archivers share the work", archiveTogether},
 	{"an archived saga is no longer live and reads back unchanged", archiveReads},

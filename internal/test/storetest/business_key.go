@@ -13,7 +13,7 @@ var businessKeys = []contract{
 	{"the business key of an unfinished saga is unique in its workflow and tenant", businessKeyAlone},
 	{"the key of a saga that has ended is free again", businessKeyFreed},
 	{"a join returns the unfinished saga, and its idempotency key leads to that saga", businessKeyJoins},
-	{"of twenty concurrent creates with one business key one is stored, and the others find it", businessKeyRace},
+	{"of twenty concurrent creates with one business key, one is stored, and the others find it", businessKeyRace},
 	{"two sagas with one business key in one batch become one saga", businessKeyTwins},
 	{"a saga cannot be reopened while another has its business key", businessKeyReopen},
 }

@@ -19,16 +19,16 @@ import (
 
 var callbacks = []contract{
 	{"a saga that waits for a report has no owner and is claimed at the end of the wait, in the same attempt", reportAwaited},
-	{"a heartbeat puts the end of the wait off and keeps its progress with the attempt", reportBeat},
+	{"a heartbeat postpones the end of the wait and stores its progress with the attempt", reportBeat},
 	{"a call that was recorded as slow waits in its row, which the report completes", reportSlow},
-	{"of reports that come at once exactly one is stored", reportRace},
-	{"a report on what was read before a claim is stale", reportBehindAClaim},
-	{"a node that dies with the end of a wait in its hands leaves the attempt in doubt", reportOfADeadNode},
+	{"of several concurrent reports, exactly one is stored", reportRace},
+	{"a report based on a read before a claim is stale", reportBehindAClaim},
+	{"a node that dies after it has claimed the end of a wait leaves the attempt in doubt", reportOfADeadNode},
 }
 
 var orphans = []contract{
 	{"a report that came too late is recorded once, and leaves its saga as it is", orphanOnce},
-	{"so is one of an archived saga", orphanArchived},
+	{"a late report on an archived saga is recorded once as well", orphanArchived},
 }
 
 // answersLater drives a new saga to the point where it waits for up to an hour for a report on its

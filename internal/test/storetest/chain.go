@@ -13,7 +13,7 @@ import (
 
 var chains = []contract{
 	{"seals cover every event once, in feed order, and each hashes its events and the previous seal", chainCovers},
-	{"with sixteen concurrent sealers each event is sealed once", chainRace},
+	{"with sixteen concurrent sealers, each event is sealed once", chainRace},
 	{"a seal covers at most limit events", chainLimit},
 	{"a tenant is unsealed until its last event is covered", chainUnsealed},
 	{"seals can be read from any number on", chainPages},

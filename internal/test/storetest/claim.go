@@ -13,19 +13,19 @@ import (
 )
 
 var claims = []contract{
-	{"a saga that waits unowned is claimed when it is due, not before", claimDue},
+	{"an unowned waiting saga is claimed when it is due, not before", claimDue},
 	{"ended sagas and those of living nodes are left alone", claimLeavesAlone},
 	{"a claim returns at most limit sagas, and each is claimed once", claimLimit},
 	{"the first claim starts the saga", claimStarts},
 	{"a released saga is claimed as it was left", claimReleased},
-	{"a saga whose owner's lease has ended is taken over, with an unknown outcome of its call", claimTakesOver},
+	{"a saga whose owner's lease has ended is taken over, and the outcome of its call is unknown", claimTakesOver},
 	{"a saga taken over while compensating keeps compensating", claimTakesOverUndo},
 	{"a takeover does not shorten a wait", claimKeepsWait},
 	{"a takeover closes the rows its owner left RUNNING", claimClosesLogs},
 	{"a dead node's sagas are taken over oldest first", claimOldest},
 	{"a dead node's sagas are taken over even behind a long backlog", claimBacklog},
 	{"a restarted node reclaims its sagas immediately", claimAfterRestart},
-	{"a change of a former owner is stale", claimFences},
+	{"a change by a former owner is stale", claimFences},
 	{"eight concurrent claimers never get the same saga", claimRace},
 }
 

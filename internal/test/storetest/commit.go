@@ -15,22 +15,22 @@ import (
 )
 
 var commits = []contract{
-	{"a change of another version is stale and writes nothing", commitStaleVersion},
-	{"a change of another epoch is stale and writes nothing", commitStaleEpoch},
+	{"a change based on another version is stale and writes nothing", commitStaleVersion},
+	{"a change based on another epoch is stale and writes nothing", commitStaleEpoch},
 	{"a change of an unknown saga is stale", commitUnknown},
-	{"of twenty changes of one version one is written", commitRace},
-	{"of twenty batches with the same sagas one writes each saga", commitBatchRace},
+	{"of twenty changes of one version, one is written", commitRace},
+	{"of twenty batches with the same sagas, one writes each saga", commitBatchRace},
 	{"a stale change does not affect its batch", commitBatch},
 	{"a change that the database refuses does not affect its batch", commitPoisoned},
 	{"two changes of one saga in one batch are refused", commitTwins},
 	{"a change's key is stored with it", commitKey},
 	{"a change whose key is taken is not written", commitKeyTaken},
-	{"of twenty changes with one key one is written", commitKeyRace},
+	{"of twenty changes with one key, one is written", commitKeyRace},
 	{"an attempt is recorded once", commitAttemptTwice},
 	{"an ended saga never changes", commitEnded},
-	{"compensation's deadline is counted on the store's clock, from its beginning", commitCompensationDeadline},
-	{"a batch of three hundred is written whole", commitMany},
-	{"the outcomes of several steps are written in one change, or none of them", commitTogether},
+	{"a compensation's deadline runs on the store's clock, from the start of the compensation", commitCompensationDeadline},
+	{"a batch of three hundred changes is written completely", commitMany},
+	{"the outcomes of several steps are written in one change or not at all", commitTogether},
 }
 
 func commitStaleVersion(f *fixture) {

@@ -19,7 +19,7 @@ var duties = []contract{
 	{"a node's due sagas include those it has neglected", dueIdle},
 	{"at most limit due sagas are returned", dueLimit},
 	{"a saga is overdue from its deadline until it is flagged", overdueForward},
-	{"a deadline passes while a failed step has suspended its saga, and once after the pivot", overdueStopped},
+	{"a deadline passes while a failed step has suspended its saga, and only once after the pivot", overdueStopped},
 	{"a compensation is overdue from its own deadline until it is flagged", overdueUndo},
 	{"at most limit overdue sagas are returned, of both phases together", overdueLimit},
 	{"overdue sagas are listed in pages, oldest deadline first, each once", overduePages},

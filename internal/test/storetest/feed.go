@@ -21,9 +21,9 @@ var feeds = []contract{
 	{"calls of any size make up the whole feed, in order", feedPages},
 	{"every filter alone and combined selects exactly its events", feedFilters},
 	{"a filter without matches still advances in bounded steps, and stops at the end", feedOfNothing},
-	{"a reader that runs beside sixteen writers misses nothing and gets nothing twice", feedWhileWriting},
+	{"a reader that runs alongside sixteen writers misses no event and gets none twice", feedWhileWriting},
 	{"a tenant sees only its own events", feedForeign},
-	{"events of inline steps are found by what their client called them", feedOfInlineSteps},
+	{"events of inline steps are found by the name that the client gave them", feedOfInlineSteps},
 }
 
 // feed reads all events of the fixture's tenant, size events at a time.

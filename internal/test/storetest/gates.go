@@ -15,16 +15,16 @@ import (
 )
 
 var gates = []contract{
-	{"a saga is parked with its change, and let through in the order of arrival", gateQueue},
+	{"a saga is parked with its change, and let through in order of arrival", gateQueue},
 	{"a grant is taken once, by the call that it was given for", gateGrant},
 	{"grants of several calls are taken together", gateGrants},
-	{"what has moved on waits no longer, and what is driven or suspended is left alone", gateMovedOn},
-	{"a decision on another epoch changes nothing", gateStale},
-	{"a person who holds a gate takes back what was let through", gateHeldByHand},
-	{"a gate that is held again takes back what was let through", gateHeldAgain},
-	{"what nodes count is summed from the times that count", gateCounts},
+	{"sagas that have moved on no longer wait, and driven or suspended ones are left alone", gateMovedOn},
+	{"a decision based on another epoch changes nothing", gateStale},
+	{"a person who holds a gate revokes earlier grants", gateHeldByHand},
+	{"a gate that is held again revokes earlier grants", gateHeldAgain},
+	{"the nodes' counts are summed over the relevant period", gateCounts},
 	{"a saga is due when its participant is deleted", gateDeleted},
-	{"an outage is recorded from its hold to its opening, with one event for each", gateOutage},
+	{"an outage is recorded from the hold to the opening of its gate, with one event for each", gateOutage},
 	{"the sagas that wait for a participant are listed", gateListed},
 }
 
@@ -254,7 +254,7 @@ func gateCounts(f *fixture) {
 		f.t.Errorf("figures (-want +got):\n%s", diff)
 	}
 	if p := got.Percentile(0.5); p != 8*time.Millisecond {
-		f.t.Errorf("the median duration of a call is %s", p)
+		f.t.Errorf("half of the calls took at most %s", p)
 	}
 }
 

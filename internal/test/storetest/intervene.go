@@ -18,10 +18,10 @@ import (
 // Operators' changes are stored together with the rest of a change, and a saga with interventions
 // is rebuilt exactly as its driver had it.
 var interventions = []contract{
-	{"after every intervention the rebuilt run is the one that was committed", intervenedStepByStep},
+	{"after every intervention, the rebuilt run equals the committed one", intervenedStepByStep},
 	{"one batch holds ordinary changes and interventions", intervenedInABatch},
 	{"a failed compensation creates a dead letter, if the store has dead letters", undoGivesUp},
-	{"a compensation that is left keeps a dead letter of its own", undoGoesOn},
+	{"a compensation that is left undone keeps its own dead letter", undoGoesOn},
 	{"a result and a retry policy read back", rareFields},
 }
 
@@ -211,7 +211,7 @@ func rareFields(f *fixture) {
 	}
 }
 
-// These tests cover suspended sagas and the queries that look for work (invariant I15).
+// suspensions covers suspended sagas and the queries that look for work (invariant I15).
 var suspensions = []contract{
 	{"a suspended saga is not claimed, driven or timed out, and a resumed one keeps its remaining time", suspendedIsQuiet},
 	{"a saga without progress is found once", neglectedIsFound},

@@ -20,13 +20,13 @@ import (
 )
 
 var keys = []contract{
-	{"a key reads back whole, by its prefix and by its id", keyReadsBack},
+	{"a key reads back completely, by its prefix and by its id", keyReadsBack},
 	{"a prefix belongs to one key, even with concurrent creates", keyPrefixRace},
 	{"a key of another tenant, or for all tenants, is not visible to a tenant", keyForeign},
 	{"keys are listed newest first, in pages", keyList},
 	{"the list can be limited to active or inactive keys", keyActive},
 	{"a key is revoked once and permanently", keyRevoke},
-	{"of twenty concurrent revocations of a key one is recorded", keyRevokeRace},
+	{"of twenty concurrent revocations of a key, one is recorded", keyRevokeRace},
 	{"a use is recorded once a minute", keyUsed},
 }
 

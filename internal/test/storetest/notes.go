@@ -17,9 +17,9 @@ import (
 var notes = []contract{
 	{"a note is stored with its event, and leaves the saga as it is", noteBeside},
 	{"a note that was read before another was written is refused", noteStale},
-	{"a step that is being called is stored whatever is written meanwhile, and so is the note", noteDuringAStep},
+	{"the outcome of a call in progress is stored whatever notes are written, and so are the notes", noteDuringAStep},
 	{"the sagas of an assignee are listed, newest first, live and archived, in pages", noteAssignees},
-	{"a note is its tenant's alone", noteOfTenants},
+	{"a note is visible only to its tenant", noteOfTenants},
 }
 
 // note edits the saga's current note.
@@ -100,8 +100,8 @@ func noteStale(f *fixture) {
 	}
 }
 
-// The engine has read the saga and its call is under way: what it commits must still match what it
-// has read, whatever notes have been written since.
+// noteDuringAStep: the engine has read the saga, and its call is under way. What it commits must
+// still match what it has read, whatever notes have been written since.
 func noteDuringAStep(f *fixture) {
 	run := f.into(saga.Running)
 	change := f.apply(run, f.done("1"))

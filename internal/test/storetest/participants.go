@@ -22,9 +22,9 @@ func Participants(t *testing.T, open func(t *testing.T) Env) {
 }
 
 var participants = []contract{
-	{"a participant is read as it was stored, by its tenant alone", participantRead},
-	{"a change of another version or epoch is refused, and one of the settings leaves the gate", participantStale},
-	{"two participants of a tenant never have one URL", participantURL},
+	{"a participant is read as it was stored, and only by its tenant", participantRead},
+	{"a change based on another version or epoch is refused, and a change of the settings leaves the gate as it is", participantStale},
+	{"two participants of a tenant never have the same URL", participantURL},
 	{"participants are listed by name, filtered, in pages", participantList},
 	{"a node reads all participants when one of them has changed, and nothing otherwise", participantChanged},
 }

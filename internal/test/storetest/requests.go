@@ -10,9 +10,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Whether a store keeps a request or rebuilds it from other data, a log shows what was sent.
+// requests: whether a store keeps a request or rebuilds it from other data, a log shows what was
+// sent.
 var requests = []contract{
-	{"a log says what was sent, whatever happened to the saga since: live, archived and restored", requestsAsSent},
+	{"a log shows what was sent, whether the saga is live, archived or restored", requestsAsSent},
 }
 
 // placeOf names an attempt in the same way as Env.Sent.

@@ -16,10 +16,10 @@ import (
 
 var restores = []contract{
 	{"a restored saga is live again and unchanged", restoreAsItWas},
-	{"a restored saga stays for a whole retention, and is then archived again", restoreStays},
-	{"what is not in the tenant's archive cannot be restored", restoreNothing},
+	{"a restored saga stays live for a whole retention period and is then archived again", restoreStays},
+	{"a saga that is not in the tenant's archive cannot be restored", restoreNothing},
 	{"a restore stores its event and its idempotency key, and a taken key restores nothing", restoreKeys},
-	{"of several concurrent restores one succeeds", restoreOnce},
+	{"of several concurrent restores, one succeeds", restoreOnce},
 }
 
 func (f *fixture) restore(id uuid.UUID) error {

@@ -14,12 +14,12 @@ import (
 	"github.com/skald-saga/skald/internal/saga/statistics"
 )
 
-// Two tenants each have a saga with the same id: no tenant sees, drives or ends the other's saga
-// (decision 0047).
+// twins: two tenants each have a saga with the same id. No tenant sees, drives or ends the other's
+// saga (decision 0047).
 var twins = []contract{
 	{"two tenants can have sagas with the same id, in one batch too", twinsLive},
 	{"an answer completes the step log of its own saga", twinsComplete},
-	{"the chain of each tenant covers its own events of a shared id", twinsSealed},
+	{"each tenant's chain covers its own events for a shared id", twinsSealed},
 	{"one of two sagas with the same id is archived and restored without the other", twinsArchived},
 	{"both sagas with the same id are archived in one call, each with its own logs", twinsArchivedTogether},
 	{"sagas with the same id have separate dead letters", twinsLetters},

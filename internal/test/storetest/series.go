@@ -15,8 +15,8 @@ import (
 
 var aboutMany = []contract{
 	{"a series counts every saga once, in the bucket of its creation", countedOverTime},
-	{"attempts are read of live and archived sagas of a workflow, all those of a saga together", attemptsRead},
-	{"the calls of other sagas to a host are read, with how the last attempt of each ended", callsToAHost},
+	{"attempts are read for live and archived sagas of a workflow, with all attempts of a saga together", attemptsRead},
+	{"calls of other sagas to a host are read with the outcome of their last attempt", callsToAHost},
 }
 
 func countedOverTime(f *fixture) {

@@ -100,8 +100,8 @@ func tenantMethods(f *fixture) {
 	}
 }
 
-// Trap X16: creating a saga with the id of another tenant's saga must neither overwrite that saga
-// nor reveal that it exists.
+// tenantTakenID: trap X16. Creating a saga with the id of another tenant's saga must neither
+// overwrite that saga nor reveal that it exists.
 func tenantTakenID(f *fixture) {
 	mine := f.into(saga.Running)
 	before := f.load(mine.ID)
@@ -119,7 +119,8 @@ func tenantTakenID(f *fixture) {
 	}
 }
 
-// Requirements S4-03 to S4-06: the four parts of the tenant are set once and never change.
+// tenantStays: requirements S4-03 to S4-06. The four parts of the tenant are set once and never
+// change.
 func tenantStays(f *fixture) {
 	c := f.apply(f.stored(f.owned(f.owner))[0], f.done(`{}`))
 	moved := c

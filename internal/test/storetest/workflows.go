@@ -14,7 +14,7 @@ import (
 )
 
 var definitions = []contract{
-	{"a registered definition reads back whole", workflowReadsBack},
+	{"a registered definition reads back completely", workflowReadsBack},
 	{"registering the content of an existing version creates no new version", workflowSameContent},
 	{"twenty concurrent registrations create versions without gaps", workflowRace},
 	{"twenty registrations of the same content create one version", workflowSameRace},

@@ -12,10 +12,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// A saga that is read from the store must continue exactly as if its driver still had it in
-// memory (invariant I7).
+// written: a saga that is read from the store must continue exactly as if its driver still had it
+// in memory (invariant I7).
 var written = []contract{
-	{"after every commit the rebuilt run is the driver's", writtenStepByStep},
+	{"after every commit, the rebuilt run equals the driver's", writtenStepByStep},
 	{"rebuilt calls are byte-equal whatever the payload and the outputs are", writtenShapes},
 	{"every field of a step log reads back", writtenLogs},
 	{"a RUNNING row is completed by the answer, keeping its id and start", writtenSlow},

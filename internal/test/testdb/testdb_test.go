@@ -67,7 +67,8 @@ func TestTemplateTakesNoConnections(t *testing.T) {
 	}
 }
 
-// Child processes use the directory in TMPDIR, so this test sees no other test runs.
+// TestNextProcessFindsServerDirectoryAndTemplate sets TMPDIR for its child processes, so that it
+// sees no other test runs.
 func TestNextProcessFindsServerDirectoryAndTemplate(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()

@@ -27,8 +27,8 @@ func ClosedAddress(t testing.TB) string {
 	return own.LocalAddr().String() // this port belongs to a connection, so it is taken but has no listener
 }
 
-// Ports of services that Skald refuses to call (package egress). There is no other such port
-// between them.
+// These are ports of services that Skald refuses to call (package egress). There is no other such
+// port between them.
 const memcached, mongoDB = 11211, 27017
 
 // Free returns a loopback address, host:port, for a server that another program starts. The port is
