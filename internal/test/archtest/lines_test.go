@@ -58,7 +58,7 @@ func wideLines(text string, test, packed bool) (wide []int) {
 	return wide
 }
 
-// statement is a literal in backticks that is a statement or the begin of one.
+// statement matches a string in backquotes that is an SQL statement or part of one.
 var statement = regexp.MustCompile("^`\\s*(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|FROM|WHERE|AND|CASE|LEFT JOIN|JOIN)\\b")
 
 func TestLinesAreNotTooWide(t *testing.T) {

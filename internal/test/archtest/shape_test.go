@@ -64,8 +64,8 @@ func TestSQLIsNeverPutTogetherFromValues(t *testing.T) {
 // quoted matches the start of a quoted value in SQL.
 var quoted = regexp.MustCompile("(?:^|[^'])'`\\+(?:string\\()?(\\w+)")
 
-// quotesAValue reports whether a line puts something between quotes that is not a
-// constant of another package.
+// quotesAValue reports whether a line puts something between SQL quotes other than a constant of
+// another package.
 func quotesAValue(line string, file *ast.File) bool {
 	for _, m := range quoted.FindAllStringSubmatch(line, -1) {
 		if !slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {

@@ -72,7 +72,7 @@ func rooms(t *testing.T) map[string]*room {
 	return all
 }
 
-// kindOf returns the kind of a package of the module; "" if the tree does not name it.
+// kindOf returns the kind of a package of the module, or "" if the tree doesn't name the package.
 func kindOf(all map[string]*room, pkg string) string {
 	if r := all[pkg]; r != nil {
 		return r.kind

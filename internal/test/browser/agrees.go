@@ -35,7 +35,7 @@ const disagreements = `(async () => {
 	const one = /^\/ui\/([a-z/-]+)\/([0-9a-f-]{36})$/.exec(path);
 	if (one && kinds[one[1]]) {
 		const [, kind, id] = one, d = await ask(kinds[kind] + id);
-		// A bulk operation is over once everything was asked, a backfill once its runs ended; neither is a success.
+		// A bulk operation ends once every change is requested, a backfill once its runs end; neither means success.
 		const over = d?.state === "COMPLETED" && {"sagas/bulk": "all requested", "run-bulks": "all requested",
 			backfills: "all runs ended"}[kind];
 		const state = over || words(d?.state ?? d?.status ?? "");

@@ -32,7 +32,7 @@ const misplaced = `(() => {
 		}
 	}
 
-	// The middle of each line of text, as far as the boxes around it show it.
+	// Collect the middle of each line of text, as far as the boxes around it show it.
 	const lines = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	for (let n; n = texts.nextNode();) {
 		const of = n.parentElement;

@@ -30,8 +30,8 @@ var (
 	notRun   = regexp.MustCompile(`^<!-- not run: \S.*-->$`)
 )
 
-// section reads the blocks below a heading of the page, and those of the
-// headings below it; without a heading, those of the whole page.
+// section reads the blocks below a heading of the page and below its subheadings. If heading is "",
+// it reads all blocks of the page.
 func section(path, heading string) ([]block, error) {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -39,13 +39,13 @@ func section(path, heading string) ([]block, error) {
 	}
 	var (
 		blocks  []block
-		depth   int    // of the heading; 0 before it
-		fence   string // what ends the block that we are in
+		depth   int    // level of the heading; 0 before it
+		fence   string // the fence that ends the current block; "" outside of blocks
 		lang    string
 		body    []string
 		started int
-		near    bool   // nothing but blank lines since the last commands
-		before  string // the last line that was not blank
+		near    bool   // only blank lines since the last block of commands
+		before  string // the last line that is not blank
 		whole   = heading == ""
 		seen    = whole
 	)

@@ -1,6 +1,6 @@
 package mutants
 
-// edges break the API.
+// edges contains the mutants that break the API.
 var edges = []Mutant{
 	{Rows: "API-18", File: "internal/httpapi/methods.go",
 		Old: "\tw.Header().Set(\"Allow\", list)\n", New: ""},

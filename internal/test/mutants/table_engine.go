@@ -1,6 +1,6 @@
 package mutants
 
-// engine break the execution of sagas.
+// engine contains the mutants that break the execution of sagas.
 var engine = []Mutant{
 	{Rows: "S2-28", File: "internal/saga/machine.go",
 		From: "var names = [...]string{",

@@ -1,6 +1,6 @@
 package mutants
 
-// jobs break job runs, their leader and workers.
+// jobs contains the mutants that break job runs, their leader and workers.
 var jobs = []Mutant{
 	after("J-07",
 		"DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('jobs.check_transition()'::regprocedure), "+

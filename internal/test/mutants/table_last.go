@@ -1,6 +1,7 @@
 package mutants
 
-// last break failovers, logins, event publication to brokers and campaigns.
+// last contains the mutants that break failovers, logins, event publication to brokers and
+// campaigns.
 var last = []Mutant{
 	after("S2-85", "ALTER VIEW saga.saga_events RENAME event_type TO type"),
 	after("S2-88", "ALTER TABLE saga.audit_events ALTER timestamp DROP DEFAULT"),

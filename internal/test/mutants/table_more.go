@@ -1,6 +1,6 @@
 package mutants
 
-// more break definitions, settings, secrets, schedules and calls.
+// more contains the mutants that break definitions, settings, secrets, schedules and calls.
 var more = []Mutant{
 	{Rows: "beyond 4", File: "internal/saga/workflow/reader.go",
 		Old: "\t\t\tr.fail(at+\"/\"+strictjson.Token(key), CodeInvalid, \"unknown field %q; the fields allowed here are %v\", key, " +

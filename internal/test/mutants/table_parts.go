@@ -1,6 +1,6 @@
 package mutants
 
-// parts break PostgreSQL, logs, letters, events and similar parts.
+// parts contains the mutants that break PostgreSQL, logs, letters, events and similar parts.
 var parts = []Mutant{
 	{Rows: "F61", File: "internal/postgres/errors.go",
 		Old: "\tcase \"40001\", \"40P01\", \"55P03\": //", New: "\tcase \"40001\", \"40P01\": //"},

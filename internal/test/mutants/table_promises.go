@@ -1,7 +1,7 @@
 package mutants
 
-// promises break what must hold when processes, servers and networks fail: leases, failovers,
-// logins, letters and campaigns.
+// promises contains the mutants that break what must hold when processes, servers and networks
+// fail: leases, failovers, logins, letters and campaigns.
 var promises = []Mutant{
 	{Rows: "F29", File: "internal/loop/lease/lease.go",
 		Old: "\t\tcase err == nil && !held, !h.Valid():\n",

@@ -1,6 +1,6 @@
 package mutants
 
-// pure break rules and components that need no database.
+// pure contains the mutants that break rules and components that need no database.
 var pure = []Mutant{
 	{Rows: "S4-24", File: "internal/saga/cache/stored.go",
 		Old: "return nil, &VersionConflictError{run.ID, s.Version, run.Version}",

@@ -1,6 +1,7 @@
 package mutants
 
-// rest break audit trails, records, pages of lists, bulk operations and workers.
+// rest contains the mutants that break audit trails, records, pages of lists, bulk operations and
+// workers.
 var rest = []Mutant{
 	{Rows: "API-22", File: "internal/postgres/keyed.go",
 		Old: "\tif c == nil || c.Stored() {\n\t\treturn tx.Commit()",

@@ -1,6 +1,6 @@
 package mutants
 
-// sagaStore break the PostgreSQL store of sagas and its indexes.
+// sagaStore contains the mutants that break the PostgreSQL store of sagas and its indexes.
 var sagaStore = []Mutant{
 	after("S1-20", "DROP INDEX saga.idx_saga_states_workflow_name"),
 	after("S1-21", "DROP INDEX saga.idx_saga_states_status"),

@@ -1,6 +1,7 @@
 package mutants
 
-// schema break what the seeds require of tables, as the tests of package db see them.
+// schema contains the mutants that break what the seeds require of tables, as the tests of package
+// db see them.
 var schema = []Mutant{
 	after("S1-04", "ALTER TABLE saga.saga_states ALTER id DROP DEFAULT"),
 	after("S1-05", "ALTER TABLE saga.saga_states ALTER workflow_name DROP NOT NULL"),

@@ -1,7 +1,7 @@
 package mutants
 
-// seeds break the tables and views of the seed documents, and what the audit of the claims could
-// break without a test noticing.
+// seeds contains the mutants that break the tables and views of the seed documents, and what the
+// audit of the claims could break without a test noticing.
 var seeds = []Mutant{
 	{Rows: "S2-104", File: "db/migrations/0150_views_by_tenant.sql",
 		Old: " ORDER BY completed_at DESC;\n\nCREATE OR REPLACE VIEW saga.sagas AS", New: " ORDER BY created_at DESC;\n\nCREATE OR REPLACE VIEW saga.sagas AS"},

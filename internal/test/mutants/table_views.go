@@ -1,6 +1,6 @@
 package mutants
 
-// views break what the views of the seeds show.
+// views contains the mutants that break what the views of the seeds show.
 var views = []Mutant{
 	{Rows: "S2-09", File: "db/migrations/0180_seed_names.sql",
 		From: "-- +migrate Up",

@@ -1,6 +1,6 @@
 package mutants
 
-// whole break whole servers and Kafka: these are slow.
+// whole contains the mutants that break whole servers and Kafka: these are slow.
 var whole = []Mutant{
 	{Rows: "F06", File: "internal/saga/sagadb/create.go",
 		Old: "\tresults := make([]saga.CreateResult, len(batch))\n",
