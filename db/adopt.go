@@ -53,7 +53,7 @@ func adopt(ctx context.Context, db *sql.DB) error {
 	_, err = tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS skald;
 	  CREATE TABLE skald.schema_migrations (id text NOT NULL PRIMARY KEY, applied_at timestamptz)`)
 	if err != nil {
-		return fmt.Errorf("record what was restored: %w", err)
+		return fmt.Errorf("record the restored migrations: %w", err)
 	}
 	for schema := range named {
 		versions, err := of(schema, known)
@@ -63,7 +63,7 @@ func adopt(ctx context.Context, db *sql.DB) error {
 		_, err = tx.ExecContext(ctx, `DELETE FROM saga.saga_schema_version
 		 WHERE version = ANY ($1) AND to_regnamespace($2) IS NULL`, pq.Array(versions), schema)
 		if err != nil {
-			return fmt.Errorf("forget what was not restored: %w", err)
+			return fmt.Errorf("delete the records of migrations that were not restored: %w", err)
 		}
 	}
 	for _, m := range known {
@@ -75,7 +75,7 @@ func adopt(ctx context.Context, db *sql.DB) error {
 		_, err = tx.ExecContext(ctx, `INSERT INTO skald.schema_migrations (id, applied_at)
 			SELECT $1, applied_at FROM saga.saga_schema_version WHERE version = $2`, m.Id, version)
 		if err != nil {
-			return fmt.Errorf("record what was restored: %w", err)
+			return fmt.Errorf("record the restored migrations: %w", err)
 		}
 	}
 	return tx.Commit()

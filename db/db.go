@@ -128,7 +128,7 @@ func lockedOn(ctx context.Context, db *sql.DB, key int64, f func(*sql.DB) error)
 	for {
 		var ours bool
 		if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, key).Scan(&ours); err != nil {
-			return fmt.Errorf("migration lock: %w", err)
+			return fmt.Errorf("take the migration lock: %w", err)
 		}
 		if ours {
 			break
@@ -211,7 +211,7 @@ func refuseNewer(ctx context.Context, db Reader) error {
 		return err
 	}
 	if err := Newer(status); err != nil {
-		return fmt.Errorf("%w, and only that can migrate it: use its `skald migrate`", err)
+		return fmt.Errorf("%w, and only that release can migrate it: use its `skald migrate`", err)
 	}
 	return nil
 }

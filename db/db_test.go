@@ -297,19 +297,19 @@ func TestCheckSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		t.Errorf("migrating up a newer database that can be used: %d, %v", n, err)
 	}
 	execute(t, pool, `UPDATE skald.schema_floor SET version = 9999`)
-	wantCheck("a newer database that removed something", "9999_future.sql", "newer Skald", "removed")
+	wantCheck("a newer database that removed something", "9999_future.sql", "newer release of Skald", "removed")
 	if got := status(t, pool); len(got) != len(first)+1 || !strings.Contains(fmt.Sprint(got), "9999_future.sql (unknown to this binary)") {
 		t.Errorf("status of a newer database: %v", got)
 	}
 	_, up := db.Up(t.Context(), dsn)
 	_, down := db.Down(t.Context(), dsn, 1)
 	for _, err := range []error{up, down} {
-		if err == nil || !strings.Contains(err.Error(), "9999_future.sql") || !strings.Contains(err.Error(), "newer Skald, and only that can migrate it") {
+		if err == nil || !strings.Contains(err.Error(), "9999_future.sql") || !strings.Contains(err.Error(), "newer release of Skald, and only that release can migrate it") {
 			t.Errorf("migrating a newer database: %v", err)
 		}
 	}
 	execute(t, pool, `DROP TABLE skald.schema_floor`)
-	wantCheck("a newer database that does not say what it removed", "9999_future.sql", "newer Skald")
+	wantCheck("a newer database that does not say what it removed", "9999_future.sql", "newer release of Skald")
 	execute(t, pool, `UPDATE skald.schema_migrations SET id = '0001_other.sql' WHERE id = '9999_future.sql'`)
 	if err := db.Check(t.Context(), pool); err == nil {
 		t.Error("a database of another line of development was accepted")

@@ -174,7 +174,7 @@ func notMade(ctx context.Context, db *sql.DB, changed []string, verb string, err
 		err = notOwner(ctx, db, err)
 	}
 	if recordErr := recordExtras(ctx, db, verb, changed); recordErr != nil {
-		return fmt.Errorf("%w (and what was done before is not on record: %w)", err, recordErr)
+		return fmt.Errorf("%w (and the changes before it could not be recorded: %w)", err, recordErr)
 	}
 	return err
 }

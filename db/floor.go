@@ -111,7 +111,7 @@ func Usable(ctx context.Context, db Reader, status []Applied) error {
 	case err != nil:
 		return err
 	case !Has(floor):
-		return fmt.Errorf("%w, and removed what this one uses", newer)
+		return fmt.Errorf("%w, which removed what this release uses", newer)
 	}
 	for _, m := range status {
 		if m.Unknown && numberOf(m.ID) <= Version() {

@@ -35,16 +35,16 @@ func (e *Insecure) Error() string {
 func (e *Insecure) Remedy() string {
 	var steps []string
 	if e.lacksRoles() {
-		steps = append(steps, fmt.Sprintf("As an administrator of the database run `skald migrate roles %s | psql %s`", logins(e.Owner, e.Login), word(e.Database)))
+		steps = append(steps, fmt.Sprintf("As an administrator of the database, run `skald migrate roles %s | psql %s`", logins(e.Owner, e.Login), word(e.Database)))
 	}
 	if _, open := e.tables(); open > 0 {
-		up := fmt.Sprintf("as %s, which owns the schema, `skald migrate up`", e.Owner)
+		run := "run"
 		if len(steps) == 0 {
-			up = "Run " + up
+			run = "Run"
 		}
-		steps = append(steps, up)
+		steps = append(steps, fmt.Sprintf("%s `skald migrate up` as %s, which owns the schema", run, e.Owner))
 	}
-	return strings.Join(steps, ", and then, ")
+	return strings.Join(steps, ", and then ")
 }
 
 const openTable = " is open" // suffix of a table's problem
@@ -142,7 +142,7 @@ func Secured(ctx context.Context, dsn string) error {
 	return connected(dsn, func(db *sql.DB) error {
 		e, err := look(ctx, db)
 		if err != nil {
-			return fmt.Errorf("look at the database's roles: %w", err)
+			return fmt.Errorf("read the database's roles: %w", err)
 		}
 		if len(e.Problems) > 0 {
 			return e
@@ -186,7 +186,7 @@ func notOwner(ctx context.Context, db *sql.DB, err error) error {
 		return err
 	}
 	if e.Owner == e.Login {
-		return fmt.Errorf("login %s may not make what Skald needs in database %s: let it own the database, or GRANT CREATE ON DATABASE to it (%w)", e.Login, e.Database, err)
+		return fmt.Errorf("login %s may not create what Skald needs in database %s: make it the owner of the database, or GRANT it CREATE ON DATABASE (%w)", e.Login, e.Database, err)
 	}
 	return fmt.Errorf("login %s may not change the schema, which belongs to %s: run `skald migrate up` as %s, and start the server with database.auto_migrate off (%w)",
 		e.Login, e.Owner, e.Owner, err)

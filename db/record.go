@@ -76,7 +76,7 @@ func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 	return onRecord(ctx, db, func(tx *sql.Tx, by By) error {
 		_, err := tx.ExecContext(ctx, recordSchema, to, verb, by.Actor, by.Address, by.Operation, from, n)
 		if err != nil {
-			return fmt.Errorf("the migrations are done (now %s), but could not be recorded: %w", to, err)
+			return fmt.Errorf("the migrations were carried out (now %s), but could not be recorded: %w", to, err)
 		}
 		return nil
 	})
@@ -154,7 +154,7 @@ func Status(ctx context.Context, db Reader) ([]Applied, error) {
 func Newer(status []Applied) error {
 	for _, m := range status {
 		if m.Unknown {
-			return fmt.Errorf("the database has migration %s: it belongs to a newer Skald", m.ID)
+			return fmt.Errorf("the database has migration %s of a newer release of Skald", m.ID)
 		}
 	}
 	return nil

@@ -48,7 +48,8 @@ func (a auditVerify) Run(ctx context.Context, c *cli) error {
 	var tampered error
 	for _, which := range trails {
 		v, err := app.VerifyAudit(ctx, cfg, log, which, tenant, a.FromSeq, func(v trail.Verification) {
-			fmt.Fprintf(os.Stderr, "%s: %d seals, %d rows so far\n", which, v.CheckedSeals, v.CheckedEvents)
+			fmt.Fprintf(os.Stderr, "%s: checked %s and %s so far\n", which,
+				counted(v.CheckedSeals, "seal", "seals"), counted(v.CheckedEvents, "row", "rows"))
 		})
 		if err != nil {
 			return err
@@ -64,24 +65,24 @@ func (a auditVerify) Run(ctx context.Context, c *cli) error {
 // with.
 func printVerified(which app.Trail, v *trail.Verification) (tampered bool) {
 	fmt.Printf(
-		"%s: checked %d seals and %d rows; %d are not sealed yet\n",
+		"%s: checked %s and %s; %s not sealed yet\n",
 		which,
-		v.CheckedSeals,
-		v.CheckedEvents,
-		v.Unsealed,
+		counted(v.CheckedSeals, "seal", "seals"),
+		counted(v.CheckedEvents, "row", "rows"),
+		counted(v.Unsealed, "row is", "rows are"),
 	)
 	if v.ArchivedSeals > 0 {
 		fmt.Printf(
-			"%s: %d of the seals are archived; of %d seals, %d events were purged\n",
+			"%s: %s archived; %s purged from %s\n",
 			which,
-			v.ArchivedSeals,
-			v.PurgedSeals,
-			v.PurgedEvents,
+			counted(v.ArchivedSeals, "seal is", "seals are"),
+			counted(v.PurgedEvents, "event was", "events were"),
+			counted(v.PurgedSeals, "seal", "seals"),
 		)
 	}
 	if v.Head != nil {
 		fmt.Printf(
-			"%s: head is seal %d of %s, hash %x\n",
+			"%s: the head is seal %d of %s, hash %x\n",
 			which,
 			v.Head.Seq,
 			v.Head.SealedAt.Format("2006-01-02T15:04:05Z"),

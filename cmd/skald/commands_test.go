@@ -140,7 +140,7 @@ func TestParticipantCertifySaysByItsStatusWhatItFound(t *testing.T) {
 		{forgetful.URL + " --restart-command false", 2, "restart the participant: "},
 		{refusing.URL, 2, "choose another with --payload"},
 		{refusing.URL, 2, "to test a step that answers later, use --later"},
-		{"http://192.0.2.1/charges", 2, "give --yes to call it"},
+		{"http://192.0.2.1/charges", 2, "pass --yes to call it"},
 	} {
 		args := append([]string{"participant", "certify"}, strings.Fields(tt.args)...)
 		out, code := run(t, []string{"SKALD_API_KEY=sk_1"}, args...)

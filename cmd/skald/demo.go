@@ -11,8 +11,8 @@ import (
 type demoCmd struct {
 	Workflow string  `default:"examples/order/workflow.yaml" help:"Workflow file of the example."`
 	Dir      string  `default:".skald/demo" help:"Directory for the participants' ledger, or for the database of --keep."`
-	Keep     bool    `help:"Instead of the orders: a private server with something in every state, at server.listen_addr, until Ctrl-C."`
-	Scale    float64 `default:"1" help:"With --keep: how much there is to see; 1 is 3,000 dead letters."`
+	Keep     bool    `help:"Instead of running the orders, serve a private server with something in every state at server.listen_addr until Ctrl-C."`
+	Scale    float64 `default:"1" help:"With --keep: the amount of data; 1 means 3,000 dead letters."`
 }
 
 func (d demoCmd) Run(ctx context.Context, c *cli) error {

@@ -31,12 +31,12 @@ type keyCmd struct {
 var shell = principal.Principal{Subject: "cli", Role: principal.Admin, AnyTenant: true}
 
 type keyCreate struct {
-	Name      string        `required:"" help:"Name of the user of the key. Keys with the same name are one actor in audit records."`
+	Name      string        `required:"" help:"Name of the key's user. Keys with the same name count as one actor in audit records."`
 	Role      string        `required:"" enum:"worker,auditor,operator,admin" help:"Role: worker, auditor, operator or admin."`
 	Tenant    uuid.UUID     `help:"Tenant of the key; default: tenant.default_id." xor:"tenant"`
 	AnyTenant bool          `help:"Let each request choose its tenant; only with --role admin." xor:"tenant"`
-	Queues    []string      `help:"Queues that its workers may serve, only with --role worker; default: all of the tenant."`
-	Expires   time.Duration `help:"Validity of the key, such as 720h; default: forever."`
+	Queues    []string      `help:"Queues that workers with this key may serve, only with --role worker; default: all queues of the tenant."`
+	Expires   time.Duration `help:"How long the key is valid, such as 720h; default: forever."`
 	Reason    string        `help:"Reason, for the audit trail."`
 }
 

@@ -36,12 +36,12 @@ type cli struct {
 	Key         keyCmd         `cmd:"" help:"Create, list and revoke API keys."`
 	Workflow    workflowCmd    `cmd:"" help:"Validate workflow definitions."`
 	Audit       auditCmd       `cmd:"" help:"Verify the audit trail."`
-	Participant participantCmd `cmd:"" help:"Examine a participant of sagas, or run one that misbehaves on request."`
+	Participant participantCmd `cmd:"" help:"Test whether a participant keeps the rules, or run one that misbehaves on request."`
 	Demo        demoCmd        `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one ends with an unknown outcome."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 	Completion  completionCmd  `cmd:"" help:"Print the script that completes commands and flags in a shell."`
 	Licenses    licensesCmd    `cmd:"" help:"Print the licences of Skald and of everything that it contains."`
-	Help        helpCmd        `cmd:"" help:"Show the commands, or the flags of one."`
+	Help        helpCmd        `cmd:"" help:"Show the commands, or the flags of one command."`
 
 	overrides []string       // settings from flags, as environment variables
 	level     *slog.LevelVar // the level of the logger that load returned
@@ -151,7 +151,7 @@ func (readyCmd) Run(ctx context.Context, c *cli) error {
 	}
 	host, port, err := net.SplitHostPort(cfg.Server.ListenAddr)
 	if err != nil {
-		return fmt.Errorf("the address of the server: %w", err)
+		return fmt.Errorf("read the server's address: %w", err)
 	}
 	if at, err := netip.ParseAddr(host); host == "" || err == nil && at.IsUnspecified() {
 		host = "localhost"
@@ -193,4 +193,12 @@ func (failpointsCmd) Run() error {
 		fmt.Println(n)
 	}
 	return nil
+}
+
+// counted returns a number with the form of a word that agrees with it.
+func counted[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", many)
 }

@@ -147,7 +147,7 @@ steps:
 		{[]string{"s=202", `s=report done after 61s:{"id": 7}`}, []string{
 			"s       no report", "later_expired  unknown", "1m1s  s       report done", "too late",
 		}, 0},
-		{[]string{"s=report done"}, []string{"a report comes after an answer of its step"}, 1},
+		{[]string{"s=report done"}, []string{"a report must follow an answer to its step"}, 1},
 		{[]string{"s=202", "s=report done after soon"}, []string{`"soon" is not a duration`}, 1},
 		{[]string{"s=202", "s=report failed"}, []string{"/answers/s/0/reports/0/result: must be one of"}, 1},
 		{[]string{"s=202", "s=report done:{"}, []string{"the body is invalid"}, 1},
@@ -188,7 +188,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 		{[]string{"migrate", "up"}, "migrations applied", 0},
 		{[]string{"migrate", "up"}, "0 migrations applied", 0},
 		{[]string{"migrate", "extras"}, "idx_event_type                       not created; saga_events", 0},
-		{[]string{"migrate", "extras", "up", "idx_event_type"}, "created idx_event_type\n1 extra indexes created", 0},
+		{[]string{"migrate", "extras", "up", "idx_event_type"}, "created idx_event_type\n1 extra index created", 0},
 		{[]string{"migrate", "extras", "up", "idx_event_type"}, "0 extra indexes created", 0},
 		{[]string{"migrate", "extras", "up", "idx_evnet_type"}, "there is no extra index idx_evnet_type", 1},
 		{[]string{"migrate", "status"}, "extra index                    idx_event_type", 0},
@@ -198,8 +198,8 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 		{[]string{"migrate", "down", "--to", "0301"}, after0301 + " migrations reverted", 0},
 		{[]string{"migrate", "down", "--to", "0301"}, "0 migrations reverted", 0},
 		{[]string{"migrate", "down", "--to", "0330"}, "migration 0330 is not applied", 1},
-		{[]string{"migrate", "down", "--to", "0301", "1"}, "must be 1 or more, or --to", 1},
-		{[]string{"migrate", "down", "0"}, "must be 1 or more", 1},
+		{[]string{"migrate", "down", "--to", "0301", "1"}, "at least 1, or the migration", 1},
+		{[]string{"migrate", "down", "0"}, "at least 1", 1},
 		{[]string{"migrate", "roles"}, "GRANT saga_app_role, saga_engine_role, saga_readonly_role TO ", 0},
 		{[]string{"migrate", "roles", "skald_owner", `odd"name`}, `TO "odd""name";`, 0},
 	} {

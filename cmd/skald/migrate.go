@@ -30,7 +30,7 @@ func (migrateUp) Run(ctx context.Context, c *cli) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%d migrations applied\n", n)
+		fmt.Println(counted(n, "migration", "migrations"), "applied")
 		if err := db.Secured(ctx, dsn); err != nil {
 			fmt.Fprintf(
 				os.Stderr,
@@ -44,12 +44,12 @@ func (migrateUp) Run(ctx context.Context, c *cli) error {
 
 type migrateDown struct {
 	Count int    `arg:"" optional:"" help:"Number of migrations to revert."`
-	To    string `help:"Revert all migrations after this one, such as 0330: the newest that the program you go back to knows." placeholder:"NUMBER"`
+	To    string `help:"Revert all migrations after this one, such as 0330: the newest migration of the release that you are going back to." placeholder:"NUMBER"`
 }
 
 func (m migrateDown) Run(ctx context.Context, c *cli) error {
 	if (m.Count < 1) == (m.To == "") {
-		return errors.New("the count must be 1 or more, or --to name the migration to go back to")
+		return errors.New("give the number of migrations to revert, at least 1, or the migration to go back to with --to")
 	}
 	return withDatabase(ctx, c, func(dsn string) error {
 		count := m.Count
@@ -65,7 +65,7 @@ func (m migrateDown) Run(ctx context.Context, c *cli) error {
 		}
 		n, err := db.Down(app.Migrating(ctx, shell.Subject, "skald migrate down"), dsn, count)
 		if err == nil {
-			fmt.Printf("%d migrations reverted\n", n)
+			fmt.Println(counted(n, "migration", "migrations"), "reverted")
 		}
 		return err
 	})
@@ -133,26 +133,26 @@ func printStatus(ctx context.Context, conn *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d migrations applied, %d pending\n", len(list)-pending, pending)
+	fmt.Printf("%s applied, %d pending\n", counted(len(list)-pending, "migration", "migrations"), pending)
 	floor, err := db.Floor(ctx, conn)
 	if err != nil {
 		return err
 	}
 	if floor > 0 {
-		fmt.Printf("programs whose newest migration is %04d or later run on this schema; that of this one is %04d\n",
+		fmt.Printf("this schema supports programs whose newest migration is %04d or later; this program's newest is %04d\n",
 			floor, db.Version())
 	}
 	if err := db.Usable(ctx, conn, list); err != nil {
 		return err
 	}
 	if pending > 0 {
-		return fmt.Errorf("%d migrations are pending: `skald migrate up` applies them", pending)
+		return fmt.Errorf("%s pending: run `skald migrate up`", counted(pending, "migration is", "migrations are"))
 	}
 	return nil
 }
 
 type migrateRoles struct {
-	Login []string `arg:"" optional:"" help:"Logins that become members of the roles: those of Skald, including the schema owner. Default: the configured one."`
+	Login []string `arg:"" optional:"" help:"Logins to make members of the roles: those that Skald uses, including the schema owner. Default: the configured login."`
 }
 
 func (m migrateRoles) Run(c *cli) error {

@@ -12,11 +12,11 @@ import (
 type migrateExtras struct {
 	Up     extrasUp     `cmd:"" help:"Create extra indexes, while writers continue. Each slows every write to its table."`
 	Down   extrasDown   `cmd:"" help:"Drop extra indexes."`
-	Status extrasStatus `cmd:"" default:"1" help:"List the extra indexes, the query each serves, and its size."`
+	Status extrasStatus `cmd:"" default:"1" help:"List the extra indexes with the query that each serves and its size."`
 }
 
 type extrasUp struct {
-	Names []string `arg:"" optional:"" help:"Names of the indexes. Default: all that no other index makes unnecessary."`
+	Names []string `arg:"" optional:"" help:"Names of the indexes. Default: all except those that another index makes unnecessary."`
 }
 
 func (e extrasUp) Run(ctx context.Context, c *cli) error {
@@ -43,7 +43,7 @@ func printExtras(names []string, what string, err error) error {
 		fmt.Println(what, name)
 	}
 	if err == nil {
-		fmt.Printf("%d extra indexes %s\n", len(names), what)
+		fmt.Println(counted(len(names), "extra index", "extra indexes"), what)
 	}
 	return err
 }

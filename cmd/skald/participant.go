@@ -15,31 +15,31 @@ import (
 )
 
 type participantCmd struct {
-	Certify participantCertify `cmd:"" help:"Examine whether a participant keeps the rules. Exit with 1 if it breaks one, with 2 if it could not be examined."`
-	Stub    participantStub    `cmd:"" help:"Serve a participant that does nothing, by the rules, and misbehaves on request."`
+	Certify participantCertify `cmd:"" help:"Test whether a participant keeps the rules. Exit with status 1 if it breaks one, and with 2 if it could not be tested."`
+	Stub    participantStub    `cmd:"" help:"Serve a participant that keeps the rules, has no effects, and misbehaves on request."`
 }
 
 type participantCertify struct {
 	URL            string        `arg:"" help:"URL of the action; {step} in it stands for the step's name."`
-	Compensation   string        `placeholder:"URL" help:"URL of the compensation. Default: that of the action."`
+	Compensation   string        `placeholder:"URL" help:"URL of the compensation. Default: the URL of the action."`
 	Effects        string        `placeholder:"URL" help:"URL that answers GET ?key=KEY with {\"effects\": n}: how many effects a key has."`
 	Step           string        `default:"charge" help:"Name of the step in the calls."`
 	Payload        string        `placeholder:"JSON" help:"Payload that the participant accepts; @FILE reads it from a file. Default: {\"amount\":5}."`
 	Secret         string        `env:"SKALD_CERTIFY_SECRET" help:"Secret that signs the calls, whsec_…"`
 	RestartCommand string        `placeholder:"COMMAND" xor:"restart" help:"Shell command that restarts the participant. It must return once the old process has ended."`
-	AskRestart     bool          `xor:"restart" help:"Ask for the restart and wait for Enter."`
+	AskRestart     bool          `xor:"restart" help:"Ask you to restart the participant, and wait for Enter."`
 	Race           bool          `xor:"what" help:"Repeat races under load."`
 	RaceFor        time.Duration `default:"1m" help:"How long --race lasts."`
-	Later          bool          `xor:"what" help:"The participant answers later: examine that, and only that."`
+	Later          bool          `xor:"what" help:"Test only how the participant answers later."`
 	LaterFor       time.Duration `default:"30s" help:"How long a report may take with --later."`
-	CallbackListen string        `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Where reports are received with --later."`
-	CallbackURL    string        `placeholder:"URL" help:"How the participant reaches that address, if not as it is."`
+	CallbackListen string        `default:"127.0.0.1:0" placeholder:"ADDRESS" help:"Address on which to receive reports with --later."`
+	CallbackURL    string        `placeholder:"URL" help:"URL at which the participant reaches that address, if it is a different one."`
 	Timeout        time.Duration `default:"10s" help:"How long one call may take."`
-	Deadline       time.Duration `default:"10m" help:"How long all may take."`
+	Deadline       time.Duration `default:"10m" help:"How long the whole test may take."`
 	Yes            bool          `short:"y" help:"Do not ask before calling a machine other than this one."`
 	Format         string        `enum:"text,json,junit" default:"text" help:"text, json or junit."`
 	Output         string        `short:"o" placeholder:"FILE" help:"Write the report to a file instead of standard output."`
-	ReportTo       string        `placeholder:"SERVER" help:"Also store the report on a Skald server, by its address such as https://skald.example. SKALD_API_KEY is the key for it."`
+	ReportTo       string        `placeholder:"SERVER" help:"Also store the report on the Skald server at this address, such as https://skald.example, using the API key in SKALD_API_KEY."`
 }
 
 // failed is an error with its own exit status.

@@ -36,7 +36,7 @@ func atTerminal() *person {
 func (p participantCertify) mayCall(who *person) error {
 	for _, at := range []string{p.URL, p.Compensation, p.Effects} {
 		if !p.Yes && !loopback(at) && !who.agrees(at) {
-			return fmt.Errorf("%s is not this machine: give --yes to call it", at)
+			return fmt.Errorf("%s is not on this machine: pass --yes to call it", at)
 		}
 	}
 	return nil
@@ -58,19 +58,19 @@ func (w *person) agrees(at string) bool {
 	if w.absent {
 		return false
 	}
-	fmt.Fprintf(w.out, "This executes and compensates steps at %s, with ids of its own. Continue? [y/N] ", at)
+	fmt.Fprintf(w.out, "This executes and compensates steps of newly created sagas at %s. Continue? [y/N] ", at)
 	line, _ := w.in.ReadString('\n')
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
 }
 
 // restarts asks for the restart, and returns when it is confirmed.
 func (w *person) restarts(ctx context.Context) error {
-	fmt.Fprint(w.out, "Restart the participant now, and then press Enter: ")
+	fmt.Fprint(w.out, "Restart the participant now, then press Enter: ")
 	confirmed := make(chan error, 1)
 	go func() {
 		_, err := w.in.ReadString('\n')
 		if errors.Is(err, io.EOF) {
-			err = errors.New("it was not confirmed")
+			err = errors.New("the restart was not confirmed")
 		}
 		confirmed <- err
 	}()

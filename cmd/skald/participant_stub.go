@@ -15,9 +15,9 @@ import (
 
 type participantStub struct {
 	Listen string             `default:"127.0.0.1:9001" help:"Address to serve on."`
-	Rate   map[string]float64 `placeholder:"FAULT=SHARE" help:"Share of the calls with a fault: ok, refuse, error, busy, timeout, lose, twice, forget, or later, alone or with -refuse, -never, -twice, -late or -heartbeat."`
-	After  time.Duration      `default:"2s" help:"How long the work of a call takes that is answered later."`
-	Script string             `type:"existingfile" help:"JSON file: the faults of the calls of a step and action, such as {\"charge/execute\": [\"error\", \"ok\"]}."`
+	Rate   map[string]float64 `placeholder:"FAULT=SHARE" help:"Share of calls that get a fault: ok, refuse, error, busy, timeout, lose, twice, forget, or later, alone or with -refuse, -never, -twice, -late or -heartbeat."`
+	After  time.Duration      `default:"2s" help:"How long the work takes for a call that is answered later."`
+	Script string             `type:"existingfile" help:"JSON file with the faults for successive calls of a step's action, such as {\"charge/execute\": [\"error\", \"ok\"]}."`
 }
 
 func (p participantStub) Run(ctx context.Context) error {

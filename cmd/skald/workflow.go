@@ -7,7 +7,7 @@ import (
 
 type workflowCmd struct {
 	Validate workflowValidate `cmd:"" help:"Validate a definition without a server. If it is invalid, list all errors and exit with status 1."`
-	Simulate workflowSimulate `cmd:"" help:"Play a definition against answers of your choice, without a server: which requests are sent, and how the saga ends."`
+	Simulate workflowSimulate `cmd:"" help:"Simulate a definition with answers of your choice, without a server: show which requests are sent and how the saga ends."`
 }
 
 type workflowValidate struct {

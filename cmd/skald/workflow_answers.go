@@ -65,7 +65,7 @@ func answerOf(word string) (a simulate.Answer, err error) {
 // addReport adds what is reported after the last of the answers: "RESULT" or "RESULT after DURATION".
 func addReport(to []simulate.Answer, words string, content json.RawMessage) error {
 	if len(to) == 0 {
-		return fmt.Errorf("a report comes after an answer of its step")
+		return fmt.Errorf("a report must follow an answer to its step")
 	}
 	result, rest, later := strings.Cut(words, " after ")
 	r := simulate.Report{Result: reported.Result(result), Output: content}

@@ -24,9 +24,9 @@ import (
 type workflowSimulate struct {
 	File        string   `arg:"" help:"YAML or JSON file; - means standard input."`
 	Payload     string   `help:"Payload of the saga: JSON, or @ and the name of a file." placeholder:"JSON"`
-	Answer      []string `help:"Answer to a call: STEP=STATUS, STEP=STATUS:BODY, STEP=FAULT (timeout, connection_lost, invalid_response, dial_failed), for a job STEP=SUCCEEDED:RESULT or STEP=FAILED; STEP/compensate for its compensation. Several for one step are its answers in order, the last one is repeated. After an answer that is later, STEP=report RESULT, STEP=report RESULT:OUTPUT (for a failure: its error) or STEP=report RESULT after 90s is what is reported then. Default: 200 without a body." sep:"none" placeholder:"STEP=ANSWER"`
-	Participant []string `help:"Base URL of a participant that steps name. Without it requests go to participant://NAME." sep:"none" placeholder:"NAME=URL"`
-	CancelAt    string   `help:"Request a cancel during the first call of this step." placeholder:"STEP"`
+	Answer      []string `help:"Answer to a call: STEP=STATUS, STEP=STATUS:BODY or STEP=FAULT (timeout, connection_lost, invalid_response, dial_failed); for a job, STEP=SUCCEEDED:RESULT or STEP=FAILED. STEP/compensate stands for the step's compensation. Several answers for one step are used in order, and the last one is repeated. If the participant answers later, add its report: STEP=report RESULT, STEP=report RESULT:OUTPUT (for a failure, the error) or STEP=report RESULT after 90s. Default: 200 without a body." sep:"none" placeholder:"STEP=ANSWER"`
+	Participant []string `help:"Base URL of a participant that steps refer to by name. Without it, requests go to participant://NAME." sep:"none" placeholder:"NAME=URL"`
+	CancelAt    string   `help:"Request cancellation during the first call of this step." placeholder:"STEP"`
 	Requests    bool     `help:"Print each request as it would be sent."`
 	Expect      string   `help:"Exit with status 1 unless the saga ends in this state, such as compensated." placeholder:"STATE"`
 }
@@ -141,7 +141,7 @@ func printSimulation(out io.Writer, start time.Time, r *simulate.Result, request
 		fmt.Fprintf(out, "result: %s\n", r.Saga.Result)
 	}
 	for _, key := range r.Unused {
-		fmt.Fprintf(out, "not all answers of %s were asked for\n", key)
+		fmt.Fprintf(out, "not all answers for %s were used\n", key)
 	}
 }
 

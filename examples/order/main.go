@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, logs io.Writer) (err error) {
 	flags := flag.NewFlagSet("order", flag.ContinueOnError)
 	flags.SetOutput(logs)
 	listen := flags.String("listen", "127.0.0.1:9001", "address to serve on; port 0 picks a free one")
-	path := flags.String("ledger", "./orders-ledger.jsonl", "ledger file, created when absent, appended to otherwise")
+	path := flags.String("ledger", "./orders-ledger.jsonl", "ledger file; created if absent, otherwise appended to")
 	verbose := flags.Bool("v", false, "log every call")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -75,7 +75,7 @@ func (b *bank) refund(in request) (answer, bool) {
 		}
 	}
 	if n == 0 {
-		return problem(http.StatusNotFound, "nothing of this order is charged"), false
+		return problem(http.StatusNotFound, "nothing is charged for this order"), false
 	}
 	return answer{http.StatusOK, map[string]int{"refunded": n}}, false
 }
@@ -97,7 +97,7 @@ func (b *bank) once(key string, in request, do operation) (a answer, cut bool) {
 	}
 	if before, known := b.replies[key]; known {
 		if before.to != in {
-			return problem(http.StatusUnprocessableEntity, "the key was used for another request"), false
+			return problem(http.StatusUnprocessableEntity, "the key was used for a different request"), false
 		}
 		return before.answer, false
 	}

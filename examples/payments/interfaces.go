@@ -64,7 +64,7 @@ func read(w http.ResponseWriter, r *http.Request) (in request, ok bool) {
 	if err == nil && in.Order > 0 {
 		return in, true
 	}
-	write(w, problem(http.StatusBadRequest, "the body must be JSON with the number of an order"))
+	write(w, problem(http.StatusBadRequest, "the body must be JSON with an order number"))
 	return in, false
 }
 

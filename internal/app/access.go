@@ -47,7 +47,7 @@ func checker(
 			return nil, fmt.Errorf("auth.mode: %s is not on loopback, so the API must require credentials", addr)
 		}
 		log.Warn(
-			"development mode: the API requires no credentials, so anyone on this machine may do anything; set SKALD_AUTH_MODE=required to change that",
+			"development mode: the API requires no credentials, so anyone on this machine can do anything; set SKALD_AUTH_MODE=required to change that",
 		)
 		return nil, nil
 	}

@@ -63,7 +63,7 @@ func (n *node) within(name string, do jobworker.Command) jobworker.Command {
 		need, asked := principal.ForJob(name, jobrun.Beyond(name, r.Args, int64(n.cfg.DLQ.BulkLimit)))
 		if role := principal.Role(r.Rights()); asked && !role.Allows(need) {
 			return nil, &jobworker.Failure{Code: "NOT_ALLOWED", Permanent: true, Message: fmt.Sprintf(
-				"this needs the permission %s, which %s, who requested the run, does not have: %s",
+				"this requires the permission %s, which %s, who requested the run, does not have: the role is %s",
 				need,
 				cmp.Or(r.InitiatedBy, "Skald"),
 				role,
@@ -114,7 +114,7 @@ func prove(ctx context.Context, runs *jobdb.Jobs, r *jobworker.Run, violated fun
 		word := "holds"
 		if p.Broken > 0 {
 			broken++
-			word = fmt.Sprintf("DOES NOT HOLD in %d places, as %v", p.Broken, p.Samples)
+			word = fmt.Sprintf("DOES NOT HOLD; violations: %d, such as %v", p.Broken, p.Samples)
 		}
 		fmt.Fprintf(r.Stdout, "%s: %s\n", p.Name, word)
 	}

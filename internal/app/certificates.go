@@ -70,7 +70,7 @@ func (n *node) signingKeys() (func() [][]byte, error) {
 // unreadable logs that the files of a setting have changed but cannot be read.
 func unreadable(log *slog.Logger, setting string) func(error) {
 	return func(err error) {
-		log.Error("cannot read the new files of a setting; what was read before stays in use",
+		log.Error("cannot read the changed files of a setting; the previous contents stay in use",
 			slog.String("setting", setting), slog.Any("error", err))
 	}
 }

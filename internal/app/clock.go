@@ -18,7 +18,7 @@ const (
 	clockStops = time.Minute
 )
 
-var errClock = errors.New("the clock of this node differs from the database's by more than a minute: set it")
+var errClock = errors.New("the clock of this node differs from the database's by more than a minute: correct it")
 
 // clockWrong returns an error while this node's clock is too far from the database's.
 func (n *node) clockWrong() error {
@@ -46,9 +46,9 @@ func watchClock(c *postgres.Clock, log *slog.Logger) {
 		case 0:
 			log.Info("the clock of this node agrees with the database's again", by)
 		case 1:
-			log.Warn("the clock of this node differs from the database's; times are corrected by that", by)
+			log.Warn("the clock of this node differs from the database's; times are corrected by the difference", by)
 		default:
-			log.Error("not ready, and drives no sagas", by, slog.Any("error", errClock))
+			log.Error("this node is not ready and drives no sagas", by, slog.Any("error", errClock))
 		}
 	})
 }

@@ -118,12 +118,12 @@ func connect(
 		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source, Unsecured: unsecured,
 		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
 		Silent: func(server string, connections int) {
-			log.Warn("the database server keeps silent: all connections to it are given up",
+			log.Warn("the database server does not respond: all connections to it are closed",
 				slog.String("server", server), slog.Int("connections", connections))
 		},
 		Encryption: keys, NewID: newID, Clock: clock, Unreadable: func(ctx context.Context, err error) {
 			if told.Due(err.Error(), time.Now()) {
-				log.ErrorContext(ctx, "passing over a row: its content cannot be read", slog.Any("error", err))
+				log.ErrorContext(ctx, "skipping a row: its content cannot be read", slog.Any("error", err))
 			}
 		},
 	})
@@ -136,7 +136,7 @@ func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logge
 	var changed *db.Changed
 	switch err := db.Current(ctx, dsn); {
 	case errors.As(err, &changed) && cfg.App.Environment != config.Prod:
-		log.Warn("the schema may not be what this binary expects; prod would not start", slog.Any("error", err))
+		log.Warn("the schema may differ from what this binary expects; prod would not start", slog.Any("error", err))
 	case err != nil:
 		return false, err
 	}

@@ -25,7 +25,7 @@ func refusedTopics(cfg config.Config) (func(topic string) string, error) {
 		case dead.Forbidden(topic):
 			return "is a dead-letter topic (ingest.topics): the events would become dead letters"
 		case slices.ContainsFunc(sources, func(s config.Source) bool { return s.Topic == topic }):
-			return "is one of kafka.source_topics: the events would come back. An emitted event triggers job definitions without it"
+			return "is one of kafka.source_topics: the events would come back. Emitted events trigger job definitions even without this topic"
 		case topic == cfg.Kafka.EventTopic:
 			return "is kafka.event_topic, which is for audit events"
 		}

@@ -51,7 +51,7 @@ func openLogins(ctx context.Context, cfg config.Config, log *slog.Logger) (*logi
 	case d.PasswordFile != "":
 		l.Source, err = credentials.NewFile(d.PasswordFile, "", func(err error) {
 			if l.observe(err, time.Time{}); err != nil {
-				log.Warn("the password file cannot be used; the current password stays in use", slog.Any("error", err))
+				log.Warn("the password file is unusable; the current password stays in use", slog.Any("error", err))
 			}
 		})
 		if err == nil {

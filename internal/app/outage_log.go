@@ -132,7 +132,7 @@ func (o *outage) judge(ctx context.Context, check func(context.Context) error) {
 	began := time.Now()
 	o.since, o.counted, o.held = began, len(o.held), nil
 	o.mu.Unlock()
-	o.plain.Warn("the database cannot be used; messages about that are counted until it can", slog.Any("error", err))
+	o.plain.Warn("the database cannot be used; further messages about it are only counted until it can be used again", slog.Any("error", err))
 	for said := began; err != nil; {
 		if !loop.Sleep(ctx, outageProbe) {
 			o.mu.Lock()

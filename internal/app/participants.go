@@ -44,7 +44,7 @@ func (n *node) participantChangedHere() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := n.known.Refresh(ctx); err != nil {
-		n.opt.Log.Warn("participants cannot be read again; the next round will", slog.Any("error", err))
+		n.opt.Log.Warn("cannot reload the participants; the next round tries again", slog.Any("error", err))
 	}
 	n.participantsChanged()
 }

@@ -35,7 +35,7 @@ func (n *node) reload() {
 	}
 	next, err := n.opt.Load()
 	if err != nil {
-		log.Error("the settings have mistakes; those that were read before stay in use", slog.Any("error", err))
+		log.Error("the settings have errors; the previous ones stay in use", slog.Any("error", err))
 		return
 	}
 	var restart []string

@@ -55,8 +55,8 @@ func TestAHangupReadsAgainWhatItCanAndNamesWhatNeedsARestart(t *testing.T) {
 	}
 	write("nonsense")
 	hangup <- syscall.SIGHUP
-	logs("the settings have mistakes; those that were read before stay in use")
-	logs(`"msg":"cannot read the new files of a setting; what was read before stays in use"`)
+	logs("the settings have errors; the previous ones stay in use")
+	logs(`"msg":"cannot read the changed files of a setting; the previous contents stay in use"`)
 	for _, secret := range []string{"hush", secretOne, secretTwo, "nonsense"} {
 		if strings.Contains(n.logs.String(), secret) {
 			t.Errorf("the log has %q", secret)

@@ -56,7 +56,7 @@ func (s resealing) sealAgain(ctx context.Context, r *jobworker.Run) (json.RawMes
 		for _, n := range at.Resealed {
 			moved += n
 		}
-		message := fmt.Sprintf("pass %d: %s, %d rows read; %d sealed again in all", at.Pass, at.Table, at.Rows, moved)
+		message := fmt.Sprintf("pass %d: %s, rows read: %d; resealed in all: %d", at.Pass, at.Table, at.Rows, moved)
 		if point, err := json.Marshal(at); err == nil {
 			counters := map[string]float64{"pass": float64(at.Pass), "rows": float64(at.Rows), "resealed": float64(moved)}
 			r.Report(jobrun.Progress{Message: message, Counters: counters}, point)

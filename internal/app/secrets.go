@@ -64,7 +64,7 @@ func (n *node) addSecrets(ctx context.Context) (err error) {
 	n.keeper.Round(ctx)
 	n.read = append(n.read, reread{"participant_secrets", func() error {
 		if !n.keeper.Round(context.Background()) {
-			return errors.New("not all of them could be read")
+			return errors.New("not all secrets could be read")
 		}
 		return nil
 	}})

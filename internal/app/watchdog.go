@@ -85,7 +85,7 @@ func (n *node) rounds() (all []overview.Loop) {
 func (n *node) late() (warnings []string, vital error) {
 	late := n.loops.Late()
 	for _, l := range late {
-		text := fmt.Sprintf("the loop %s has not finished a round for %s", l.Name, l.Since.Round(time.Second))
+		text := fmt.Sprintf("the loop %s has not finished a round in %s", l.Name, l.Since.Round(time.Second))
 		warnings = append(warnings, text)
 	}
 	if i := slices.IndexFunc(late, func(l loop.Late) bool { return l.Vital }); i >= 0 {

@@ -117,7 +117,7 @@ func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
 		}
 		var denied *egress.Denied
 		if errors.As(policy.CheckHost(u.Hostname(), uint16(number)), &denied) {
-			return "the server may not connect to it: " + denied.Reason
+			return "the server is not allowed to connect to it: " + denied.Reason
 		}
 		return ""
 	}

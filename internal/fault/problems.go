@@ -23,7 +23,7 @@ var Problems Catalogue
 // Their codes, stable and part of the API.
 var (
 	CodeTooLarge = Problems.Add("REQ_TOO_LARGE", "Request too large",
-		"The body is larger than the server's limit, or a definition larger than the limit for definitions. The "+
+		"The body exceeds the server's limit, or the definition in it exceeds the limit for definitions. The "+
 			"server stopped reading it.", 413)
 	CodeUnavailable = Problems.Add("SYS_UNAVAILABLE", "Unavailable",
 		"The server cannot do this right now, usually because the database is unreachable. Retry after the "+

@@ -131,7 +131,7 @@ func sessionOf(r *http.Request) (string, error) {
 	reads := r.Method == http.MethodGet
 	if err := otherSites.Check(r); err != nil || !reads && !proof {
 		return "", fault.New(fault.Forbidden, httpkit.CodeCrossSite,
-			"the request was made with a session, and nothing proves that a page of this server sent it").Because(err)
+			"the request was made with a session, but nothing proves that a page of this server sent it").Because(err)
 	}
 	return cookie.Value, nil
 }

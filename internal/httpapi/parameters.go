@@ -155,6 +155,6 @@ func (s *server) unguarded(rt *route, r *http.Request) error {
 		return nil
 	}
 	return fault.New(fault.Unguarded, httpkit.CodeIfMatch,
-		"the header If-Match is required: send the ETag of GET %s, or * to change any version", rt.read).
+		"the header If-Match is required: send the ETag from GET %s, or * to change any version", rt.read).
 		With(fault.Field{Header: "If-Match", Code: "required", Message: "is required"})
 }

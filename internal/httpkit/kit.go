@@ -130,5 +130,5 @@ const reloadPause = 20 * time.Millisecond
 // outage: other requests succeeded in the meantime.
 func KeepsChanging(what string) error {
 	return fault.New(fault.Conflict, CodeKeepsChanging,
-		"the %s was changed by others during each of %d attempts at this change: nothing was done, send it again", what, MaxReloads)
+		"other requests changed the %s during each of %d attempts at this change: nothing was done, so send it again", what, MaxReloads)
 }

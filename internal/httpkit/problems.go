@@ -13,7 +13,7 @@ var (
 		"The credential or its tenant has made more requests than `limits` allows; `detail` and the header "+
 			"RateLimit name the limit. Nothing was done; retry after the time given in Retry-After.", 429)
 	CodeTooSlow = Problems.Add("REQ_TOO_SLOW", "Request body too slow",
-		"The client sent the body more slowly than `server.min_body_rate`, or took longer than "+
+		"The client sent the body at a lower rate than `server.min_body_rate`, or took longer than "+
 			"`server.read_timeout`. Nothing was done; send the request again.", 408)
 	CodeTwoLengths = Problems.Add("REQ_TWO_LENGTHS", "Two lengths",
 		"The request, or an earlier one on the same connection, had both Content-Length and Transfer-Encoding. "+

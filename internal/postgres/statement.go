@@ -112,7 +112,7 @@ func (s *Statement) Args(values ...Bound) []any {
 	n := 0
 	for i, v := range values {
 		if i >= len(s.params) || v.of() != s.params[i].of || v.len() != len(s.params[i].params) {
-			panic("these arguments belong to another statement than: " + s.Text)
+			panic("these arguments do not belong to the statement: " + s.Text)
 		}
 		n += v.len()
 	}

@@ -100,7 +100,7 @@ func (c Checker) Check(entries []Entry, want map[string]SagaEnd) []Violation {
 	for _, id := range slices.Compact(ids) {
 		end, known := want[id]
 		if !known {
-			v.add("I0", id, "", "received %d calls for a saga that is not known", len(bySaga[id]))
+			v.add("I0", id, "", "calls were received for an unknown saga: %d", len(bySaga[id]))
 			continue
 		}
 		v.checkSaga(c, id, end, bySaga[id])
@@ -125,7 +125,7 @@ func (v *verdict) checkLedger(calls []Entry) {
 	owners := map[string]owner{}
 	for i, e := range calls {
 		if i > 0 && e.Seq == calls[i-1].Seq {
-			v.add("input", e.Saga, e.Step, "seq %d is used twice: the entries are not of one ledger", e.Seq)
+			v.add("input", e.Saga, e.Step, "seq %d is used twice: the entries come from more than one ledger", e.Seq)
 		}
 		mine := owner{e.Saga, e.Step, e.Action}
 		first, seen := owners[e.Key]
@@ -189,7 +189,7 @@ func doneBefore(calls []Entry, seq int64) bool {
 func (v *verdict) checkSaga(c Checker, id string, end SagaEnd, calls []Entry) {
 	h := history{Checker: c, verdict: v, id: id, end: end, calls: calls}
 	if len(end.Steps) == 0 {
-		h.add("input", id, "", "its end names no steps")
+		h.add("input", id, "", "the saga's end names no steps")
 		return
 	}
 	h.sortCalls()

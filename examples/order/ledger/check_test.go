@@ -147,7 +147,7 @@ func TestEachBrokenPromiseIsReported(t *testing.T) {
 		entries []Entry
 		found   []string // "invariant step: part of the detail"
 	}{
-		{"a saga nobody knows", Checker{}, map[string]SagaEnd{}, story(x("a")), []string{"I0 : not known"}},
+		{"a saga nobody knows", Checker{}, map[string]SagaEnd{}, story(x("a")), []string{"I0 : unknown saga"}},
 		{"a completed saga that was never called", Checker{}, ended(Completed), nil,
 			[]string{"I2 a: never applied", "I2 b: never applied", "I2 c: never applied"}},
 		{"a step left out", Checker{}, ended(Completed), story(x("a"), x("c")),
@@ -190,7 +190,7 @@ func TestEachBrokenPromiseIsReported(t *testing.T) {
 			story(x("a"), x("b", failed), x("b", attempt(2), refused), c("a")),
 			[]string{"I4 a: before the later step b", "I4 b: was not compensated"}},
 		{"an undo nobody confirmed", Checker{}, ended(Compensated), story(x("a"), x("b", refused), c("a", lost)),
-			[]string{"I4 a: no compensate was answered"}},
+			[]string{"I4 a: no compensation was answered"}},
 		{"an undo the workflow does not have", Checker{}, withoutUndoOfB,
 			story(x("a"), x("b"), x("c", refused), c("b"), c("a")), []string{"I4 b: has no compensation"}},
 		{"a refused step undone", Checker{Calm: true}, ended(Compensated),
@@ -209,9 +209,9 @@ func TestEachBrokenPromiseIsReported(t *testing.T) {
 		{"a new key for the retry", Checker{}, ended(Completed),
 			story(x("a", failed), x("a", attempt(2), key("other")), x("b"), x("c")), []string{"I7 a: has key"}},
 		{"another body for the retry", Checker{}, ended(Completed),
-			story(x("a", failed), x("a", attempt(2), body("other")), x("b"), x("c")), []string{"I7 a: another body"}},
+			story(x("a", failed), x("a", attempt(2), body("other")), x("b"), x("c")), []string{"I7 a: different body"}},
 		{"another body for the retry of an undo", Checker{}, ended(Compensated),
-			story(x("a"), x("b", refused), c("a", failed), c("a", attempt(2), body("other"))), []string{"I7 a: another body"}},
+			story(x("a"), x("b", refused), c("a", failed), c("a", attempt(2), body("other"))), []string{"I7 a: different body"}},
 		{"one key for both directions", Checker{}, ended(Compensated),
 			story(x("a"), x("b", refused), c("a", key("s1/a/execute"))), []string{"I7 a: belongs to the execute"}},
 		{"an attempt number used twice", Checker{Reorder: time.Hour}, ended(Completed),

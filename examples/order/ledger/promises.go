@@ -44,7 +44,7 @@ func (h *history) checkRepetition(step string, calls []Entry, limit int) {
 			h.add("I7", h.id, step, "%s attempt %d has key %q, the first had %q", e.Action, e.Attempt, e.Key, first.Key)
 		}
 		if e.BodySHA256 != first.BodySHA256 {
-			h.add("I7", h.id, step, "%s attempt %d has another body than the first", e.Action, e.Attempt)
+			h.add("I7", h.id, step, "%s attempt %d has a different body from the first", e.Action, e.Attempt)
 		}
 		switch {
 		case e.Attempt > highest.Attempt:
@@ -63,7 +63,7 @@ func (h *history) checkRepetition(step string, calls []Entry, limit int) {
 		}
 	}
 	if limit > 0 && len(attempts) > limit {
-		h.add("I8", h.id, step, "%s was called %d times, at most %d are allowed", first.Action, len(attempts), limit)
+		h.add("I8", h.id, step, "%s was called %d times, but at most %d calls are allowed", first.Action, len(attempts), limit)
 	}
 }
 
@@ -178,6 +178,6 @@ func (h *history) checkCompensatedStep(s stepHistory) {
 	case s.mayHaveHappened() && len(s.undos) == 0:
 		h.add("I4", h.id, s.name, "may have been applied and was not compensated")
 	case len(s.undos) > 0 && !answered:
-		h.add("I4", h.id, s.name, "no compensate was answered with success, yet the saga was compensated")
+		h.add("I4", h.id, s.name, "no compensation was answered with success, yet the saga was compensated")
 	}
 }

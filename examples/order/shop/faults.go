@@ -92,7 +92,7 @@ func (m Faults) validate() error {
 	case m.Slow+m.Late > 0 && m.MaxDelay <= 0:
 		return fmt.Errorf("slow and late require a maximum delay above 0")
 	case m.RetryAfter < 0:
-		return fmt.Errorf("retry after = %s is negative", m.RetryAfter)
+		return fmt.Errorf("the retry delay %s is negative", m.RetryAfter)
 	}
 	return nil
 }

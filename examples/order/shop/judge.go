@@ -64,7 +64,7 @@ func (c *call) refusal() (code, why string) {
 	case c.misread != nil:
 		return "order_invalid", "the payload is not an order"
 	case !validFaults(c.order.Simulate):
-		return "simulation_unknown", "there is no such failure to simulate"
+		return "simulation_unknown", "the failure to simulate is unknown"
 	case c.fault.kind == refuse || c.fault.refused:
 		return "simulated_refusal", "simulated_refusal"
 	}
@@ -138,7 +138,7 @@ func (s *Shop) recall(e ledger.Entry) error {
 	s.calls[callID{e.Saga, e.Step, e.Action}]++
 	if e.Request == "" {
 		if e.Decided() {
-			return fmt.Errorf("entry %d does not have its request: the ledger is of an earlier version", e.Seq)
+			return fmt.Errorf("entry %d lacks its request: the ledger was written by an earlier version", e.Seq)
 		}
 		return nil // it was not looked at
 	}
@@ -151,7 +151,7 @@ func (s *Shop) recall(e ledger.Entry) error {
 		c.header.Set(name, value)
 	}
 	if v := s.judge(c); v.answer.status != e.Status || v.effect != e.Effect {
-		return fmt.Errorf("entry %d is %s %d, and now would be %s %d", e.Seq, e.Effect, e.Status, v.effect, v.answer.status)
+		return fmt.Errorf("entry %d is %s %d, but would now be %s %d", e.Seq, e.Effect, e.Status, v.effect, v.answer.status)
 	}
 	return nil
 }

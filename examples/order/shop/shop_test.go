@@ -213,7 +213,7 @@ func TestALedgerThatTellsSomethingElseIsRefused(t *testing.T) {
 	}
 	for want, line := range map[string]string{
 		"earlier version": regexp.MustCompile(`,"request":".*"`).ReplaceAllString(string(whole), ""),
-		"now would be":    string(whole) + string(whole),
+		"would now be":    string(whole) + string(whole),
 	} {
 		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 			t.Fatal(err)

@@ -110,7 +110,7 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 	case scope == nil:
 		scope = p.TenantID
 	case *scope != *p.TenantID:
-		return nil, fault.New(fault.Forbidden, principal.CodeTenantMismatch, "the credential is bound to a tenant, but tenant_id is a different one")
+		return nil, fault.New(fault.Forbidden, principal.CodeTenantMismatch, "the credential is bound to a tenant, but tenant_id names a different one")
 	}
 	now := s.Now()
 	found, err := s.Keys.List(ctx, scope, access.Filter{Active: p.Active, Now: now, Request: asked.Request})

@@ -181,7 +181,7 @@ func (s *keySet) get(ctx context.Context) ([]jose.JSONWebKey, error) {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the answer was %d", res.StatusCode)
+		return nil, fmt.Errorf("the response status was %d", res.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxKeySet))
 	if err != nil {

@@ -108,9 +108,9 @@ func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (cre
 	case !ok:
 		return "", "", refuseLogin("This sign-in was not started in this browser, or was started more than ten minutes ago. Start again.")
 	case len(state) != 1 || subtle.ConstantTimeCompare([]byte(state[0]), []byte(k.State)) != 1:
-		return "", "", refuseLogin("The answer belongs to a different sign-in than the one that this browser started. Start again.")
+		return "", "", refuseLogin("The response belongs to a different sign-in from the one that this browser started. Start again.")
 	case answer.Has("iss") && answer.Get("iss") != l.cfg.Issuer:
-		return "", "", refuseLogin("The answer names a different issuer than %s.", l.cfg.Issuer)
+		return "", "", refuseLogin("The response names an issuer other than %s.", l.cfg.Issuer)
 	case answer.Has("error"):
 		return "", "", refuseLogin("The identity provider did not sign you in: %s", said(answer.Get("error"),
 			answer.Get("error_description")))
@@ -127,7 +127,7 @@ func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (cre
 	}
 	raw, _ := token.Extra("id_token").(string)
 	if raw == "" || len(raw) > 64<<10 {
-		return "", "", refuseLogin("The identity provider answered without an ID token. Is openid among its scopes?")
+		return "", "", refuseLogin("The identity provider returned no ID token. Does the client there have the scope openid?")
 	}
 	who, err := l.identified(ctx, raw, k.Nonce)
 	if err != nil {
@@ -144,7 +144,7 @@ func (l *Login) identified(ctx context.Context, raw, nonce string) (principal.Pr
 	case err != nil:
 		return principal.Principal{}, l.unavailable(ctx, err)
 	case f.wrong != nil:
-		return principal.Principal{}, refuseLogin("The ID token of the identity provider is not accepted here: %v.", f.wrong).
+		return principal.Principal{}, refuseLogin("The identity provider's ID token is not accepted here: %v.", f.wrong).
 			Because(f.wrong)
 	}
 	said, _ := claims["nonce"].(string)
@@ -153,7 +153,7 @@ func (l *Login) identified(ctx context.Context, raw, nonce string) (principal.Pr
 	case subtle.ConstantTimeCompare([]byte(said), []byte(nonce)) != 1:
 		return principal.Principal{}, refuseLogin("The ID token belongs to a different sign-in. Start again.")
 	case named && party != l.cfg.ClientID:
-		return principal.Principal{}, refuseLogin("The ID token was issued for a different client than %s.", l.cfg.ClientID)
+		return principal.Principal{}, refuseLogin("The ID token was issued for a client other than %s.", l.cfg.ClientID)
 	case !f.who.Role.Valid():
 		return principal.Principal{}, refuseLogin("The identity provider identifies you as %s, but gives you no role here: "+
 			"the claim %s of the ID token has none of %s.", strings.TrimPrefix(f.who.Subject, "jwt:"), l.cfg.RoleClaim,
@@ -199,10 +199,10 @@ func (l *Login) notExchanged(ctx context.Context, err error) error {
 }
 
 func (l *Login) unavailable(ctx context.Context, err error) error {
-	l.log.WarnContext(ctx, "signing in is not possible: the identity provider's response is unusable",
+	l.log.WarnContext(ctx, "sign-in is not possible: the identity provider's response is unusable",
 		slog.String("issuer", l.cfg.Issuer), slog.Any("error", err))
 	return fault.New(fault.Unavailable, access.CodeProviderDown,
-		"The response of the identity provider %s is unusable; the server's log has the details. Try again, or use an API key.",
+		"The identity provider %s did not give a usable response. The server's log has the details. Try again, or use an API key.",
 		l.cfg.Issuer).Because(err)
 }
 

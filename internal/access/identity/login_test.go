@@ -154,7 +154,7 @@ func TestWhatTheBrowserKeepsOfASignInCannotBeMadeUp(t *testing.T) {
 	} {
 		here.refuses(what, forged, answer, "not started in this browser")
 	}
-	here.refuses("the sign-in of another browser", other, answer, "a different sign-in than the one that this browser started")
+	here.refuses("the sign-in of another browser", other, answer, "a different sign-in from the one that this browser started")
 	here.accepts("the sign-in itself", one, answer)
 	here.refuses("the same once more", one, answer, "may have been used before")
 }
@@ -181,7 +181,7 @@ func TestAnIDTokenIsForOneSignIn(t *testing.T) {
 		"the nonce of another sign-in": {map[string]any{"nonce": other.Nonce}, "belongs to a different sign-in"},
 		"no nonce":                     {map[string]any{"nonce": nil}, "belongs to a different sign-in"},
 		"another issuer":               {map[string]any{"iss": "https://evil.example"}, "not accepted here"},
-		"another client among several": {map[string]any{"aud": []string{"skald-ui", "x"}, "azp": "x"}, "a different client"},
+		"another client among several": {map[string]any{"aud": []string{"skald-ui", "x"}, "azp": "x"}, "a client other than"},
 		"no role":                      {map[string]any{"role": nil}, "gives you no role here: the claim role"},
 		"a role of another system":     {map[string]any{"role": []string{"boss"}}, "none of admin, operator, auditor, worker"},
 		"no tenant":                    {map[string]any{"tenant_id": nil}, "no tenant_id"},
@@ -192,7 +192,7 @@ func TestAnIDTokenIsForOneSignIn(t *testing.T) {
 	for name, iss := range map[string]string{"an empty issuer": "", "another issuer": "https://evil.example"} {
 		keep, answer := c.begin(nil)
 		answer.Set("iss", iss)
-		c.refuses("an answer of "+name, keep, answer, "names a different issuer")
+		c.refuses("an answer of "+name, keep, answer, "names an issuer other than")
 		answer.Set("iss", i.name)
 		c.accepts("the same of the issuer itself", keep, answer)
 	}

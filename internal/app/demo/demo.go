@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		}
 		printTimeline(cfg.Out, o.title, s)
 		if s.Status != o.status || s.State != o.state {
-			return fmt.Errorf("%s: the saga ended %s (%s), want %s (%s)", o.title, s.Status, s.State, o.status, o.state)
+			return fmt.Errorf("%s: the saga ended as %s (%s), want %s (%s)", o.title, s.Status, s.State, o.status, o.state)
 		}
 		ends[s.SagaID.String()] = ledger.SagaEnd{Outcome: o.end, Steps: steps}
 	}

@@ -116,10 +116,10 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 // visitor's API key.
 const welcome = `
 Skald         %[1]s%[3]s
-              You are signed in there as kim, an operator. Become ada, an admin, or otto, an auditor:
+              You are signed in there as kim, an operator. To become ada, an admin, or otto, an auditor, open
               %[2]s/people/as/ada
 manual        %[1]s/docs/
-services      %[2]s shows what has arrived; make one misbehave with
+services      %[2]s shows the calls that have arrived; make a service misbehave with
               curl -X PUT -d down %[2]s/manners/stock/reserve
               (ok, refuse, down, flaky, slow, tidal or strict)
 curl          export SKALD_API_KEY=%[4]s
@@ -129,7 +129,7 @@ Three things to try:
    %[1]s/ui/jobs
 2. A dead letter of the topic refunds has a wrong amount. Correct it, send it, and see it arrive.
    %[1]s/ui/dlq
-3. Parcels wait for a depot that is down for a minute and then up for a minute. Watch one go on.
+3. Parcels wait for a depot that is down every other minute. Watch one continue.
    %[1]s/ui/sagas?workflow_name=parcel
 
 Ctrl-C ends the demo and deletes its data.

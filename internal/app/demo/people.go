@@ -131,7 +131,7 @@ func (p *people) authorize(w http.ResponseWriter, r *http.Request) {
 	defer p.mu.Unlock()
 	back, err := url.Parse(q.Get("redirect_uri"))
 	if err != nil || q.Get("client_id") != clientID || !p.isSkald(back) {
-		http.Error(w, "this is not a sign-in of the demo's server", http.StatusBadRequest)
+		http.Error(w, "this sign-in was not started by the demo's server", http.StatusBadRequest)
 		return
 	}
 	if len(p.asked) > 1000 {

@@ -39,7 +39,7 @@ func limited(next http.Handler, most int) (http.Handler, error) {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(MinSize), gzhttp.CompressionLevel(level), gzhttp.EnableZstd(false),
 		gzhttp.SetContentType(false), gzhttp.ContentTypeFilter(suitable))
 	if err != nil {
-		return nil, fmt.Errorf("compress answers: %w", err)
+		return nil, fmt.Errorf("compress responses: %w", err)
 	}
 	h := &handler{plain: next, busy: make(chan struct{}, most)}
 	h.zipped = wrap(http.HandlerFunc(h.watch))

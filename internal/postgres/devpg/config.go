@@ -15,7 +15,7 @@ const (
 
 // ErrVersionMismatch is returned, wrapped in an explanation, if the data directory was created by a
 // different major version of PostgreSQL than that of the binaries. Nothing was changed.
-var ErrVersionMismatch = errors.New("another major version of PostgreSQL made this data")
+var ErrVersionMismatch = errors.New("this data was created by a different major version of PostgreSQL")
 
 // Config describes the server to start. Dir is required.
 type Config struct {

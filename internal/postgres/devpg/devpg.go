@@ -83,7 +83,7 @@ func startOrAttach(ctx context.Context, cfg Config) (*Server, error) {
 			return s, nil
 		}
 		if errors.Is(err, fs.ErrPermission) {
-			return nil, fmt.Errorf("it runs, but for another user: %w", err)
+			return nil, fmt.Errorf("it runs, but as a different user: %w", err)
 		}
 		// The owner is still starting or already stopping.
 		if !loop.Sleep(ctx, pollEvery) {

@@ -244,7 +244,7 @@ func (k *Keeper) set(i int, value string, err error) {
 		return
 	}
 	if !h.told.IsZero() || value != h.value && !first {
-		k.cfg.Log.Info("read a secret of a participant again", label, slog.Bool("changed", value != h.value))
+		k.cfg.Log.Info("a secret of a participant was read again", label, slog.Bool("changed", value != h.value))
 	}
 	if h.at, h.told = time.Now(), (time.Time{}); value == h.value {
 		return

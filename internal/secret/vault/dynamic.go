@@ -189,7 +189,7 @@ func (d *Dynamic) renew(ctx context.Context, l lease) (bool, error) {
 	return ttl >= l.granted/2, nil
 }
 
-var errSoon = errors.New("vault: a login was requested a moment ago")
+var errSoon = errors.New("vault: a login was already requested a moment ago")
 
 // replace gets a new login instead of old, unless another caller has just done so.
 func (d *Dynamic) replace(ctx context.Context, old credentials.Login) error {

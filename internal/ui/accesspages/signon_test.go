@@ -236,7 +236,7 @@ func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
 		"not accepted here": {"exp": time.Now().Add(-time.Hour).Unix()}, "is not accepted": {"iss": "https://evil.example"},
 		"gives you no role":                        {"realm_access": nil},
 		"none of admin, operator, auditor, worker": {"realm_access": map[string]any{"roles": "boss"}},
-		"no tenant_id":                             {"tenant_id": nil}, "a different client": {"azp": "other"}, "1 to 200 bytes": {"sub": ""},
+		"no tenant_id":                             {"tenant_id": nil}, "a client other than": {"azp": "other"}, "1 to 200 bytes": {"sub": ""},
 	} {
 		b := newBrowser(t, s.URL)
 		to := b.begin(path)
