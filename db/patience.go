@@ -42,8 +42,8 @@ func givingWay(ctx context.Context, f func() error) error {
 		case !lockedOut(err):
 			return err
 		case try == lockTries:
-			return fmt.Errorf("a table stayed locked through %d attempts; find who holds the lock "+
-				"(pg_stat_activity, pg_blocking_pids), end that, and migrate again: %w", lockTries, err)
+			return fmt.Errorf("a table stayed locked through %d attempts; find the session that holds the lock "+
+				"(pg_stat_activity, pg_blocking_pids), end it, and migrate again: %w", lockTries, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -23,6 +23,6 @@ func (v workflowValidate) Run(c *cli) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s is valid: %d steps: %s\n", d.Name, len(d.Steps), strings.Join(d.StepNames(), ", "))
+	fmt.Printf("%s is valid: %s: %s\n", d.Name, counted(len(d.Steps), "step", "steps"), strings.Join(d.StepNames(), ", "))
 	return nil
 }

@@ -85,7 +85,7 @@ func (r *bindings) binding(key string, raw any) (b ParticipantBinding, ok bool) 
 	if tenant, name, has := strings.Cut(key, "/"); has {
 		var err error
 		if b.Tenant, err = uuid.Parse(tenant); err != nil || len(tenant) != 36 || b.Tenant == uuid.Nil {
-			r.fail("%.100q: what stands before the slash must be the id of a tenant", key)
+			r.fail("%.100q: the part before the slash must be the id of a tenant", key)
 		}
 		b.Participant = name
 	}

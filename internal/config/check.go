@@ -87,7 +87,7 @@ var rules = []rule{
 	}},
 	{"database.host", []string{"app.environment", "database.url"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || !c.Database.Embedded(),
-			"must be set in prod, or database.url: the private PostgreSQL is for dev, test and trials")
+			"must be set in prod (or database.url): the private PostgreSQL is for dev, test and trials")
 	}},
 	{"database.max_idle_conns", []string{"database.max_open_conns"}, func(c Config) string {
 		return unless(c.Database.MaxIdleConns <= c.Database.MaxOpenConns,

@@ -59,7 +59,7 @@ type Participants struct {
 	TLSCertFile        string        `key:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https participants, and to https targets of dead letters, that ask for one. It is read again when it changes. Requires tls_key_file."`
 	TLSKeyFile         string        `key:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
 	TLSCAFile          string        `key:"tls_ca_file" doc:"File of CA certificates (PEM) to verify https participants and targets of dead letters with; empty means the system's. It is read again when it changes."`
-	SigningSecrets     Secret        `key:"signing_secrets" doc:"Secret with which calls to participants are signed, whsec_ and the base64 of 24 to 64 random bytes; during a rotation two, separated by a comma or white space. Empty means that calls are not signed. Excludes signing_secrets_file."`
+	SigningSecrets     Secret        `key:"signing_secrets" doc:"Secret that signs calls to participants: whsec_ and the base64 of 24 to 64 random bytes; during a rotation, two secrets separated by a comma or white space. Empty means that calls are not signed. Excludes signing_secrets_file."`
 	SigningSecretsFile string        `key:"signing_secrets_file" doc:"File that contains the secrets, one per line. It is read again when it changes. Excludes signing_secrets."`
 	SecretMaxAge       time.Duration `key:"secret_max_age" validate:"min=1m,max=720h" doc:"How long a value of participant_secrets stays in use after it can no longer be read from its file or from Vault. After that, calls with it fail before anything is sent, and are retried."`
 }

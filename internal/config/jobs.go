@@ -20,7 +20,7 @@ type Jobs struct {
 	LogS3SecretKey       Secret        `key:"log_s3_secret_key" doc:"Secret key of log_s3_access_key. Excludes log_s3_secret_key_file."`
 	LogS3SecretKeyFile   string        `key:"log_s3_secret_key_file" doc:"File that contains the secret key; trailing line breaks are ignored. Excludes log_s3_secret_key."`
 	RedisURL             Secret        `key:"redis_url" env:"SKALD_REDIS_URL" validate:"omitempty,redis_url" doc:"Redis that records which worker has which run, as a hint that can save database work: redis://user:password@host:6379/0, redis+sentinel://user:password@host:26379,host:26379/master/0 (a password of the Sentinels themselves goes into ?sentinel_password=), or redis+cluster://user:password@host:6379,host:6379; each with rediss instead of redis for TLS. PostgreSQL always has the final say. Empty means no Redis."`
-	RedisPrefix          string        `key:"redis_prefix" validate:"max=100" doc:"Prefix of the Redis keys, which are PREFIX:jobrun:lease:RUN; if empty, the colon is omitted, too."`
+	RedisPrefix          string        `key:"redis_prefix" validate:"max=100" doc:"Prefix of the Redis keys, which are PREFIX:jobrun:lease:RUN; if empty, the colon is omitted as well."`
 }
 
 func defaultJobs() Jobs {

@@ -81,7 +81,7 @@ var (
 // settings.
 func (c Config) CheckUser(euid int) error {
 	if euid == 0 && c.Jobs.WorkerShell {
-		return errors.New("jobs.worker_shell is on and Skald runs as root, so every program of a job would as well: " +
+		return errors.New("jobs.worker_shell is on and Skald runs as root, so every program of a job would also run as root: " +
 			"start Skald as its own user (User= in systemd, runAsUser in Kubernetes), or turn jobs.worker_shell off")
 	}
 	return nil

@@ -8,7 +8,7 @@ type Kafka struct {
 	Brokers      []string `key:"brokers" validate:"dive,broker" doc:"Some brokers of the cluster, host:port."`
 	EventTopic   string   `key:"event_topic" validate:"max=249" doc:"Topic to which audit events are published, such as skald.saga.events; empty means that they are not published."`
 	EventTenants []string `key:"event_tenants" validate:"dive,uuid" doc:"Tenants whose events are published; empty means all."`
-	SourceTopics []string `key:"source_topics" validate:"dive,source_topic" doc:"Topics whose records become events, which start job runs: orders, or orders=TENANT if the events do not belong to tenant.default_id. Emitted events are never published to them."`
+	SourceTopics []string `key:"source_topics" validate:"dive,source_topic" doc:"Topics whose records become events, which start job runs. Write a topic as orders, or as orders=TENANT if its events do not belong to tenant.default_id. Emitted events are never published to them."`
 	SourceGroup  string   `key:"source_group" validate:"required,max=249" doc:"Consumer group that reads source_topics; nodes that share it share the partitions."`
 	SourceStart  string   `key:"source_start" validate:"oneof=earliest latest" doc:"Where to start when the group reads a topic for the first time: earliest (all records become events), or latest to skip existing records."`
 	TLS          bool     `key:"tls" doc:"Whether to connect to brokers over TLS."`
@@ -32,7 +32,7 @@ type Ingest struct {
 	Start              string   `key:"start" validate:"oneof=earliest latest" doc:"Where to start in a partition that the group has never read: earliest, or latest to skip existing records."`
 	Backlog            string   `key:"backlog" validate:"oneof=hold retry" doc:"What to do with letters from records that were in a topic when the group first read it: hold (retried only on request) or retry (like all others)."`
 	Batch              int      `key:"batch" validate:"min=1,max=5000" doc:"Maximum number of records in one statement."`
-	MaxBytes           int      `key:"max_bytes" validate:"min=1048576,max=268435456" doc:"Maximum bytes of one fetch. Memory use may be about four times as much, and at least eight times the largest record."`
+	MaxBytes           int      `key:"max_bytes" validate:"min=1048576,max=268435456" doc:"Maximum size of one fetch in bytes. Memory use may be about four times as much, and at least eight times the largest record."`
 	Suffixes           []string `key:"suffixes" doc:"Suffixes of dead-letter topics, ignoring case; they are removed to find the original topic if no header names it."`
 	Prefixes           []string `key:"prefixes" doc:"Prefixes of dead-letter topics, removed in the same way."`
 	AllowTopicCreation bool     `key:"allow_topic_creation" doc:"Whether sending a letter to a missing topic may create it, if the brokers create topics automatically."`
@@ -59,11 +59,11 @@ type DLQ struct {
 	Lease           time.Duration `key:"lease" validate:"min=3s,max=1h" doc:"How long the lease on a letter that a node retries is valid; it is renewed during the retry. When the lease of a dead node ends, its retry counts as failed."`
 	PollInterval    time.Duration `key:"poll_interval" validate:"min=10ms,max=1m" doc:"How often a node looks for due letters and for redrives."`
 	Batch           int           `key:"batch" validate:"min=1,max=5000" doc:"Maximum number of letters in one statement."`
-	HTTPConcurrency int           `key:"http_concurrency" validate:"min=1,max=1000" doc:"Letters sent to HTTP targets at once, on each node."`
+	HTTPConcurrency int           `key:"http_concurrency" validate:"min=1,max=1000" doc:"Maximum number of letters that each node sends to HTTP targets at once."`
 	HTTPTimeout     time.Duration `key:"http_timeout" validate:"min=100ms,max=5m" doc:"Timeout of a request to an HTTP target."`
-	RedriveRate     int           `key:"redrive_rate" validate:"min=1,max=1000000" doc:"Letters per second of a bulk redrive that sets no rate, over all nodes; at most max_redrive_rate."`
+	RedriveRate     int           `key:"redrive_rate" validate:"min=1,max=1000000" doc:"Letters per second, over all nodes, of a bulk redrive that sets no rate; at most max_redrive_rate."`
 	MaxRedriveRate  int           `key:"max_redrive_rate" validate:"min=1,max=1000000" doc:"Maximum rate that a redrive may set, in letters per second."`
-	BulkLimit       int           `key:"bulk_limit" validate:"min=0,max=10000000" doc:"Maximum number of letters in one redrive with dlq:write; more needs dlq:admin."`
+	BulkLimit       int           `key:"bulk_limit" validate:"min=0,max=10000000" doc:"Maximum number of letters in one redrive with dlq:write; more letters require dlq:admin."`
 }
 
 func defaultDLQ() DLQ {

@@ -57,7 +57,7 @@ func brokenSources(c Config) string {
 			return "must not contain kafka.event_topic: the audit events of all tenants would become events of one"
 		case c.Ingest.Topics != "" && regexp.MustCompile(c.Ingest.Topics).MatchString(s.Topic) &&
 			(c.Ingest.Exclude == "" || !regexp.MustCompile(c.Ingest.Exclude).MatchString(s.Topic)):
-			return "must not match ingest.topics: " + s.Topic + " would be read as a dead-letter topic as well"
+			return "must not match ingest.topics: " + s.Topic + " would also be read as a dead-letter topic"
 		}
 		seen[s.Topic] = true
 	}

@@ -62,7 +62,7 @@ var vaultRules = []rule{
 	{"database.host", []string{"database.url", "vault.static_path", "vault.dynamic_path"}, func(c Config) string {
 		return unless(
 			!c.Vault.Keeps() || !c.Database.Embedded(),
-			"must be set, or database.url, when the password comes from Vault: the private PostgreSQL has its own",
+			"must be set (or database.url) when the password comes from Vault: the private PostgreSQL has its own",
 		)
 	}},
 	{"database.password", []string{"database.url", "vault.static_path", "vault.dynamic_path"}, func(c Config) string {

@@ -45,7 +45,7 @@ func TestRulesOfVault(t *testing.T) {
 		{"another password in the URL", []string{"SKALD_DATABASE_HOST=", "SKALD_DATABASE_URL=postgres://app:canary@db/x"},
 			[]string{"database.password (default; env SKALD_DATABASE_PASSWORD): must not be given here, in a file or in database.url when it comes from Vault"}},
 		{"the private PostgreSQL", []string{"SKALD_DATABASE_HOST="},
-			[]string{"database.host (SKALD_DATABASE_HOST): must be set, or database.url, when the password comes from Vault: the private PostgreSQL has its own"}},
+			[]string{"database.host (SKALD_DATABASE_HOST): must be set (or database.url) when the password comes from Vault: the private PostgreSQL has its own"}},
 		{"a password file beside a URL with a password", []string{"SKALD_VAULT_STATIC_PATH=", "SKALD_DATABASE_HOST=", "SKALD_DATABASE_URL=postgres://app:canary@db/x", "SKALD_DATABASE_PASSWORD_FILE=testdata/password"},
 			[]string{"database.password_file (SKALD_DATABASE_PASSWORD_FILE): must not be given when database.url has a password"}},
 	} {

@@ -9,7 +9,7 @@ type Webhooks struct {
 	TLSKeyFile      string        `key:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
 	TLSCAFile       string        `key:"tls_ca_file" doc:"File of CA certificates (PEM) to verify endpoints with; empty means the system's. It is read again when it changes."`
 	Timeout         time.Duration `key:"timeout" validate:"min=100ms,max=50s" doc:"Timeout of one attempt."`
-	Concurrency     int           `key:"concurrency" validate:"min=1,max=100" doc:"Attempts of one webhook at once, on each node. A failing webhook is limited to 1."`
+	Concurrency     int           `key:"concurrency" validate:"min=1,max=100" doc:"Maximum number of concurrent attempts for one webhook on each node. A failing webhook is limited to 1."`
 	MaxAttempts     int           `key:"max_attempts" validate:"min=1,max=100" doc:"Maximum number of attempts of a delivery."`
 	InitialInterval time.Duration `key:"initial_interval" validate:"min=10ms,max=1h" doc:"Wait before the second attempt; it triples with each attempt."`
 	MaxInterval     time.Duration `key:"max_interval" validate:"min=10ms,max=24h" doc:"Longest wait between two attempts."`

@@ -60,7 +60,7 @@ func Rejected(err error) string {
 	var other x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &name):
-		return "its certificate is for another name"
+		return "its certificate was issued for a different name"
 	case errors.As(err, &issuer):
 		return "its certificate was issued by an authority that is not trusted"
 	case errors.As(err, &other) && other.Reason == x509.Expired:

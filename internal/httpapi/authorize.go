@@ -108,7 +108,7 @@ func credentialOf(r *http.Request) (string, error) {
 	credential, err := credentialOfHeaders(bearer, key)
 	if _, session := access.ParseSessionToken(credential); session {
 		return "", fault.New(fault.Unauthenticated, principal.CodeInvalid, "the credential is not valid here").
-			Because(errors.New("a session outside its cookie"))
+			Because(errors.New("a session token was sent outside its cookie"))
 	}
 	return credential, err
 }

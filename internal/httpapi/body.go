@@ -79,7 +79,7 @@ func (b *paced) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.waited, b.arrived = b.waited+time.Since(start), b.arrived+int64(n)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fault.New(fault.Slow, httpkit.CodeTooSlow, "the body did not arrive in time: only %d bytes were received", b.arrived).Because(err)
+		err = fault.New(fault.Slow, httpkit.CodeTooSlow, "the body did not arrive in time; bytes received: %d", b.arrived).Because(err)
 	}
 	return n, err
 }

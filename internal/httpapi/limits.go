@@ -39,7 +39,7 @@ func (s *server) limit(w http.ResponseWriter, req *httpkit.Request) error {
 	}
 	s.cfg.Limited(v.Limit)
 	h.Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(v.Wait.Seconds())))))
-	err := fault.New(fault.TooMany, httpkit.CodeRateLimited, "too many requests: the limit %q allows the next one in %s", v.Limit, v.Wait.Round(time.Millisecond))
+	err := fault.New(fault.TooMany, httpkit.CodeRateLimited, "too many requests: the limit %q allows the next request in %s", v.Limit, v.Wait.Round(time.Millisecond))
 	if exchange {
 		req.Limited = err
 		return nil

@@ -31,9 +31,9 @@ func (s *Streams) Enter(ctx context.Context) (leave func(), err error) {
 	defer s.mu.Unlock()
 	switch of := s.tenants[tenant]; {
 	case s.open >= s.Max:
-		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "the limit of %d open streams has been reached: retry later or on another node", s.open)
+		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "the limit on open streams (%d) has been reached: retry later or on another node", s.open)
 	case of >= s.MaxOfTenant:
-		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "this tenant's limit of %d open streams has been reached: close one first, or retry on another node", of)
+		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "this tenant's limit on open streams (%d) has been reached: close a stream first, or retry on another node", of)
 	}
 	s.count(tenant, 1)
 	return func() {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -191,9 +190,9 @@ func ViolationField(e *openapi3.SchemaError) fault.Field {
 	case "nullable":
 		f.Message = "must not be null"
 	case "minLength":
-		f.Message = fmt.Sprintf("must have at least %d characters", e.Schema.MinLength)
+		f.Message = "must have at least " + characters(e.Schema.MinLength)
 	case "maxLength":
-		f.Message = fmt.Sprintf("must have at most %d characters", *e.Schema.MaxLength)
+		f.Message = "must have at most " + characters(*e.Schema.MaxLength)
 	case "maximum": // kin-openapi would print 3.1e+10
 		f.Message = "must be at most " + strconv.FormatFloat(*e.Schema.Max, 'f', -1, 64)
 	case "minimum":
@@ -215,4 +214,11 @@ func Flatten(err error) []error {
 		out = append(out, Flatten(e)...)
 	}
 	return out
+}
+
+func characters(n uint64) string {
+	if n == 1 {
+		return "1 character"
+	}
+	return strconv.FormatUint(n, 10) + " characters"
 }

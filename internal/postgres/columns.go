@@ -71,7 +71,7 @@ func (a binaryArray) BinaryValue() ([]byte, error) { return a, nil }
 // Value implements driver.Valuer, which all other connections use.
 func (binaryArray) Value() (driver.Value, error) { return nil, errNotBinary }
 
-var errNotBinary = errors.New("a batch can be sent on the writers' connections only: run this statement in InWrite or with QueryWrite")
+var errNotBinary = errors.New("a batch can only be sent on a writer's connection: run this statement in InWrite or with QueryWrite")
 
 // Null adds NULL.
 func (c *BinaryColumn) Null() {

@@ -15,11 +15,11 @@ func (db *DB) Secret(ctx context.Context, name string) ([]byte, error) {
 	}
 	if _, err := db.Read.ExecContext(ctx, `
 		INSERT INTO saga.deployment_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, value); err != nil {
-		return nil, fmt.Errorf("store secret: %w", err)
+		return nil, fmt.Errorf("store the secret: %w", err)
 	}
 	err := db.Read.GetContext(ctx, &value, `SELECT value FROM saga.deployment_secrets WHERE name = $1`, name)
 	if err != nil {
-		return nil, fmt.Errorf("read secret: %w", err)
+		return nil, fmt.Errorf("read the secret: %w", err)
 	}
 	return value, nil
 }

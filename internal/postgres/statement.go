@@ -71,7 +71,7 @@ func Named(text string, params ...Params) *Statement {
 		for i := range p.params {
 			name := p.name(i)
 			if numbers[name] != 0 {
-				panic("statement with two parameters " + name)
+				panic("statement has two parameters named " + name)
 			}
 			numbers[name] = len(numbers) + 1
 		}
@@ -79,14 +79,14 @@ func Named(text string, params ...Params) *Statement {
 	text = parameterName.ReplaceAllStringFunc(text, func(name string) string {
 		n := numbers[name]
 		if n == 0 {
-			panic("statement with " + name + ", which is not a parameter of it: " + text)
+			panic("statement uses " + name + ", which is not one of its parameters: " + text)
 		}
 		used[name] = true
 		return fmt.Sprint("$", n)
 	})
 	for name := range numbers {
 		if !used[name] {
-			panic("statement without its parameter " + name + ": " + text)
+			panic("statement does not use its parameter " + name + ": " + text)
 		}
 	}
 	return &Statement{text, params}

@@ -112,7 +112,7 @@ func (t *Table[T]) Without(names ...string) *Table[T] {
 func (t *Table[T]) part(names []string, leaves func(Column[T]) bool) *Table[T] {
 	for _, name := range names {
 		if !slices.ContainsFunc(t.columns, func(c Column[T]) bool { return c.name == name }) {
-			panic("no column " + name + " in the table that this one is a part of")
+			panic("no column " + name + " in the table of which this one is a part")
 		}
 	}
 	return NewTable(slices.DeleteFunc(slices.Clone(t.columns), leaves)...)

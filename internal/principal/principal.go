@@ -139,7 +139,7 @@ func (p *Principal) RequireQueues(queues []string) error {
 	}
 	for _, q := range queues {
 		if !slices.Contains(p.Queues, q) {
-			return fault.New(fault.Forbidden, CodeForbidden, "the API key is not for the queue %q of this worker", q)
+			return fault.New(fault.Forbidden, CodeForbidden, "the API key does not allow this worker's queue %q", q)
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func (p *people) signIn(a *config.Auth) {
 	a.OIDCClientID, a.OIDCClientSecret, a.OIDCName = clientID, config.Secret(p.secret), "the demo"
 }
 
-// token returns a credential of a person for an audience: a JWT.
+// token returns a JWT that identifies a person to an audience.
 func (p *people) token(person, audience, nonce string) (string, error) {
 	now, signed := time.Now(), ""
 	for _, part := range []object{{"alg": "EdDSA", "kid": keyID}, {

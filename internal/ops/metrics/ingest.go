@@ -43,7 +43,7 @@ func newIngest(
 		).WithLabelValues(),
 		lag: gauge(
 			"skald_dlq_ingest_lag_records",
-			"Unread offsets in the partitions of this node, up to their ends, including those behind open transactions.",
+			"Unread offsets up to the ends of this node's partitions, including those behind open transactions.",
 		).WithLabelValues(),
 		paused: gauge(
 			"skald_dlq_ingest_paused",

@@ -37,7 +37,7 @@ func newJobUpkeep(counter func(name, help string, labels ...string) *prometheus.
 		),
 		hintTime: counter(
 			"skald_job_lease_hint_seconds_total",
-			"Time of round trips to Redis, also of those that failed.",
+			"Duration of round trips to Redis, including failed ones.",
 		).WithLabelValues(),
 	}
 }

@@ -31,11 +31,11 @@ func newJobs(
 		leads: gauge("skald_job_leader", "1 while this node leads the scheduler of job runs, else 0.").WithLabelValues(),
 		epoch: gauge(
 			"skald_job_leader_epoch",
-			"Epoch of the last term in which this node was leader; 0: never.",
+			"Epoch of this node's last term as leader; 0 if it has never been leader.",
 		).WithLabelValues(),
 		moved: counter(
 			"skald_job_sweep_rows_total",
-			"Rows that sweeps of this node's leader made or changed, by sweep.",
+			"Rows that sweeps created or changed while this node was leader, by sweep.",
 			"sweep",
 		),
 		took: histogram(
@@ -47,9 +47,9 @@ func newJobs(
 		failed: counter("skald_job_sweep_failures_total", "Sweeps that failed, by sweep.", "sweep"),
 		runs: gauge(
 			"skald_job_runs",
-			"Job runs that have not ended, as the leader counts them, up to "+strconv.Itoa(
+			"Job runs that have not ended, as counted by the leader (at most "+strconv.Itoa(
 				jobrun.BacklogCap,
-			)+" of those that wait; 0 on other nodes.",
+			)+" of the waiting ones); 0 on other nodes.",
 			"state",
 		),
 		age: gauge(

@@ -32,7 +32,7 @@ func newLetters(
 		).WithLabelValues(),
 		leaving: gauge(
 			"skald_dead_letters_archived_within_week",
-			"DEAD letters without a decision, to be archived within seven days.",
+			"DEAD letters without a decision that will be archived within seven days.",
 		).WithLabelValues(),
 		drives: counter(
 			"skald_dead_letter_drives_total",
@@ -42,7 +42,7 @@ func newLetters(
 		),
 		reclaimed: counter(
 			"skald_dead_letters_reclaimed_total",
-			"Retries that this node ended because the node making them was lost.",
+			"Retries that this node ended because the node that was making them was lost.",
 		).WithLabelValues(),
 		archived: counter(
 			"skald_dead_letters_archived_total",

@@ -29,7 +29,7 @@ func (m *Metrics) WatchLogins(now func() Logins) {
 		{prometheus.CounterValue, "skald_database_login_renewed_total", "Times the database login was read or renewed.", func(l Logins) float64 { return float64(l.Renewed) }},
 		{prometheus.CounterValue, "skald_database_login_failed_total", "Times the database login could not be read or renewed; the current one stays in use.", func(l Logins) float64 { return float64(l.Failed) }},
 		{prometheus.GaugeValue, "skald_database_login_last_success_timestamp_seconds", "When the database login was last read or renewed.", func(l Logins) float64 { return stamp(l.LastSuccess) }},
-		{prometheus.GaugeValue, "skald_database_login_valid_until_timestamp_seconds", "When the database login expires unless renewed; 0: unknown.", func(l Logins) float64 { return stamp(l.ValidUntil) }},
+		{prometheus.GaugeValue, "skald_database_login_valid_until_timestamp_seconds", "When the database login expires unless it is renewed; 0 if unknown.", func(l Logins) float64 { return stamp(l.ValidUntil) }},
 	} {
 		value := func() float64 { return c.value(now()) }
 		if c.kind == prometheus.CounterValue {

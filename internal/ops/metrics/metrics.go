@@ -95,14 +95,14 @@ func New(load func() (running, waiting int)) *Metrics {
 	)
 	m.reports = counter(
 		"skald_step_callbacks_total",
-		"Reports of participants whose answers have come later, by what they decided, or else "+
-			"what happened to them: heartbeat, repeated, early, late or invalid.",
+		"Reports of participants that answer later, by the outcome that they decided, or otherwise by "+
+			"what became of them: heartbeat, repeated, early, late or invalid.",
 		"result",
 	)
 	m.callTime = histogram("skald_step_call_seconds", "Duration of calls to participants.", seconds, "action")
 	m.claimed = counter(
 		"skald_sagas_claimed_total",
-		"Sagas claimed: unowned ones that were due, and those of dead nodes.",
+		"Sagas claimed: unowned sagas that were due, and sagas of dead nodes.",
 	).WithLabelValues()
 	m.batch = histogram(
 		"skald_commit_batch_size",
@@ -113,7 +113,7 @@ func New(load func() (running, waiting int)) *Metrics {
 	m.live = gauge("skald_sagas_live", "Unfinished sagas in the database, by state.", "state")
 	m.gates = gauge(
 		"skald_participants",
-		"Participants with a name, by the state of their gate as this node knows it.",
+		"Named participants, by the state of their gate as known to this node.",
 		"state",
 	)
 	m.Gates(nil) // so that the series exist before the first round
@@ -185,7 +185,7 @@ func New(load func() (running, waiting int)) *Metrics {
 	).WithLabelValues()
 	m.waiting = gauge("skald_waiting_requests", "Requests that wait on this node for the end of a saga, a job run or a redrive.").WithLabelValues()
 	m.streams = gauge("skald_event_streams", "Live streams of audit events that are open on this node.").WithLabelValues()
-	m.limit = gauge("skald_engine_max_running", "engine.max_running of this node: at most so many sagas have a call in flight.").WithLabelValues()
+	m.limit = gauge("skald_engine_max_running", "engine.max_running of this node: the maximum number of sagas with a call in flight.").WithLabelValues()
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "skald_engine_running", Help: "Sagas with a call in flight on this node."},
@@ -316,7 +316,7 @@ func (m *Metrics) Stalled(reason string) { m.stalled.WithLabelValues(reason).Inc
 // be called only once.
 func (m *Metrics) Clock(ahead func() time.Duration) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(
-		prometheus.GaugeOpts{Name: "skald_clock_offset_seconds", Help: "By how much this node's clock is ahead of the database's, as far as that is certain; negative when it is behind. Above 60 the node is not ready."},
+		prometheus.GaugeOpts{Name: "skald_clock_offset_seconds", Help: "Seconds by which this node's clock is certain to be ahead of the database's; negative if it is behind. A node that is off by more than 60 is not ready."},
 		func() float64 { return ahead().Seconds() },
 	))
 }

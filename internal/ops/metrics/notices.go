@@ -28,7 +28,7 @@ func newNotices(
 	return &notices{
 		attempts: counter(
 			"skald_webhook_attempts_total",
-			"Attempts to deliver to webhooks, by result: delivered, retried, failed (given up), abandoned.",
+			"Attempts to deliver to webhooks, by result: delivered, retried, failed (not retried) or abandoned.",
 			"result",
 		),
 		disabled: counter(
@@ -36,7 +36,7 @@ func newNotices(
 			"Webhooks that this node disabled because their endpoint failed for too long.",
 		).WithLabelValues(),
 		pending: gauge("skald_webhook_deliveries_pending", "Pending deliveries of enabled webhooks.").WithLabelValues(),
-		age:     gauge("skald_webhook_lag_seconds", "Age of the oldest event that an enabled webhook has not got: one that the feed holds back, or whose delivery is pending.").WithLabelValues(),
+		age:     gauge("skald_webhook_lag_seconds", "Age of the oldest event that an enabled webhook has not received, because the feed holds it back or its delivery is pending.").WithLabelValues(),
 		published: counter(
 			"skald_kafka_events_published_total",
 			"Audit events that this node published to Kafka.",
@@ -44,7 +44,7 @@ func newNotices(
 		failures: counter("skald_kafka_publish_failures_total", "Batches that Kafka rejected.").WithLabelValues(),
 		lag: gauge(
 			"skald_kafka_lag_seconds",
-			"Age of the oldest unpublished event, also one that the feed holds back; 0 on nodes that do not publish.",
+			"Age of the oldest unpublished event, including events that the feed holds back; 0 on nodes that do not publish.",
 		).WithLabelValues(),
 		leader: gauge("skald_kafka_leader", "1 on the node that publishes.").WithLabelValues(),
 	}

@@ -59,7 +59,7 @@ func (c *Cause) Summary() string {
 		case saga.ReasonUndoFailed:
 			return fmt.Sprintf("%s: the compensation of %s gave up%s", sagas, c.step(), c.withCode())
 		case saga.ReasonUndoTimeout:
-			return fmt.Sprintf("%s: the compensation did not end in time, at %s%s", sagas, c.step(), c.withCode())
+			return fmt.Sprintf("%s: the compensation missed its deadline at %s%s", sagas, c.step(), c.withCode())
 		case saga.ReasonForced:
 			return sagas + " " + c.verb("was", "were") + " failed by force: effects may remain"
 		case saga.ReasonStepFailed:
@@ -67,7 +67,7 @@ func (c *Cause) Summary() string {
 		case saga.ReasonPivotDeadline:
 			return fmt.Sprintf("%s %s past the deadline, at %s, and can no longer be compensated", sagas, c.verb("is", "are"), c.step())
 		case saga.ReasonPivotCancel:
-			return fmt.Sprintf("%s %s to be compensated, but the pivot was or may have been done", sagas, c.verb("was", "were"))
+			return fmt.Sprintf("%s %s to be compensated, but the pivot has or may have taken effect", sagas, c.verb("was", "were"))
 		}
 		return sagas + " " + c.verb("was", "were") + " marked by a person"
 	case SagasStuck:
@@ -91,7 +91,7 @@ func (c *Cause) Summary() string {
 	case RedriveHalted:
 		return "A redrive of dead letters was halted" + c.withCode()
 	case RedriveWaiting:
-		return "A redrive of dead letters waits for the approval of a second person"
+		return "A redrive of dead letters is waiting for a second person's approval"
 	case RunsFailed:
 		if c.Code == jobrun.ErrTimedOut {
 			return fmt.Sprintf("Job %s timed out: %s in the last 24 h", c.Name, c.of("run", "runs"))
@@ -100,7 +100,7 @@ func (c *Cause) Summary() string {
 	case RunsLate:
 		return fmt.Sprintf("%s in queue %s %s late", c.of("run", "runs"), c.Name, c.verb("is", "are"))
 	case QueueUntaken:
-		return fmt.Sprintf("No worker takes %s of queue %s", c.of("run", "runs"), c.Name)
+		return fmt.Sprintf("No worker takes %s from queue %s", c.of("run", "runs"), c.Name)
 	case WorkerLost:
 		return fmt.Sprintf("Worker %s is silent", c.Name)
 	case WebhookDisabled:
@@ -139,9 +139,9 @@ func (c *Cause) Means() string {
 		case saga.ReasonStepFailed:
 			return "Retry, complete or skip the step, or compensate; until then the saga makes no call."
 		case saga.ReasonPivotDeadline, saga.ReasonPivotCancel:
-			return "It goes forward until it completes. Its explanation shows what it is waiting for."
+			return "The saga goes forward until it completes. Its explanation shows what it is waiting for."
 		}
-		return "Read the reason on the saga, deal with it, and acknowledge."
+		return "Read the reason on the saga's page, deal with it, and acknowledge."
 	case SagasStuck:
 		if c.Why == saga.ReasonUnowned {
 			return "Check that nodes with the role engine are alive and have free slots."
@@ -149,12 +149,12 @@ func (c *Cause) Means() string {
 		return "The saga continues automatically when its participant answers. Its explanation shows what it is waiting for."
 	case GroupNew:
 		if c.Groups > 0 {
-			return "None of them has been acknowledged. Acknowledge them on their page, or fix their cause and retry all their letters."
+			return "None of these errors has been acknowledged. Acknowledge them on their page, or fix their cause and retry all their letters."
 		}
 		return "This error has not been acknowledged. Acknowledge it on its page, or fix its cause and retry its letters."
 	case GroupRegressed:
 		if c.Groups > 0 {
-			return "They were resolved, but letters with them have arrived since then: the fix did not last."
+			return "The errors were resolved, but letters with them have arrived since then: the fix did not last."
 		}
 		return "The error was resolved, but letters with it have arrived since then: the fix did not last."
 	case RedriveHalted:
@@ -164,7 +164,7 @@ func (c *Cause) Means() string {
 	case RunsFailed:
 		return "No retries are left. Read the log, fix the cause, and run the job again."
 	case RunsLate:
-		return "Workers are busy, or a concurrency key holds the runs back; their explanation shows which."
+		return "Workers are busy, or a concurrency key holds the runs back; the explanation of a run shows which."
 	case QueueUntaken:
 		return "Start a worker for this queue with the labels and the command that the runs require."
 	case WorkerLost:
@@ -172,14 +172,14 @@ func (c *Cause) Means() string {
 	case WebhookDisabled:
 		return "Its receiver gets no events until it is enabled again; events since then can be sent again."
 	case WebhookFailing:
-		return "Skald retries, and disables the webhook in the end. Test it once the receiver is fixed."
+		return "Skald retries, and eventually disables the webhook. Test it once the receiver is fixed."
 	case ParticipantHeld:
 		if c.Why == byPerson {
-			return "Nothing is sent to it until a person releases it. What waits spends no attempts, but deadlines count."
+			return "Nothing is sent to it until a person releases it. Waiting calls use up no attempts, but deadlines still apply."
 		}
 		return "Skald makes one waiting call from time to time, and lets the others through once one succeeds."
 	case QueueHeld:
-		return "Workers get no runs of it until a person releases it. Its runs keep their order."
+		return "Workers get no runs from it until a person releases it. Its runs keep their order."
 	case NoLeader:
 		return "No runs are created for slots, and lost runs are not detected. Start a node with the role scheduler."
 	}

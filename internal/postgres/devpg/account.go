@@ -69,7 +69,7 @@ func accountsOf(pgdata string) ([]account, error) {
 		list = append(list, account{name: fmt.Sprintf("uid %d", owner.Uid), uid: int(owner.Uid), gid: int(owner.Gid)})
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s belongs to uid %d, and this is uid %d: run as that user, or choose another directory",
+		return nil, fmt.Errorf("%s belongs to uid %d, but this process runs as uid %d: run it as that user, or choose another directory",
 			pgdata, owner.Uid, os.Getuid())
 	}
 	return list, nil
@@ -124,7 +124,7 @@ func (a account) closedDir(dir string) error {
 			enter = 0o010
 		}
 		if info.Mode()&enter == 0 {
-			return fmt.Errorf("the directory %s (mode %04o) does not let this user through", way, info.Mode().Perm())
+			return fmt.Errorf("the permissions of the directory %s (mode %04o) do not let this user through", way, info.Mode().Perm())
 		}
 	}
 	return nil

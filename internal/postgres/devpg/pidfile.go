@@ -77,13 +77,13 @@ func endFormerServer(ctx context.Context, pgdata string, log *slog.Logger) error
 		log.WarnContext(ctx, "removing a stale postmaster.pid", slog.Int("pid", former.pid))
 		return removePidFile(pgdata)
 	}
-	log.InfoContext(ctx, "waiting for a server that lost its owner to stop", slog.Int("pid", former.pid))
+	log.InfoContext(ctx, "waiting for an orphaned server to stop", slog.Int("pid", former.pid))
 	if err := process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop the server that lost its owner, process %d: %w", former.pid, err)
+		return fmt.Errorf("stop the orphaned server, process %d: %w", former.pid, err)
 	}
 	for serves(former.pid, pgdata) {
 		if !loop.Sleep(ctx, pollEvery) {
-			return fmt.Errorf("the server that lost its owner, process %d, has not stopped: %w", former.pid, ctx.Err())
+			return fmt.Errorf("the orphaned server, process %d, has not stopped: %w", former.pid, ctx.Err())
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func TestACertificateThatDoesNotFitIsNamedInTheError(t *testing.T) {
 		{"not valid yet", issue(func(c *x509.Certificate) { c.NotBefore = time.Now().Add(30 * time.Minute) }),
 			"its certificate has expired or is not valid yet"},
 		{"for another name", issue(func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 2)} }),
-			"its certificate is for another name"},
+			"its certificate was issued for a different name"},
 		{"of a foreign authority", foreign.Issue(t, 6, "", ""), "its certificate was issued by an authority that is not trusted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
