@@ -58,7 +58,7 @@ func (w *person) agrees(at string) bool {
 	if w.absent {
 		return false
 	}
-	fmt.Fprintf(w.out, "This executes and compensates steps of newly created sagas at %s. Continue? [y/N] ", at)
+	fmt.Fprintf(w.out, "This executes and compensates steps at %s, using new saga ids. Continue? [y/N] ", at)
 	line, _ := w.in.ReadString('\n')
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
 }

@@ -165,8 +165,8 @@ var arrivalsPage = template.Must(template.New("").Parse(`<!doctype html>
 td, th { text-align: left; padding: .2em 1em .2em 0; vertical-align: top }
 code { overflow-wrap: anywhere }</style>
 <h1>Services of the demo</h1>
-<p>The newest call to each operation with each response, and the number of earlier ones. Make an operation respond differently with
-<code>curl -X PUT -d down {{.URL}}/manners/stock/reserve</code>.</p>
+<p>The newest call to each operation with each response, and the number of earlier ones.
+Make an operation respond differently with <code>curl -X PUT -d down {{.URL}}/manners/stock/reserve</code>.</p>
 <table><tr><th>at<th>operation<th>answer<th>body{{range .Last}}
 <tr><td>{{.At.Format "15:04:05"}}<td>{{.Operation}}<td>{{.Status}}
 {{with .Before}}and {{.}} before{{end}}<td><code>{{.Body}}</code>{{end}}
