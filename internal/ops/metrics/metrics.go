@@ -96,7 +96,7 @@ func New(load func() (running, waiting int)) *Metrics {
 	m.reports = counter(
 		"skald_step_callbacks_total",
 		"Reports of participants that answer later, by the outcome that they decided, or otherwise by "+
-			"what became of them: heartbeat, repeated, early, late or invalid.",
+			"what happened to them: heartbeat, repeated, early, late or invalid.",
 		"result",
 	)
 	m.callTime = histogram("skald_step_call_seconds", "Duration of calls to participants.", seconds, "action")
