@@ -84,7 +84,7 @@ func TestWorkflowSimulateSaysWhatIsSentAndHowItEnds(t *testing.T) {
 		{"--answer charge=200", "/answers/charge: is neither a step", 1},
 		{"--answer charge-payment=99", "is not a status", 1},
 		{"--answer charge-payment=200:{", "the body is invalid", 1},
-		{"--answer charge-payment=FAILED", "has no run_state", 1},
+		{"--answer charge-payment=FAILED", "run_state is not allowed", 1},
 		{"--expect done", "there is no state done", 1},
 	} {
 		args := append([]string{"workflow", "simulate", order}, strings.Fields(tt.args)...)

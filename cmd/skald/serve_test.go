@@ -128,7 +128,7 @@ func TestASecondNodeOfTheSameNameEndsAndSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "give each node its own (engine.node_id)") || strings.Count(string(text), "\n") > 40 {
+	if !strings.Contains(string(text), "give each node its own name (engine.node_id)") || strings.Count(string(text), "\n") > 40 {
 		t.Errorf("it says:\n%s", text)
 	}
 	if !strings.Contains(string(text), `skald: node "twin"`) {

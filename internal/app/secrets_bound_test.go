@@ -101,7 +101,7 @@ func TestASecretGoesToItsParticipantOnly(t *testing.T) {
 		refused(status, doc, notForIt, "/headers/X-Key", p[2])
 	}
 	status, doc := b.put("card", b.base, "${secrets.pin}")
-	refused(status, doc, notForIt, "/headers/X-Key", "which has gone, key: write one of these")
+	refused(status, doc, notForIt, "/headers/X-Key", "(bound: gone, key): use one of these")
 	if status, doc := b.put("card", b.base+"/v1", "k ${secrets.key}"); status != 200 {
 		t.Fatalf("%d %v", status, doc)
 	}
@@ -115,7 +115,7 @@ func TestASecretGoesToItsParticipantOnly(t *testing.T) {
 	const header = `"headers": {"X-K": "${secrets.key}"}`
 	for _, w := range [][3]string{
 		{`{"participant": "shop", ` + header + `}`, "headers/X-K", "no secret is bound"},
-		{`{"participant": "card", "body": {"k": ["${secrets.pin}"]}}`, "body/k/0", "write one of these"},
+		{`{"participant": "card", "body": {"k": ["${secrets.pin}"]}}`, "body/k/0", "use one of these"},
 		{`{"url": "` + elsewhere + `/x", ` + header + `}`, "headers/X-K", "no secret is bound to participant \"shop\""},
 		{`{"url": "` + strings.Replace(b.base, "/card", "/nowhere", 1) + `/x", "form": {"k": "${secrets.key}"}}`, "form/k", "PUT /participants/NAME"},
 	} {

@@ -80,7 +80,7 @@ var Verbs = []VerbRule{
 	{
 		RetryVerb,
 		Write,
-		"make the next attempt now, with the full number of attempts; after a failure, go forward again",
+		"make the next attempt now, with the full number of attempts; a failed saga goes forward again",
 		retriable,
 		needsDefinition | needsContent,
 	},
@@ -133,7 +133,7 @@ var Verbs = []VerbRule{
 	{
 		Acknowledge,
 		Write,
-		"mark as seen: clears the need for attention",
+		"mark the saga as seen: it no longer needs attention",
 		func(r *Instance) bool { return r.NeedsAttention },
 		0,
 	},

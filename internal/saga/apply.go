@@ -44,7 +44,7 @@ func (d *decision) refusal(r *Instance) *fault.Error {
 	if r.Erased() {
 		d.why = ErasedWhy
 	}
-	why := cmp.Or(d.why, r.Pending(), "this action is not allowed in that state")
+	why := cmp.Or(d.why, r.Pending(), "this action is not allowed in this state")
 	code := CodeStateConflict
 	if d.pivot {
 		code, why = CodePivotPassed, r.pivotWhy()

@@ -75,7 +75,7 @@ type Restoration struct {
 }
 
 // RestoreRule is the only verb that an archived saga accepts; live sagas do not accept it.
-var RestoreRule = VerbRule{Verb: "restore", Needs: Admin, Description: "make it live again, with its step logs"}
+var RestoreRule = VerbRule{Verb: "restore", Needs: Admin, Description: "restore the saga and its step logs from the archive"}
 
 // ArchivedActions lists the operator verbs that an archived saga accepts.
 func ArchivedActions() []string { return []string{string(RestoreRule.Verb)} }

@@ -63,7 +63,7 @@ func tooLarge(size int, b Budget, now time.Time) (o Outcome, unsendable bool) {
 	}
 	return Outcome{
 		Verdict: NotApplied, Class: retry.Refused, Code: CodeRequestTooLarge,
-		Message: fmt.Sprintf("the request, or that of the step's compensation, would have %d bytes; "+
+		Message: fmt.Sprintf("the request of the step or of its compensation would have %d bytes; "+
 			"limits.max_request_bytes allows %d", size, b.Request),
 		StartedAt: now, EndedAt: now, Last: true,
 	}, true
@@ -103,7 +103,7 @@ func (d *decision) affordable(o Outcome) Outcome {
 	code, message := "", ""
 	if held := r.held() + len(o.Output); b.Saga > 0 && int64(held) > b.Saga {
 		code = CodeSagaTooLarge
-		message = fmt.Sprintf("with the step's output the saga would hold %d bytes; limits.max_saga_bytes allows %d",
+		message = fmt.Sprintf("with the step's output, the saga would have %d bytes; limits.max_saga_bytes allows %d",
 			held, b.Saga)
 	}
 	if b.Request > 0 && code == "" {
@@ -115,7 +115,7 @@ func (d *decision) affordable(o Outcome) Outcome {
 			}
 			if size := with.bodySize(i, Compensate, outputs, b.Request); int64(size) > b.Request {
 				code = CodeSagaTooLarge
-				message = fmt.Sprintf("with the step's output the compensation of step %q would have %d bytes; "+
+				message = fmt.Sprintf("with the step's output, the compensation of step %q would have %d bytes; "+
 					"limits.max_request_bytes allows %d", r.Def.Steps[i].Name, size, b.Request)
 			}
 		}

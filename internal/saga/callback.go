@@ -69,7 +69,7 @@ func (l *StepLog) outcome() Outcome {
 // unreported returns the outcome of an attempt whose report is no longer awaited.
 func (d *decision) unreported(o Outcome) Outcome {
 	o.Verdict, o.Class, o.EndedAt = Unknown, retry.Timeout, d.m.Now
-	o.Code, o.Message = reported.CodeExpired, "the participant answered later, and no report or heartbeat came within "+
+	o.Code, o.Message = reported.CodeExpired, "the participant answered later, but no report or heartbeat arrived within "+
 		d.laterWait().String()
 	if r := &d.After; r.Flagged() || r.ordered() {
 		o.Code, o.Message = reported.CodeEnded, "the wait for its report has ended: "+r.decided()

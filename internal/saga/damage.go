@@ -18,18 +18,18 @@ import (
 // workflow.ErrUnreadable.
 func Fits(s *Saga, def *workflow.Definition, logs []StepLog) error {
 	if len(def.Steps) != s.TotalSteps {
-		return fmt.Errorf("%w: it has %d steps, and the saga has %d",
+		return fmt.Errorf("%w: it has %d steps, but the saga has %d",
 			workflow.ErrUnreadable, len(def.Steps), s.TotalSteps)
 	}
 	if s.CurrentStep < 0 || s.CurrentStep > len(def.Steps) ||
 		s.CurrentStep == len(def.Steps) && s.State != Completed {
-		return fmt.Errorf("%w: it has %d steps, and the saga is at step %d",
+		return fmt.Errorf("%w: it has %d steps, but the saga is at step %d",
 			workflow.ErrUnreadable, len(def.Steps), s.CurrentStep)
 	}
 	for i := range logs {
 		l := &logs[i]
 		if l.StepIndex >= len(def.Steps) || def.Steps[l.StepIndex].Name != l.StepName {
-			return fmt.Errorf("%w: its step %d is not %q, which the saga's step logs have",
+			return fmt.Errorf("%w: its step %d is not %q as in the saga's step logs",
 				workflow.ErrUnreadable, l.StepIndex, l.StepName)
 		}
 	}
@@ -78,12 +78,12 @@ func (r *Instance) Unreadable() *fault.Error {
 	case r.undefined:
 		return fault.New(fault.Conflict, CodeDefinitionUnreadable,
 			"version %d of workflow %q, to which the saga is pinned, is damaged or missing: register the same "+
-				"definition again, or restore its row from a backup; until then the saga makes no call",
+				"definition again, or restore its row from a backup; until then, the saga makes no calls",
 			r.WorkflowVersion, r.WorkflowName).Allowing(r.AllowedActions())
 	case r.ContentUnreadable:
 		return fault.New(fault.Conflict, CodeContentUnreadable,
 			"the saga's encrypted content cannot be decrypted: configure the key that sealed it, or restore "+
-				"the saga from a backup; until then the saga makes no call").Allowing(r.AllowedActions())
+				"the saga from a backup; until then, the saga makes no calls").Allowing(r.AllowedActions())
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func TestWhatAStoppedSagaSays(t *testing.T) {
 	}
 	stopped := c.Released(Noon).After
 	x := explain.Saga(&stopped, c.Logs, true, Noon)
-	if x.WaitsFor != explain.WaitsOperator || !strings.Contains(x.Summary, `Step "s1": no money. It is suspended at step "s1"`) ||
+	if x.WaitsFor != explain.WaitsOperator || !strings.Contains(x.Summary, `Step "s1": no money. It is suspended at the failed step "s1"`) ||
 		!strings.Contains(x.Summary, "retry, complete or skip the step, or compensate") {
 		t.Errorf("%s: %s", x.WaitsFor, x.Summary)
 	}
@@ -198,8 +198,8 @@ func TestADamagedSagaIsExplained(t *testing.T) {
 }
 
 func TestHowFarItsNodeMayBeIsExplained(t *testing.T) {
-	ahead := `Its node may be ahead of what is recorded, at most at step "s2" (checkpoint: false).`
-	doubted := `So may those after it up to step "s2", as their outcomes need not have been on disk`
+	ahead := `Its node may be ahead of the recorded state, at most at step "s2" (checkpoint: false).`
+	doubted := `The steps after it, up to step "s2", may also have been applied, because their outcomes may not have been on disk`
 	for _, tt := range []struct {
 		name string
 		run  Instance

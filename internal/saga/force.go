@@ -175,7 +175,7 @@ func (d *decision) abandon(by string) {
 	if step == "" { // the definition cannot be read, so no log may claim a step name
 		return
 	}
-	text := fmt.Sprintf("an operator ended the saga before the answer of step %q arrived", step)
+	text := fmt.Sprintf("an operator ended the saga before the response for step %q arrived", step)
 	d.logByHand(a, LogFailed, Order{By: by}, d.newError("abandoned", typeOperator, text))
 	d.Logs[len(d.Logs)-1].Completes = d.After.recorded
 	if run := d.After.JobRun(); run != uuid.Nil {

@@ -210,7 +210,7 @@ func (d *decision) leftEnd() {
 	}
 	text := fmt.Sprintf("the compensation of step %s gave up: %s", names[0], l.Code)
 	if len(names) > 1 {
-		text = fmt.Sprintf("the compensations of steps %s gave up; that of step %q: %s",
+		text = fmt.Sprintf("the compensations of steps %s gave up; error of step %q: %s",
 			strings.Join(names, ", "), d.After.Def.Steps[k].Name, l.Code)
 	}
 	e := d.newError(l.Code, l.Class, text)

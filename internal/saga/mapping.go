@@ -122,7 +122,7 @@ func (r *Instance) filled(c Call) (Call, error) {
 // unmapped is the outcome of a call whose expressions gave no value: nothing was sent, and another
 // attempt could not be sent either.
 func unmapped(err error, now time.Time) Outcome {
-	message := "the request could not be made"
+	message := "the request could not be built"
 	if f := (*expression.Failure)(nil); errors.As(err, &f) {
 		message = f.Error()
 	}

@@ -147,11 +147,11 @@ func TestAMappingThatFailsIsNeverSent(t *testing.T) {
 func TestAddressesAndHeadersThatBecomeTooLongAreNotSent(t *testing.T) {
 	for _, tt := range []struct{ id, header, wrong string }{
 		{strings.Repeat("x", 8192-len("http://stock/reservations/?n=3")), "x", ""},
-		{strings.Repeat("x", 8193-len("http://stock/reservations/?n=3")), "x", "url: it is 8193 bytes long, and 8192 are allowed"},
-		{strings.Repeat("/", 3000), "x", "url: it is 9030 bytes long"},
+		{strings.Repeat("x", 8193-len("http://stock/reservations/?n=3")), "x", "url: the value has 8193 bytes, but at most 8192 are allowed"},
+		{strings.Repeat("/", 3000), "x", "url: the value has 9030 bytes"},
 		{"o", strings.Repeat("x", 8192), ""},
-		{"o", strings.Repeat("x", 8193), "headers/X-Order: it is 8193 bytes long"},
-		{"o", `a\u0007b`, "headers/X-Order: it gives characters that a header cannot have"},
+		{"o", strings.Repeat("x", 8193), "headers/X-Order: the value has 8193 bytes"},
+		{"o", `a\u0007b`, "headers/X-Order: the value contains characters that a header cannot have"},
 	} {
 		definition := strings.Replace(mappedOrder, "${payload.id}/${call.attempt}", "${payload.header}", 1)
 		r := sagaOf(t, definition, `{"n":2,"id":"`+tt.id+`","header":"`+tt.header+`","sku":"a","big":1}`)

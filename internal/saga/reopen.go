@@ -110,7 +110,7 @@ type RetryRequested struct {
 func (d *decision) retry(e RetryRequested) bool {
 	if !allows(RetryVerb, &d.After) {
 		if d.s.State == Failed {
-			d.why = "compensation has begun, or may have: it must run to its end"
+			d.why = "compensation has begun or may have begun, so it must run to its end"
 		}
 		return false
 	}

@@ -34,7 +34,7 @@ func (d *decision) order(e StepOrdered) bool {
 		d.why = fmt.Sprintf("its current step is %q", d.After.Def.Steps[d.s.CurrentStep].Name)
 		return false
 	case e.Verb == CompleteStep && d.m.Budget.Saga > 0 && int64(d.After.held()+len(e.Output)) > d.m.Budget.Saga:
-		d.why = fmt.Sprintf("with this output it would hold more than limits.max_saga_bytes allows (%d)", d.m.Budget.Saga)
+		d.why = fmt.Sprintf("with this output, it would be larger than limits.max_saga_bytes allows (%d)", d.m.Budget.Saga)
 		return false
 	}
 	if e.Step != d.s.CurrentStep {

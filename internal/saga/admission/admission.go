@@ -194,7 +194,7 @@ func (s *Service) unlessStored(ctx context.Context, n saga.NewSaga, result saga.
 	if getErr != nil || !found.CreatedAt.Equal(n.CreatedAt) || !sameOwner(&found, n.LeaseOwner) {
 		return result, err
 	}
-	s.Log.WarnContext(ctx, "saga was stored although its commit reported an error",
+	s.Log.WarnContext(ctx, "saga was stored although the commit reported an error",
 		slog.String("request_id", n.RequestID), slog.String("saga_id", n.ID.String()), slog.Any("error", err))
 	return saga.CreateResult{Created: saga.Stored, Saga: found}, nil
 }

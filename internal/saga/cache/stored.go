@@ -100,7 +100,7 @@ func (c *Stored) Put(ctx context.Context, s Saga) error {
 		case s.Status == Compensating && status == Active:
 			return saga.CompensateRequested{By: s.InitiatedBy}, nil
 		case s.Status != status:
-			return nil, fault.New(fault.Invalid, "SAGA_CHANGE_UNSUPPORTED", "a saga that is %s cannot be put as %s", status, s.Status)
+			return nil, fault.New(fault.Invalid, "SAGA_CHANGE_UNSUPPORTED", "Put cannot change a saga from %s to %s", status, s.Status)
 		case s.TimeoutAt != nil && (run.TimeoutAt == nil || !s.TimeoutAt.Equal(*run.TimeoutAt)):
 			return saga.DeadlineSet{By: s.InitiatedBy, TimeoutMS: c.left(&s)}, nil
 		}
@@ -146,7 +146,7 @@ func (c *Stored) add(ctx context.Context, s *Saga) (taken bool, err error) {
 	case results[0].Created == saga.Unstorable:
 		return false, fault.New(fault.Invalid, saga.CodeUnstorable, "the store cannot hold this payload")
 	case results[0].Created == saga.NotRunnable:
-		return false, fault.New(fault.Conflict, "WORKFLOW_DISABLED", "workflow %q takes no new sagas", w.Name)
+		return false, fault.New(fault.Conflict, "WORKFLOW_DISABLED", "workflow %q accepts no new sagas", w.Name)
 	}
 	return results[0].Created == saga.IDTaken, nil
 }

@@ -44,7 +44,7 @@ func (st *Certifications) Report(
 		  WHERE c.tenant_id = $1 AND c.id = $2`, c.Tenant, c.ID, jsonOrNil(sealed))
 		return err
 	})
-	return first, repeated, postgres.Wrap("keep a report of an examined participant", err)
+	return first, repeated, postgres.Wrap("store the report of a tested participant", err)
 }
 
 // Reports implements certification.Inbox.
@@ -55,7 +55,7 @@ func (st *Certifications) Reports(
 		all, err = st.mailOf(tx.QueryRowContext(ctx, mail, c.TenantID, c.ID, token), c.TenantID, c.ID)
 		return err
 	})
-	return all, postgres.Wrap("read what an examined participant reports", err)
+	return all, postgres.Wrap("read the reports of a tested participant", err)
 }
 
 func (st *Certifications) mailOf(found *sql.Row, tenant, id uuid.UUID) (certification.Mail, error) {

@@ -58,7 +58,7 @@ func (st *Certifications) Take(
 	if err != nil {
 		taken = nil
 	}
-	return taken, postgres.Wrap("take a certification", err)
+	return taken, postgres.Wrap("claim a certification", err)
 }
 
 // put stores the end of a locked certification.
@@ -89,10 +89,10 @@ func (st *Certifications) Hold(
 		   SET played = $4, planned = $5, lease_until = clock_timestamp() + $6 * interval '1 microsecond'
 		 WHERE c.tenant_id = $1 AND c.id = $2 AND c.token = $3 AND c.state = 'RUNNING'`,
 			c.TenantID, c.ID, token, c.Played, c.Planned, lease.Microseconds())
-		held, err = postgres.ChangedOne(res, "hold a certification", err)
+		held, err = postgres.ChangedOne(res, "renew the lease of a certification", err)
 		return err
 	})
-	return held, postgres.Wrap("hold a certification", err)
+	return held, postgres.Wrap("renew the lease of a certification", err)
 }
 
 // End implements certification.Queue.

@@ -213,7 +213,7 @@ func (d *drive) addressed(call *saga.Call) (known bool, err error) {
 	}
 	known, err = d.s.e.cfg.Address(d.s.calls, call)
 	if err != nil && d.s.calls.Err() == nil {
-		d.s.e.cfg.Log.Warn("cannot look up the participant of a call; it waits",
+		d.s.e.cfg.Log.Warn("cannot look up the participant of a call; the call waits",
 			slog.String("saga_id", call.SagaID.String()), slog.Any("error", err))
 	}
 	return known, err
@@ -283,7 +283,7 @@ func (d *drive) decide(event saga.Event) bool {
 			d.run, d.held = change.After, nil
 			return true
 		case fault.IsCode(err, saga.CodeUnstorable) && d.held != nil:
-			e.cfg.Log.Warn("the database cannot store the results of several steps; making these calls again, one by one",
+			e.cfg.Log.Warn("the database cannot store the results of several steps; repeating these calls one at a time",
 				slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
 			d.held, d.careful, d.forgot = nil, true, true
 			event = saga.Forgotten{}
@@ -297,7 +297,7 @@ func (d *drive) decide(event saga.Event) bool {
 			continue
 		case !stale(err):
 			e.cfg.Log.Warn(
-				"the outcome of a commit is unknown; reading back",
+				"the outcome of a commit is unknown; reading the sagas back",
 				slog.String("saga_id", d.run.ID.String()),
 				slog.Any("error", err),
 			)

@@ -161,7 +161,7 @@ func New(cfg Config) *Engine {
 }
 
 // errNameTaken ends Run: two live processes with the same node name would fence each other forever.
-var errNameTaken = errors.New("another live process has this node's name: give each node its own (engine.node_id)")
+var errNameTaken = errors.New("another live process has this node's name: give each node its own name (engine.node_id)")
 
 // Run drives sagas until ctx ends and then stops gracefully: it takes no new sagas, gives calls in
 // flight DrainTimeout to finish, and hands over the other sagas. A lost lease is not an error: the

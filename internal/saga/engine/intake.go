@@ -61,7 +61,7 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 	reserved := s.reserve(len(taken))
 	loaded, err := s.e.cfg.Store.Load(ctx, slices.Collect(maps.Keys(reserved)))
 	if err != nil {
-		s.e.cfg.Log.WarnContext(ctx, "cannot load sagas that are due", slog.Any("error", err))
+		s.e.cfg.Log.WarnContext(ctx, "cannot load due sagas", slog.Any("error", err))
 		for ref := range reserved {
 			s.waitUntil(ref, s.e.cfg.Now().Add(s.e.jittered(s.e.cfg.Poll)))
 		}
@@ -186,7 +186,7 @@ func (s *session) adoptStrays(ctx context.Context) {
 	refs, err := s.e.cfg.Ownership.Due(ctx, s.owner, strayAfter, 2*s.e.cfg.MaxRunning+1000)
 	if err != nil {
 		if ctx.Err() == nil { // a session that is ending stops looking
-			s.e.cfg.Log.WarnContext(ctx, "cannot look for stray sagas", slog.Any("error", err))
+			s.e.cfg.Log.WarnContext(ctx, "cannot find stray sagas", slog.Any("error", err))
 		}
 		return
 	}
@@ -212,7 +212,7 @@ func (s *session) reap(ctx context.Context) {
 		}
 		_ = failpoint.Hit(failpoint.ReaperSelect)
 		if err := s.reapAll(ctx); err != nil {
-			s.e.cfg.Log.WarnContext(ctx, "cannot look for overdue sagas", slog.Any("error", err))
+			s.e.cfg.Log.WarnContext(ctx, "cannot find overdue sagas", slog.Any("error", err))
 			continue
 		}
 		s.e.cfg.Observer.Loop("reaper")

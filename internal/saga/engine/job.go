@@ -22,7 +22,7 @@ func (d *drive) checkJobRun() (saga.Event, bool) {
 	switch {
 	case err != nil:
 		if s.calls.Err() == nil {
-			s.e.cfg.Log.Warn("cannot check a job run; trying again later",
+			s.e.cfg.Log.Warn("cannot check a job run; retrying later",
 				slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
 			s.e.sleep(s.calls, s.e.cfg.Poll)
 			s.handOver(refs(d.run.Ref()))

@@ -90,7 +90,7 @@ func TestACallOfADeletedParticipantIsNotSent(t *testing.T) {
 			t.Errorf("%s after %d attempts", l.Saga.State, len(l.Logs))
 		}
 		if e := l.Saga.Error; e == nil || e.Code != registry.CodeUnknown ||
-			e.Message != `step "s0": no participant "card" is registered; PUT /participants/card brings it back` {
+			e.Message != `step "s0": no participant "card" is registered; PUT /participants/card registers it` {
 			t.Errorf("%+v", e)
 		}
 

@@ -92,7 +92,7 @@ func (s *session) keepLease(ctx context.Context, renewed func()) {
 			renewed()
 		},
 		Failed: func(err error) {
-			s.e.cfg.Log.WarnContext(ctx, "cannot renew the lease; trying again", slog.Any("error", err))
+			s.e.cfg.Log.WarnContext(ctx, "cannot renew the lease; retrying", slog.Any("error", err))
 		},
 	}.Keep(ctx, &s.lease)
 }

@@ -32,7 +32,7 @@ func withoutContent(event saga.Event) saga.Event {
 	if a.Verdict == saga.Done {
 		a.Verdict, a.Class, a.Code = saga.Unknown, retry.BadResponse, "unstorable_response"
 	}
-	a.Message = "the participant's answer cannot be stored"
+	a.Message = "the participant's response cannot be stored"
 	a.Output, a.Response, a.Request, a.Parts, a.StackTrace, a.Cause = nil, nil, nil, nil, "", nil
 	return a
 }

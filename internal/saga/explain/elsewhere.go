@@ -26,7 +26,7 @@ func (x *Explanation) WaitsAt(r *saga.Instance, g *saga.AtGate) {
 		return
 	}
 	x.WaitsFor, x.Since, x.NextAt, x.AtGateOf = WaitsParticipant, g.Since, g.NextAt, g.Participant
-	x.Next = "it is let through, and its call is made"
+	x.Next = "the gate lets it through, and its call is made"
 	others := "no other saga waits"
 	if g.Waiting > 1 {
 		others = fmt.Sprintf("%d sagas wait", g.Waiting)

@@ -135,8 +135,8 @@ func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Expl
 		x.Summary = fmt.Sprintf("It is due for %s and waits for a node with a free slot.", call)
 	default:
 		x.WaitsFor, x.Step.Attempts = WaitsAnswer, r.Failures+1
-		x.Next = "the answer decides"
-		x.Summary = fmt.Sprintf("It waits for the answer to %s.", call)
+		x.Next = "the response decides"
+		x.Summary = fmt.Sprintf("It waits for the response to %s.", call)
 	}
 	waits := len(x.Summary)
 	if len(x.Errors) > 0 && r.Failures > 0 && !r.Stopped() {
@@ -154,7 +154,7 @@ func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Expl
 		x.Summary += " Its deadline is " + x.Deadline.Format(time.RFC3339) + "."
 	}
 	if why := r.OnlyForward(); why != "" {
-		x.Summary += " It is not compensated, not even at its deadline: " + why + "."
+		x.Summary += " It will not be compensated, not even at its deadline: " + why + "."
 	}
 	x.Summary += leftWords(r)
 	if r.NeedsAttention {
@@ -168,7 +168,7 @@ func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Expl
 func (x *Explanation) report(w *reported.Wait) {
 	x.WaitsFor, x.Step.Attempts, x.Since, x.NextAt = WaitsReport, x.Step.Attempts+1, w.Since, w.Until
 	x.Report = w
-	x.Next = "the report decides; without one, the attempt is taken as one that may have been applied"
+	x.Next = "the report decides; without one, the attempt counts as possibly applied"
 	x.Summary = fmt.Sprintf("It waits for a report of step %q", x.Step.Name)
 	if x.Step.Action == saga.Compensate {
 		x.Summary = fmt.Sprintf("It waits for a report of the compensation of step %q", x.Step.Name)
@@ -200,11 +200,11 @@ func doubtOf(s *ExplainedStep) string {
 // aheadWords describes the steps that may be called before the row shows it (checkpoint: false).
 func aheadWords(r *saga.Instance) string {
 	if doubted := r.InDoubtAfter(); len(doubted) > 0 {
-		return fmt.Sprintf(" So may those after it up to step %q, as their outcomes need not have been on disk "+
-			"(checkpoint: false): they are called again with the same keys, or compensated first.", doubted[len(doubted)-1])
+		return fmt.Sprintf(" The steps after it, up to step %q, may also have been applied, because their outcomes may not have "+
+			"been on disk (checkpoint: false): they are called again with the same keys, or compensated first.", doubted[len(doubted)-1])
 	}
 	if ahead := r.Ahead(); len(ahead) > 0 && r.LeaseOwner != nil {
-		return fmt.Sprintf(" Its node may be ahead of what is recorded, at most at step %q (checkpoint: false).",
+		return fmt.Sprintf(" Its node may be ahead of the recorded state, at most at step %q (checkpoint: false).",
 			ahead[len(ahead)-1])
 	}
 	return ""
@@ -224,9 +224,9 @@ func leftWords(r *saga.Instance) string {
 		}
 	}
 	if len(names) == 1 {
-		return fmt.Sprintf(" The compensation of step %s gave up, too: it has a dead letter of its own.", names[0])
+		return fmt.Sprintf(" The compensation of step %s also gave up; it has its own dead letter.", names[0])
 	}
-	return fmt.Sprintf(" The compensations of steps %s gave up, too: each has a dead letter of its own.",
+	return fmt.Sprintf(" The compensations of steps %s also gave up; each has its own dead letter.",
 		strings.Join(names, ", "))
 }
 
@@ -239,18 +239,18 @@ func (x *Explanation) stop(r *saga.Instance) {
 	if r.SuspendedAt != nil {
 		x.Since = *r.SuspendedAt
 	}
-	x.Summary = fmt.Sprintf("It is suspended at step %q, which has failed, and waits for a person to %s.", x.Step.Name, x.Next)
+	x.Summary = fmt.Sprintf("It is suspended at the failed step %q and waits for an operator to %s.", x.Step.Name, x.Next)
 	if r.Error != nil {
 		x.Summary = sentence(r.Error.Message) + " " + x.Summary
 	}
 	if r.Interventions.Stopped.Besides {
-		x.Summary += " A person had suspended it before: it goes on once it is resumed, too."
+		x.Summary += " An operator had already suspended it, so it must also be resumed before it continues."
 	}
 }
 
 // damage explains a saga with unreadable parts.
 func (x *Explanation) damage(r *saga.Instance, what string) {
-	x.WaitsFor, x.Next = WaitsOperator, "it continues within a minute after all of it can be read again"
+	x.WaitsFor, x.Next = WaitsOperator, "it continues within a minute after it can be read completely again"
 	x.Summary = sentence(what)
 	x.Deadline = r.TimeoutAt
 	if r.State == saga.Compensating {
@@ -306,7 +306,7 @@ func (x *Explanation) end(r *saga.Instance) {
 		x.Summary += leftWords(r)
 		if x.BlockedBy = r.DeadLetter(); x.BlockedBy != uuid.Nil {
 			x.Summary += fmt.Sprintf(
-				" It waits for its dead letter %s: retry that, or resolve it once the step was compensated elsewhere.",
+				" It waits for its dead letter %s: retry the letter, or resolve it once the step has been compensated elsewhere.",
 				x.BlockedBy,
 			)
 		}

@@ -74,7 +74,7 @@ type program struct {
 func compile(source string, p *Place) (*program, error) {
 	env, err := languages[p.Site]()
 	if err != nil {
-		panic("expression: the language of a site: " + err.Error()) // built from constants; a test builds all of them
+		panic("expression: build the language of a site: " + err.Error()) // built from constants; a test builds all of them
 	}
 	checked, issues := env.Compile(source)
 	if issues.Err() != nil {
@@ -86,7 +86,7 @@ func compile(source string, p *Place) (*program, error) {
 	}
 	estimate, err := env.EstimateCost(checked, estimator{})
 	if err != nil || estimate.Min > maxCost {
-		return nil, errors.New("it would cost too much: make it shorter, or compute the value where the payload is made")
+		return nil, errors.New("the expression would cost too much: shorten it, or compute the value when you create the payload")
 	}
 	out.run, err = env.Program(checked, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
@@ -192,7 +192,7 @@ func (g *program) names(tree *ast.AST, p *Place) error {
 				g.variables = append(g.variables, v)
 			}
 			if v == "steps" && !named[e.ID()] {
-				note(errors.New("name the step: steps.NAME, or steps[\"NAME\"] if the name has other characters"))
+				note(errors.New("name the step: steps.NAME, or steps[\"NAME\"] if the name contains other characters"))
 			}
 		}
 	}))
@@ -250,18 +250,18 @@ func (g *program) eval(e *Evaluation) (ref.Val, error) {
 		strings.Contains(text, "index out of bounds"):
 		return nil, errMissing
 	case strings.Contains(text, "cost limit"):
-		return nil, errors.New("it costs too much for this payload")
+		return nil, errors.New("the expression costs too much for this payload")
 	case strings.Contains(text, "no such overload"):
-		return nil, errors.New("a value is not of the type that it computes with")
+		return nil, errors.New("a value has the wrong type")
 	case strings.Contains(text, "divi"), strings.Contains(text, "modulus"):
-		return nil, errors.New("it divides by zero")
+		return nil, errors.New("division by zero")
 	case strings.Contains(text, "overflow"):
 		return nil, errors.New("a number overflows")
 	}
 	return nil, errors.New("it cannot be computed from these values")
 }
 
-var errMissing = errors.New("a value that it names is missing")
+var errMissing = errors.New("a value that the expression refers to is missing")
 
 // appendJSON appends a value as canonical JSON.
 func appendJSON(b []byte, v ref.Val) ([]byte, error) {
@@ -275,7 +275,7 @@ func appendJSON(b []byte, v ref.Val) ([]byte, error) {
 	}
 	j, err := strictjson.Encode(native)
 	if err != nil {
-		return b, errors.New("its value is not JSON")
+		return b, errors.New("the value is not JSON")
 	}
 	return append(b, j...), nil
 }
@@ -284,7 +284,7 @@ func appendScalar(b []byte, v ref.Val) ([]byte, error) {
 	switch v := v.(type) {
 	case types.String:
 		if !utf8.ValidString(string(v)) || strings.ContainsRune(string(v), 0) {
-			return b, errors.New("its text has characters that cannot be sent")
+			return b, errors.New("the text contains characters that cannot be sent")
 		}
 		j, err := strictjson.Encode(string(v))
 		return append(b, j...), err
@@ -295,7 +295,7 @@ func appendScalar(b []byte, v ref.Val) ([]byte, error) {
 	case types.Double:
 		f := float64(v)
 		if math.IsNaN(f) || math.IsInf(f, 0) {
-			return b, errors.New("its value is not a finite number")
+			return b, errors.New("the value is not a finite number")
 		}
 		if f == 0 { // no sign before zero
 			return append(b, '0'), nil
@@ -310,7 +310,7 @@ func appendScalar(b []byte, v ref.Val) ([]byte, error) {
 // plain returns a value as encoding/json writes it.
 func plain(v ref.Val, depth int) (any, error) {
 	if depth > strictjson.DefaultMaxDepth {
-		return nil, errors.New("its value is nested too deeply")
+		return nil, errors.New("the value is nested too deeply")
 	}
 	switch v := v.(type) {
 	case types.String, types.Int, types.Uint, types.Double, types.Bool, types.Null:
@@ -336,7 +336,7 @@ func plain(v ref.Val, depth int) (any, error) {
 			key := it.Next()
 			name, isText := key.(types.String)
 			if !isText {
-				return nil, errors.New("a key of its object is not a string")
+				return nil, errors.New("a key of the object is not a string")
 			}
 			value, err := plain(v.Get(key), depth+1)
 			if err != nil {
@@ -356,5 +356,5 @@ func plain(v ref.Val, depth int) (any, error) {
 		}
 		return out, nil
 	}
-	return nil, errors.New("its value is not JSON; bytes need base64.encode")
+	return nil, errors.New("the value is not JSON; encode bytes with base64.encode")
 }

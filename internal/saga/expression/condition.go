@@ -30,12 +30,12 @@ func NewPredicate(s string, p *Place) (*Predicate, error) {
 		return &Predicate{x}, nil
 	}
 	if k := x.computed.kind; !k.IsExactType(cel.BoolType) && !k.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("%.200q is %s; it must be true or false, as in payload.total > 0", s, k)
+		return nil, fmt.Errorf("%.200q has the type %s; it must be true or false, as in payload.total > 0", s, k)
 	}
 	return &Predicate{x}, nil
 }
 
-var errNotBool = errors.New("it is neither true nor false")
+var errNotBool = errors.New("the value is neither true nor false")
 
 // True evaluates the expression. The error is a *Failure.
 func (p *Predicate) True(e *Evaluation) (bool, error) {

@@ -102,11 +102,11 @@ func member(variable, name string) error {
 	return fmt.Errorf("%s has no member %.100q; its members are %s", variable, name, strings.Join(known, ", "))
 }
 
-var errSecretPlace = errors.New("a secret may be used in a header or in a body of a request, alone or inside a " +
-	"string, as ${secrets.NAME}: not in a computation, nor in a path or query")
+var errSecretPlace = errors.New("a secret may be used only in a header or in the body of a request, as ${secrets.NAME}, " +
+	"alone or inside a string: not in a computation, path or query")
 
-var errStanding = errors.New("only a secret can stand here, as ${secrets.NAME}: these headers are the same for every " +
-	"call. Write what depends on the saga into the headers of the step")
+var errStanding = errors.New("only ${secrets.NAME} is allowed here, because these headers are the same for every " +
+	"call: put values that depend on the saga into the headers of the step")
 
 // Failure is the error of an expression that gave no value. Its text quotes the expression but no
 // values.

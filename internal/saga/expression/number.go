@@ -25,7 +25,7 @@ func number(n json.Number) ref.Val {
 	return types.NewErr("%s", exactly)
 }
 
-const exactly = "a number has more digits than can be computed with exactly; copy it with a path, or send it as a string"
+const exactly = "a number has too many digits for exact computation; copy it with a path, or send it as a string"
 
 // shortest removes trailing zeros from a fraction.
 func shortest(s string) string {

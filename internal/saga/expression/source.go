@@ -92,7 +92,7 @@ func (e *Evaluation) secret(b []byte, name string) []byte {
 	return append(b, mark...)
 }
 
-var errNotText = errors.New("only a string, a number, true or false can stand here")
+var errNotText = errors.New("only a string, a number, true or false is allowed here")
 
 // text returns the value of a string, number or bool as text.
 func (x *expr) text(e *Evaluation) (string, error) {

@@ -127,7 +127,7 @@ func (t *Template) string(s, at string, p *Place, fail func(string, error)) {
 		if !piece.isExpr {
 			quoted, err := strictjson.Encode(piece.text)
 			if err != nil {
-				fail(at, errors.New("has characters that JSON cannot have"))
+				fail(at, errors.New("contains characters that JSON does not allow"))
 				return
 			}
 			n.text = append(n.text, textPart{literal: string(quoted[1 : len(quoted)-1])})
@@ -135,7 +135,7 @@ func (t *Template) string(s, at string, p *Place, fail func(string, error)) {
 		}
 		x, err := compileExpr(piece.source, p)
 		if t.exprs++; err == nil && t.exprs > maxExpressions {
-			err = fmt.Errorf("a template can have %d expressions", maxExpressions)
+			err = fmt.Errorf("a template can have at most %d expressions", maxExpressions)
 		}
 		if err != nil {
 			fail(at, err)
@@ -194,7 +194,7 @@ func add(a, b int) int {
 	return a + b
 }
 
-var errTooLarge = errors.New("its value would make the result too large")
+var errTooLarge = errors.New("the value would make the result too large")
 
 // Append appends the result of the template as canonical JSON. The error is a *Failure.
 func (t *Template) Append(b []byte, e *Evaluation) ([]byte, error) {

@@ -195,8 +195,8 @@ func TestTemplates(t *testing.T) {
 // A failed evaluation gives the reason and quotes no value.
 func TestFailures(t *testing.T) {
 	for _, tt := range []struct{ template, want string }{
-		{`"${payload.absent}"`, "${payload.absent}: a value that it names is missing"},
-		{`{"a":["${payload.absent}"]}`, "/a/0: ${payload.absent}: a value that it names is missing"},
+		{`"${payload.absent}"`, "${payload.absent}: a value that the expression refers to is missing"},
+		{`{"a":["${payload.absent}"]}`, "/a/0: ${payload.absent}: a value that the expression refers to is missing"},
 		{`"${payload.list.2}"`, "missing"}, {`"${payload.list.x}"`, "missing"}, {`"${payload.sku.x}"`, "missing"},
 		{`"${steps.skipped.id}"`, "missing"}, {`"${steps.skipped}"`, "missing"},
 		{`"${payload.absent + 1}"`, "missing"}, {`"${payload.list[5].id == 'x'}"`, "missing"},
@@ -204,9 +204,9 @@ func TestFailures(t *testing.T) {
 		{`"x ${payload.list}"`, "only a string, a number, true or false"},
 		{`"x ${payload.nested}"`, "only a string, a number, true or false"},
 		{`"x ${payload.list.map(i, i.id)}"`, "only a string, a number, true or false"},
-		{`"${payload.big + 1.0}"`, "more digits"}, {`"${[payload.big]}"`, "more digits"},
-		{`"${payload.sku + 1}"`, "not of the type"}, {`"${payload.n + 0.5}"`, "not of the type"},
-		{`"${payload.max + 1}"`, "overflows"}, {`"${payload.n / 0}"`, "divides by zero"}, {`"${payload.n % 0}"`, "divides by zero"},
+		{`"${payload.big + 1.0}"`, "too many digits"}, {`"${[payload.big]}"`, "too many digits"},
+		{`"${payload.sku + 1}"`, "wrong type"}, {`"${payload.n + 0.5}"`, "wrong type"},
+		{`"${payload.max + 1}"`, "overflows"}, {`"${payload.n / 0}"`, "division by zero"}, {`"${payload.n % 0}"`, "division by zero"},
 		{`"${1.0 / 0.0}"`, "finite"}, {`"${int(payload.sku)}"`, "cannot be computed"},
 		{`"${b'ab'}"`, "base64"}, {`"${{1: 2}}"`, "not a string"},
 		{`"${timestamp(payload.sku)}"`, "cannot be computed"},

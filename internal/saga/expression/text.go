@@ -16,7 +16,7 @@ func NewText(s string, p *Place) (*Text, error) {
 		return nil, err
 	}
 	if len(pieces) > maxExpressions {
-		return nil, errors.New("it has too many expressions")
+		return nil, errors.New("has too many expressions")
 	}
 	t := &Text{}
 	for _, piece := range pieces {
@@ -68,8 +68,8 @@ func NewTarget(s string, p *Place) (*Target, error) {
 }
 
 var (
-	errEmptyPart = errors.New("it is empty, and would change the path")
-	errDots      = errors.New("it makes a segment of the path \".\" or \"..\", which would lead elsewhere")
+	errEmptyPart = errors.New("the value is empty, which would change the path")
+	errDots      = errors.New("the value turns a segment of the path into \".\" or \"..\", which would lead elsewhere")
 )
 
 // Append appends the result of the target. Values are percent-encoded, so that no value can add a

@@ -55,7 +55,7 @@ func TestOutcomesOfAnswers(t *testing.T) {
 		verdict: saga.Unknown,
 		class:   retry.Network,
 		code:    CodeConnectionLost,
-		message: "before the whole answer",
+		message: "before the complete response",
 		closed:  true,
 	}
 	notHTTP := want{
@@ -65,7 +65,7 @@ func TestOutcomesOfAnswers(t *testing.T) {
 		message: "not valid HTTP",
 		closed:  true,
 	}
-	notGzip := garbage("not the gzip")
+	notGzip := garbage("not valid gzip")
 	notGzip.closed = true
 	refusal := func(status int, message, response string) want {
 		return want{verdict: saga.Refused, class: retry.Refused, code: fmt.Sprint("http_", status), message: message,

@@ -59,7 +59,7 @@ func (c *conn) abort() {
 	_ = c.SetDeadline(time.Unix(1, 0)) // an error means that it is already closed
 }
 
-var errHeadTooLarge = errors.New("the head of the answer is too large")
+var errHeadTooLarge = errors.New("the headers of the response are too large")
 
 // limited reads from the connection, but no more than conn.left bytes.
 type limited struct{ c *conn }
@@ -191,7 +191,7 @@ func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
 	a.tooLarge = true
 }
 
-var errNotGzip = errors.New("its body is not the gzip that it claims to be")
+var errNotGzip = errors.New("its body is not valid gzip, although Content-Encoding declares it")
 
 // unzipped returns why a body could not be decompressed: either the connection broke, or the gzip
 // data is invalid.

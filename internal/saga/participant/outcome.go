@@ -102,9 +102,9 @@ func noAnswer(ctx context.Context, err error) saga.Outcome {
 	case ctx.Err() != nil:
 		return aborted(saga.Unknown)
 	case timedOut(err):
-		return failure(saga.Unknown, retry.Timeout, CodeTimeout, "no answer in time")
+		return failure(saga.Unknown, retry.Timeout, CodeTimeout, "no response in time")
 	case errors.Is(err, errNotGzip):
-		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer cannot be used: "+err.Error())
+		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the response cannot be used: "+err.Error())
 	case errors.Is(err, errHeadTooLarge):
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge, err.Error())
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -112,10 +112,10 @@ func noAnswer(ctx context.Context, err error) saga.Outcome {
 			saga.Unknown,
 			retry.Network,
 			CodeConnectionLost,
-			"the connection broke before the whole answer"+reason(err),
+			"the connection broke before the complete response arrived"+reason(err),
 		)
 	}
-	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer is not valid HTTP")
+	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the response is not valid HTTP")
 }
 
 func aborted(v saga.Verdict) saga.Outcome {
@@ -156,7 +156,7 @@ func (c *Client) answered(a answer) saga.Outcome {
 	switch s := a.status; {
 	case a.tooLarge && a.success():
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
-			fmt.Sprintf("the answer (status %d) is larger than %d bytes", s, c.cfg.MaxResponseBytes))
+			fmt.Sprintf("the response (status %d) is larger than %d bytes", s, c.cfg.MaxResponseBytes))
 	case a.success():
 		return c.done(a)
 	case s == http.StatusTooEarly, s == http.StatusTooManyRequests:
@@ -188,11 +188,11 @@ func (c *Client) done(a answer) saga.Outcome {
 		if errors.As(err, &bad) && bad.Code == strictjson.CodeEmpty {
 			return saga.Outcome{Verdict: saga.Done}
 		}
-		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer cannot be used: "+err.Error())
+		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the response cannot be used: "+err.Error())
 	}
 	if int64(len(output)) > c.cfg.MaxResponseBytes { // 1e399 has five bytes but stands for 400 digits
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
-			fmt.Sprintf("the answer's JSON is larger than %d bytes", c.cfg.MaxResponseBytes))
+			fmt.Sprintf("the JSON of the response is larger than %d bytes", c.cfg.MaxResponseBytes))
 	}
 	return saga.Outcome{Verdict: saga.Done, Output: output}
 }

@@ -173,7 +173,7 @@ func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
 // now returns the time of the configured clock at PostgreSQL's precision.
 func (c *Client) now() time.Time { return c.cfg.Now().UTC().Truncate(time.Microsecond) }
 
-var errTransport = errors.New("the call is not one by HTTP")
+var errTransport = errors.New("the call is not an HTTP call")
 
 // attempt makes the call over the transport that its definition specifies.
 func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
@@ -193,8 +193,8 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 		call, hide = filled, of
 	}
 	if call.Rules.Later() && call.Callback == "" {
-		return failure(saga.NotApplied, retry.Unavailable, CodeNoCallback, "nothing was sent: this node has no URL to "+
-			"which a later answer can be reported; set server.public_url")
+		return failure(saga.NotApplied, retry.Unavailable, CodeNoCallback, "nothing was sent: this node has no URL for "+
+			"reports of the outcome; set server.public_url")
 	}
 	t, err := c.target(call)
 	if err != nil {

@@ -44,7 +44,7 @@ steps:
 		{"none", plain, reported.Done, ``, saga.Outcome{Verdict: saga.Done, Code: "reported_done"}, ""},
 		{"what is kept of it", ruled, reported.Done, `{"id":"x"}`, saga.Outcome{Verdict: saga.Done,
 			Code: "reported_done", Output: json.RawMessage(`"x"`)}, ""},
-		{"nothing to keep", ruled, reported.Done, `{"name":"x"}`, saga.Outcome{}, "the answer does not fit its rules"},
+		{"nothing to keep", ruled, reported.Done, `{"name":"x"}`, saga.Outcome{}, "the rules cannot be applied to the response"},
 		{"another type", ruled, reported.Done, `{"id":1}`, saga.Outcome{}, "output_schema"},
 		{"too large", plain, reported.Done, `"` + strings.Repeat("x", 100) + `"`, saga.Outcome{}, "larger than 100 bytes"},
 		{"of a compensation", undo, reported.Done, ``, saga.Outcome{Verdict: saga.Done, Code: "reported_done"}, ""},

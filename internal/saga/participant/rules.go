@@ -79,7 +79,7 @@ func (c *Client) judged(rules *workflow.Rules, a answer) saga.Outcome {
 func (c *Client) successful(rules *workflow.Rules, e *expression.Evaluation, a answer) saga.Outcome {
 	if a.tooLarge {
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
-			fmt.Sprintf("the answer (status %d) is larger than %d bytes", a.status, c.cfg.MaxResponseBytes))
+			fmt.Sprintf("the response (status %d) is larger than %d bytes", a.status, c.cfg.MaxResponseBytes))
 	}
 	output, kept, err := rules.Output(e)
 	switch {
@@ -104,13 +104,13 @@ func (c *Client) successful(rules *workflow.Rules, e *expression.Evaluation, a a
 // unfit is the outcome of an answer that violates the step's schema. The participant has acted, so
 // the step is in doubt.
 func unfit(why string) saga.Outcome {
-	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the output does not fit output_schema: "+why)
+	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the output does not match output_schema: "+why)
 }
 
 func unjudged(err error) saga.Outcome {
-	message := "the rules for its answer cannot be evaluated"
+	message := "the rules for the response cannot be evaluated"
 	if f := (*expression.Failure)(nil); errors.As(err, &f) {
-		message = "the answer does not fit its rules: " + f.Error()
+		message = "the rules cannot be applied to the response: " + f.Error()
 	}
 	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, message)
 }

@@ -38,10 +38,10 @@ func TestRulesForAnswers(t *testing.T) {
 		{"an output without a body", `{output: '${headers["location"]}'}`, "201 Created", `not JSON`, saga.Done, `"/things/7"`, ""},
 		{"an output that is missing", `{output: '${body.id}'}`, "200 OK", `{}`, saga.Unknown, ``, "${body.id}"},
 		{"a rule about a body that is missing", `{done: 'size(body.data) > 0'}`, "200 OK", ``, saga.Unknown, ``, "missing"},
-		{"a rule about another type", `{done: 'body.n + 1 > 2'}`, "200 OK", `{"n":"x"}`, saga.Unknown, ``, "not of the type"},
+		{"a rule about another type", `{done: 'body.n + 1 > 2'}`, "200 OK", `{"n":"x"}`, saga.Unknown, ``, "wrong type"},
 		{"an output that fits", `output_schema: {required: [id]}`, "200 OK", `{"id":1}`, saga.Done, `{"id":1}`, ""},
-		{"an output that does not fit", `output_schema: {properties: {id: {type: string}}}`, "200 OK", `{"id":12345}`, saga.Unknown, ``, "/id is not what the schema says about type"},
-		{"no output where one is needed", `output_schema: {type: object}`, "204 No Content", ``, saga.Unknown, ``, "the whole is not"},
+		{"an output that does not fit", `output_schema: {properties: {id: {type: string}}}`, "200 OK", `{"id":12345}`, saga.Unknown, ``, "/id violates the schema's type"},
+		{"no output where one is needed", `output_schema: {type: object}`, "204 No Content", ``, saga.Unknown, ``, "the whole output violates"},
 		{"digits survive", `{output: '${body.n}'}`, "200 OK", `{"n":12345678901234567890.10}`, saga.Done, `12345678901234567890.10`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -129,7 +129,7 @@ func TestACallWithoutItsSecretIsNotSent(t *testing.T) {
 		why    string
 	}{
 		"a secret that cannot be read":   {withSecrets(t, srv.url(), ""), secretCall(srv.url() + "/a"), `secret "key" of participant "card" is empty`},
-		"a URL of no participant":        {withSecrets(t, "http://h", "12345678"), secretCall(srv.url() + "/a"), "no registered participant"},
+		"a URL of no participant":        {withSecrets(t, "http://h", "12345678"), secretCall(srv.url() + "/a"), "only registered participants"},
 		"a node without secrets":         {newClient(t, nil), secretCall(srv.url() + "/a"), "no secret is bound"},
 		"a participant without this one": {withSecrets(t, srv.url()), secretCall(srv.url() + "/a"), "not bound to participant"},
 		"a base URL outside the binding": {func() *Client {

@@ -50,7 +50,7 @@ func (ts *targets) of(rawURL string) (*target, error) {
 	return t, nil
 }
 
-var errURL = errors.New("the URL is not an absolute http or https URL without user name")
+var errURL = errors.New("the URL is not an absolute http or https URL without a user name")
 
 func parseTarget(rawURL string) (*target, error) {
 	u, err := url.Parse(rawURL)

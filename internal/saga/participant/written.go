@@ -61,11 +61,11 @@ func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error)
 func (c *Client) read(call saga.Call, a simulate.Answer) saga.Outcome {
 	switch a.Fault {
 	case "timeout":
-		return failure(saga.Unknown, retry.Timeout, CodeTimeout, "no answer in time")
+		return failure(saga.Unknown, retry.Timeout, CodeTimeout, "no response in time")
 	case "connection_lost":
-		return failure(saga.Unknown, retry.Network, CodeConnectionLost, "the connection broke before the whole answer")
+		return failure(saga.Unknown, retry.Network, CodeConnectionLost, "the connection broke before the complete response arrived")
 	case "invalid_response":
-		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer is not valid HTTP")
+		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the response is not valid HTTP")
 	case "dial_failed":
 		return failure(saga.NotApplied, retry.Network, CodeDialFailed, "no connection to the participant")
 	}

@@ -101,7 +101,7 @@ func (g *Gate) Enter(ctx context.Context, c *saga.Call, call saga.CallID, mayHav
 				Of: saga.Ref{Tenant: c.Tenant, ID: c.SagaID}, Participant: p.Name, Call: call,
 			})
 			if err != nil && ctx.Err() == nil {
-				g.cfg.Log.WarnContext(ctx, "cannot take the grant of a saga; it waits", slog.Any("error", err))
+				g.cfg.Log.WarnContext(ctx, "cannot take the grant of a saga; the saga waits", slog.Any("error", err))
 			}
 		}
 		if !granted {
@@ -137,7 +137,7 @@ func (g *Gate) Turn(ctx context.Context, c registry.Caller, url string) registry
 	if p.Gate.State != registry.Open {
 		var err error
 		if let, err = g.cfg.Store.TakeTurn(ctx, p.Name, c); err != nil && ctx.Err() == nil {
-			g.cfg.Log.WarnContext(ctx, "cannot take the turn of a "+string(c.Kind)+"; it waits", slog.Any("error", err))
+			g.cfg.Log.WarnContext(ctx, "cannot take the turn of a "+string(c.Kind)+"; the call waits", slog.Any("error", err))
 		}
 		if !let {
 			return registry.Turn{Waits: p}
@@ -254,7 +254,7 @@ const (
 func (g *Gate) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := g.Round(ctx); err != nil && ctx.Err() == nil {
-			g.cfg.Log.WarnContext(ctx, "cannot look after the participants; their gates stay as they are",
+			g.cfg.Log.WarnContext(ctx, "cannot update the gates of participants; they stay as they are",
 				slog.Any("error", err))
 		}
 		if loop.Sleep(ctx, leastPause) { // however many changes there are
@@ -393,7 +393,7 @@ func (g *Gate) decide(
 		return false, 0, err
 	}
 	if stored && d.Gate.State != p.Gate.State {
-		g.cfg.Log.InfoContext(ctx, "the gate of a participant has moved",
+		g.cfg.Log.InfoContext(ctx, "the gate of a participant has changed",
 			slog.String("participant", p.Name), slog.String("gate", d.Gate.Sentence(now)))
 	}
 	return d.Changed, let, nil // even if another node was faster

@@ -24,7 +24,7 @@ func Unknown(c *saga.Call, now time.Time) saga.Outcome {
 	return saga.Outcome{
 		Verdict: saga.NotApplied, Class: retry.Unavailable, Code: CodeUnknown,
 		Message: "no participant " + strconv.Quote(name) + " is registered; PUT /participants/" + name +
-			" brings it back",
+			" registers it",
 		StartedAt: now, EndedAt: now,
 	}
 }

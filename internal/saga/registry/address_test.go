@@ -119,8 +119,8 @@ func TestWhereABoundSecretGoes(t *testing.T) {
 	}{
 		{b, "key", "https://card.example/v1", ""}, {b, "token", "https://card.example/v1/charges?a=b", ""},
 		{b, "key", "https://CARD.example:443/v1/x", ""}, {b, "key", "", ""},
-		{b, "other", "https://card.example/v1", "which has key, token: write one of these"},
-		{b, "key", "https://card.example/v10", "go to https://card.example/v1 and below"},
+		{b, "other", "https://card.example/v1", "(bound: key, token): use one of these"},
+		{b, "key", "https://card.example/v10", "are only for https://card.example/v1 and below"},
 		{b, "key", "https://card.example/", "and below"}, {b, "key", "http://card.example/v1", "and below"},
 		{b, "key", "https://card.example.evil.example/v1", "and below"}, {b, "key", "https://evil.example/v1", "and below"},
 		{b, "key", "https://card.example/v1/../x", "and below"}, {b, "key", "https://card.example/v1/%2E./x", "and below"},

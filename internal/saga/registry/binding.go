@@ -24,13 +24,13 @@ func (b *Binding) Refusal(participant, secret, url string) string {
 	switch {
 	case b == nil:
 		return fmt.Sprintf("no secret is bound to participant %q on this server: bind %q to it under "+
-			"participant_secrets of the configuration", participant, secret)
+			"participant_secrets in the configuration", participant, secret)
 	case !slices.Contains(b.Secrets, secret):
-		return fmt.Sprintf("secret %q is not bound to participant %q on this server, which has %s: write one of these, "+
-			"or bind it under participant_secrets of the configuration", secret, participant, strings.Join(b.Secrets, ", "))
+		return fmt.Sprintf("secret %q is not bound to participant %q on this server (bound: %s): use one of these, "+
+			"or bind it under participant_secrets in the configuration", secret, participant, strings.Join(b.Secrets, ", "))
 	case url != "" && !b.Reaches(url):
-		return fmt.Sprintf("the secrets of participant %q go to %s and below, and it is elsewhere: change its base_url "+
-			"back, or base_url under participant_secrets of the configuration", participant, b.BaseURL)
+		return fmt.Sprintf("the secrets of participant %q are only for %s and below, but its URL is elsewhere: change its base_url "+
+			"back, or change base_url under participant_secrets in the configuration", participant, b.BaseURL)
 	}
 	return ""
 }

@@ -138,7 +138,7 @@ func (g Gate) whileReleasing(o *Outage, seen Seen, now time.Time) Decision {
 	case !seen.Waiting, seen.WaitsSince.After(waved):
 		// The last wave left nothing waiting. Calls that began to wait since then are leftovers, of
 		// which a participant under constant load always has some.
-		return changed(Gate{State: Open, Since: now, CountedFrom: now, Reason: "what waited was let through"})
+		return changed(Gate{State: Open, Since: now, CountedFrom: now, Reason: "all waiting calls were let through"})
 	}
 	// The rate grows only after a second in which a released call succeeded.
 	if now.Sub(grown) >= time.Second && seen.LastLetOK.After(grown) {
@@ -206,7 +206,7 @@ func (g *Gate) Sentence(now time.Time) string {
 	}
 	switch {
 	case g.State == Releasing:
-		text += fmt.Sprintf("; %g calls per second are let through", g.ShownRate())
+		text += fmt.Sprintf("; calls are let through at %g per second", g.ShownRate())
 	case g.NextCanary != nil && g.NextCanary.After(now):
 		text += "; next canary in " + spelled(g.NextCanary.Sub(now))
 	case g.NextCanary != nil:

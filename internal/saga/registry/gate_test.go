@@ -81,12 +81,12 @@ func TestAGateIsHeldTriedAndReleased(t *testing.T) {
 			registry.Seen{Waiting: true, WaitsSince: noon}, time.Second, registry.Releasing, 10, ""},
 		{"releasing, those that wait have come since the last wave", release,
 			registry.Seen{Let: 3, Waiting: true, WaitsSince: after(time.Millisecond)},
-			time.Second, registry.Open, 0, "what waited was let through"},
+			time.Second, registry.Open, 0, "all waiting calls were let through"},
 		{"releasing, those that have come fail", release,
 			registry.Seen{Let: 10, LetFailed: 6, Waiting: true, WaitsSince: after(time.Millisecond)},
 			time.Second, registry.Held, 0, "60 % of 10 calls failed while it was released"},
 		{"releasing, none waits any more", release, registry.Seen{Let: 3},
-			time.Second, registry.Open, 0, "what waited was let through"},
+			time.Second, registry.Open, 0, "all waiting calls were let through"},
 	} {
 		now := after(tt.after)
 		d := tt.gate.Decide(&outage, tt.seen, now)
@@ -187,7 +187,7 @@ func TestAGateSaysWhy(t *testing.T) {
 	}
 	for rate, want := range map[float64]string{10: "10", 309.5868211199999: "309.6", 0.25: "0.3", 1e5: "100000"} {
 		release.Rate = rate
-		if got := release.Sentence(after(0)); !strings.HasSuffix(got, "; "+want+" calls per second are let through") {
+		if got := release.Sentence(after(0)); !strings.HasSuffix(got, "; calls are let through at "+want+" per second") {
 			t.Error(got)
 		}
 	}

@@ -102,7 +102,7 @@ func (s Settings) Checked(name string) (Settings, error) {
 		at, lower := "/headers/"+strictjson.Token(key), strings.ToLower(key)
 		switch value := s.Headers[key]; {
 		case seen[lower]:
-			wrong.Add(at, CodeInvalid, "this header appears twice, in different letter case")
+			wrong.Add(at, CodeInvalid, "this header appears twice, with different capitalization")
 		case !httpguts.ValidHeaderFieldName(key) || !expression.Has(value) && !httpguts.ValidHeaderFieldValue(value):
 			wrong.Add(at, CodeInvalid, "is not a valid header")
 		case workflow.OwnHeader(key):
@@ -134,7 +134,7 @@ func BaseOf(text string) (base, mistake string) {
 	case err != nil:
 		return text, "is not a URL"
 	case u.RawQuery != "" || u.ForceQuery:
-		return text, "must not have a query: paths below it are matched"
+		return text, "must not have a query: calls are matched by the paths below it"
 	}
 	host := strings.ToLower(u.Hostname())
 	if strings.Contains(host, ":") {

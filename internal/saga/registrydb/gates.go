@@ -99,7 +99,7 @@ func (st *Participants) Look(
 			return err
 		})
 	}
-	return all, postgres.Wrap("look at the calls of participants", err)
+	return all, postgres.Wrap("read the calls of participants", err)
 }
 
 var moveGate = postgres.Named(`UPDATE saga.participants SET `+gateTable.Set("p", "tenant_id", "name", "epoch")+`,
@@ -194,7 +194,7 @@ func (st *Participants) Decide(
 		return err
 	})
 	if err != nil {
-		return 0, false, fmt.Errorf("decide about participant %s: %w", p.Name, err)
+		return 0, false, fmt.Errorf("update the gate of participant %s: %w", p.Name, err)
 	}
 	return granted, stored, nil
 }
@@ -254,7 +254,7 @@ func (st *Participants) Wait(ctx context.Context, of saga.Ref) (*registry.Wait, 
 		return nil, nil //nolint:nilnil // it does not wait at a gate
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look where saga %s waits: %w", of.ID, err)
+		return nil, fmt.Errorf("find where saga %s waits: %w", of.ID, err)
 	}
 	w.Since = w.Since.UTC()
 	return &w, nil
@@ -275,7 +275,7 @@ func (st *Participants) Waits(
 		at[id] = participant
 		return err
 	}, pq.Array(sagas))
-	return at, postgres.Wrap("look where sagas wait", err)
+	return at, postgres.Wrap("find where sagas wait", err)
 }
 
 // Figures implements registry.Gates.

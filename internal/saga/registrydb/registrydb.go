@@ -216,7 +216,7 @@ func (st *Participants) Changed(
 ) (all []registry.Participant, next registry.Mark, changed bool, err error) {
 	const mark = `SELECT concat_ws('/', count(*), sum(version), sum(epoch), max(created_at)) FROM saga.participants`
 	if err := st.db.Read.GetContext(ctx, &next, mark); err != nil {
-		return nil, since, false, fmt.Errorf("look for changed participants: %w", err)
+		return nil, since, false, fmt.Errorf("find changed participants: %w", err)
 	}
 	if next == since {
 		return nil, since, false, nil

@@ -176,7 +176,7 @@ func (s *Handlers) afterUnknownChange(ctx context.Context, change saga.Change, e
 	if getErr != nil || found.Version != after.Version || !found.UpdatedAt.Equal(after.UpdatedAt) {
 		return err
 	}
-	s.Log.WarnContext(ctx, "action was stored although its commit reported an error",
+	s.Log.WarnContext(ctx, "action was stored although the commit reported an error",
 		slog.String("request_id", httpkit.RequestOf(ctx).ID), slog.String("saga_id", after.ID.String()),
 		slog.Any("error", err))
 	return nil

@@ -176,7 +176,7 @@ func (s *Handlers) lateReport(
 		return err
 	}
 	return fault.New(fault.Conflict, callback.CodeLate,
-		"attempt %d of step %q was decided without this report, which changes nothing; the saga is %s", a.Number, e.StepName,
+		"attempt %d of step %q was decided without this report, so the report changes nothing; the saga is %s", a.Number, e.StepName,
 		run.State)
 }
 

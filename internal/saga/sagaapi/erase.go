@@ -16,7 +16,7 @@ import (
 // EraseContent erases the content of ended sagas, dead letters and job runs, or counts it.
 func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestObject) (api.Response, error) {
 	if s.Eraser == nil {
-		return nil, fault.New(fault.Unavailable, fault.CodeUnavailable, "the memory store erases nothing: use PostgreSQL")
+		return nil, fault.New(fault.Unavailable, fault.CodeUnavailable, "the memory store cannot erase content: use PostgreSQL")
 	}
 	subject, err := subjectOf(in.Body)
 	if err != nil {

@@ -45,7 +45,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 		return nil, err
 	}
 	if filter.Sort == saga.ByEnd && archived {
-		return nil, httpkit.BadParameter("sort", "excluded", "cannot be completed_at with archived=true: no index has that order")
+		return nil, httpkit.BadParameter("sort", "excluded", "cannot be completed_at with archived=true: no index supports this order")
 	}
 	filter.Ascending = httpkit.Ascending(p.Order, filter.Sort.OfText())
 	filter.ByTime, filter.AfterKey = page.SplitKey(asked.Request)
@@ -216,7 +216,7 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 func checkErrorFilters(p api.ListSagasParams, f *saga.Filter) error {
 	if f.Step != "" && f.WorkflowName == "" {
 		return httpkit.BadParameter("step", "required_with",
-			"needs workflow_name or definition_id too: names of steps belong to a workflow")
+			"also needs workflow_name or definition_id, because step names belong to a workflow")
 	}
 	archived := p.Archived != nil && *p.Archived
 	if f.WaitsFor != "" && archived {

@@ -24,11 +24,11 @@ type report struct {
 
 // noCallback is the fault for a token that matches nothing. It does not say why.
 func noCallback() error {
-	return fault.New(fault.NotFound, callback.CodeNotFound, "this server has not made this callback URL, or its saga is gone")
+	return fault.New(fault.NotFound, callback.CodeNotFound, "this server did not create this callback URL, or its saga no longer exists")
 }
 
 func earlyReport() error {
-	return fault.New(fault.Unavailable, callback.CodeEarly, "the answer to this attempt is not stored yet: send the report again")
+	return fault.New(fault.Unavailable, callback.CodeEarly, "the response to this attempt is not stored yet: send the report again")
 }
 
 // readReport reads a report and checks what its schema cannot express.
@@ -46,7 +46,7 @@ func (s *Handlers) readReport(body []byte, undo bool) (*report, error) {
 		wrong.Add(w.Pointer, "invalid", "%s", w.Why)
 	}
 	if rep.Progress != nil && rep.Result != reported.Heartbeat {
-		wrong.Add("/progress", "invalid", "goes with the result heartbeat")
+		wrong.Add("/progress", "invalid", "is allowed only with the result heartbeat")
 	}
 	if wrong != nil {
 		return nil, httpkit.SchemaFault(wrong...)

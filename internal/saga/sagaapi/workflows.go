@@ -110,7 +110,7 @@ func (s *Handlers) runnable(ctx context.Context, tenant uuid.UUID, def *workflow
 	if at := def.AnswersLater(); at != "" && !s.Callbacks.Served {
 		return httpkit.FieldsFault(fault.Invalid, workflow.CodeInvalid, fault.Mistakes{{
 			Pointer: at, Code: workflow.CodeInvalid, Message: "participants cannot reach this server to report the outcome: " +
-				"set server.public_url to the URL at which they do",
+				"set server.public_url to the URL at which they can",
 		}})
 	}
 	named, err := s.participantsOf(ctx, tenant, def)
@@ -188,7 +188,7 @@ func yamlInside(body []byte) (text string, isYAML bool, err error) {
 			Message: "must be a string"})
 	}
 	if len(members) > 1 {
-		return "", true, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "unknown", Message: "must have no members but workflow_yaml"})
+		return "", true, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "unknown", Message: "must have no members other than workflow_yaml"})
 	}
 	return text, true, nil
 }

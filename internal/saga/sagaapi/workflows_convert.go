@@ -32,7 +32,7 @@ func toAPIWorkflow(w *workflow.Registered, full bool) api.Workflow {
 func definitionJSON(def *workflow.Definition) json.RawMessage {
 	b, err := json.Marshal(def)
 	if err != nil {
-		panic("sagaapi: a definition is always JSON: " + err.Error())
+		panic("sagaapi: a definition is not JSON: " + err.Error())
 	}
 	return b
 }

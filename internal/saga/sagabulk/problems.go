@@ -10,7 +10,7 @@ var (
 	CodeNotFound = Problems.Add("SAGA_BULK_NOT_FOUND", "No such bulk operation",
 		"The tenant has no bulk operation on sagas with this id. Bulk operations have the same retention "+
 			"as job runs.", 404)
-	CodeConflict = Problems.Add("SAGA_BULK_STATE_CONFLICT", "The state of the bulk operation forbids it",
+	CodeConflict = Problems.Add("SAGA_BULK_STATE_CONFLICT", "The state of the bulk operation forbids this",
 		"A bulk operation that has ended can be neither canceled nor changed, and only a halted one can be "+
 			"resumed. Its effects so far remain.", 409)
 	CodeInvalid = Problems.Add("SAGA_BULK_INVALID", "Bulk operation matches nothing",

@@ -202,7 +202,7 @@ func Check(b *Bulk) error {
 	f, can := b.Filter, b.action().states
 	if b.Action == saga.Acknowledge {
 		if f.NeedsAttention != nil && !*f.NeedsAttention {
-			return impossible("/filter/needs_attention", "acknowledge is only for sagas that need attention")
+			return impossible("/filter/needs_attention", "acknowledge applies only to sagas that need attention")
 		}
 		f.NeedsAttention = new(true)
 		return nil

@@ -31,7 +31,7 @@ func (st *Sagas) Awaiting(
 		all[id] = true
 		return err
 	}, pq.Array(sagas))
-	return all, postgres.Wrap("look which sagas wait for reports", err)
+	return all, postgres.Wrap("find sagas that wait for reports", err)
 }
 
 // knownOrphan searches the saga's events for an earlier event about the same late report.

@@ -12,7 +12,7 @@ import (
 )
 
 // claimSagas takes the sagas of dead nodes, and unowned sagas that wait and are due. The sagas of
-// dead nodes come first, because their number is limited, and that of a backlog may not be.
+// dead nodes come first, because their number is limited, whereas a backlog may be unlimited.
 //
 // Tenants take turns. Up to limit tenants are served in the order of their ids, starting after
 // tenant $3 and wrapping around. Each gets an equal share of the limit, and its oldest sagas are

@@ -64,7 +64,7 @@ func EraseEvents(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, sagas []uui
 	err = tx.GetContext(ctx, &erased, `SELECT saga.purge_events($1, $2::bigint[], $3::uuid[])`, tenant, pq.Array(ids),
 		pq.Array(sagas))
 	if err == nil && erased != len(ids) {
-		err = fmt.Errorf("%d of %d events were erased", erased, len(ids))
+		err = fmt.Errorf("erased %d of %d events", erased, len(ids))
 	}
 	return erased, err
 }

@@ -329,11 +329,11 @@ func (st *Sagas) neverBegun(ctx context.Context, c saga.JobCall) (*saga.Outcome,
 	}
 	var exists bool
 	if err := st.db.Read.QueryRowContext(ctx, jobExists, c.Tenant, c.Job).Scan(&exists); err != nil {
-		return nil, fmt.Errorf("look for the job definition %q: %w", c.Job, err)
+		return nil, fmt.Errorf("find the job definition %q: %w", c.Job, err)
 	}
 	if exists {
 		o.Code = "job_definition_unreadable"
-		o.Message = fmt.Sprintf("what was stored of the job definition %q was damaged when the step began", c.Job)
+		o.Message = fmt.Sprintf("the stored job definition %q was damaged when the step began", c.Job)
 	}
 	return o, nil
 }

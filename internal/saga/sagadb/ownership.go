@@ -20,7 +20,7 @@ func (st *Sagas) Former(ctx context.Context, node string) (f saga.Incarnation, f
 		return f, false, nil
 	}
 	if err != nil {
-		return f, false, fmt.Errorf("look for another process of this node: %w", err)
+		return f, false, fmt.Errorf("find another process of this node: %w", err)
 	}
 	return f, true, nil
 }

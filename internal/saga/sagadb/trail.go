@@ -50,7 +50,7 @@ const rareType = `e.event_type NOT IN ('saga.started', 'saga.step.started', 'sag
 func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
 	var ahead int64
 	if err := t.db.Read.QueryRowContext(ctx, `SELECT saga.advance_feed()`).Scan(&ahead); err != nil {
-		return false, fmt.Errorf("look for restored events: %w", err)
+		return false, fmt.Errorf("find restored events: %w", err)
 	}
 	return ahead > 0, nil
 }

@@ -81,7 +81,7 @@ func (t *Trail) ArchivedSeals(ctx context.Context, tenant uuid.UUID) (archived, 
 		return rows.Scan(&archived, &purged)
 	}, tenant)
 	if err != nil {
-		return 0, 0, fmt.Errorf("read how far events are archived: %w", err)
+		return 0, 0, fmt.Errorf("read how far events are archived and purged: %w", err)
 	}
 	return archived, purged, nil
 }

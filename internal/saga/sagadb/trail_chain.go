@@ -86,7 +86,7 @@ func (t *Trail) erasures(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID)
 		return err
 	}, tenant, pq.Array(ids))
 	if err != nil {
-		return nil, fmt.Errorf("read which events were erased: %w", err)
+		return nil, fmt.Errorf("read the erasures of sagas: %w", err)
 	}
 	return found, nil
 }

@@ -46,7 +46,7 @@ func New(known Directory, values Values, reads bool, bindings []registry.Binding
 	return b
 }
 
-var errNowhere = errors.New("its URL is that of no registered participant, which alone gets secrets")
+var errNowhere = errors.New("only registered participants get secrets, and the URL belongs to none")
 
 // Of returns the secrets of the participant that receives a call, or nil if it has none. needed
 // means that the call uses secrets, so that their absence is an error.
@@ -85,7 +85,7 @@ func (b *Bound) Hides(ctx context.Context, c *saga.Call) (*Hider, error) {
 	case err != nil || set == nil:
 		return nil, err
 	case !b.reads:
-		return nil, errors.New("the participant has secrets, and this node does not read them, as it has no role engine")
+		return nil, errors.New("the participant has secrets, which this node does not read because it does not have the role engine")
 	}
 	return set.Hider(), nil
 }
@@ -109,8 +109,8 @@ func (b *Bound) Allowed(tenant uuid.UUID, by *workflow.Call, secret string) erro
 			p = b.known.Of(tenant, url)
 		}
 		if p == nil {
-			return fmt.Errorf("only a registered participant gets secrets, and this URL is that of none: register it with "+
-				"PUT /participants/NAME, and bind %q to that name under participant_secrets of the configuration", secret)
+			return fmt.Errorf("only registered participants get secrets, and this URL belongs to none: register it with "+
+				"PUT /participants/NAME, and bind %q to that name under participant_secrets in the configuration", secret)
 		}
 		name, base = p.Name, p.Settings.BaseURL
 	} else if b != nil {

@@ -51,17 +51,17 @@ func (a *Answer) mistake(job bool) string {
 	}
 	switch {
 	case given > 1:
-		return "may have one of status, fault and run_state"
+		return "may have only one of status, fault and run_state"
 	case job && (a.Status != 0 || a.Fault != "" || a.Headers != nil || a.Reports != nil):
-		return "is for a job: it may have run_state, body and takes_ms"
+		return "is for a job: only run_state, body and takes_ms are allowed"
 	case !job && a.RunState != "":
-		return "is for a call by HTTP: it has no run_state"
+		return "is for an HTTP call: run_state is not allowed"
 	case a.Fault != "" && !slices.Contains(Faults, a.Fault):
 		return fmt.Sprintf("has an unknown fault; it must be one of %v", Faults)
 	case a.RunState != "" && !slices.Contains(RunStates, a.RunState):
 		return fmt.Sprintf("has an unknown run_state; it must be one of %v", RunStates)
 	case a.Fault != "" && (a.Body != nil || a.Headers != nil):
-		return "is a fault: it has neither body nor headers"
+		return "is a fault: body and headers are not allowed"
 	}
 	return ""
 }

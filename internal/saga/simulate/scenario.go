@@ -78,7 +78,7 @@ func (s *Scenario) Check(by Transport) fault.Mistakes {
 		at := "/answers/" + strictjson.Token(key)
 		c, of := s.callOf(key)
 		if c == nil {
-			wrong.Add(at, "invalid", "is neither a step of the workflow nor a compensation (STEP%s) that it has", undo)
+			wrong.Add(at, "invalid", "is neither a step of the workflow nor one of its compensations (STEP%s)", undo)
 			continue
 		}
 		for i, a := range s.Answers[key] {
@@ -134,11 +134,11 @@ func (s *Scenario) filled(a Answer, c *saga.Call) Answer {
 // refuse such a report, or the answer does not announce any.
 func (s *Scenario) checkReports(by Transport, of saga.Call, a *Answer, at string, wrong *fault.Mistakes) {
 	if !of.Rules.Later() {
-		wrong.Add(at, "invalid", "go with an answer that is later, and no rule of this call says which are")
+		wrong.Add(at, "invalid", "need an answer that means \"later\", but this call has no rule for such answers")
 		return
 	}
 	if by.Outcome(of, s.filled(*a, &of)).Verdict != saga.Later {
-		wrong.Add(at, "invalid", "go with an answer that is later, and by the rules of this call this one is not")
+		wrong.Add(at, "invalid", "need an answer that means \"later\", but by the rules of this call this answer does not")
 		return
 	}
 	for i := range a.Reports {
@@ -148,7 +148,7 @@ func (s *Scenario) checkReports(by Transport, of saga.Call, a *Answer, at string
 			continue
 		}
 		if i > 0 && a.Reports[i-1].Result != reported.Heartbeat {
-			wrong.Add(at, "invalid", "comes after a report that has decided the attempt")
+			wrong.Add(at, "invalid", "comes after a report that already decided the attempt")
 		}
 		misplaced := r.Result.Misplaced(of.Action == saga.Compensate, r.Output != nil, r.Error != nil)
 		for _, w := range misplaced {

@@ -34,7 +34,7 @@ func Play(s *Scenario, by Transport) Result {
 	p.run = saga.NewInstance(head, s.Definition)
 	for n := 0; p.stopped == "" && p.step(); n++ {
 		if n == mostSteps || p.size > MostBytes {
-			p.stopped = "more than a simulation shows"
+			p.stopped = "the simulation exceeds its limit of steps or bytes"
 		}
 	}
 	for p.stopped == "" && len(p.coming) > 0 {
@@ -107,7 +107,7 @@ func (p *play) due() *time.Time {
 func (p *play) wait() {
 	next := p.run.NextRunAt
 	if p.run.SuspendedAt != nil || next == nil {
-		p.stopped = "the saga waits for a person"
+		p.stopped = "the saga waits for an operator"
 		return
 	}
 	until, arrives := *next, false
@@ -140,7 +140,7 @@ func (p *play) deadline(at time.Time) {
 // call makes the call in flight.
 func (p *play) call() {
 	if p.tries++; p.tries > MostCalls {
-		p.stopped = "more calls than a simulation makes"
+		p.stopped = "the simulation exceeds its limit of calls"
 		return
 	}
 	if o, unsendable := p.run.Unsendable(p.s.Limits.Budget, p.now); unsendable {
@@ -182,7 +182,7 @@ func took(a Answer, limit time.Duration) time.Duration {
 // job ends the job run in flight.
 func (p *play) job() {
 	if p.tries++; p.tries > MostCalls {
-		p.stopped = "more calls than a simulation makes"
+		p.stopped = "the simulation exceeds its limit of calls"
 		return
 	}
 	p.calls++
@@ -286,7 +286,7 @@ func (p *play) overdue(until time.Time) {
 }
 
 // late is a server's answer to a report that came too late.
-const late = "the attempt was decided without this report, which changes nothing"
+const late = "the attempt was decided without this report, so the report changes nothing"
 
 // arrive delivers the next report.
 func (p *play) arrive() {

@@ -122,11 +122,11 @@ func TestPaths(t *testing.T) {
 			s.Limits.Timeout = 0
 			s.Spec.Payload = []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 			s.Answers = map[string][]simulate.Answer{"a": {{Status: 500}}}
-		}, nil, saga.Running, "more than a simulation shows"},
+		}, nil, saga.Running, "the simulation exceeds its limit of steps or bytes"},
 		"too many calls": {strings.Replace(two, "max_attempts: 3", "max_attempts: 100000", 1), func(s *simulate.Scenario) {
 			s.Limits.Timeout = 0
 			s.Answers = map[string][]simulate.Answer{"a": {{Status: 500}}}
-		}, nil, saga.Running, "more calls than a simulation makes"},
+		}, nil, saga.Running, "the simulation exceeds its limit of calls"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, r := play(t, tt.definition, tt.change)

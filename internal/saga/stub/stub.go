@@ -75,7 +75,7 @@ func New(cfg Config) (http.Handler, error) {
 	sum := 0.0
 	for fault, rate := range cfg.Rates {
 		if sum += rate; !slices.Contains(Faults, fault) || !(rate >= 0 && rate <= 1) || sum > 1 {
-			return nil, fmt.Errorf("rate %s=%g: the faults are %s, and their rates add up to at most 1",
+			return nil, fmt.Errorf("rate %s=%g: the fault must be one of %s, and the rates must add up to at most 1",
 				fault, rate, strings.Join(Faults, ", "))
 		}
 	}

@@ -50,7 +50,7 @@ func (r *reader) answer(m map[string]any, at string, job bool) *Answer {
 	}
 	at += "/answer"
 	if job {
-		r.fail(at, CodeInvalid, "is not allowed for a job: its run says how it ended")
+		r.fail(at, CodeInvalid, "is not allowed for a job: the job run determines the outcome")
 		return nil
 	}
 	o := r.object(v, at, "done", "refused", "not_applied", "later", "later_ms", "unknown", "output")
@@ -61,7 +61,7 @@ func (r *reader) answer(m map[string]any, at string, job bool) *Answer {
 		LaterMS: r.integer(o, at, "later_ms", minLaterMS, maxLaterMS),
 	}
 	if o["later_ms"] != nil && o["later"] == nil {
-		r.fail(at+"/later_ms", CodeInvalid, "goes with later: it is how long a report may take")
+		r.fail(at+"/later_ms", CodeInvalid, "requires later: it limits how long a report may take")
 	}
 	for _, word := range answerRules {
 		if _, isBool := o[word].(bool); isBool {
@@ -83,7 +83,7 @@ func (r *reader) undoAnswer(v any, at string, job bool) *Answer {
 	m, _ := v.(map[string]any)
 	a := r.answer(m, at, job)
 	if a != nil && a.Output != nil {
-		r.fail(at+"/answer/output", CodeInvalid, "is for actions: nothing is kept of the answer to a compensation")
+		r.fail(at+"/answer/output", CodeInvalid, "is allowed only for actions: the response to a compensation is not stored")
 	}
 	return a
 }
@@ -155,5 +155,5 @@ func (r *Rules) Unfit(output json.RawMessage) string {
 	if wrong == nil {
 		return ""
 	}
-	return cmp.Or(wrong[0].Pointer, "the whole") + " is not what the schema says about " + wrong[0].Code
+	return cmp.Or(wrong[0].Pointer, "the whole output") + " violates the schema's " + wrong[0].Code
 }

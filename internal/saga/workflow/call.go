@@ -159,7 +159,7 @@ func (r *reader) http(v any, at string) *HTTPCall {
 		h.Method = "POST"
 	}
 	if !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, h.Method) {
-		r.fail(at+"/method", CodeInvalid, "must be POST, PUT, PATCH or DELETE: a step changes something")
+		r.fail(at+"/method", CodeInvalid, "must be POST, PUT, PATCH or DELETE, because a step changes something")
 	}
 	r.where(h, o, at)
 	h.Headers = r.headers(o, at)
@@ -170,7 +170,7 @@ func (r *reader) http(v any, at string) *HTTPCall {
 	case nil:
 	case map[string]any:
 		if h.Form = r.template(v, at+"/form"); h.Body != nil {
-			r.fail(at+"/form", CodeInvalid, "cannot be combined with body: a request has one of them")
+			r.fail(at+"/form", CodeInvalid, "cannot be combined with body: a request has only one of them")
 		}
 	default:
 		r.fail(at+"/form", CodeInvalid, "must be an object")
@@ -189,7 +189,7 @@ func (r *reader) where(h *HTTPCall, o map[string]any, at string) {
 		}
 		if o["path"] != nil {
 			r.fail(at+"/path", CodeInvalid,
-				"goes with participant: write the whole address into url, or name the participant")
+				"requires participant: put the whole address into url, or name the participant")
 		}
 		return
 	}
@@ -198,7 +198,7 @@ func (r *reader) where(h *HTTPCall, o map[string]any, at string) {
 		h.Path = "/"
 	}
 	if o["url"] != nil {
-		r.fail(at+"/url", CodeInvalid, "cannot be combined with participant: write what follows its base URL into path")
+		r.fail(at+"/url", CodeInvalid, "cannot be combined with participant: put what follows its base URL into path")
 	}
 	name, _ := o["participant"].(string)
 	if o["participant"] == "" || h.Participant != "" && len([]rune(name)) <= maxName && !ValidName(name) {
@@ -232,11 +232,11 @@ func mistakeInPath(s string) string {
 	way, _, _ := strings.Cut(shape, "?")
 	switch {
 	case strings.Contains(shape, "://") && !strings.HasPrefix(shape, "/"):
-		return "must not have a scheme or host: these are in the base URL of the participant. Write what follows it"
+		return "must not have a scheme or host, which come from the base URL of the participant: write only what follows it"
 	case !strings.HasPrefix(s, "/"):
 		return "must begin with /: it follows the base URL of the participant"
 	case strings.HasPrefix(shape, "//"):
-		return "begins with //, as an address with a host does: write one /"
+		return "begins with //, like an address with a host: write a single /"
 	case strings.Contains(shape, "#"):
 		return "must not have a fragment"
 	case strings.Contains(strings.ToLower(way), "%2e"):
@@ -244,7 +244,7 @@ func mistakeInPath(s string) string {
 	}
 	for part := range strings.SplitSeq(way, "/") {
 		if part == "." || part == ".." {
-			return "has . or .. in its path: write the path that is meant"
+			return "has . or .. in its path: write the resulting path"
 		}
 	}
 	return MistakeInURL("http://h" + shape)
@@ -261,7 +261,7 @@ func mistakeInTarget(s string) string {
 		rest = after
 	}
 	if host := rest[:strings.Index(rest, "${")]; !strings.ContainsAny(host, "/?") {
-		return "has an expression in its scheme, host or port: write these as they are, and expressions only in the " +
+		return "has an expression in its scheme, host or port: expressions are allowed only in the " +
 			"path and query"
 	}
 	t, err := expression.Shape(s)
@@ -274,7 +274,7 @@ func mistakeInTarget(s string) string {
 	way, _, _ := strings.Cut(t, "?")
 	for part := range strings.SplitSeq(way, "/") {
 		if part == "." || part == ".." {
-			return "has . or .. in its path: write the path that is meant"
+			return "has . or .. in its path: write the resulting path"
 		}
 	}
 	return MistakeInURL(t)
@@ -337,7 +337,7 @@ func (r *reader) headers(m map[string]any, at string) map[string]string {
 		lower := strings.ToLower(key)
 		switch {
 		case seen[lower]: // it is undefined which of the two would be sent
-			r.fail(here, CodeInvalid, "this header appears twice, in different letter case")
+			r.fail(here, CodeInvalid, "this header appears twice, with different capitalization")
 		case !isText:
 			r.fail(here, CodeInvalid, "must be a string")
 		case !httpguts.ValidHeaderFieldName(key) || !expression.Has(value) && !httpguts.ValidHeaderFieldValue(value):

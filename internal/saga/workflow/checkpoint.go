@@ -25,7 +25,7 @@ func (r *reader) checkpoint(m map[string]any, at string, s *Step) *bool {
 	}
 	switch at += "/checkpoint"; {
 	case s.Action.Job != "":
-		r.fail(at, CodeInvalid, "false is not allowed for a job: the end of its run is always written at once")
+		r.fail(at, CodeInvalid, "false is not allowed for a job: the end of its run is always written immediately")
 	case s.Pivot:
 		r.fail(at, CodeInvalid, "false is not allowed for the pivot: whether the saga can still be compensated must be "+
 			"on disk before anything else is called")
@@ -38,8 +38,8 @@ func (r *reader) checkpoint(m map[string]any, at string, s *Step) *bool {
 func (d *Definition) written(i int, name string) error {
 	for k := i - 1; d.Ahead(k); k-- {
 		if d.Steps[k].Name == name {
-			return fmt.Errorf("after a crash step %q may have to be undone although the output of step %q was not on disk: "+
-				"give step %q checkpoint: true, or let the participant of %q find what to undo by its idempotency key",
+			return fmt.Errorf("after a crash, step %q may have to be compensated although the output of step %q was not on disk: "+
+				"give step %q checkpoint: true, or have the participant of %q find what to undo by its idempotency key",
 				d.Steps[i].Name, name, name, d.Steps[i].Name)
 		}
 	}

@@ -46,15 +46,15 @@ func (r *reader) pivot(steps, inOrder []Step) {
 		case pivot == "":
 			continue
 		case s.Pivot:
-			r.fail(at+"/pivot", CodeSecondPivot, "step %q is the pivot already: a workflow has at most one", pivot)
+			r.fail(at+"/pivot", CodeSecondPivot, "step %q is already the pivot: a workflow has at most one", pivot)
 		}
 		if !s.Compensation.None() {
 			r.fail(at+"/compensation", CodeCompensationAfterPivot, "step %q runs after the pivot %q, so it is never "+
-				"undone: write `compensation: none`, or let %q depend on it", s.Name, pivot, pivot)
+				"compensated: write `compensation: none`, or let %q depend on it", s.Name, pivot, pivot)
 		}
 		if s.OnFailure != "" {
 			r.fail(at+"/on_failure", CodeAfterPivot, "step %q runs after the pivot %q, where a step is retried until it "+
-				"succeeds, and a refusal suspends the saga: leave on_failure out", s.Name, pivot)
+				"succeeds, and a refusal suspends the saga: omit on_failure", s.Name, pivot)
 		}
 	}
 }

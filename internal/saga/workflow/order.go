@@ -40,7 +40,7 @@ func (r *reader) dependencies(steps []Step, index map[string]int) bool {
 	for i, s := range steps {
 		at := fmt.Sprintf("/steps/%d/depends_on", i)
 		if len(s.DependsOn) > len(steps) { // limits the work of ordered
-			r.fail(at, CodeInvalid, "lists more steps than there are")
+			r.fail(at, CodeInvalid, "lists more steps than the workflow has")
 			ok = false
 			continue
 		}

@@ -141,7 +141,7 @@ func (c *planner) place(i int, site expression.Site) *expression.Place {
 			}
 			for k := range c.d.Steps {
 				if c.d.Steps[k].Name == name && k >= i {
-					return fmt.Errorf("step %q has not run when this one does: name an earlier step, or put this one "+
+					return fmt.Errorf("step %q does not run before this one: name an earlier step, or put this one "+
 						"after it with depends_on", name)
 				}
 			}
@@ -244,8 +244,8 @@ func (c *planner) rules(a *Answer, at string) *Rules {
 	return out
 }
 
-var errJobSecret = errors.New("the arguments of a job are stored with its run, so they cannot have a secret: let the " +
-	"worker read it from where it is kept")
+var errJobSecret = errors.New("the arguments of a job are stored with its run, so they cannot contain a secret: have the " +
+	"worker read the secret from its source")
 
 // schema compiles a schema. It returns nil if there is none or it is invalid.
 func (c *planner) schema(doc json.RawMessage, at string) *schema.Schema {
@@ -254,7 +254,7 @@ func (c *planner) schema(doc json.RawMessage, at string) *schema.Schema {
 	}
 	of, err := schema.Parse(doc)
 	if err != nil {
-		c.fail(at, fmt.Errorf("is not a valid JSON Schema, or refers to another document: %w", err))
+		c.fail(at, fmt.Errorf("is not a valid JSON Schema or refers to another document: %w", err))
 		return nil
 	}
 	return of

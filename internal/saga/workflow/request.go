@@ -26,11 +26,11 @@ const ContentForm = "application/x-www-form-urlencoded"
 const maxPart = 8192
 
 func tooLong(value []byte) error {
-	why := fmt.Sprintf("it is %d bytes long, and %d are allowed: send long values in the body", len(value), maxPart)
+	why := fmt.Sprintf("the value has %d bytes, but at most %d are allowed: send long values in the body", len(value), maxPart)
 	return &expression.Failure{Why: why}
 }
 
-var errHeaderValue = errors.New("it gives characters that a header cannot have")
+var errHeaderValue = errors.New("the value contains characters that a header cannot have")
 
 // Request evaluates the request of step i. The error is an *expression.Failure.
 func (d *Definition) Request(i int, undo bool, e *expression.Evaluation) (Request, error) {

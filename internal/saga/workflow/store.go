@@ -55,7 +55,7 @@ type Registered struct {
 func (d *Definition) Hash() []byte {
 	b, err := json.Marshal(d)
 	if err != nil {
-		panic("workflow: a definition is always JSON: " + err.Error())
+		panic("workflow: a definition is not JSON: " + err.Error())
 	}
 	sum := sha256.Sum256(b)
 	return sum[:]

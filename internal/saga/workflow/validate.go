@@ -49,7 +49,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 	case len(steps) == 0:
 		r.fail("/steps", CodeEmpty, "a workflow needs at least one step")
 	case len(steps) > l.MaxSteps:
-		r.fail("/steps", CodeTooManySteps, "%d steps; at most %d are allowed", len(steps), l.MaxSteps)
+		r.fail("/steps", CodeTooManySteps, "has %d steps; at most %d are allowed", len(steps), l.MaxSteps)
 		return d
 	}
 	seen := map[string]int{}
@@ -149,17 +149,17 @@ func (r *reader) step(v any, at string) Step {
 	s.Answer = r.answer(m, at, s.Action.Job != "")
 	s.When = r.text(m, at, "when", 4096)
 	if s.When != "" && m["pivot"] == true {
-		r.fail(at+"/when", CodeInvalid, "cannot be combined with pivot: make an unconditional step the point of no return")
+		r.fail(at+"/when", CodeInvalid, "cannot be combined with pivot: make an unconditional step the pivot")
 	}
 	switch v := m["output_schema"]; {
 	case v == nil:
 	case s.Action.Job != "":
-		r.fail(at+"/output_schema", CodeInvalid, "is not allowed for a job: its worker checks what it reports")
+		r.fail(at+"/output_schema", CodeInvalid, "is not allowed for a job: its worker checks its own results")
 	default:
 		s.OutputSchema = r.schema(v, at+"/output_schema")
 	}
 	if a, _ := m["action"].(map[string]any); a["answer"] != nil {
-		r.fail(at+"/action/answer", CodeInvalid, "belongs beside action, as a member of the step")
+		r.fail(at+"/action/answer", CodeInvalid, "belongs in the step, next to action")
 	}
 	if s.Action.Job != "" && s.Retry != nil {
 		r.fail(at+"/retry", CodeInvalid, "is not allowed for a job: its definition sets the retries")
@@ -177,7 +177,7 @@ func (r *reader) step(v any, at string) Step {
 		s.Compensation.Answer = r.undoAnswer(c, at+"/compensation", s.Compensation.Job != "")
 	}
 	if s.OnCompensationFailure != "" && m["compensation"] == "none" {
-		r.fail(at+"/on_compensation_failure", CodeInvalid, "step %q has no compensation that could give up: leave it out",
+		r.fail(at+"/on_compensation_failure", CodeInvalid, "step %q has no compensation that could give up: omit this field",
 			s.Name)
 	}
 	if s.Compensation.Job != "" && s.CompensationRetry != nil {

@@ -89,7 +89,7 @@ func TestHeaders(t *testing.T) {
 		{"a name that is not ASCII", `{"X-Équipe":"x"}`, "is not a valid header"},
 		{"a second header in the value", `{"X-Team":"x\r\nX-Admin: 1"}`, "is not a valid header"},
 		{"a NUL in the value", "{\"X-Team\":\"x\x7f\"}", "is not a valid header"},
-		{"the same name in two spellings", `{"X-Team":"a","x-team":"b"}`, "this header appears twice, in different letter case"},
+		{"the same name in two spellings", `{"X-Team":"a","x-team":"b"}`, "this header appears twice, with different capitalization"},
 		{"the idempotency key", `{"idempotency-key":"x"}`, "this header is set by Skald itself"},
 		{"the trace", `{"TraceParent":"x"}`, "this header is set by Skald itself"},
 		{"anything of the saga", `{"x-sAga-anything":"x"}`, "this header is set by Skald itself"},

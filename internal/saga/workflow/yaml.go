@@ -26,7 +26,7 @@ func ParseYAML(src []byte, l Limits) (*Definition, error) {
 		return nil, fault.New(fault.Invalid, CodeSyntax, "the definition is not YAML: %s", clip(err.Error(), maxMessage))
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fault.New(fault.Invalid, CodeSyntax, "the YAML text holds more than one document")
+		return nil, fault.New(fault.Invalid, CodeSyntax, "the YAML text contains more than one document")
 	}
 	doc, err := plainValue(&node)
 	if err != nil {

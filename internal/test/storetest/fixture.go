@@ -342,7 +342,7 @@ func (f *fixture) refused(response string) saga.Event {
 // unanswered is the event of a call with an unknown outcome.
 func (f *fixture) unanswered() saga.Event {
 	o := f.outcome(saga.Unknown, retry.Timeout, "timeout")
-	o.Message = "no answer in time"
+	o.Message = "no response in time"
 	return saga.Answered{Outcome: o}
 }
 

@@ -63,7 +63,7 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	if v.URL.Query().Has("metadata_path") {
 		return withMetadata(v), nil
 	}
-	if q := v.URL.Query(); q.Get("archived") == "true" && q.Get("sort") == "completed_at" { // no index has that order
+	if q := v.URL.Query(); q.Get("archived") == "true" && q.Get("sort") == "completed_at" { // no index supports this order
 		for _, name := range []string{"sort", "order", "cursor"} {
 			q.Del(name)
 		}

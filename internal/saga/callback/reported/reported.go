@@ -36,10 +36,10 @@ func (r Result) Failed() bool { return r == Refused || r == NotApplied || r == U
 // report is on a compensation, whose output is not stored.
 func (r Result) Misplaced(undo, output, problem bool) (wrong []Unfit) {
 	if output && (r != Done || undo) {
-		wrong = append(wrong, Unfit{"/output", "goes with the result done of an action"})
+		wrong = append(wrong, Unfit{"/output", "is allowed only with the result done of an action"})
 	}
 	if problem && !r.Failed() {
-		wrong = append(wrong, Unfit{"/error", "goes with the results refused, not_applied and unknown"})
+		wrong = append(wrong, Unfit{"/error", "is allowed only with the results refused, not_applied and unknown"})
 	}
 	return wrong
 }
