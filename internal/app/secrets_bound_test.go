@@ -94,7 +94,7 @@ func TestASecretGoesToItsParticipantOnly(t *testing.T) {
 	const notForIt = "SAGA_PARTICIPANT_SECRET_NOT_ALLOWED"
 	elsewhere := strings.Replace(b.base, "/card", "/elsewhere", 1)
 	for _, p := range [][3]string{
-		{"shop", elsewhere, "no secret is bound to participant \"shop\""}, {"card", elsewhere, "go to " + b.base + " and below"},
+		{"shop", elsewhere, "no secret is bound to participant \"shop\""}, {"card", elsewhere, "are only for " + b.base + " and below"},
 		{"other", elsewhere, "no secret is bound"}, // it is of another tenant
 	} {
 		status, doc := b.put(p[0], p[1], "${secrets.key}")
