@@ -262,7 +262,7 @@ func TestTheServerExaminesAnswersThatComeLater(t *testing.T) {
 		t.Errorf("%v", doc)
 	}
 	doc = examine("ok", "")
-	if doc["state"] != "FAILED" || !strings.Contains(fmt.Sprint(doc["error_message"]), "not answered later") {
+	if doc["state"] != "FAILED" || !strings.Contains(fmt.Sprint(doc["error_message"]), "expected 202 (answered later)") {
 		t.Errorf("%v", doc)
 	}
 }

@@ -243,7 +243,7 @@ func TestAStatementWhoseParametersDoNotFitIsNoStatement(t *testing.T) {
 			table := postgres.NewTable(postgres.Doc("doc", func(k *kinds) *kinds { return k }))
 			table.Batch(1).Add(&kinds{})
 		}},
-		{"of another table", "another", func() {
+		{"of another table", "do not belong to", func() {
 			postgres.Named(postgres.Unnest("k", list), list).Args(other.Batch(1))
 		}},
 		{"too few", "too few", func() {
