@@ -15,7 +15,7 @@ var (
 	CodeTooSlow = Problems.Add("REQ_TOO_SLOW", "Request body too slow",
 		"The client sent the body at a lower rate than `server.min_body_rate`, or took longer than "+
 			"`server.read_timeout`. Nothing was done; send the request again.", 408)
-	CodeTwoLengths = Problems.Add("REQ_TWO_LENGTHS", "Two lengths",
+	CodeTwoLengths = Problems.Add("REQ_TWO_LENGTHS", "Two body lengths",
 		"The request, or an earlier one on the same connection, had both Content-Length and Transfer-Encoding. "+
 			"Servers disagree about where such a request ends, so it is refused and the connection is closed.", 400)
 	CodeManyHeaders = Problems.Add("REQ_TOO_MANY_HEADERS", "Too many headers",
@@ -71,5 +71,5 @@ var (
 			"(`limits.tenant_streams`). Retry after the time given in Retry-After, perhaps on another node, or read the feed with "+
 			"`?wait=`.", 429)
 	CodeInternal = Problems.Add("SYS_INTERNAL", "Internal error",
-		"A bug in Skald. The server logs it under the request id.", 500)
+		"The request failed because of a bug in Skald. The server logs the error under the request id.", 500)
 )

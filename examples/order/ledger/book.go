@@ -14,7 +14,7 @@ import (
 
 // ErrClosed is what waiting for an entry returns when the book was closed
 // before the entry was appended. The entry is not stored.
-var ErrClosed = errors.New("ledger is closed")
+var ErrClosed = errors.New("the ledger is closed")
 
 // Book is a ledger file that is open for appending. One fsync serves all
 // entries that came while the one before was under way; there is no timer, so
@@ -54,14 +54,14 @@ func newBatch() *batch { return &batch{done: make(chan struct{})} }
 func Open(path string) (*Book, []Entry, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open ledger: %w", err)
+		return nil, nil, fmt.Errorf("open the ledger: %w", err)
 	}
 	entries, err := recoverEntries(f)
 	if err == nil {
 		err = syncDirectory(filepath.Dir(path))
 	}
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open ledger %s: %w", path, err), f.Close())
+		return nil, nil, errors.Join(fmt.Errorf("open the ledger %s: %w", path, err), f.Close())
 	}
 	b := newBook(f)
 	for _, e := range entries {
@@ -81,7 +81,7 @@ func recoverEntries(f *os.File) ([]Entry, error) {
 		return entries, err
 	}
 	if err := f.Truncate(int64(good)); err != nil {
-		return nil, fmt.Errorf("cut torn line: %w", err)
+		return nil, fmt.Errorf("cut off the torn line: %w", err)
 	}
 	return entries, f.Sync()
 }
@@ -111,7 +111,7 @@ func (b *Book) Arrive() int64 { return b.arrived.Add(1) }
 func (b *Book) Append(e Entry) (wait func() error) {
 	line, err := json.Marshal(e)
 	if err != nil {
-		return func() error { return fmt.Errorf("encode ledger entry: %w", err) }
+		return func() error { return fmt.Errorf("encode the ledger entry: %w", err) }
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,10 +173,10 @@ func (b *Book) flush() {
 
 func (b *Book) store(lines []byte) error {
 	if _, err := b.file.Write(lines); err != nil {
-		return fmt.Errorf("write ledger: %w", err)
+		return fmt.Errorf("write the ledger: %w", err)
 	}
 	if err := b.file.Sync(); err != nil {
-		return fmt.Errorf("fsync ledger: %w", err)
+		return fmt.Errorf("fsync the ledger: %w", err)
 	}
 	return nil
 }
@@ -187,11 +187,11 @@ func (b *Book) store(lines []byte) error {
 func Read(path string) ([]Entry, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read ledger: %w", err)
+		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
 	entries, _, err := parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("read ledger %s: %w", path, err)
+		return nil, fmt.Errorf("read the ledger %s: %w", path, err)
 	}
 	return entries, nil
 }

@@ -231,9 +231,9 @@ func TestEachBrokenPromiseIsReported(t *testing.T) {
 		{"too many compensates", Checker{MaxCompensates: 1}, ended(Compensated),
 			story(x("a"), x("b", refused), c("a", failed), c("a", attempt(2))), []string{"I8 a: 2 times"}},
 		{"a repeated call on a calm day", Checker{Calm: true}, ended(Completed),
-			story(x("a"), x("a", attempt(2), dup), x("b"), x("c")), []string{"I8 a: answered 200"}},
+			story(x("a"), x("a", attempt(2), dup), x("b"), x("c")), []string{"I8 a: answered with 200"}},
 		{"a refusal asked for again on a calm day", Checker{Calm: true}, ended(Compensated),
-			story(x("a", refused), x("a", attempt(2), dup, status(409))), []string{"I8 a: answered 409"}},
+			story(x("a", refused), x("a", attempt(2), dup, status(409))), []string{"I8 a: answered with 409"}},
 		{"a call a participant could not read", Checker{}, ended(Compensated),
 			story(x("a", nothing, status(http.StatusBadRequest))), []string{"contract a: answered 400"}},
 		{"two ledgers thrown together", Checker{}, ended(Completed), func() []Entry {

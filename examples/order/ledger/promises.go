@@ -41,7 +41,7 @@ func (h *history) checkRepetition(step string, calls []Entry, limit int) {
 	attempts := map[int][]Entry{first.Attempt: calls[:1]}
 	for i, e := range calls[1:] {
 		if e.Key != first.Key {
-			h.add("I7", h.id, step, "%s attempt %d has key %q, the first had %q", e.Action, e.Attempt, e.Key, first.Key)
+			h.add("I7", h.id, step, "%s attempt %d has key %q, but the first had %q", e.Action, e.Attempt, e.Key, first.Key)
 		}
 		if e.BodySHA256 != first.BodySHA256 {
 			h.add("I7", h.id, step, "%s attempt %d has a different body from the first", e.Action, e.Attempt)
@@ -58,7 +58,7 @@ func (h *history) checkRepetition(step string, calls []Entry, limit int) {
 		}
 		attempts[e.Attempt] = append(slices.Clip(attempts[e.Attempt]), e)
 		if before := calls[i]; h.Calm && before.Reply == Sent && (before.Done() || before.Refused()) {
-			h.add("I8", h.id, step, "%s was repeated although attempt %d was answered %d",
+			h.add("I8", h.id, step, "%s was repeated although attempt %d was answered with %d",
 				e.Action, before.Attempt, before.Status)
 		}
 	}

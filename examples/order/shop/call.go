@@ -53,7 +53,7 @@ type order struct {
 func receive(w http.ResponseWriter, r *http.Request, to service, action ledger.Action) (*call, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return nil, fmt.Errorf("read body: %w", err)
+		return nil, fmt.Errorf("read the body: %w", err)
 	}
 	c := &call{
 		to: to, action: action, header: r.Header, body: string(body),

@@ -148,7 +148,7 @@ func (s *Shop) handle(to service, action ledger.Action) http.HandlerFunc {
 		}
 		entry, reply, stored := s.decide(c)
 		if err := stored(); err != nil {
-			s.cfg.Log.ErrorContext(r.Context(), "ledger entry not stored", slog.Any("error", err))
+			s.cfg.Log.ErrorContext(r.Context(), "the ledger entry was not stored", slog.Any("error", err))
 			write(w, problem(http.StatusInternalServerError, "ledger_unavailable"))
 			return
 		}

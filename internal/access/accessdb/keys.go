@@ -111,7 +111,7 @@ func (st *Keys) Create(ctx context.Context, k access.Key) error {
 	case postgres.Violates(err, "uq_api_keys_prefix"):
 		return access.ErrPrefixTaken
 	case err != nil:
-		return fmt.Errorf("create API key: %w", err)
+		return fmt.Errorf("create the API key: %w", err)
 	}
 	return nil
 }
@@ -121,11 +121,11 @@ func (st *Keys) Create(ctx context.Context, k access.Key) error {
 func (st *Keys) Find(ctx context.Context, prefix string) (access.Key, error) {
 	rows, err := st.db.QueryRead(ctx, `SELECT `+apiKeyColumns+` FROM saga.api_keys k WHERE k.prefix = $1`, prefix)
 	if err != nil {
-		return access.Key{}, fmt.Errorf("find API key: %w", err)
+		return access.Key{}, fmt.Errorf("find the API key: %w", err)
 	}
 	k, err := oneKey(rows, uuid.Nil)
 	if err != nil && fault.As(err) == nil {
-		err = fmt.Errorf("find API key: %w", err)
+		err = fmt.Errorf("find the API key: %w", err)
 	}
 	return k, err
 }
@@ -153,7 +153,7 @@ func (st *Keys) Get(ctx context.Context, scope *uuid.UUID, id uuid.UUID) (access
 	case errors.Is(err, sql.ErrNoRows):
 		return access.Key{}, access.KeyNotFound(id)
 	case err != nil:
-		return access.Key{}, fmt.Errorf("get API key: %w", err)
+		return access.Key{}, fmt.Errorf("get the API key: %w", err)
 	}
 	return k, nil
 }
@@ -226,7 +226,7 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 	case errors.Is(err, sql.ErrNoRows):
 		return access.Key{}, access.KeyNotFound(id)
 	case err != nil:
-		return access.Key{}, fmt.Errorf("revoke API key: %w", err)
+		return access.Key{}, fmt.Errorf("revoke the API key: %w", err)
 	}
 	return k, nil
 }

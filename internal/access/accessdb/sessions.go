@@ -66,7 +66,7 @@ func (st *Sessions) Open(ctx context.Context, s access.Session) error {
 		return tellSession(ctx, tx, st.db.NewID(), s.CreatedAt, "create", nil, &s)
 	})
 	if err != nil {
-		return fmt.Errorf("open session: %w", err)
+		return fmt.Errorf("open the session: %w", err)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (st *Sessions) one(ctx context.Context, query string, args ...any) (access.
 	found, err := sessionTable.All(st.db.QueryRead(ctx, query, args...))
 	switch {
 	case err != nil:
-		return access.Session{}, fmt.Errorf("find session: %w", err)
+		return access.Session{}, fmt.Errorf("find the session: %w", err)
 	case len(found) == 0:
 		return access.Session{}, access.SessionNotFound()
 	}
@@ -185,7 +185,7 @@ func (st *Sessions) End(ctx context.Context, scope *uuid.UUID, owner string, id 
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("end session: %w", err)
+		return fmt.Errorf("end the session: %w", err)
 	case !found:
 		return access.SessionNotFound()
 	}

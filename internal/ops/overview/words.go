@@ -61,7 +61,7 @@ func (c *Cause) Summary() string {
 		case saga.ReasonUndoTimeout:
 			return fmt.Sprintf("%s: the compensation missed its deadline at %s%s", sagas, c.step(), c.withCode())
 		case saga.ReasonForced:
-			return sagas + " " + c.verb("was", "were") + " failed by force: effects may remain"
+			return sagas + " " + c.verb("was", "were") + " forced to fail: effects may remain"
 		case saga.ReasonStepFailed:
 			return fmt.Sprintf("%s %s suspended at %s, which has failed%s", sagas, c.verb("is", "are"), c.step(), c.withCode())
 		case saga.ReasonPivotDeadline:
@@ -69,13 +69,13 @@ func (c *Cause) Summary() string {
 		case saga.ReasonPivotCancel:
 			return fmt.Sprintf("%s %s to be compensated, but the pivot has or may have taken effect", sagas, c.verb("was", "were"))
 		}
-		return sagas + " " + c.verb("was", "were") + " marked by a person"
+		return sagas + " " + c.verb("was", "were") + " marked for attention by a person"
 	case SagasStuck:
 		switch c.Why {
 		case saga.ReasonUnowned:
 			return fmt.Sprintf("%s %s due, but no node takes %s", sagas, c.verb("is", "are"), c.verb("it", "them"))
 		case saga.ReasonNoAnswer:
-			return fmt.Sprintf("%s: a call of %s has been unanswered for too long", sagas, c.step())
+			return fmt.Sprintf("%s: a call of %s has gone unanswered for too long", sagas, c.step())
 		}
 		return fmt.Sprintf("%s: %s keeps failing%s", sagas, c.step(), c.withCode())
 	case GroupNew:
@@ -106,7 +106,7 @@ func (c *Cause) Summary() string {
 	case WebhookDisabled:
 		return fmt.Sprintf("Webhook %s is disabled%s", c.Name, c.withCode())
 	case WebhookFailing:
-		return fmt.Sprintf("Deliveries to webhook %s fail", c.Name)
+		return fmt.Sprintf("Deliveries to webhook %s are failing", c.Name)
 	case ParticipantHeld:
 		if who, why, by := strings.Cut(c.Text, " holds it"); by && c.Why == byPerson {
 			return fmt.Sprintf("%s holds the participant %s%s%s", who, c.Name, why, c.waiting())
@@ -122,9 +122,9 @@ func (c *Cause) Summary() string {
 		}
 		return fmt.Sprintf("Queue %s is held%s; runs that wait: %s", c.Name, why, c.Wait.number())
 	case NoLeader:
-		return "No node leads the job runs"
+		return "No node leads the job scheduler"
 	}
-	return fmt.Sprintf("Node %s leads the job runs, but does not look for lost and late runs", c.Name)
+	return fmt.Sprintf("Node %s leads the job scheduler, but does not look for lost and late runs", c.Name)
 }
 
 // Means describes the consequences of the cause and the remedy.

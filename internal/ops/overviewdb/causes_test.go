@@ -119,7 +119,7 @@ func TestEachCauseIsFound(t *testing.T) {
 	})
 	s.glances()
 	s.flows()
-	s.finds(t, wanted{"no_leader", "No node leads the job runs", "getLeader", "There is no leader"})
+	s.finds(t, wanted{"no_leader", "No node leads the job scheduler", "getLeader", "There is no leader"})
 	term := pgtest.Lead(t, leaderdb.NewElections(pgtest.Connect(t, dsn)), time.Hour)
 	pgtest.Execute(t, db, `UPDATE jobs.leader SET swept_at = now() - interval '10 minutes' WHERE epoch = $1`, term.Epoch)
 	s.finds(t, wanted{"sweep_late", "does not look for lost and late runs", "getLeader", "Last round"})

@@ -57,7 +57,7 @@ func accountsOf(pgdata string) ([]account, error) {
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return nil, fmt.Errorf("cannot tell who owns %s", pgdata)
+		return nil, fmt.Errorf("cannot determine who owns %s", pgdata)
 	}
 	var list []account
 	for _, a := range accounts() {

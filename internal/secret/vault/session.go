@@ -143,7 +143,7 @@ func (s *session) signIn(ctx context.Context) error {
 		}
 		return s.login(ctx, map[string]any{"role": s.cfg.Role, "jwt": jwt})
 	}
-	return fmt.Errorf("vault: there is no sign-in method %q", s.cfg.Method)
+	return fmt.Errorf("vault: unknown sign-in method %q", s.cfg.Method)
 }
 
 func (s *session) secret(given, file string) (string, error) {

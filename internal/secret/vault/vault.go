@@ -72,7 +72,7 @@ func newAPI(cfg Config) (*api.Client, error) {
 		if cfg.CACert != "" {
 			pem, err := os.ReadFile(cfg.CACert)
 			if err != nil {
-				return nil, fmt.Errorf("vault: CA certificates: %w", err)
+				return nil, fmt.Errorf("vault: read the CA certificates: %w", err)
 			}
 			t.TLSClientConfig.RootCAs = x509.NewCertPool()
 			if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
