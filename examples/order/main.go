@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/examples/order/shop"
 )
 
-// drainTimeout is how long calls in flight may take once the program stops. The caller
-// repeats calls that are not answered by then.
+// drainTimeout is how long calls in flight may take after the program is told to stop. The caller
+// repeats calls that have not been answered by then.
 const drainTimeout = 5 * time.Second
 
 func main() {
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends, logging to logs. It returns nil after a clean stop.
+// run serves until ctx ends and logs to logs. It returns nil after a clean stop.
 func run(ctx context.Context, args []string, logs io.Writer) (err error) {
 	flags := flag.NewFlagSet("order", flag.ContinueOnError)
 	flags.SetOutput(logs)
@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, logs io.Writer) (err error) {
 	return serve(ctx, listener, s)
 }
 
-// serve answers calls on listener until ctx ends, and waits for those in flight.
+// serve answers calls on listener until ctx ends, and then waits for calls in flight.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:           handler,
@@ -86,7 +86,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	defer cancel()
 	err := server.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close() // a slow call is not worth waiting longer for
+		err = server.Close() // no longer wait for a slow call
 	}
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

@@ -25,8 +25,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// start runs the program on a free port until stop is called, which returns
-// what run did.
+// start runs the program on a free port until stop is called. stop returns the result of run.
 func start(t *testing.T, path string) (base string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -46,7 +45,7 @@ func start(t *testing.T, path string) (base string, stop func() error) {
 		t.Fatalf("first line %q does not say where it listens", lines.Text())
 	}
 	go func() {
-		for lines.Scan() { // keep the pipe empty
+		for lines.Scan() { // drain the pipe
 		}
 	}()
 	return m[1], func() error { cancel(); return <-ended }
@@ -113,8 +112,8 @@ func TestTheProgramDoesNotStartWrongly(t *testing.T) {
 	}
 }
 
-// workflow is as much of workflow.yaml as a participant cares about; a field
-// that it does not know fails the test, as it would fail the registration.
+// workflow is the part of workflow.yaml that concerns a participant. An unknown field fails the
+// test, as it would fail the registration.
 type workflow struct {
 	Name      string
 	TimeoutMS int `yaml:"timeout_ms"`
@@ -182,8 +181,8 @@ func TestEachStepOfTheWorkflowFindsItsParticipant(t *testing.T) {
 	}
 }
 
-// moved returns the URL of to on the server at base, having seen that it names
-// the default address of this program.
+// moved returns the URL of to on the server at base, after checking that to names the default
+// address of this program.
 func moved(t *testing.T, to target, base string) string {
 	t.Helper()
 	u, err := url.Parse(to.HTTP.URL)
@@ -196,8 +195,8 @@ func moved(t *testing.T, to target, base string) string {
 	return base + u.Path
 }
 
-// Each step of the workflow, and a step of any name, is a participant that keeps the rules. What the
-// ledger has as applied under a key is its effect.
+// Each step of the workflow, and a step of any other name, is a correct participant. Its effect is
+// what the ledger records as applied under a key.
 func TestEachStepIsCertified(t *testing.T) {
 	for _, tt := range []struct{ do, undo, step string }{
 		{"/reservations", "/reservations/cancel", "reserve-stock"},
@@ -230,7 +229,7 @@ func TestEachStepIsCertified(t *testing.T) {
 			report, err := player.Run(patience.Context(t), player.Config{
 				URL: server.URL + tt.do, Compensation: server.URL + tt.undo, Step: tt.step,
 				Effects: server.URL + "/effects", Payload: json.RawMessage(`{"quantity":1,"amount":5}`),
-				Restart: restart, Robust: tt.step == "pack", // large bodies once are enough
+				Restart: restart, Robust: tt.step == "pack", // one test with large bodies is enough
 			})
 			if err != nil || !report.Certified || len(report.Findings) > 0 || len(report.Warnings) > 0 {
 				t.Errorf("certified %t, %v\n%s", report.Certified, err, report.Text())
@@ -244,7 +243,7 @@ func TestEachStepIsCertified(t *testing.T) {
 	}
 }
 
-// count answers how often something was done, or undone, under a key.
+// count returns how often an effect was applied, or undone, under a key.
 func count(w http.ResponseWriter, path, key string) {
 	entries, err := ledger.Read(path)
 	if err != nil {

@@ -7,21 +7,21 @@ import (
 	"sync"
 )
 
-// What the last two digits of an amount do to its charge. Any other amount is charged.
+// The last two digits of an amount decide what happens to its charge. Any other amount is charged.
 const (
-	declined = 2 // the card is declined, whenever it is tried
-	busy     = 3 // the first try is answered with 503, and nothing is charged
-	lost     = 4 // the first try is charged, and the connection breaks before the answer
+	declined = 2 // the card is declined on every attempt
+	busy     = 3 // the first attempt is answered with 503, and nothing is charged
+	lost     = 4 // the first attempt is charged, but the connection breaks before the answer
 )
 
-// request is the body of every request. RequestID is the key of /body.
+// request is the body of every request. RequestID is the idempotency key for /body.
 type request struct {
 	RequestID string `json:"request_id"`
 	Order     int    `json:"order"`
 	Amount    int    `json:"amount"` // in cents
 }
 
-// charge of a card. It is refunded whole or not at all.
+// charge is a charge of a card. It can only be refunded completely.
 type charge struct {
 	ID       string `json:"id"`
 	Order    int    `json:"order"`
@@ -29,7 +29,7 @@ type charge struct {
 	Refunded bool   `json:"refunded"`
 }
 
-// bank keeps charges. It counts how often an order was tried, for the amounts that fail once.
+// bank stores charges. It counts how often an order was attempted, for the amounts that fail once.
 type bank struct {
 	mu      sync.Mutex
 	charges []charge
@@ -37,7 +37,7 @@ type bank struct {
 	replies map[string]reply // by idempotency key
 }
 
-// reply is what was answered to the request with a key.
+// reply is the answer to the request with a key.
 type reply struct {
 	to     request
 	answer answer
@@ -45,8 +45,9 @@ type reply struct {
 
 func newBank() *bank { return &bank{tries: map[int]int{}, replies: map[string]reply{}} }
 
-// operation changes what the bank keeps and answers. It is called with mu held. Answers with a status
-// of 500 and above have changed nothing. cut: the answer does not arrive.
+// operation changes the state of the bank and returns the answer. It is called with mu held.
+// Operations that answer with a status of 500 or above have changed nothing. cut means that the
+// answer does not arrive.
 type operation func(in request) (a answer, cut bool)
 
 func (b *bank) charge(in request) (answer, bool) {
@@ -65,7 +66,7 @@ func (b *bank) charge(in request) (answer, bool) {
 	return answer{http.StatusOK, c}, in.Amount%100 == lost && first
 }
 
-// refund refunds all charges of an order. None is 404: there is nothing to refund.
+// refund refunds all charges of an order. It returns 404 if there is nothing to refund.
 func (b *bank) refund(in request) (answer, bool) {
 	n := 0
 	for i := range b.charges {
@@ -87,8 +88,8 @@ func (b *bank) of(order int) []charge {
 	return slices.DeleteFunc(slices.Clone(b.charges), func(c charge) bool { return c.Order != order })
 }
 
-// once does what is asked with a key, unless it has been done: then it repeats the answer. A key
-// for another request is a mistake of the caller.
+// once performs the operation requested with a key, unless that has been done: then it repeats the
+// answer. Using the key for another request is an error of the caller.
 func (b *bank) once(key string, in request, do operation) (a answer, cut bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/api/participant"
 )
 
-// guarded is a participant in front of an interface that takes no key: before it charges, it asks
-// whether the order is charged. The library keeps two calls of one step from running at the same
-// time, and a charge from arriving after its refund. One that serves real money has
-// participant.SQL as its store, so that this holds over restarts and processes.
+// guarded is a participant in front of an interface that accepts no idempotency key: before it
+// charges, it asks whether the order has been charged. The library prevents two calls of one step
+// from running at the same time, and a charge from arriving after its refund. For real money, use
+// participant.SQL as the store, so that this holds across restarts and processes.
 func guarded(charges string) (*participant.Handler, error) {
 	g := guard{charges: charges, refunds: strings.TrimSuffix(charges, "charges") + "refunds"}
 	return participant.New(participant.Config{Store: participant.Memory(), Execute: g.charge, Compensate: g.refund})
@@ -33,13 +33,13 @@ func (g guard) charge(ctx context.Context, _ *sql.Tx, c *participant.Call) (any,
 	if _, err := g.call(ctx, http.MethodGet, g.charges+"?order="+strconv.Itoa(in.Order), nil, &found); err != nil {
 		return nil, err
 	}
-	if len(found.Charges) > 0 { // by an attempt before, whose answer was lost
+	if len(found.Charges) > 0 { // by an earlier attempt whose answer was lost
 		return found.Charges[0], nil
 	}
 	var out charge
 	switch status, err := g.call(ctx, http.MethodPost, g.charges, request{Order: in.Order, Amount: in.Amount}, &out); {
 	case err != nil:
-		return nil, err // it may be charged: the next attempt asks
+		return nil, err // it may have been charged: the next attempt asks
 	case status == http.StatusPaymentRequired:
 		return nil, participant.Refuse("DECLINED", "the card was declined")
 	case status != http.StatusOK:
@@ -60,7 +60,8 @@ func (g guard) refund(ctx context.Context, _ *sql.Tx, c *participant.Call) (any,
 	return nil, err
 }
 
-// call sends a request to the bank. into is filled if the answer is 200; nil: the body is not needed.
+// call sends a request to the bank. It decodes an answer of 200 into into; nil means that the body
+// is not needed.
 func (g guard) call(ctx context.Context, method, url string, body, into any) (status int, err error) {
 	var sent bytes.Buffer
 	if body != nil {

@@ -7,8 +7,8 @@ import (
 
 const maxBody = 1 << 20
 
-// withKeyInHeader is an interface like that of Stripe or Adyen: the key is the header
-// Idempotency-Key, and errors have statuses.
+// withKeyInHeader is an interface like those of Stripe and Adyen: the key is in the Idempotency-Key
+// header, and errors have their own statuses.
 func (b *bank) withKeyInHeader(do operation) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		in, ok := read(w, r)
@@ -24,8 +24,8 @@ func (b *bank) withKeyInHeader(do operation) http.HandlerFunc {
 	}
 }
 
-// withKeyInBody is an interface of another school: the key is a member of the body, and
-// everything that was understood is answered with 200, its state in the body.
+// withKeyInBody is another kind of interface: the key is a member of the body, and every valid
+// request is answered with 200 and a state in the body.
 func (b *bank) withKeyInBody(do operation) http.HandlerFunc {
 	states := map[int]string{
 		http.StatusOK: "done", http.StatusPaymentRequired: "declined", http.StatusNotFound: "nothing_to_refund",
@@ -50,7 +50,7 @@ func (b *bank) withKeyInBody(do operation) http.HandlerFunc {
 	}
 }
 
-// withoutKey is an interface that does what it gets, as often as it gets it.
+// withoutKey is an interface that performs every request it receives.
 func (b *bank) withoutKey(do operation) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if in, ok := read(w, r); ok {
@@ -68,7 +68,7 @@ func read(w http.ResponseWriter, r *http.Request) (in request, ok bool) {
 	return in, false
 }
 
-// send does an operation and writes its answer, unless the answer gets lost.
+// send performs an operation and writes its answer, unless the answer is to be lost.
 func send(w http.ResponseWriter, do func() (answer, bool)) {
 	a, cut := do()
 	if cut {

@@ -1,11 +1,13 @@
-// Command payments is a bank with three interfaces, none of which knows Skald: /header takes an idempotency key in a
-// header, /body takes one in the body, /plain takes none. A fourth, /guarded, is a participant in front of /plain,
-// which asks before it charges. docs/payment-api.md calls all four. Everything is in memory.
+// Command payments is a bank with three interfaces, none of which knows about Skald: /header takes
+// an idempotency key in a header, /body takes one in the body, /plain takes none. A fourth,
+// /guarded, is a participant in front of /plainthat asks before it charges. docs/payment-api.md
+// calls all four. Everything is in memory.
 //
 //	go run ./examples/payments
 //	curl 127.0.0.1:9002/plain/charges?order=7   # what was charged for order 7
 //
-// As in the sandboxes of real banks, the amount chooses what goes wrong, by its last two digits: see bank.go.
+// As in the sandboxes of real banks, the last two digits of the amount select what goes wrong: see
+// bank.go.
 package main
 
 import (
@@ -37,7 +39,8 @@ func main() {
 	}
 }
 
-// routes are the four interfaces. self is where they are served: the guard calls /plain there.
+// routes serves the four interfaces. self is the URL at which they are served: the guard calls
+// /plain there.
 func routes(self string) (http.Handler, error) {
 	guard, err := guarded(self + "/plain/charges")
 	if err != nil {
@@ -59,7 +62,7 @@ func routes(self string) (http.Handler, error) {
 	return mux, nil
 }
 
-// list answers with the charges of an order, refunded ones too.
+// list returns the charges of an order, including refunded ones.
 func (b *bank) list(w http.ResponseWriter, r *http.Request) {
 	order, err := strconv.Atoi(r.URL.Query().Get("order"))
 	if err != nil {

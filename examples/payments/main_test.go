@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// serve starts the bank and returns its address.
+// serve starts the bank and returns its URL.
 func serve(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,7 +30,7 @@ func serve(t *testing.T) string {
 	return base
 }
 
-// post sends a request; 0 is a connection that broke.
+// post sends a request and returns its status; 0 means that the connection broke.
 func post(t *testing.T, url, body string, headers ...string) (status int, answer string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -55,7 +55,7 @@ func post(t *testing.T, url, body string, headers ...string) (status int, answer
 	return res.StatusCode, strings.TrimSpace(string(got))
 }
 
-// charges returns how many charges an order has, and how many of them are refunded.
+// charges returns the number of charges of an order, and how many of them were refunded.
 func charges(t *testing.T, base, bank string, order int) (n, refunded int) {
 	t.Helper()
 	res, err := http.Get(base + "/" + bank + "/charges?order=" + strconv.Itoa(order))
@@ -75,7 +75,7 @@ func charges(t *testing.T, base, bank string, order int) (n, refunded int) {
 	return len(out.Charges), refunded
 }
 
-// TestTheBanks sends each request twice, as Skald does when an answer was lost.
+// TestTheBanks sends each request twice, as Skald does when an answer is lost.
 func TestTheBanks(t *testing.T) {
 	base := serve(t)
 	for _, tt := range []struct {
@@ -119,7 +119,7 @@ func TestTheBanks(t *testing.T) {
 		{"/header/charges", `{"order":1,"amount":7}`, "", 400},
 		{"/header/charges", `{"order":1`, "new", 400},
 		{"/header/refunds", `{"order":1}`, "r", 200},
-		{"/header/refunds", `{"order":1}`, "r", 200}, // the same answer
+		{"/header/refunds", `{"order":1}`, "r", 200}, // the same answer as before
 		{"/header/refunds", `{"order":1}`, "r2", 404},
 		{"/body/charges", `{"order":1,"amount":7}`, "k", 400},
 		{"/plain/refunds", `{"order":99}`, "", 404},
@@ -130,7 +130,8 @@ func TestTheBanks(t *testing.T) {
 	}
 }
 
-// TestTheGuardChargesOnce: whatever happens at the bank behind it.
+// TestTheGuardChargesOnce checks that the guard charges once, whatever happens at the bank behind
+// it.
 func TestTheGuardChargesOnce(t *testing.T) {
 	base := serve(t)
 	call := func(order, amount, fence int, action string) (int, string) {

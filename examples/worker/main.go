@@ -1,12 +1,11 @@
-// Command worker executes runs of the command shout with the worker library: it writes
-// the argument "line" in capitals, one letter at a time.
+// Command worker uses the worker library to execute runs of the command shout: it converts the
+// argument "line" to capitals, one letter at a time.
 //
 //	go run ./examples/worker -url http://127.0.0.1:8080
 //
-// SKALD_KEY is an API key of the role worker, if the server requires one.
+// SKALD_KEY is an API key with the role worker, if the server requires one.
 //
-// It stops on SIGTERM or Ctrl-C: runs in progress may finish within ten seconds, or are
-// released.
+// It stops on SIGTERM or Ctrl-C: runs in progress get ten seconds to finish, and are then released.
 package main
 
 import (
@@ -43,7 +42,7 @@ func main() {
 	}
 }
 
-// state is the checkpoint that an attempt leaves to the next one.
+// state is the checkpoint that an attempt leaves for the next one.
 type state struct{ Done string }
 
 func shout(pause time.Duration) worker.Handler {

@@ -67,7 +67,7 @@ func send(t *testing.T, method, url, body string) (doc map[string]any) {
 	return doc
 }
 
-// shouted asks for a run and waits for its result.
+// shouted requests a run and waits for its result.
 func shouted(t *testing.T, url, line string) string {
 	t.Helper()
 	id := send(t, "POST", url+"/api/v1/job-definitions/shout/runs", `{"args":{"line":"`+line+`"}}`)["id"].(string)
@@ -79,7 +79,7 @@ func shouted(t *testing.T, url, line string) string {
 	return doc["result"].(map[string]any)["shouted"].(string)
 }
 
-// work starts a program and stops it with SIGTERM at the end; it must end well.
+// work starts a program and stops it with SIGTERM at the end; the program must exit successfully.
 func work(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	var out strings.Builder
@@ -116,7 +116,7 @@ func TestTheWorkerInBash(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "jq"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatal(err) // a missing tool would make this prove nothing
+			t.Fatal(err) // with a missing tool, this would prove nothing
 		}
 	}
 	url := serve(t)

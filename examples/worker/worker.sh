@@ -1,8 +1,8 @@
 #!/bin/bash
-# A Skald worker in bash, with curl and jq: it converts the argument "line" of each
-# run to capitals. SKALD_URL is the server; SKALD_KEY is an API key of the role worker,
-# if the server requires one (skald key create --name worker.sh --role worker); MAX_RUNS
-# is the number of runs after which it stops. docs/workers.md explains each call.
+# A Skald worker in bash, with curl and jq: it converts the argument "line" of each run to
+# capitals. SKALD_URL is the server; SKALD_KEY is an API key with the role worker, if the server
+# requires one (skald key create --name worker.sh --role worker); MAX_RUNS is the number of runs
+# after which it stops. docs/workers.md explains each call.
 set -u
 url=${SKALD_URL:-http://127.0.0.1:8080}/api/v1
 call() { # path, body: prints the response; fails unless it is 2xx; retries if the outcome is unknown
@@ -10,18 +10,18 @@ call() { # path, body: prints the response; fails unless it is 2xx; retries if t
     ${SKALD_KEY:+-H "Authorization: Bearer $SKALD_KEY"} "$url/$1" -d "$2"
 }
 worker=$(call workers "{\"name\":\"worker.sh\",\"sdk\":\"bash\",\"pid\":$$,\"max_runs\":1,\"commands\":[\"shout\"]}" | jq -re .worker_id) || exit 1
-held=$(mktemp)          # what is running, for the heartbeats
+held=$(mktemp)          # the current run, for the heartbeats
 hold() { echo "$1" > "$held.new" && mv "$held.new" "$held"; }  # atomically, because the heartbeats read it
 hold '[]'
-( seq=0; while sleep 2; do                                # heartbeats, beside the work
+( seq=0; while sleep 2; do                                # heartbeats, in parallel with the work
     seq=$((seq + 1))
-    pid=$(cat "$held.pid")                                # before the call: the next run is not to die of this answer
+    pid=$(cat "$held.pid")                                # before the call: this answer must not stop the next run
     call "workers/$worker/heartbeat" "{\"seq\":$seq,\"running\":$(cat "$held")}" | jq -e '.leases | all(.ok and (.cancel_requested | not))' > /dev/null ||
       [ -z "$pid" ] || kill "$pid"                        # gone, lost or to be canceled: stop the work
   done ) 2> /dev/null & beats=$!
 trap 'kill $beats; call "workers/$worker/drain" "{}" > /dev/null; rm -f "$held"*' EXIT
 outcomes='[]' done=0 calls=1 most=${MAX_RUNS:-1000000000}
-settle() {              # answer: counts the run that it reported; a result that cannot be stored is reported as a failure
+settle() {              # counts the reported run; a result that cannot be stored is reported as a failure
   case $(jq -r '.results[0].status // 0' <<< "$1") in
     0) ;;
     200) done=$((done + 1)) outcomes='[]' ;;
@@ -30,9 +30,9 @@ settle() {              # answer: counts the run that it reported; a result that
     *) outcomes='[]' ;;                                   # another worker has the run
   esac
 }
-while [ $done -lt "$most" ]; do                           # each call reports the last run and gets the next, which is RUNNING
+while [ $done -lt "$most" ]; do                           # each call reports the last run and claims the next
   got=$(call "workers/$worker/exchange" "{\"outcomes\":$outcomes,\"slots\":1,\"wait_ms\":20000,\"claim_id\":\"$calls\"}") || { sleep 1; continue; }
-  calls=$((calls + 1))                                    # not before the answer: repeated under its id, a claim is the same one
+  calls=$((calls + 1))                                    # only after the answer: a claim repeated under its id is the same one
   settle "$got"
   run=$(jq -ce '.runs[0] // empty' <<< "$got") || { [ "$outcomes" != '[]' ] || hold '[]'; continue; }
   id=$(jq -r .run_id <<< "$run")
@@ -47,7 +47,7 @@ while [ $done -lt "$most" ]; do                           # each call reports th
     outcomes=$(jq -c '[. + {error: {code: "FAILED", message: "tr failed", retryable: true}}]' <<< "$fence")
   fi
   rm -f "$held.pid" "$held.out"
-  while [ "$outcomes" != '[]' ] && [ $((done + 1)) -ge "$most" ] && [ $done -lt "$most" ]; do  # the last one: get no other
+  while [ "$outcomes" != '[]' ] && [ $((done + 1)) -ge "$most" ] && [ $done -lt "$most" ]; do  # the last one: claim no other
     got=$(call "workers/$worker/complete" "{\"runs\":$outcomes}") && settle "$got" || sleep 1
   done
 done

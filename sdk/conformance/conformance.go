@@ -1,5 +1,5 @@
-// Package conformance contains the vectors of this folder, which say what a participant of sagas
-// must do, and their types. README.md describes the format.
+// Package conformance contains the test vectors in this folder, which define how a participant of
+// sagas must behave, and their types. README.md describes the format.
 package conformance
 
 import (
@@ -13,7 +13,7 @@ import (
 //go:embed *.json
 var files embed.FS
 
-// format is the version of the files that this package reads.
+// format is the version of the files that this package can read.
 const format = 1
 
 // Vector is a sequence of calls, the right answers, and the number of effects.
@@ -26,34 +26,35 @@ type Vector struct {
 	Secrets     []string             `json:"secrets"`
 	Participant map[string][]Outcome `json:"participant"`
 	Calls       []Call               `json:"calls"`
-	Effects     map[string]int       `json:"effects"` // by key; nil if Net decides
+	Effects     map[string]int       `json:"effects"` // by key; nil if only Net matters
 	Net         map[string]int       `json:"net"`     // executes minus compensates, by saga and step
-	Reports     []Report             `json:"reports"` // that have arrived, in any order; nil: any
+	Reports     []Report             `json:"reports"` // those that have arrived, in any order; nil means any
 }
 
 // Report is what a participant sends to a callback.
 type Report struct {
-	To     string                     `json:"to"` // the word of the callback
+	To     string                     `json:"to"` // the outcome, as the callback spells it
 	Result string                     `json:"result"`
 	Output json.RawMessage            `json:"output"`
-	Error  map[string]json.RawMessage `json:"error"` // members that it has
+	Error  map[string]json.RawMessage `json:"error"` // members that it must have
 }
 
 // Outcome is what the business function does in one invocation.
 type Outcome struct {
 	Outcome      string          `json:"outcome"` // done, refused, not_applied, fail, later
 	Output       json.RawMessage `json:"output"`
-	Returns      string          `json:"returns"` // "nothing": done without an output
+	Returns      string          `json:"returns"` // "nothing": done without output
 	Status       int             `json:"status"`
 	Code         string          `json:"code"`
 	Message      string          `json:"message"`
-	Effect       bool            `json:"effect"` // refused, not_applied and later: after an effect
+	Effect       bool            `json:"effect"` // refused, not_applied or later, but after an effect
 	RetryAfterMS int             `json:"retry_after_ms"`
 	SlowMS       int             `json:"slow_ms"`
 	Held         bool            `json:"held"` // until the next call that is not cut has arrived
 }
 
-// Call is one request, or several equal ones at the same moment, or the end of the work of one.
+// Call is one request, several identical requests at the same moment, or the end of the work of a
+// call.
 type Call struct {
 	Saga     string                     `json:"saga"`
 	Tenant   string                     `json:"tenant"`
@@ -72,13 +73,13 @@ type Call struct {
 	Cut      bool                       `json:"cut"`
 	Restart  bool                       `json:"restart"`
 	Sign     string                     `json:"sign"`
-	Callback string                     `json:"callback"` // a word of which a URL is made
-	Finish   *Outcome                   `json:"finish"`   // no request: the work of this call ends so
+	Callback string                     `json:"callback"` // a word from which a URL is made
+	Finish   *Outcome                   `json:"finish"`   // no request: the work of this call ends this way
 	Lost     bool                       `json:"lost"`     // the report of Finish is not sent
 	Expect   []Answer                   `json:"expect"`
 }
 
-// Answer is one alternative of what a call may be answered with.
+// Answer is one of the permitted answers to a call.
 type Answer struct {
 	Status  int                        `json:"status"`
 	SameAs  int                        `json:"same_as"` // the number of an earlier call, from 1
@@ -86,7 +87,7 @@ type Answer struct {
 	Headers map[string]string          `json:"headers"`
 }
 
-// Load returns all vectors, in the order of the files' names, with all defaults filled in.
+// Load returns all vectors, in the order of the file names, with all defaults filled in.
 func Load() ([]Vector, error) {
 	names, err := fs.Glob(files, "*.json")
 	if err != nil {
@@ -128,7 +129,7 @@ func parse(text []byte) ([]Vector, error) {
 	return file.Vectors, nil
 }
 
-// defaults fills in what a call does not say.
+// defaults fills in the values that a call omits.
 func (c *Call) defaults() {
 	for to, def := range map[*string]string{&c.Saga: "A", &c.Step: "charge", &c.Action: "execute", &c.Sign: "good"} {
 		if *to == "" {
@@ -148,7 +149,8 @@ func (c *Call) defaults() {
 	}
 }
 
-// Key is the Idempotency-Key of the call, with the letters of the vector for saga and tenant.
+// Key returns the Idempotency-Key of the call, with the vector's letters for the saga and the
+// tenant.
 func (c *Call) Key() string {
 	key := c.Saga + "/" + c.Step + "/" + c.Action
 	if c.Tenant != "" {

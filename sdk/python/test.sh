@@ -1,6 +1,7 @@
 #!/bin/sh
-# Packs the library as a wheel, installs it into a new environment with psycopg, hypothesis and mypy from PyPI, and runs
-# all tests there, on the PostgreSQL of DATABASE_URL: see make test-sdk. PYTHON is the interpreter.
+# Packs the library as a wheel, installs it into a new environment with psycopg, hypothesis and
+# mypy from PyPI, and runs all tests there on the PostgreSQL at DATABASE_URL; see make test-sdk.
+# PYTHON is the interpreter.
 set -eu
 cd "$(dirname "$0")"
 : "${DATABASE_URL:?is the PostgreSQL of the tests}"
@@ -13,6 +14,6 @@ trap 'rm -rf "$env"' EXIT
 ls -l "$env"/*.whl
 "$env/venv/bin/pip" install -q "$(ls "$env"/*.whl)[psycopg]" 'psycopg[binary]' hypothesis mypy
 "$env/venv/bin/mypy" --strict src example
-# The tests use the package that was installed: the folder src is not on the path.
+# The tests use the installed package: the folder src is not on the path.
 "$env/venv/bin/python" -c 'import skald_participant; assert "site-packages" in skald_participant.__file__'
 "$env/venv/bin/python" -m unittest discover -t . -s tests

@@ -23,7 +23,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// process is a participant that answers later, as a process that is killed.
+// process is a participant that answers later, running as a process that can be killed.
 type process struct {
 	t       *testing.T
 	command func() *exec.Cmd
@@ -31,7 +31,7 @@ type process struct {
 	at      atomic.Pointer[url.URL]
 }
 
-// start starts it. Once it has said where it listens, it is reached.
+// start starts the process. It can be reached once it has printed its address.
 func (p *process) start() error {
 	p.running = p.command()
 	p.running.Stderr = os.Stderr
@@ -64,7 +64,7 @@ func (p *process) restart(context.Context) error {
 	return p.start()
 }
 
-// ServeHTTP passes requests on to the process, which listens elsewhere after each restart.
+// ServeHTTP forwards requests to the process, whose address changes with each restart.
 func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := p.at.Load()
 	if at == nil {
@@ -76,8 +76,8 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}}).ServeHTTP(w, r)
 }
 
-// certifiesLater examines how a participant answers later, and kills it meanwhile. Its work must take longer than the
-// restart, so it takes longer if that was not enough.
+// certifiesLater certifies how a participant answers later, and kills it meanwhile. Its work must
+// take longer than the restart, so the test tries longer work if the first duration was not enough.
 func certifiesLater(t *testing.T, command func(env ...string) *exec.Cmd) {
 	t.Helper()
 	var report certification.Report

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestPythonWithoutInstalls runs the tests of the Python library that need nothing but Python: all vectors over the
-// stores in memory and in SQLite, for example. PostgreSQL, hypothesis and the wheel are tested by make test-sdk.
+// TestPythonWithoutInstalls runs the tests of the Python library that need only Python, such as all
+// vectors with the stores in memory and in SQLite. make test-sdk tests PostgreSQL, hypothesis and
+// the wheel.
 func TestPythonWithoutInstalls(t *testing.T) {
 	const version = "import sqlite3, sys; assert sys.version_info >= (3, 10), sys.version"
 	if out, err := exec.CommandContext(t.Context(), "python3", "-c", version).CombinedOutput(); err != nil {
@@ -27,7 +28,7 @@ func TestPythonWithoutInstalls(t *testing.T) {
 	}
 }
 
-// reads opens what another program reads, so that the result in the test cache depends on it.
+// reads opens files that another program reads, so that the cached test result depends on them.
 func reads(t *testing.T, root string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -41,7 +42,7 @@ func reads(t *testing.T, root string) {
 	}
 }
 
-// Each package is packed with the licence of the repository.
+// Each package contains the licence of the repository.
 func TestPackagesContainTheLicense(t *testing.T) {
 	for _, name := range []string{"LICENSE", "NOTICE"} {
 		want, err := os.ReadFile(filepath.Join("..", "..", name))

@@ -1,6 +1,7 @@
 //go:build sdk
 
-// Package sdktest runs the tests of the libraries in other languages on a real PostgreSQL: make test-sdk.
+// Package sdktest runs the tests of the libraries in other languages on a real PostgreSQL: make
+// test-sdk.
 package sdktest
 
 import (
@@ -12,13 +13,14 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// commands are those of each library, run by sh in its folder one after another, with DATABASE_URL.
+// commands are the test commands of each library. sh runs them in its folder one after another,
+// with DATABASE_URL.
 var commands = map[string][]string{
 	"python":     {"sh test.sh"},
 	"typescript": {"npm ci --ignore-scripts --no-audit --no-fund", "npm test"},
 }
 
-// TestLibraries fails where a program is missing; it skips nothing.
+// TestLibraries fails if a program is missing; it skips nothing.
 func TestLibraries(t *testing.T) {
 	for language, all := range commands {
 		t.Run(language, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// A stub of each language is generated from the contract, a participant is built on it (tools/stubs), and examined as
-// `skald participant certify` does it.
+// For each language, a stub is generated from the contract, a participant is built on it
+// (tools/stubs), and certified as `skald participant certify` does.
 func TestParticipantsOnGeneratedStubs(t *testing.T) {
 	for language, commands := range map[string][]string{
 		"go": {

@@ -12,33 +12,32 @@ import (
 	"sync/atomic"
 )
 
-// ErrClosed is what waiting for an entry returns when the book was closed
-// before the entry was appended. The entry is not stored.
+// ErrClosed is returned to a caller waiting for an entry if the book was closed before the entry
+// was appended. The entry is not stored.
 var ErrClosed = errors.New("the ledger is closed")
 
-// Book is a ledger file that is open for appending. One fsync serves all
-// entries that came while the one before was under way; there is no timer, so
-// a lone entry waits for its own fsync only. Safe for concurrent use. Only one
-// process may have a ledger open.
+// Book is a ledger file that is open for appending. One fsync covers all entries that arrived
+// during the previous fsync. There is no timer, so a single entry waits only for its own fsync. A
+// Book is safe for concurrent use. Only one process may have a ledger open.
 type Book struct {
 	file    file
 	arrived atomic.Int64
-	wake    chan struct{} // one token: there is something to flush
+	wake    chan struct{} // holds one token if there is something to flush
 	stopped chan struct{} // closed when the flusher has ended
 
-	mu     sync.Mutex // guards what follows, and sending on wake
-	next   *batch     // gathers while the flusher writes the one before
+	mu     sync.Mutex // guards the fields below and sends on wake
+	next   *batch     // collects entries while the flusher writes the previous batch
 	closed bool
-	failed error // the first write or fsync that failed; final
+	failed error // the first failed write or fsync; never cleared
 }
 
-// file is what a Book needs of an *os.File.
+// file is the part of *os.File that a Book needs.
 type file interface {
 	io.WriteCloser
 	Sync() error
 }
 
-// batch is what one fsync makes durable.
+// batch is the set of entries that one fsync makes durable.
 type batch struct {
 	lines bytes.Buffer
 	done  chan struct{} // closed once err is final
@@ -47,10 +46,9 @@ type batch struct {
 
 func newBatch() *batch { return &batch{done: make(chan struct{})} }
 
-// Open opens the ledger at path, creating it when there is none, and returns
-// the entries it holds, in file order. A torn last line, left by a crash in the
-// middle of a write, is cut off: its call was never answered. Any other line
-// that cannot be read is an error. The directory must exist.
+// Open opens the ledger at path, creating it if it does not exist, and returns its entries in file
+// order. A torn last line, left by a crash during a write, is cut off: its call was never answered.
+// Any other line that cannot be read is an error. The directory must exist.
 func Open(path string) (*Book, []Entry, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -86,7 +84,7 @@ func recoverEntries(f *os.File) ([]Entry, error) {
 	return entries, f.Sync()
 }
 
-// syncDirectory makes a file that was just created in dir survive a power cut.
+// syncDirectory makes a newly created file in dir survive a power failure.
 func syncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -105,9 +103,9 @@ func newBook(f file) *Book {
 // highest given out or stored so far.
 func (b *Book) Arrive() int64 { return b.arrived.Add(1) }
 
-// Append puts e in line behind everything appended before it and returns at once. wait returns nil
-// when e and all entries before it are on disk. An error means that e may or may not be stored and
-// that the book takes no more: after a failed fsync the content of the file is unknown.
+// Append queues e behind all earlier entries and returns at once. wait returns nil once e and all
+// entries before it are on disk. An error means that e may or may not be stored and that the book
+// accepts no more entries: after a failed fsync the content of the file is unknown.
 func (b *Book) Append(e Entry) (wait func() error) {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -123,7 +121,7 @@ func (b *Book) Append(e Entry) (wait func() error) {
 	mine.lines.WriteByte('\n')
 	select {
 	case b.wake <- struct{}{}:
-	default: // the flusher has a token already and will find the line
+	default: // the flusher already has a token and will find the line
 	}
 	return func() error {
 		<-mine.done
@@ -131,8 +129,7 @@ func (b *Book) Append(e Entry) (wait func() error) {
 	}
 }
 
-// Close stores what was appended, and closes the file. A second Close does
-// nothing.
+// Close stores the appended entries and closes the file. A second Close does nothing.
 func (b *Book) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -181,9 +178,8 @@ func (b *Book) store(lines []byte) error {
 	return nil
 }
 
-// Read returns the entries of the ledger at path in file order. It may be open
-// elsewhere: a last line that is not complete yet is left out. Any other line
-// that cannot be read is an error.
+// Read returns the entries of the ledger at path in file order. The ledger may be open elsewhere:
+// an incomplete last line is left out. Any other line that cannot be read is an error.
 func Read(path string) ([]Entry, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -196,9 +192,9 @@ func Read(path string) ([]Entry, error) {
 	return entries, nil
 }
 
-// parse returns the entries of raw and the length of the part that holds them.
-// A line counts once its newline is there, since a batch is durable only as a
-// whole; a last line that is not an entry is a torn one.
+// parse returns the entries of raw and the length of the part that contains them. A line counts
+// only with its newline, because a batch is durable only as a whole. A last line that is not an
+// entry is torn.
 func parse(raw []byte) (entries []Entry, good int, err error) {
 	for number := 1; good < len(raw); number++ {
 		line, rest, whole := bytes.Cut(raw[good:], []byte{'\n'})

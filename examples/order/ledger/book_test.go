@@ -123,7 +123,7 @@ func appendText(t *testing.T, path, text string) {
 	}
 }
 
-// slowDisk is a file whose Sync reports on syncing and then waits for a result.
+// slowDisk is a file whose Sync announces itself on syncing and then waits for a result.
 type slowDisk struct {
 	mu      sync.Mutex
 	written bytes.Buffer

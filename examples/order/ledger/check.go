@@ -8,45 +8,44 @@ import (
 	"time"
 )
 
-// Outcome is how the orchestrator says a saga ended.
+// Outcome is how a saga ended according to the orchestrator.
 type Outcome string
 
 const (
 	// Completed means that every step was done.
 	Completed Outcome = "completed"
-	// Compensated means that it failed, was canceled or ran out of time, and
-	// that everything was undone.
+	// Compensated means that the saga failed, was canceled or timed out, and that every effect was
+	// undone.
 	Compensated Outcome = "compensated"
-	// Dirty means that an undo gave up: effects may remain, and the
-	// orchestrator says so.
+	// Dirty means that a compensation was given up: effects may remain, and the orchestrator
+	// reports that.
 	Dirty Outcome = "dirty"
 )
 
-// SagaEnd is what the orchestrator says about one saga once it has ended.
+// SagaEnd is what the orchestrator reports about one saga after it has ended.
 type SagaEnd struct {
 	Outcome Outcome
-	// Steps are the names of the workflow's steps in their order, all of which
-	// call participants of the checked ledger. Required.
+	// Steps are the names of the workflow's steps in order. All of them call participants of the
+	// checked ledger. Required.
 	Steps []string
 	// WithoutUndo names the steps registered with compensation: none. They must
 	// never be compensated, and their effects may outlive a compensated saga.
 	WithoutUndo []string
-	// Ahead names the steps registered with checkpoint: false. A saga whose
-	// node was lost may be compensated from beyond them, though no answer of
-	// theirs is known and the steps after them were never called.
+	// Ahead names the steps registered with checkpoint: false. If a saga's node was lost, its
+	// compensation may start beyond these steps, although no answer of theirs is known and the
+	// steps after them were never called.
 	Ahead []string
 }
 
 // Violation is a broken promise, with the call or calls that show it.
 type Violation struct {
-	// Invariant is the promise: I0 accepted is durable, I2 all or nothing,
-	// I3 forward order, I4 compensation set and order, I5 no way back, I6 one
-	// driver, I7 stable keys, I8 bounded repetition; "contract" when a
-	// participant could not accept a call as sent; "input" when the checker was
-	// given something that it cannot judge.
+	// Invariant is the broken promise: I0 accepted is durable, I2 all or nothing, I3 forward order,
+	// I4 compensation set and order, I5 no return to the forward direction, I6 one driver, I7
+	// stable keys, I8 bounded repetition; "contract" if a participant could not accept a call as
+	// sent; "input" if the checker was given something that it cannot judge.
 	Invariant string
 	Saga      string
-	Step      string // empty when the whole saga is meant
+	Step      string // empty if the violation concerns the whole saga
 	Detail    string
 }
 
@@ -57,21 +56,20 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: saga %s, step %s: %s", v.Invariant, v.Saga, v.Step, v.Detail)
 }
 
-// Checker judges ledgers. Its zero value allows for crashes and lost replies
-// at any moment, and for nothing that these cannot explain.
+// Checker judges ledgers. Its zero value allows for crashes and lost replies at any moment, and
+// reports whatever they cannot explain.
 type Checker struct {
-	// Reorder is how long a call may have waited at the participant before its
-	// arrival was noticed. On an overloaded machine a call that its caller gave
-	// up can be noticed after the next one; within Reorder this is not held
-	// against the orchestrator. Zero means that calls are noticed as sent.
+	// Reorder is how long a call may have waited at the participant before its arrival was noticed.
+	// On an overloaded machine, a call whose caller has given up can be noticed after the next
+	// call; within Reorder, this is not a violation. Zero means that calls are noticed in the order
+	// in which they were sent.
 	Reorder time.Duration
 	// MaxExecutes and MaxCompensates bound the calls of one (saga, step,
 	// action): the policy's max_attempts plus the crashes and takeovers of the
 	// run. Zero means no bound.
 	MaxExecutes, MaxCompensates int
-	// Calm says that no caller died and none gave up waiting, so that every
-	// answer recorded as sent was received. Then no call may repeat one that
-	// was answered, and no step that was refused may be compensated.
+	// Calm states that no caller died and none stopped waiting, so every answer recorded as sent
+	// was received. Then no answered call may be repeated, and no refused step may be compensated.
 	Calm bool
 }
 
@@ -80,11 +78,10 @@ func Check(entries []Entry, want map[string]SagaEnd) []Violation {
 	return Checker{}.Check(entries, want)
 }
 
-// Check compares the entries of one ledger, in any order, with the ends that
-// the orchestrator reports, keyed by saga id, after it came to rest. It returns
-// the violations it finds, ordered by saga; none is good news. Every saga in
-// the ledger must be in want: a call for a saga that the orchestrator does not
-// know was made before the saga was durable.
+// Check compares the entries of one ledger, in any order, with the ends of the sagas that the
+// orchestrator, once idle, reports by saga id. It returns the violations ordered by saga; an empty
+// result means that no promise was broken. Every saga in the ledger must be in want: a call for a
+// saga that the orchestrator does not know was made before the saga was durable.
 func (c Checker) Check(entries []Entry, want map[string]SagaEnd) []Violation {
 	calls := slices.Clone(entries)
 	slices.SortStableFunc(calls, func(a, b Entry) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -115,8 +112,8 @@ func (v *verdict) add(invariant, saga, step, format string, args ...any) {
 	v.found = append(v.found, Violation{invariant, saga, step, fmt.Sprintf(format, args...)})
 }
 
-// checkLedger looks at what concerns no single saga: one file, one numbering,
-// and no key shared by two calls.
+// checkLedger checks what concerns the ledger as a whole: one file, one numbering, and no key
+// shared by two calls.
 func (v *verdict) checkLedger(calls []Entry) {
 	type owner struct {
 		saga, step string
@@ -138,24 +135,24 @@ func (v *verdict) checkLedger(calls []Entry) {
 	}
 }
 
-// history is what the ledger holds of one saga.
+// history is what the ledger contains about one saga.
 type history struct {
 	Checker
 	*verdict
 	id    string
 	end   SagaEnd
-	calls []Entry // all of the saga, by arrival
+	calls []Entry // all calls of the saga, by arrival
 	steps []stepHistory
 }
 
-// stepHistory is what the ledger holds of one step, by arrival.
+// stepHistory is what the ledger contains about one step, by arrival.
 type stepHistory struct {
 	name     string
 	executes []Entry
 	undos    []Entry
 	hasUndo  bool // the workflow defines a compensation
-	nApplied int  // executes that did their work
-	nUndone  int  // compensates that undid it
+	nApplied int  // executes that took effect
+	nUndone  int  // compensates that undid an effect
 }
 
 // touched returns the arrival of the first call of the step.
@@ -173,9 +170,9 @@ func first(calls []Entry) (seq int64, called bool) {
 	return seq, called
 }
 
-// mayHaveHappened reports whether the orchestrator owes an undo: some call of
-// the step got no answer that it was refused. The refusal of another call does
-// not make up for it: it may come from a gateway in front of the participant.
+// mayHaveHappened reports whether the orchestrator owes a compensation: at least one call of the
+// step got no answer that refused it. The refusal of another call does not change that, because it
+// may come from a gateway in front of the participant.
 func (s stepHistory) mayHaveHappened() bool {
 	return s.nApplied > 0 || slices.ContainsFunc(s.executes, func(e Entry) bool { return !e.Refused() && !e.Patient() })
 }
@@ -198,7 +195,7 @@ func (v *verdict) checkSaga(c Checker, id string, end SagaEnd, calls []Entry) {
 	h.checkEnd()
 }
 
-// sortCalls hands each call to its step.
+// sortCalls assigns each call to its step.
 func (h *history) sortCalls() {
 	index := map[string]int{}
 	for i, name := range h.end.Steps {

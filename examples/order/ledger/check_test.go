@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// x and c make an execute and a compensate of saga s1 as they should be; edit
-// them to tell a story. Seq and Time follow from the place in the story.
+// x and c build a correct execute and a correct compensate of saga s1; edit them to build a
+// scenario. Seq and Time follow from their position in it.
 func x(step string, edit ...func(*Entry)) Entry { return entry(step, Execute, edit) }
 func c(step string, edit ...func(*Entry)) Entry { return entry(step, Compensate, edit) }
 
@@ -64,7 +64,7 @@ var withoutUndoOfB = map[string]SagaEnd{
 	"s1": {Outcome: Compensated, Steps: []string{"a", "b", "c"}, WithoutUndo: []string{"b"}},
 }
 
-// ahead is an end of a saga of which only step c waits for the disk.
+// ahead is an end of a saga in which only step c waits for the disk.
 func ahead(o Outcome) map[string]SagaEnd {
 	return map[string]SagaEnd{"s1": {Outcome: o, Steps: []string{"a", "b", "c"}, Ahead: []string{"a", "b"}}}
 }
@@ -137,8 +137,8 @@ func TestHonestLedgersHaveNoViolations(t *testing.T) {
 	}
 }
 
-// Each ledger breaks one promise. The first violation found must be the wanted
-// one, and no violation may be of another kind unless it is listed, too.
+// Each ledger breaks one promise. The first violation found must be the expected one, and
+// violations of other kinds must be listed.
 func TestEachBrokenPromiseIsReported(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// checkCalls holds the calls of each (step, action) to stable keys and bodies,
-// growing attempts and bounded repetition (I7, I8), and those of the whole saga
-// to one driver at a time (I6).
+// checkCalls checks the calls of each (step, action) for stable keys and bodies, increasing
+// attempts and bounded repetition (I7, I8), and those of the whole saga for a single driver at a
+// time (I6).
 func (h *history) checkCalls() {
 	for _, s := range h.steps {
 		h.checkRepetition(s.name, s.executes, h.MaxExecutes)
@@ -27,8 +27,7 @@ func (h *history) checkCalls() {
 	}
 }
 
-// overtaken reports whether e, noticed after a call that was noticed at since,
-// may have been sent before it.
+// overtaken reports whether e may have been sent before a call that was noticed earlier, at since.
 func (h *history) overtaken(e Entry, since time.Time) bool {
 	return h.Reorder > 0 && e.Time.Sub(since) <= h.Reorder
 }
@@ -67,15 +66,14 @@ func (h *history) checkRepetition(step string, calls []Entry, limit int) {
 	}
 }
 
-// sentOnceMore reports whether e may be the second sending of an attempt: a caller may
-// send the same bytes once more if its connection breaks before an answer comes.
+// sentOnceMore reports whether e may be the second transmission of an attempt: a caller may send
+// the same bytes again if its connection breaks before an answer arrives.
 func (h *history) sentOnceMore(before []Entry, e Entry) bool {
 	return len(before) == 1 && before[0].Fence == e.Fence && (!h.Calm || before[0].Reply == Dropped)
 }
 
-// checkOrder holds the saga to its direction: forward only past steps that
-// answered (I3), backward only past steps that are undone (I4), and never
-// forward again (I5).
+// checkOrder checks the direction of the saga: forward only past steps that answered (I3), backward
+// only past steps that are undone (I4), and never forward again (I5).
 func (h *history) checkOrder() {
 	for i := 1; i < len(h.steps); i++ {
 		s, before := h.steps[i], h.steps[i-1]
@@ -109,18 +107,18 @@ func (h *history) checkOrder() {
 	}
 }
 
-// appliedAfterItsUndo reports whether e took effect although a compensation of its step
-// had been received, and had not found the effect: entries are numbered as calls arrive,
-// and one that waits in the participant is decided after those that arrived later. An undo
-// that found the effect was decided after it.
+// appliedAfterItsUndo reports whether e took effect although a compensation of its step had been
+// received and had found no effect. Entries are numbered by arrival, and a call that waits in the
+// participant is decided after calls that arrived later. A compensation that found the effect was
+// decided after it.
 func (h *history) appliedAfterItsUndo(e Entry) bool {
 	return e.Effect == Applied && !slices.ContainsFunc(h.calls, func(c Entry) bool {
 		return c.Action == Compensate && c.Step == e.Step && c.Seq < e.Seq && c.Effect == Applied
 	})
 }
 
-// checkEnd compares the effects that remain with what the orchestrator says
-// (I2), and the undos that were called with those that were owed (I4).
+// checkEnd compares the remaining effects with the outcome that the orchestrator reports (I2), and
+// the compensations that were called with those that were owed (I4).
 func (h *history) checkEnd() {
 	switch h.end.Outcome {
 	case Completed, Compensated, Dirty:
@@ -151,8 +149,7 @@ func (h *history) checkEnd() {
 	}
 }
 
-// inDoubt reports whether a caller on a calm day does not know for certain that
-// e changed nothing.
+// inDoubt reports whether, on a calm day, the caller cannot be certain that e changed nothing.
 func inDoubt(e Entry) bool { return e.Reply != Sent || !e.Refused() || e.Effect == RefusedLate }
 
 func (h *history) checkCompletedStep(s stepHistory) {

@@ -28,16 +28,16 @@ type call struct {
 	header  http.Header
 	body    string
 	order   order
-	// broken names what the caller did wrong, "" when the participant can be asked.
+	// broken says how the caller broke the contract; "" if the participant can be asked.
 	broken string
-	// misread is why the payload is not an order; only an execute minds.
+	// misread says why the payload is not an order; only an execute needs it to be one.
 	misread   error
 	fault     fault
-	past      *past // at the start, what the ledger has of it
+	past      *past // at the start: what the ledger recorded about it
 	performed bool  // a function of the shop was called
 }
 
-// order is what the services want to know of a payload. Other fields do not matter here.
+// order contains the fields of a payload that the services use. Other fields are ignored.
 type order struct {
 	SKU      string            `json:"sku"`
 	Quantity *int              `json:"quantity"` // nil means 1
@@ -46,10 +46,9 @@ type order struct {
 	Simulate map[string]string `json:"simulate"` // see parseFault
 }
 
-// receive reads a call to its end. An error means that the body did not arrive
-// whole, so that there is no call: it is an *http.MaxBytesError or the network's.
-// A call that breaks the contract is returned with broken set: it belongs in the
-// ledger too.
+// receive reads a call to its end. An error means that the body did not arrive completely, so that
+// there is no call: it is an *http.MaxBytesError or a network error. A call that breaks the
+// contract is returned with broken set, because it belongs in the ledger as well.
 func receive(w http.ResponseWriter, r *http.Request, to service, action ledger.Action) (*call, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -69,8 +68,8 @@ func receive(w http.ResponseWriter, r *http.Request, to service, action ledger.A
 	return c, nil
 }
 
-// readHeader takes the numbers out of the header and returns what is wrong with it for the path that
-// was called, "" for nothing. The rest is the participant's affair.
+// readHeader reads the numbers from the header and returns what is wrong with them for the called
+// path; "" if nothing is. The participant checks the rest.
 func (c *call) readHeader(r *http.Request) (broken string) {
 	var attemptErr error
 	c.attempt, attemptErr = strconv.Atoi(r.Header.Get("X-Saga-Attempt"))
@@ -83,13 +82,13 @@ func (c *call) readHeader(r *http.Request) (broken string) {
 		return "step_does_not_fit_path"
 	case attemptErr != nil || c.attempt < 1:
 		return "attempt_invalid"
-	case !utf8.ValidString(c.body): // the ledger is JSON
+	case !utf8.ValidString(c.body): // the ledger is in JSON
 		return "body_invalid"
 	}
 	return ""
 }
 
-// entry is what the ledger keeps of c.
+// entry is what the ledger stores about c.
 func (c *call) entry(v verdict, reply ledger.Reply) ledger.Entry {
 	sum := sha256.Sum256([]byte(c.body))
 	e := ledger.Entry{
@@ -108,14 +107,14 @@ func (c *call) entry(v verdict, reply ledger.Reply) ledger.Entry {
 	return e
 }
 
-// answer is what goes back to the caller.
+// answer is the response to the caller.
 type answer struct {
 	status     int
 	body       []byte
 	retryAfter *time.Duration // nil means no such header
 }
 
-// problem is a refusal: code is what a program may branch on.
+// problem is a refusal. Programs may branch on code.
 func problem(status int, code string) answer {
 	body, err := json.Marshal(map[string]string{"code": code, "message": code})
 	if err != nil {
@@ -130,6 +129,6 @@ func write(w http.ResponseWriter, a answer) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(a.retryAfter.Seconds()))))
 	}
 	w.WriteHeader(a.status)
-	// An error means that the caller has gone; it will ask again.
+	// An error means that the caller has disconnected; it will retry.
 	_, _ = w.Write(a.body)
 }

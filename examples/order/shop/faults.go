@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// Faults are the probabilities of each way to mishandle a call, each between 0 and 1
-// and together at most 1: a call has at most one of them. Refuse is separate: it is
-// drawn once per saga and step, not once per call, because a participant that refuses a
-// call and later accepts it under the same key has no business rule.
+// Faults are the probabilities of each way to mishandle a call, each between 0 and 1 and together
+// at most 1, because a call gets at most one of them. Refuse is separate: it is drawn once per saga
+// and step, not once per call, because no business rule refuses a call and later accepts it under
+// the same key.
 type Faults struct {
 	Failure     float64 // 500, nothing applied
 	Unavailable float64 // 503 with Retry-After, nothing applied
@@ -24,11 +24,11 @@ type Faults struct {
 	DropReply   float64 // applied, then the connection closed
 	Garbage     float64 // applied, then 200 with a body that is not JSON
 	Slow        float64 // applied, then answered after up to MaxDelay
-	Late        float64 // processed only after up to MaxDelay, whether the caller still waits or not
+	Late        float64 // processed only after up to MaxDelay, even if the caller has stopped waiting
 	Refuse      float64 // refused permanently by a business rule (executes only)
 
-	// MaxDelay bounds Slow and Late: their delays are distributed evenly between 0 and
-	// MaxDelay. Required with either.
+	// MaxDelay bounds Slow and Late: their delays are uniformly distributed between 0 and MaxDelay.
+	// Required with either.
 	MaxDelay time.Duration
 	// RetryAfter is the Retry-After header of Unavailable, rounded up to whole seconds.
 	RetryAfter time.Duration
@@ -53,15 +53,15 @@ const (
 // UTF-8.
 var garbage = []byte("{\"ok\": \x00\xff tru")
 
-// fault is how one call is mishandled; the zero fault: not at all.
+// fault is how one call is mishandled. The zero fault mishandles nothing.
 type fault struct {
 	kind    kind
-	always  bool          // on every call of the step, not on the first only
+	always  bool          // on every call of the step, not only on the first
 	delay   time.Duration // of slow, late, unavailable
 	refused bool          // Faults.Refuse has drawn this step
 }
 
-// reply returns what the caller sees of an answer with status under m.
+// reply returns what the caller receives for an answer with status under m.
 func (m fault) reply(status int) ledger.Reply {
 	switch m.kind {
 	case slow, late:
@@ -97,7 +97,7 @@ func (m Faults) validate() error {
 	return nil
 }
 
-// probability is false for NaN, too.
+// probability returns false for NaN as well.
 func probability(p float64) bool { return p >= 0 && p <= 1 }
 
 type weight struct {
@@ -112,7 +112,7 @@ func (m Faults) weights() []weight {
 	}
 }
 
-// draw returns the fault of the nth call of id, n from 0.
+// draw returns the fault of the nth call of id, counting from 0.
 func (m Faults) draw(seed uint64, id callID, n int) fault {
 	r := dice(seed, id.saga, id.step, string(id.action), strconv.Itoa(n))
 	var drawn fault
@@ -134,19 +134,19 @@ func (m Faults) draw(seed uint64, id callID, n int) fault {
 	return drawn
 }
 
-// dice returns a random source that is seeded by the subject of the draw, so that the
-// result does not depend on the order of calls.
+// dice returns a random source seeded by the subject of the draw, so that the result does not
+// depend on the order of calls.
 func dice(seed uint64, words ...string) *rand.Rand {
 	h := fnv.New64a()
 	for _, w := range words {
-		// A hash never fails; the zero byte keeps ("a", "bc") from ("ab", "c").
+		// Writing to a hash never fails; the zero byte distinguishes ("a", "bc") from ("ab", "c").
 		_, _ = io.WriteString(h, w+"\x00")
 	}
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// faultOf counts c among the calls of its step and returns its fault: the one that its
-// payload requests, otherwise a random one. A call that breaks the contract has none.
+// faultOf counts c among the calls of its step and returns its fault: the one that its payload
+// requests, or else a random one. A call that breaks the contract has no fault.
 func (s *Shop) faultOf(c *call) fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,11 +167,10 @@ func (s *Shop) faultOf(c *call) fault {
 	return odds.draw(s.cfg.Seed, id, n)
 }
 
-// parseFault parses a step's entry in payload.simulate: a kind, which affects only the
-// first call of the step unless "_always" follows, and after a colon the delay:
-// "slow:800ms", "drop_reply", "drop_reply_always", "unavailable_always:1s". slow and
-// late require a delay; unavailable may have one, which becomes its Retry-After. "" is
-// no fault.
+// parseFault parses a step's entry in payload.simulate: a kind, which affects only the first call
+// of the step unless "_always" follows, and optionally a colon and the delay: "slow:800ms",
+// "drop_reply", "drop_reply_always", "unavailable_always:1s". slow and late require a delay;
+// unavailable may have one, which becomes its Retry-After. "" is no fault.
 func parseFault(text string) (fault, error) {
 	name, pause, timed := strings.Cut(text, ":")
 	name, always := strings.CutSuffix(name, "_always")

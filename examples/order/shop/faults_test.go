@@ -43,7 +43,7 @@ func TestFaultsAreRead(t *testing.T) {
 	}
 }
 
-// seen is what one call left behind: what its caller got, and the ledger has.
+// seen is the outcome of one call: what its caller received and what the ledger recorded.
 type seen struct {
 	status int // 0 when no answer came
 	effect ledger.Effect
@@ -158,7 +158,7 @@ func TestALateExecuteFindsItsUndoThere(t *testing.T) {
 	}
 }
 
-// pauses makes a shop announce each pause on begun, and end it with over.
+// pauses makes a shop announce each pause on begun, and lets over end it.
 func pauses(begun chan<- time.Duration, over <-chan time.Time) func(*Shop) {
 	return func(s *Shop) {
 		s.after = func(d time.Duration) <-chan time.Time {
@@ -243,7 +243,7 @@ func TestChanceFollowsTheProbabilities(t *testing.T) {
 			refused += 1.0 / draws
 		}
 	}
-	// 20,000 draws stray from 0.4 by 0.0035 (one sigma) at most.
+	// 20,000 draws deviate from 0.4 by about 0.0035 (one sigma).
 	for _, w := range append(m.weights(), weight{noFault, 0.4}) {
 		if math.Abs(got[w.kind]-w.p) > 0.02 {
 			t.Errorf("%q drawn with frequency %.3f, want %.3f", w.kind, got[w.kind], w.p)

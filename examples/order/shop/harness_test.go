@@ -13,15 +13,15 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// counter is a Shop behind a real listener.
+// counter is a Shop served on a real listener.
 type counter struct {
 	*Shop
 	url  string
 	path string
 }
 
-// open serves a shop whose ledger is at cfg.Ledger, or in a fresh directory.
-// edit changes it before it opens its doors.
+// open serves a shop whose ledger is at cfg.Ledger, or in a new directory. edit changes the shop
+// before it starts serving.
 func open(t *testing.T, cfg Config, edit ...func(*Shop)) counter {
 	t.Helper()
 	if cfg.Ledger == "" {
@@ -37,12 +37,12 @@ func open(t *testing.T, cfg Config, edit ...func(*Shop)) counter {
 	server := httptest.NewServer(s)
 	t.Cleanup(func() {
 		server.Close()
-		_ = s.book.Close() // a test may have closed the shop
+		_ = s.book.Close() // a test may already have closed the shop
 	})
 	return counter{s, server.URL, cfg.Ledger}
 }
 
-// entries reads the ledger file, and nothing that is only in memory.
+// entries reads the ledger file, not what is in memory.
 func (c counter) entries(t *testing.T) []ledger.Entry {
 	t.Helper()
 	got, err := ledger.Read(c.path)
@@ -52,12 +52,11 @@ func (c counter) entries(t *testing.T) []ledger.Entry {
 	return got
 }
 
-// request is a call as an orchestrator makes it; the zero fields of one made by
-// do or undo are filled in.
+// request is a call as an orchestrator sends it. do and undo fill in its zero fields.
 type request struct {
 	path, saga, step, action, key, payload string
 	attempt                                int
-	header                                 http.Header // set on top, empty values delete
+	header                                 http.Header // set last; empty values delete the header
 }
 
 func do(path, step, payload string) request {
@@ -70,8 +69,8 @@ func undo(path, step, payload string) request {
 
 func (r request) again() request { r.attempt++; return r }
 
-// build returns the request without GetBody: net/http would else repeat it on
-// its own when a kept connection is closed, as it has an Idempotency-Key.
+// build returns the request without GetBody. Otherwise net/http would repeat it when a kept-alive
+// connection is closed, because it has an Idempotency-Key.
 func (r request) build(t *testing.T, base string) *http.Request {
 	t.Helper()
 	body := fmt.Sprintf(`{"saga_id":%q,"workflow_name":"order","step":%q,"action":%q,"payload":%s}`,
@@ -100,7 +99,7 @@ func (r request) build(t *testing.T, base string) *http.Request {
 	return req
 }
 
-// reply is what came back; status 0 means that no answer came.
+// reply is the response; status 0 means that there was none.
 type reply struct {
 	status int
 	body   string
@@ -127,7 +126,7 @@ func (c counter) send(t *testing.T, r request) reply {
 	return got
 }
 
-// expect sends r and compares status, error code and the effect in the ledger.
+// expect sends r and checks the status, the error code and the effect in the ledger.
 func (c counter) expect(t *testing.T, r request, status int, code string, effect ledger.Effect) reply {
 	t.Helper()
 	got := c.send(t, r)

@@ -15,20 +15,20 @@ import (
 	"github.com/skald-saga/skald/examples/order/ledger"
 )
 
-// callID is what calls are counted by, for faults of the first call.
+// callID identifies calls for counting, for faults of the first call.
 type callID struct {
 	saga, step string
 	action     ledger.Action
 }
 
-// verdict is what a call comes to.
+// verdict is the decision about a call.
 type verdict struct {
 	effect ledger.Effect
 	answer answer
 }
 
-// newParticipant returns what keeps the rules for the shop. What it knows is in memory only: there
-// is no database here, and the ledger tells it everything again at the next start, see recall.
+// newParticipant returns the participant of the shop. It keeps its state only in memory, because
+// there is no database here; at the next start it is restored from the ledger, see recall.
 func newParticipant() (http.Handler, error) {
 	return participant.New(participant.Config{
 		Store: participant.Memory(), Execute: execute, Compensate: compensate, MaxBody: maxBody,
@@ -48,7 +48,7 @@ func execute(ctx context.Context, _ *sql.Tx, by *participant.Call) (any, error) 
 	return c.to.done(by.Key, c.order), nil
 }
 
-// compensate takes back what was done.
+// compensate undoes the work of a step.
 func compensate(ctx context.Context, _ *sql.Tx, by *participant.Call) (any, error) {
 	c := judged(ctx)
 	c.performed = true
@@ -58,7 +58,7 @@ func compensate(ctx context.Context, _ *sql.Tx, by *participant.Call) (any, erro
 	return map[string]any{"undo_id": c.to.id(by.Key)}, nil
 }
 
-// refusal returns the code and the message of what forbids c, or "".
+// refusal returns the code and the message of the rule that forbids c, or "".
 func (c *call) refusal() (code, why string) {
 	switch {
 	case c.misread != nil:
@@ -74,13 +74,13 @@ func (c *call) refusal() (code, why string) {
 
 type judgedKey struct{}
 
-// judged returns the call that the participant was asked about.
+// judged returns the call about which the participant was asked.
 func judged(ctx context.Context) *call {
-	c, _ := ctx.Value(judgedKey{}).(*call) // judge has put it there
+	c, _ := ctx.Value(judgedKey{}).(*call) // judge has set it
 	return c
 }
 
-// judge asks the participant about c. A client that has gone makes no difference to that.
+// judge asks the participant about c, even if the client has disconnected.
 func (s *Shop) judge(c *call) verdict {
 	if c.broken != "" {
 		return verdict{ledger.None, problem(http.StatusBadRequest, c.broken)}
@@ -97,12 +97,12 @@ func (s *Shop) judge(c *call) verdict {
 	return verdict{c.effectOf(a), a}
 }
 
-// tooLate are the codes with which the participant refuses a call that others have overtaken.
+// tooLate contains the codes with which the participant refuses a call that others have overtaken.
 var tooLate = []string{"ALREADY_COMPENSATED", "SUPERSEDED", "OLDER_FENCE"}
 
 func (c *call) effectOf(a answer) ledger.Effect {
 	var body struct{ Code string }
-	_ = json.Unmarshal(a.body, &body) // without a code, the others decide
+	_ = json.Unmarshal(a.body, &body) // without a code, the other values decide
 	switch {
 	case a.status != http.StatusOK && a.status != http.StatusConflict:
 		return ledger.None
@@ -118,10 +118,10 @@ func (c *call) effectOf(a answer) ledger.Effect {
 	return ledger.Dup
 }
 
-// past is an entry of the ledger whose call is made again.
+// past is an entry of the ledger whose call is replayed.
 type past ledger.Entry
 
-// result is what the function returned then.
+// result is what the function returned originally.
 func (p past) result() (any, error) {
 	if p.Status == http.StatusOK {
 		return p.Answer, nil
@@ -133,14 +133,14 @@ func (p past) result() (any, error) {
 	return nil, refusal
 }
 
-// recall makes the call of an entry once more, with the result that it had.
+// recall replays the call of an entry, with its original result.
 func (s *Shop) recall(e ledger.Entry) error {
 	s.calls[callID{e.Saga, e.Step, e.Action}]++
 	if e.Request == "" {
 		if e.Decided() {
 			return fmt.Errorf("entry %d lacks its request: the ledger was written by an earlier version", e.Seq)
 		}
-		return nil // it was not looked at
+		return nil // the call was never processed
 	}
 	c := &call{action: e.Action, body: e.Request, past: new(past(e)), header: http.Header{}}
 	for name, value := range map[string]string{
@@ -156,7 +156,7 @@ func (s *Shop) recall(e ledger.Entry) error {
 	return nil
 }
 
-// recorder keeps an answer until the ledger holds it.
+// recorder holds an answer back until the ledger contains it.
 type recorder struct {
 	header http.Header
 	status int

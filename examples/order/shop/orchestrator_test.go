@@ -16,19 +16,19 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// orchestrator is a minimal orchestrator, in memory, that keeps all promises unless it is
-// configured to break one of them. It calls a shop with random faults, to show that the two halves
-// of this package agree: a correct orchestrator has no violations, and each defect is found.
+// orchestrator is a minimal in-memory orchestrator that keeps all promises unless it is configured
+// to break one. It calls a shop with random faults to show that both halves of this package agree:
+// a correct orchestrator has no violations, and every defect is detected.
 type orchestrator struct {
 	url      string
 	client   *http.Client
 	steps    []string
-	attempts int                  // per execute; undos are tried until they succeed
-	paused   <-chan time.Duration // the call in flight is given up when it receives; nil is patient
+	attempts int                  // per execute; compensations are tried until they succeed
+	paused   <-chan time.Duration // a receive abandons the call in flight; nil means to wait
 	defect   defect
 }
 
-// defect is the promise that an orchestrator breaks.
+// defect is the promise that the orchestrator breaks.
 type defect string
 
 const (
@@ -55,7 +55,7 @@ const (
 	refusedForGood
 )
 
-// call makes one call and classifies what came back.
+// call makes one call and classifies the response.
 func (c orchestrator) call(saga, step string, action ledger.Action, attempt int, payload string) result {
 	path := "/steps/" + step
 	if action == ledger.Compensate {
@@ -84,7 +84,7 @@ func (c orchestrator) call(saga, step string, action ledger.Action, attempt int,
 	if err != nil {
 		return unknown
 	}
-	req.GetBody = nil // or net/http might send it twice unnoticed
+	req.GetBody = nil // or else net/http might send it twice unnoticed
 	for name, value := range map[string]string{"Idempotency-Key": key, "X-Saga-Id": saga, "X-Saga-Step": step,
 		"X-Saga-Action": string(action), "X-Saga-Attempt": fmt.Sprint(attempt), "X-Saga-Fence": "1"} {
 		req.Header.Set(name, value)
@@ -104,8 +104,8 @@ func (c orchestrator) call(saga, step string, action ledger.Action, attempt int,
 	return done
 }
 
-// execute tries a step until its outcome is definite or the policy gives up. A refusal
-// after an unknown outcome is not: it says nothing of the call before.
+// execute tries a step until its outcome is definite or its attempts are exhausted. A refusal after
+// an unknown outcome is not definite, because it says nothing about the previous call.
 func (c orchestrator) execute(saga, step, payload string) result {
 	for attempt := 1; attempt <= c.attempts; attempt++ {
 		switch r := c.call(saga, step, ledger.Execute, attempt, payload); {
@@ -126,9 +126,9 @@ func (c orchestrator) undo(saga, step, payload string) {
 	}
 }
 
-// run conducts one saga to its end.
+// run runs one saga to its end.
 func (c orchestrator) run(saga, payload string) ledger.SagaEnd {
-	var undo []string // what was done or may have been done
+	var undo []string // steps that were or may have been done
 	failed := false
 	for _, step := range c.steps {
 		r := c.execute(saga, step, payload)
@@ -171,16 +171,16 @@ var faultyConfig = Config{
 	Seed:       7,
 }
 
-// slowConfig delays many calls, some even before they are processed.
+// slowConfig delays many calls, some of them before they are processed.
 var slowConfig = Config{
 	Faults:     Faults{Slow: 0.3, Late: 0.3, Refuse: 0.05, MaxDelay: 10 * time.Millisecond},
 	UndoFaults: Faults{Slow: 0.2, Late: 0.2, MaxDelay: 10 * time.Millisecond},
 	Seed:       7,
 }
 
-// play runs many sagas against a shop with faults and checks its ledger. With a slow
-// shop it runs them one by one and gives a call up as soon as the shop delays it,
-// however fast the machine is; otherwise it runs several at once.
+// play runs many sagas against a shop with faults and checks its ledger. With a slow shop, it runs
+// them one at a time and abandons a call as soon as the shop delays it, regardless of the speed of
+// the machine; otherwise it runs several at once.
 func play(t *testing.T, shop Config, s defect, sagas int, checker ledger.Checker) (
 	ends map[ledger.Outcome]int, found []ledger.Violation) {
 	t.Helper()
@@ -251,7 +251,7 @@ func TestEachViolationIsFound(t *testing.T) {
 	for _, tt := range []struct {
 		defect  defect
 		checker ledger.Checker
-		want    []string // all invariants that are found broken
+		want    []string // all invariants that are reported as broken
 	}{
 		{newKeys, ledger.Checker{}, []string{"I2", "I7"}}, // a new key is a new charge
 		{newBodies, ledger.Checker{}, []string{"I7", "contract"}},

@@ -7,17 +7,16 @@ import (
 
 // The limits of this small shop.
 const (
-	stock       = 100   // pieces of every article
-	creditLimit = 10000 // the largest amount a card is charged with
+	stock       = 100   // units of each article
+	creditLimit = 10000 // the largest amount that can be charged to a card
 )
 
-// service is what differs between the participants.
+// service contains what differs between the participants.
 type service struct {
 	name string
-	// idField and idPrefix name what an execute makes: {"charge_id": "ch_…"}.
+	// idField and idPrefix define the id that an execute returns: {"charge_id": "ch_…"}.
 	idField, idPrefix string
-	// refuse returns the code of the business rule that forbids the order, ""
-	// when none does.
+	// refuse returns the code of the business rule that forbids the order, or "".
 	refuse func(order) string
 }
 
@@ -65,7 +64,7 @@ func (s service) done(key string, o order) map[string]any {
 	return out
 }
 
-// id names the effect of a key.
+// id returns the id of the effect of a key.
 func (s service) id(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return s.idPrefix + hex.EncodeToString(sum[:8])

@@ -1,15 +1,15 @@
-// Package shop is the other side of a saga: three services that an order needs
-// (inventory, payments, orders), and generic steps for workflows of any shape,
-// behind one [http.Handler].
+// Package shop is the participant side of a saga: three services that an order needs (inventory,
+// payments, orders), and generic steps for workflows of any shape, behind one [http.Handler].
 //
-// Package api/participant keeps for it what an orchestrator relies on: a function of the shop does a
-// step, or undoes it, and is called only if that is to be done. What is special here is that there is no
-// database. Every call, with its request and its effect, is in an append-only ledger, on disk, before it
-// is answered; the participant remembers in memory, and at the start the ledger's calls are made
-// once more, each with the result that it had. With a database, participant.SQL replaces all of that.
+// Package api/participant implements the guarantees that an orchestrator relies on: it calls a
+// function of the shop only if a step must be done or undone. This shop is special in that it has
+// no database. Every call is stored on disk, with its request and its effect, in an append-only
+// ledger before it is answered. The participant keeps its state in memory and, at the start,
+// replays the calls of the ledger with their original results. With a database, participant.SQL
+// replaces all of that.
 //
-// On request it mishandles calls, see [Faults] and the simulate field of a payload, to
-// show how the orchestrator copes with that.
+// On request it mishandles calls, to show how the orchestrator copes; see [Faults] and the simulate
+// field of a payload.
 package shop
 
 import (
@@ -26,18 +26,17 @@ import (
 // maxBody is the largest request body accepted, in bytes.
 const maxBody = 16 << 20
 
-// Config says where a Shop keeps its ledger and how it behaves.
+// Config configures where a Shop stores its ledger and how it behaves.
 type Config struct {
-	// Ledger is the path of the ledger file, created when absent. Required.
+	// Ledger is the path of the ledger file, created if missing. Required.
 	Ledger string
-	// Faults are the random faults of executes, UndoFaults those of compensates. With zero
-	// values, only a payload can request a fault.
+	// Faults are the random faults of executes, and UndoFaults those of compensates. With zero
+	// values, faults occur only if a payload requests them.
 	Faults, UndoFaults Faults
-	// Seed chooses the random faults. The same seed treats the same call (saga,
-	// step, action, number of the call) in the same way, in whatever order
-	// calls come. Zero is a seed like any other.
+	// Seed chooses the random faults. With the same seed, the same call (saga, step, action, number
+	// of the call) gets the same fault, regardless of the order of calls. Zero is a valid seed.
 	Seed uint64
-	// Log receives one debug line per call, and failures. Nil discards them.
+	// Log receives one debug line per call, and all failures. Nil discards them.
 	Log *slog.Logger
 	// Now is the clock of the ledger; nil means time.Now.
 	Now func() time.Time
@@ -51,8 +50,7 @@ type Config struct {
 //	POST /steps/{name}       POST /steps/{name}/undo      any other step
 //	GET  /healthz
 //
-// Which of a workflow's steps calls which path is the workflow's affair. Safe
-// for concurrent use.
+// The workflow decides which of its steps call which path. A Shop is safe for concurrent use.
 type Shop struct {
 	cfg     Config
 	mux     *http.ServeMux
@@ -62,11 +60,11 @@ type Shop struct {
 
 	mu          sync.Mutex // keeps the ledger in the order of effects
 	participant http.Handler
-	calls       map[callID]int // guarded by mu: received so far
+	calls       map[callID]int // guarded by mu: calls received so far
 }
 
-// Open opens the ledger and remembers what it says. Errors are an unreadable
-// ledger or impossible faults.
+// Open opens the ledger and restores the state that it describes. It fails if the ledger is
+// unreadable or the faults are invalid.
 func Open(cfg Config) (*Shop, error) {
 	for name, m := range map[string]Faults{"faults": cfg.Faults, "undo faults": cfg.UndoFaults} {
 		if err := m.validate(); err != nil {
@@ -100,8 +98,8 @@ func Open(cfg Config) (*Shop, error) {
 	return s, nil
 }
 
-// Close stores what was received and closes the ledger. Calls that are not
-// answered by then are dropped, so stop the HTTP server first. Call it once.
+// Close stores the received calls and closes the ledger. Calls that have not been answered by then
+// are dropped, so stop the HTTP server first. Call it only once.
 func (s *Shop) Close() error {
 	close(s.closing)
 	return s.book.Close()
@@ -130,7 +128,7 @@ func (s *Shop) routes() *http.ServeMux {
 	return mux
 }
 
-// handle receives one call, decides it, and answers once the ledger holds it.
+// handle receives one call, decides it, and answers after the ledger has stored it.
 func (s *Shop) handle(to service, action ledger.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := receive(w, r, to, action)
@@ -138,7 +136,7 @@ func (s *Shop) handle(to service, action ledger.Action) http.HandlerFunc {
 			write(w, problem(http.StatusRequestEntityTooLarge, "body_too_large"))
 			return
 		} else if err != nil {
-			panic(http.ErrAbortHandler) // the call did not arrive whole, so there is none
+			panic(http.ErrAbortHandler) // the call did not arrive completely, so there is none
 		}
 		c.seq, c.at = s.book.Arrive(), s.cfg.Now().UTC()
 		c.fault = s.faultOf(c)
@@ -158,7 +156,7 @@ func (s *Shop) handle(to service, action ledger.Action) http.HandlerFunc {
 			slog.String("effect", string(entry.Effect)), slog.String("reply", string(entry.Reply)))
 		switch entry.Reply {
 		case ledger.Dropped:
-			panic(http.ErrAbortHandler) // net/http closes the connection without a word
+			panic(http.ErrAbortHandler) // net/http closes the connection without a response
 		case ledger.Delayed:
 			if m.kind == slow && !s.pause(m.delay, r.Context().Done()) {
 				panic(http.ErrAbortHandler)
@@ -168,8 +166,7 @@ func (s *Shop) handle(to service, action ledger.Action) http.HandlerFunc {
 	}
 }
 
-// pause waits for d. It reports false when the shop closes or gone is closed
-// before that.
+// pause waits for d. It returns false if the shop closes or gone is closed before that.
 func (s *Shop) pause(d time.Duration, gone <-chan struct{}) bool {
 	select {
 	case <-s.after(d):
@@ -181,8 +178,8 @@ func (s *Shop) pause(d time.Duration, gone <-chan struct{}) bool {
 	}
 }
 
-// decide settles what c does, under the lock, and puts it in line for the
-// ledger. The answer may be given once stored has returned nil.
+// decide determines the effect of c under the lock and queues it for the ledger. The answer may be
+// sent once stored has returned nil.
 func (s *Shop) decide(c *call) (entry ledger.Entry, reply answer, stored func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,10 +191,11 @@ func (s *Shop) decide(c *call) (entry ledger.Entry, reply answer, stored func() 
 		v = verdict{ledger.None, problem(http.StatusServiceUnavailable, "simulated_overload")}
 		v.answer.retryAfter = &c.fault.delay
 	case dropRequest:
-		v = verdict{effect: ledger.None} // never looked at, so no status either
+		v = verdict{effect: ledger.None} // never processed, so there is no status either
 	default:
-		// The participant remembers before the ledger does. No answer can leak out if storing fails: the
-		// next entry stands behind this one in the book, and a book that failed once stores nothing more.
+		// The participant changes its state before the ledger does. No answer can leak if storing
+		// fails: the next entry is behind this one in the book, and a book stores nothing more
+		// after its first failure.
 		v = s.judge(c)
 	}
 	entry = c.entry(v, c.fault.reply(v.answer.status))

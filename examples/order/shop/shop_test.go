@@ -140,7 +140,7 @@ func TestCallsThatBreakTheContractAreRefusedAndRecorded(t *testing.T) {
 			r := good
 			tt.edit(&r)
 			c.expect(t, r, tt.status, tt.code, ledger.None)
-			c.expect(t, good, 200, "", ledger.Applied) // the key is not spoilt
+			c.expect(t, good, 200, "", ledger.Applied) // the key remains usable
 		})
 	}
 }
@@ -190,7 +190,7 @@ func TestEverythingIsRememberedAfterARestart(t *testing.T) {
 		t.Errorf("refusal after the restart %s, before %s", got.body, no.body)
 	}
 	after.expect(t, do("/orders/confirm", "confirm", `{}`), 409, "ALREADY_COMPENSATED", ledger.RefusedLate)
-	after.expect(t, shaky.again(), 200, "", ledger.Applied) // first call only, counted over the restart
+	after.expect(t, shaky.again(), 200, "", ledger.Applied) // first call only, counting across the restart
 	after.expect(t, do("/charges", "pay", `{"amount":6}`).again().again(), 422, "KEY_REUSED", ledger.None)
 	after.expect(t, undo("/charges/refund", "pay", `{}`), 200, "", ledger.Applied)
 	for i, e := range after.entries(t) {
@@ -255,7 +255,7 @@ func TestNothingIsAnsweredWithSuccessWhenTheLedgerFails(t *testing.T) {
 	if err := c.book.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second finds the first in memory, and must not believe it
+	for range 2 { // the second call finds the first in memory, but must not rely on it
 		if got := c.send(t, do("/charges", "pay", `{}`)); got.status != 500 || got.code != "ledger_unavailable" {
 			t.Errorf("answered %d %s, want 500 ledger_unavailable", got.status, got.body)
 		}

@@ -1,5 +1,5 @@
-"""A charge service: POST /charges does and undoes a step, GET /effects?key=… says how often a key was done, for
-skald participant certify --effects.
+"""A charge service: POST /charges executes and compensates a step. GET /effects?key=… returns how
+often a key took effect, for skald participant certify --effects.
 
     python charges.py            # on 127.0.0.1:9102, with SQLite in charges.db; PORT and CHARGES_DB change that
 """

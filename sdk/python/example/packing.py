@@ -1,5 +1,6 @@
-"""A packing service that answers later: POST /parcels notes an order, and a worker packs it after a while. GET
-/effects?key=… says how often a key was done, for skald participant certify --later --effects.
+"""A packing service that answers later: POST /parcels notes an order, and a worker packs it after a
+while. GET /effects?key=… returns how often a key took effect, for skald participant certify
+--later --effects.
 
     python packing.py            # on 127.0.0.1:9103, with SQLite in packing.db; PORT, PACKING_DB and WORK_MS change that
 """
@@ -59,12 +60,13 @@ packing = Participant(store, pack, unpack, cancel=cancel, secrets=[secret] if se
 def send(report: Report) -> None:
     try:
         report.send()
-    except NotDelivered as failure:  # the repeat of the call gets the answer
+    except NotDelivered as failure:  # the repeated call gets the answer
         print(failure, flush=True)
 
 
 def work() -> None:
-    """Packs what is due. The orders are in the database, so the next process goes on where this one ends."""
+    """Packs the orders that are due. They are in the database, so the next process continues
+    where this one ends."""
     while True:
         with store.begin() as transaction:
             due = transaction.handle.execute("SELECT key FROM parcels WHERE due < ?", (time.time(),)).fetchall()

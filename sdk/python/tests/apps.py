@@ -17,7 +17,7 @@ class Response:
 
 
 def over_asgi(participant, headers, body, method="POST"):
-    # In two pieces, as bodies arrive.
+    # In two pieces, as bodies may arrive.
     pieces = [body[: len(body) // 2], body[len(body) // 2 :]]
     sent = []
 

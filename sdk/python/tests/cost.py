@@ -1,7 +1,9 @@
-"""What the library costs: the same function with it and without it, in turns, on the PostgreSQL of DATABASE_URL.
+"""The cost of the library: the same function with and without it, alternating, on the PostgreSQL at
+DATABASE_URL.
 
-make bench-sdk runs it. The function looks, updates and inserts, as most do. It is served by gunicorn with one worker, as
-a bare WSGI application and in Flask. What counts is a disk that is waited for, and quiet cores.
+make bench-sdk runs it. Like most functions, this one reads, updates and inserts. It is served by
+gunicorn with one worker, as a bare WSGI application and in Flask. The result is only meaningful
+with synchronous writes to the disk and idle cores.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def charge(key, amount, db):
 
 
 def application():
-    """What gunicorn serves."""
+    """The application that gunicorn serves."""
     from flask import Flask, jsonify, request
     from psycopg_pool import ConnectionPool
     from skald_participant import Participant
@@ -73,7 +75,8 @@ def call(sock, path, saga):
 
 
 def middle(times):
-    """The mean of the middle half, so that a pause of the machine in one turn does not decide."""
+    """The mean of the middle half, so that a pause of the machine in one round does not decide
+    the result."""
     times = sorted(times)
     return statistics.mean(times[len(times) // 4 : max(len(times) // 4 + 1, len(times) * 3 // 4)]) * 1e6
 
@@ -106,7 +109,7 @@ def main():
         run, took = time.time_ns(), {"with": [], "bare": [], "flask": []}
         for n in range(CALLS + 200):
             for path in random.sample(sorted(took), len(took)):
-                took[path].append(call(sock, path, f"{run}-{n:08}-{path}"))  # ids grow with time
+                took[path].append(call(sock, path, f"{run}-{n:08}-{path}"))  # ids increase with time
         library, bare, flask = (middle(times[200:]) for times in took.values())
         print(f"Python: {library:.0f} µs; without the library {bare:.0f} ({100 * (library / bare - 1):+.1f} %), ", end="")
         print(f"in Flask {flask:.0f} ({100 * (library / flask - 1):+.1f} %)")

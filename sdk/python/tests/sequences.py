@@ -1,7 +1,9 @@
-"""A saga as Skald drives it, over a network that loses, repeats and delays, with a participant that crashes.
+"""A saga as Skald drives it, over a network that loses, repeats and delays messages, with a
+participant that crashes.
 
-What must hold does not follow from the library's rules: at the end, what Skald takes for done was done once, and what
-it takes for undone or refused has left nothing behind.
+The conditions checked here do not follow from the library's rules: at the end, every step that
+Skald considers done took effect exactly once, and every step that it considers undone or refused
+left no effect.
 """
 
 from __future__ import annotations
@@ -53,12 +55,12 @@ class Saga:
         self.random, self.stored, self.id = random, stored, str(uuid.uuid4())  # a store has many sagas
         self.store = Crashing(stored)
         self.participant = Participant(self.store, self.do, self.do, cancel=self.cancel, post=lambda *_: (200, None))
-        self.works = []  # keys of what was answered later
+        self.works = []  # keys of calls that were answered later
         self.fence, self.attempts, self.invoked = 1, {"execute": 0, "compensate": 0}, 0
         self.sent, self.answers, self.outcome, self.trace = [], {}, "done", []
 
     def cancel(self, call, tx):
-        """Nothing was written but the promise."""
+        """Nothing but the promise was written."""
         self.invoked += 1
         if self.outcome == "fails":
             raise ZeroDivisionError("a mistake")
@@ -112,7 +114,8 @@ class Saga:
         return None if fate == "answer lost" else answer.status
 
     def work(self, key, fate, end):
-        """A worker ends the work of a call. What Skald learns of it: done, refused or fails; None if nothing."""
+        """A worker finishes the work of a call. Returns what Skald learns: done, refused or
+        fails; None if nothing."""
         self.store.when = fate
         output = {"done": {"worked": self.invoked}, "refused": Refused("NO"), "fails": ZeroDivisionError()}[end]
         self.trace.append((key, "work", fate, end))
@@ -129,7 +132,7 @@ class Saga:
         return end if fate == "arrives" else None
 
     def stray(self):
-        """Copies of what was sent before arrive now."""
+        """Copies of requests that were sent earlier arrive now."""
         while self.sent and self.random.randrange(3) == 0:
             self.deliver(self.random.choice(self.sent), outcome=self.random.choice(OUTCOMES))
         while self.works and self.random.randrange(4) == 0:
@@ -140,7 +143,7 @@ class Saga:
         request = self.request(action, run)
         fate = self.random.choice(fates)
         status = None if fate == "is lost" else self.deliver(request, fate, self.random.choice(outcomes))
-        if status != 425:  # 425 says that this attempt is over without an effect, so no copy of it is on the way
+        if status != 425:  # 425 means that this attempt ended without an effect, so no copy of it is still in transit
             self.sent.append(request)
         self.stray()
         return status
@@ -163,7 +166,8 @@ class Saga:
         return "doubt" if doubt else "refused"
 
     def compensate(self, run):
-        """The run under which it was done: an operator who retries after a refusal makes it another call."""
+        """The run in which it was done: an operator who retries after a refusal starts a new
+        run."""
         for n in range(100):
             last = n > 4
             status = self.attempt("compensate", run, ["arrives"] if last else FATES, ["done"] if last else OUTCOMES)
@@ -184,8 +188,9 @@ class Saga:
             if result == "done" and self.random.randrange(2):
                 return self.check(run, done=True)
             if result == "refused":
-                # An operator sends another input, under another key. If all its attempts were lost, its compensation
-                # could not be told from that of the first run; see README.md.
+                # An operator sends another input, under another key. If all its attempts were
+                # lost, its compensation could not be distinguished from that of the first run; see
+                # README.md.
                 must_be_seen = True
                 continue
             undone = self.compensate(undone + 1)

@@ -46,7 +46,7 @@ class SQLite:
 
     @staticmethod
     def effect(tx, key):
-        with tx:  # a habit of users of sqlite3; it must not commit
+        with tx:  # common among users of sqlite3; it must not commit
             tx.execute("INSERT INTO effects VALUES (?)", (key,))
 
     def effects(self):
@@ -58,7 +58,7 @@ class SQLite:
 
 
 class Postgres:
-    """A schema of its own in the database of DATABASE_URL."""
+    """A schema of its own in the database at DATABASE_URL."""
 
     name, durable = "postgres", True
 

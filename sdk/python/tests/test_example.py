@@ -1,4 +1,5 @@
-"""The example as a process that is killed: its repeat gets the same bytes, and nothing is done twice."""
+"""The example as a process that is killed: a repeated call gets the same bytes, and nothing is
+done twice."""
 
 from __future__ import annotations
 

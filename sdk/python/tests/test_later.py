@@ -1,4 +1,4 @@
-"""Answers that come later: the reports, and what is refused."""
+"""Answers that come later: the reports, and the calls that are refused."""
 
 from __future__ import annotations
 

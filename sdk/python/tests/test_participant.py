@@ -1,4 +1,4 @@
-"""What the vectors do not say: bad requests, both kinds of applications, signatures."""
+"""Cases that the vectors do not cover: bad requests, both kinds of applications, signatures."""
 
 from __future__ import annotations
 
@@ -150,7 +150,8 @@ class Requests(unittest.TestCase):
                 make()
 
     def test_a_compensation_may_have_a_higher_run_than_its_execute(self):
-        # Skald counts it up after a refusal that an operator went past; the next run must still be done.
+        # Skald increments the run after an operator has overridden a refusal; the next run must
+        # still be done.
         refuse = [True]
 
         def refund(call, db):
@@ -180,7 +181,8 @@ class Requests(unittest.TestCase):
     def test_an_undo_of_a_run_that_never_arrived_keeps_it_out(self):
         for calls in (
             ((200, "execute"), (200, "compensate"), (200, "compensate#2"), (409, "execute#2"), (200, "execute#3")),
-            # The second run was patched after a refusal, so the runs of the compensations are one behind.
+            # The second run was patched after a refusal, so the run numbers of the compensations
+            # are one behind.
             ((409, "execute"), (200, "execute#2"), (200, "compensate"), (200, "compensate#2"), (409, "execute#3")),
         ):
             refuse = calls[0][0] == 409
@@ -259,7 +261,7 @@ class Applications(unittest.TestCase):
 
 
 class Free(MemoryStore):
-    """Two transactions at once, of different steps."""
+    """Two concurrent transactions, of different steps."""
 
     @contextlib.contextmanager
     def begin(self):

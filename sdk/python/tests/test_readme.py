@@ -1,4 +1,4 @@
-"""Runs the Python of README.md, in order, where it needs no framework; and finds what needs one."""
+"""Runs the Python code of README.md, in order, if it needs no framework; otherwise lists it."""
 
 from __future__ import annotations
 

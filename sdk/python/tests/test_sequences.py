@@ -1,7 +1,9 @@
-"""Sagas over a bad network with crashes: by a seeded generator, and by hypothesis where it is installed.
+"""Sagas over a bad network with crashes: by a seeded generator, and by hypothesis where it is
+installed.
 
-SEQUENCES: how many by hypothesis; the seeded ones are a tenth of it, and so are those by hypothesis in each database,
-unless SEQUENCES_IN_DATABASES says how many. SEED begins somewhere else.
+SEQUENCES is the number of sequences by hypothesis. The number of seeded ones is a tenth of it, and
+so is that by hypothesis in each database, unless SEQUENCES_IN_DATABASES is set. SEED sets the first
+seed.
 """
 
 from __future__ import annotations

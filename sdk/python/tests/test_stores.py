@@ -1,4 +1,5 @@
-"""What the vectors do not say of stores: purges, mistakes of the function, databases that are busy or broken."""
+"""Cases of stores that the vectors do not cover: purges, errors of the function, databases that
+are busy or broken."""
 
 from __future__ import annotations
 

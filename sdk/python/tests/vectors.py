@@ -54,12 +54,12 @@ def needs_restart(vector):
 
 
 def encoded(text):
-    """As in headers of Skald: every byte that is not printable ASCII is percent-encoded."""
+    """As in headers from Skald: every byte that is not printable ASCII is percent-encoded."""
     return "".join(chr(byte) if 0x20 < byte < 0x7F else f"%{byte:02X}" for byte in text.encode("utf-8"))
 
 
 class Run:
-    """One vector over one store and one kind of application."""
+    """One vector with one store and one kind of application."""
 
     def __init__(self, vector, stored, send):
         self.vector, self.stored, self.send = vector, stored, send
@@ -215,7 +215,8 @@ class Run:
         self.count()
 
     def leave(self, call):
-        """A call that goes on without its caller: it runs, or waits for one that does, when the next call comes."""
+        """A call that continues without its caller: it is running, or waiting for a running one,
+        when the next call arrives."""
         thread = threading.Thread(target=self.send, args=(self.participant, *self.request(call)))
         thread.start()
         self.left.append(thread)
@@ -289,7 +290,7 @@ class Run:
             fit = all(any(self.same(got, one) for got in self.reports) for one in want)
             assert fit and len(want) == len(self.reports), f"{self.vector['name']}: {self.reports}, want {want}"
         names = {encoded(self.key(call)): self.key(call, named=True) for call in self.vector["calls"]}
-        effects = [key for key in self.stored.effects() if key in names]  # the others are of other vectors
+        effects = [key for key in self.stored.effects() if key in names]  # the others belong to other vectors
         if "net" in self.vector:
             for of, want in self.vector["net"].items():
                 got = sum(self.sign_of(names[key]) for key in effects if names[key].rsplit("/", 1)[0] == of)

@@ -1,4 +1,5 @@
-"""Participants of Skald's sagas: the same key gets the same answer, and is done once. See README.md."""
+"""Participants of Skald's sagas: a key takes effect once, and every call with it gets the same
+answer. See README.md."""
 
 from ._call import Call
 from ._errors import NotApplied, Refused

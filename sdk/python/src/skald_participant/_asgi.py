@@ -14,7 +14,7 @@ NO_CALL = refusal(405, "METHOD_NOT_ALLOWED", "calls have a body: use POST")
 
 
 def as_headers(answer: Answer) -> list[tuple[str, str]]:
-    # Without a body as well: gateways of WSGI require a type.
+    # Even without a body: WSGI gateways require a type.
     headers = [("content-type", "application/json"), ("content-length", str(len(answer.body)))]
     if answer.retry_after is not None:
         headers.append(("retry-after", str(answer.retry_after)))
@@ -53,7 +53,7 @@ class ASGI:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return  # it did not arrive whole, so there is no call
+                return  # the body did not arrive completely, so there is no call
             body += message.get("body", b"")
             if len(body) > self._max_body:
                 await _answer(send, TOO_LARGE)

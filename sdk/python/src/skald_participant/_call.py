@@ -1,4 +1,4 @@
-"""The call as it was received, and what may be wrong with it."""
+"""The received call, and the checks for what may be wrong with it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _END_OF_KEY = re.compile(r"/(execute|compensate)(?:#([1-9][0-9]{0,8}))?\Z", re.A
 
 
 class Invalid(Exception):
-    """A request that is not a call: it is refused with 400."""
+    """A request that is not a valid call. It is refused with 400."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Call:
     """One call of Skald, as docs/participants.md describes it."""
 
     key: str
-    """The Idempotency-Key: the same in every attempt."""
+    """The Idempotency-Key, the same in every attempt."""
     tenant: str
     saga_id: str
     step: str
@@ -38,27 +38,29 @@ class Call:
     attempt: int
     fence: int
     run: int
-    """The number after # at the end of the key, 1 without: an operator made it another call."""
+    """The number after # at the end of the key, 1 without one: an operator has started a new
+    run."""
     deadline: datetime | None
     """When Skald stops waiting for the answer."""
     workflow_name: str
     payload: Any
     outputs: Mapping[str, Any]
-    """What the earlier steps have answered, by name."""
+    """The outputs of the earlier steps, by name."""
     input: Any
-    """Of a compensation: what the step was executed with."""
+    """For a compensation: the input with which the step was executed."""
     output: Any
-    """Of a compensation: what the step has answered, None if Skald never learned it."""
+    """For a compensation: the output of the step, None if Skald never learned it."""
     headers: Mapping[str, str]
     """All headers, their names in lower case."""
     raw: bytes
     """The body as received."""
     callback: str = ""
-    """Where the report of a call that is answered later goes; empty if its definition has no answer.later."""
+    """Where to report the outcome of a call that is answered later; empty if the step definition
+    has no answer.later."""
 
 
 def read_call(headers: Mapping[str, str], body: bytes) -> Call:
-    """Reads a request whose names of headers are in lower case, or raises Invalid."""
+    """Reads a request, whose header names are in lower case, or raises Invalid."""
     key = _text(headers, "Idempotency-Key", _LONGEST_TEXT)
     saga = _text(headers, "X-Saga-Id", _LONGEST_ID)
     step = _decoded(_text(headers, "X-Saga-Step", _LONGEST_TEXT))
@@ -101,18 +103,20 @@ def read_call(headers: Mapping[str, str], body: bytes) -> Call:
 
 
 def id_of(call: Call) -> str:
-    """Names the step of the saga: the row that holds what is known of its calls, in the libraries of all languages."""
+    """Identifies the step of the saga, and so the row with the state of its calls, in the
+    libraries of all languages."""
     name = f"{call.saga_id}/{call.tenant}/{quote(call.step, safe='$&+=:@')}"
     return name if len(name) <= _LONGEST_ROW else hashlib.sha256(name.encode("utf-8")).hexdigest()
 
 
 def name_of(key: str) -> str:
-    """Names the row that says which step a key that was answered later is of. No step has such an id."""
+    """Identifies the row that says to which step a key that was answered later belongs. No step
+    has such an id."""
     return "later:" + hashlib.sha256(key.encode("utf-8")).hexdigest()
 
 
 def run_of(key: str) -> int:
-    """The number after # at the end of a key; 1 without."""
+    """The number after # at the end of a key; 1 without one."""
     end = _END_OF_KEY.search(key)
     return 1 if end is None else int(end[2] or 1)
 
@@ -148,7 +152,7 @@ def _number(headers: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _time(value: str) -> datetime | None:
-    # Before 3.11 fromisoformat reads neither Z nor every number of digits.
+    # Before 3.11, fromisoformat accepts neither Z nor an arbitrary number of digits.
     match = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)", value, re.ASCII)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""What a function raises to answer no, or not now."""
+"""The exceptions that a function raises to refuse a call or to ask for a retry."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from ._rules import Answer, refusal
 
 
 class Refused(Exception):
-    """Raise it to refuse a call permanently: whatever the function did is rolled back, and Skald compensates.
+    """Raise it to refuse a call permanently: whatever the function did is rolled back, and Skald
+    compensates.
 
-    The answer is kept: a repeat is refused in the same way. Only a refused compensation is tried again, because
-    Skald repeats it after an operator has mended the cause.
+    The answer is stored: a repeated call is refused in the same way. Only a refused compensation is
+    tried again, because Skald repeats it after an operator has fixed the cause.
     """
 
     def __init__(self, code: str, message: str = "", *, status: int = 409, **details: Any) -> None:
@@ -23,7 +24,8 @@ class Refused(Exception):
 
 
 class NotApplied(Exception):
-    """Raise it if nothing was applied and Skald should call again: whatever the function did is rolled back."""
+    """Raise it if nothing was applied and Skald should retry: whatever the function did is
+    rolled back."""
 
     def __init__(self, message: str = "not applied", *, retry_after: float | None = None) -> None:
         super().__init__(message)

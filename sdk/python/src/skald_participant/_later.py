@@ -1,4 +1,4 @@
-"""Answers that come later, and how the work behind them ends."""
+"""Answers that come later, and how their work is finished."""
 
 from __future__ import annotations
 
@@ -15,27 +15,31 @@ from ._store import Joined
 
 
 class Later:
-    """What a function returns that answers later."""
+    """What a function returns to answer later."""
 
 
 def later() -> Later:
     """return later(): the call is answered later.
 
-    What the function wrote, such as a note of the work, is committed with it. A worker ends the work with
-    Participant.finish; until then repeats of the call get the same answer, and the function is not called.
+    What the function wrote, such as a note of the work, is committed together with this answer. A
+    worker finishes the work with Participant.finish; until then, repeated calls get the same
+    answer, and the function is not called.
 
-    The definition of the step must say which answer means later (answer.later, as `status == 202`); Skald then sends
-    Call.callback. If it did not, this is an error, because Skald would take the answer for done.
+    The step definition must say which answer means later (answer.later, for example `status ==
+    202`); Skald then sends Call.callback. Without it, this is an error, because Skald would
+    interpret the answer as success.
     """
     return Later()
 
 
 class Compensated(Exception):
-    """Raised by finish and heartbeat: the step was compensated or replaced while the work went on. Roll back."""
+    """Raised by finish and heartbeat: the step was compensated or replaced during the work. Roll
+    back."""
 
 
 class NotPending(Exception):
-    """Raised by finish and heartbeat: no call with this key waits; it may have its final answer. Roll back."""
+    """Raised by finish and heartbeat: no call with this key is waiting; it may already have its
+    final answer. Roll back."""
 
 
 def check_callback(call: Call) -> None:
@@ -47,9 +51,10 @@ def check_callback(call: Call) -> None:
 
 
 def reports_to(origins: Sequence[str] | None) -> Callable[[str], bool]:
-    """Whether a callback is at one of the origins; with None, each is.
+    """Whether a callback is at one of the origins; with None, every callback is accepted.
 
-    They are compared as texts up to the first slash, so that no two readers of URLs can disagree about the host.
+    They are compared as strings up to the first slash, so that two URL parsers cannot disagree
+    about the host.
     """
     if origins is None:
         return lambda callback: True
@@ -64,15 +69,15 @@ def reports_to(origins: Sequence[str] | None) -> Callable[[str], bool]:
 
 @dataclass(frozen=True)
 class End:
-    """How the work has ended."""
+    """How the work ended."""
 
     result: str
     answer: Answer | None
-    """of later repeats; None: they call the function"""
+    """for later repeated calls; None: they call the function"""
     error: bytes = b""
 
     def body(self, pending: Pending) -> bytes:
-        """That of the report."""
+        """The body of the report."""
         if self.error:
             return body_of(self.result, error=self.error)
         if pending.action == "execute" and self.answer is not None and self.answer.body:

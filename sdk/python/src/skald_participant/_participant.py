@@ -20,11 +20,11 @@ from ._wsgi import WSGI
 log = logging.getLogger("skald_participant")
 
 MAX_BODY = 16 << 20
-"""As limits.max_request_bytes of Skald."""
+"""The default of Skald's limits.max_request_bytes."""
 
 
 def _nothing_to_cancel(call: Call, handle: object) -> object:
-    return {}  # as the answer to a compensation that has nothing to undo
+    return {}  # the answer to a compensation that has nothing to undo
 
 
 def _no_compensation(call: Call, handle: object) -> object:
@@ -34,14 +34,15 @@ def _no_compensation(call: Call, handle: object) -> object:
 class Participant(Generic[Handle]):
     """An ASGI and WSGI application around a function, which is called once for each thing to do.
 
-    execute and compensate get the call and the open transaction of the store; what they return is the step's
-    output. Without compensate, a compensation is refused if its step was done. The answer leaves after the commit.
-    With secrets, calls that none of them has signed get 401.
+    execute and compensate get the call and the open transaction of the store; their return value is
+    the step's output. Without compensate, the compensation of a step that was done is refused. The
+    answer is sent after the commit. With secrets, calls without a valid signature get 401.
 
-    cancel undoes what execute wrote when it answered later, if a compensation comes before the work is finished; without
-    it nothing is to be undone, such as a note of the work only. callback_origins are those of server.public_url of
-    Skald, such as https://skald.example: a call with a callback elsewhere gets 403, because X-Saga-Callback is not
-    signed; without them, reports go to where the call says. post sends the reports of what was answered later.
+    cancel undoes what execute wrote when it answered later, if a compensation arrives before the
+    work is finished; without it nothing is undone, for example if execute only noted the work.
+    callback_origins are the origins of Skald's server.public_url, such as https://skald.example: a
+    call with a callback elsewhere gets 403, because X-Saga-Callback is not signed. Without them,
+    reports go wherever the call says. post sends the reports about calls that were answered later.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Participant(Generic[Handle]):
             "cancel": cancel or _nothing_to_cancel,
         }
         self._post = post
-        # An empty list of secrets is a mistake that must not switch the check off.
+        # An empty list of secrets is an error; it must not disable the check.
         if isinstance(secrets, str) or secrets is not None and not secrets:
             raise ValueError("secrets must be a list with at least one secret, or None")
         self._keys = None if secrets is None else [parse_secret(secret) for secret in secrets]
@@ -76,7 +77,8 @@ class Participant(Generic[Handle]):
         self.wsgi = WSGI(self.handle, max_body)
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Answers one request; names of headers are in lower case. Use it where neither ASGI nor WSGI fits."""
+        """Answers one request; header names are in lower case. Use it where neither ASGI nor
+        WSGI fits."""
         if len(body) > self.max_body:
             return refusal(413, "TOO_LARGE", f"the body has more than {self.max_body} bytes")
         if self._keys is not None and headers.get("idempotency-key") and not verify(self._keys, headers, body):
@@ -106,30 +108,34 @@ class Participant(Generic[Handle]):
                 answer, failure = decision.answer, None
                 if decision.state != state:
                     transaction.save(call, decision.state)
-        # Committed although the function failed: the fence, and that its compensation has come.
+        # Committed although the function failed: the fence, and the fact that the compensation was
+        # received.
         if failure is not None:
             raise failure
         return answer
 
     def finish(self, db: Handle, key: str, output: object = None) -> Report:
-        """Ends the work of a call that was answered later: gives the call its final answer.
+        """Finishes the work of a call that was answered later: stores the final answer of the call.
 
-        db is a connection with a transaction of yours, in which the effects of the work are written, such as the handle
-        of store.begin(). All later repeats of the call get this answer, byte for byte. Send the report after the
-        commit; if that is lost, nothing is: Skald repeats the call when it has waited long enough.
+        db is a connection with an open transaction of yours, in which the effects of the work are
+        written, such as the handle of store.begin(). All later repeats of the call get this answer,
+        byte for byte. Send the report after the commit. If the report is lost, no harm is done:
+        Skald repeats the call when its wait is over.
 
-        An exception in place of the output says that the work was not done: Refused is a permanent no, after NotApplied
-        or any other a repeat calls the function. The transaction should then take back what the function wrote when it
-        answered later, because no compensation follows that would know of it.
+        An exception in place of the output means that the work was not done: Refused is a permanent
+        refusal; after NotApplied or any other exception, a repeated call calls the function. The
+        transaction should then also undo what the function wrote when it answered later, because no
+        compensation will follow to do so.
 
-        If it raises, roll back: Compensated, NotPending, or what the database raised.
+        If it raises, roll back: Compensated, NotPending, or the database's exception.
         """
         return finish(self._store.join(db), key, end_of(output), self._post)
 
     def heartbeat(self, key: str, percent: int | None = None, message: str = "") -> None:
-        """Tells Skald once that the work goes on, so that the wait begins again.
+        """Tells Skald once that the work is still going on, which restarts the wait.
 
-        It raises NotDelivered if Skald did not take it, and Compensated or NotPending if the work is no longer wanted.
+        It raises NotDelivered if Skald did not accept it, and Compensated or NotPending if the work
+        is no longer wanted.
         """
         with self._store.begin() as transaction:
             joined = self._store.join(transaction.handle)

@@ -21,26 +21,28 @@ Post = Callable[[str, bytes], "tuple[int, str | None]"]
 ATTEMPTS = 20  # about eight minutes
 _FIRST_PAUSE = 0.5  # seconds
 _LONGEST_PAUSE = 30.0
-_LONGEST_ASKED = 300.0  # that a Retry-After is honoured
+_LONGEST_ASKED = 300.0  # how long a Retry-After is honoured
 _TIMEOUT = 15.0
-_LONGEST_ANSWER = 64 << 10  # of what is read of an answer
+_LONGEST_ANSWER = 64 << 10  # the part of an answer that is read
 
 
 class NotDelivered(Exception):
-    """Skald did not take what was sent; the message says why."""
+    """Skald did not accept the request; the message says why."""
 
 
 class Report:
-    """Tells Skald how a call that was answered later has ended."""
+    """Reports to Skald how a call that was answered later ended."""
 
     def __init__(self, post: Post, url: str, body: bytes) -> None:
         self._post, self._url, self._body = post, url, body
 
     def send(self) -> None:
-        """Posts the report to the newest callback, repeatedly while that is of use. Call it after the commit.
+        """Posts the report to the newest callback, and retries as long as that is useful. Call it
+        after the commit.
 
-        It returns when Skald has the report, also if it came too late to matter. If it raises NotDelivered, nothing is
-        lost: Skald repeats the call when it has waited long enough, and gets the answer then.
+        It returns when Skald has the report, even if the report came too late to matter. If it
+        raises NotDelivered, no harm is done: Skald repeats the call when its wait is over, and then
+        gets the answer.
         """
         for n in range(ATTEMPTS):
             status, asked, why = _sent(self._post, self._url, self._body)
@@ -55,7 +57,7 @@ class Report:
 def beat(post: Post, url: str, percent: int | None, message: str) -> None:
     """Sends one heartbeat."""
     members: dict[str, Any] = {"result": "heartbeat"}
-    progress: dict[str, Any] = {}  # what it leaves out stays as it was
+    progress: dict[str, Any] = {}  # omitted values stay unchanged
     if percent is not None:
         progress["percent"] = min(max(percent, 0), 100)
     if message:
@@ -77,19 +79,20 @@ def _sent(post: Post, url: str, body: bytes) -> tuple[int, float | None, str]:
     try:
         status, retry_after = post(url, body)
     except OSError as failure:
-        return 0, None, type(failure).__name__  # without the address, whose token is not for logs
+        return 0, None, type(failure).__name__  # without the address, whose token must not be logged
     return status, asked_for(retry_after, time.time()), f"answered with {status}"
 
 
 def pause(n: int, asked: float | None) -> float:
-    """The seconds before the attempt after attempt n, from 0. What was asked for goes before."""
+    """The seconds before the attempt after attempt n, counting from 0. A requested delay has
+    precedence."""
     if asked is not None:
         return min(asked, _LONGEST_ASKED)
     return min(_FIRST_PAUSE * 2.0 ** min(n, 10), _LONGEST_PAUSE) * (1 - random.random() / 2)
 
 
 def asked_for(value: str | None, now: float) -> float | None:
-    """The seconds that a Retry-After asks for."""
+    """The seconds that a Retry-After requests."""
     if value is None:
         return None
     if re.fullmatch(r"[0-9]{1,18}", value, re.ASCII):
@@ -101,7 +104,7 @@ def asked_for(value: str | None, now: float) -> float | None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A report goes to where Skald asked for it, and to nowhere else."""
+    """A report is sent only to the callback that Skald requested."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

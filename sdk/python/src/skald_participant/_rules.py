@@ -1,7 +1,8 @@
-"""What is done with a call: the rules of docs/participants.md, without any storage.
+"""The decision about a call: the rules of docs/participants.md, without any storage.
 
-There is one state for each step of a saga. Two calls of one step are never in progress at the same time, and a call
-sees whatever an earlier one has committed: the stores lock. Other languages write the same state in the same table.
+Each step of a saga has one state. Two calls of one step are never in progress at the same time, and
+a call sees everything that an earlier one has committed, because the stores lock. Libraries in
+other languages write the same state to the same table.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ class Answer:
     retry_after: int | None = None
 
     def headers(self) -> dict[str, str]:
-        """Those beyond Content-Type and Content-Length."""
+        """The headers besides Content-Type and Content-Length."""
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
 @dataclass(frozen=True)
 class Pending:
-    """What is known of a call that was answered later."""
+    """The state of a call that was answered later."""
 
     callback: str
-    """the newest, which came with attempt"""
+    """the newest callback, which came with attempt"""
     attempt: int
     action: str
     run: int
@@ -48,33 +49,33 @@ class Kept:
     status: int
     body: bytes
     later: Pending | None = None
-    """set while the call is answered later: this is the answer until then"""
+    """set while the call is answered later; this is the answer until then"""
 
 
 @dataclass(frozen=True)
 class State:
-    """What is known of the calls of one step of one saga."""
+    """The state of the calls of one step of one saga."""
 
     fence: int = 0
-    """the highest seen"""
+    """the highest fence seen"""
     seen: int = 0
-    """the newest run of execute that was received, 0 if none was"""
+    """the newest run of execute that was received, 0 if none"""
     done: int = 0
-    """the run of execute that was done and not undone since; 0: none"""
+    """the run of execute that was done and has not been undone since; 0: none"""
     blocked: int = 0
     """executes up to this run were compensated, or may no longer be done"""
     calls: Mapping[str, Kept] = field(default_factory=dict)
-    """those that were answered, by key"""
+    """the answered calls, by key"""
 
 
 @dataclass(frozen=True)
 class Decision:
     state: State
-    """what must be stored, whatever the function does"""
+    """what must be stored, regardless of what the function does"""
     answer: Answer | None = None
-    """the answer, None if the function must be called for it"""
+    """the answer; None if the function must be called to get it"""
     function: str = ""
-    """execute, compensate, or cancel for what was answered later and is not finished"""
+    """execute, compensate, or cancel for a call that was answered later and is not finished"""
 
 
 def decide(call: Call, state: State) -> Decision:
@@ -90,16 +91,18 @@ def decide(call: Call, state: State) -> Decision:
         return Decision(state, Answer(kept.status, kept.body))
     if call.action == "execute" and (late := _closed(state, call.run)):
         return Decision(state, late)
-    if any(pending.action == "compensate" for pending in _pendings(state)):  # what it undoes must not change under it
+    if any(pending.action == "compensate" for pending in _pendings(state)):  # what it undoes must not change meanwhile
         return Decision(state, refusal(425, "NOT_APPLIED", "a compensation of the step goes on"))
     if call.action == "execute":
         return Decision(replace(state, seen=call.run), function="execute")
     if state.done or _begun(state):
-        # No more is blocked than has arrived: the run of a compensation may be ahead of that of its execute.
+        # Only runs that have arrived are blocked: the run of a compensation may be higher than
+        # that of its execute.
         blocked = replace(state, blocked=max(state.blocked, state.seen))
         return Decision(blocked, function="compensate" if state.done else "cancel")
-    # Nothing was done, so there is nothing to undo; but from now on it must not be done. If no execute was seen since
-    # the compensation before, this one is for a run that never arrived: the next.
+    # Nothing was done, so there is nothing to undo; but from now on it must not be done. If no
+    # execute was seen since the previous compensation, this one belongs to a run that never
+    # arrived: the next one.
     missed = state.blocked + 1 if state.seen <= state.blocked else state.seen
     state = replace(state, blocked=max(missed, call.run))
     return Decision(_keep(call, state, NOTHING_TO_UNDO), NOTHING_TO_UNDO)
@@ -109,7 +112,7 @@ NOTHING_TO_UNDO = Answer(200, b"{}")
 
 
 def _closed(state: State, run: int) -> Answer | None:
-    """Why an execute may no longer be done; None: it may."""
+    """Why an execute may no longer be done; None if it may."""
     if run <= state.blocked:
         return refusal(409, "ALREADY_COMPENSATED", "the step was compensated before")
     if run < state.seen:
@@ -122,15 +125,15 @@ def _pendings(state: State) -> list[Pending]:
 
 
 def _begun(state: State) -> bool:
-    """Whether the newest execute was answered later, is not finished, and not compensated."""
+    """Whether the newest execute was answered later, is not finished, and is not compensated."""
     return any(p.action == "execute" and p.run == state.seen and not p.over for p in _pendings(state))
 
 
 def _again(call: Call, state: State, kept: Kept, pending: Pending) -> Decision:
-    """What to say to a repeat of a call that was answered later."""
+    """The answer to a repeat of a call that was answered later."""
     if pending.action == "execute" and (late := _closed(state, pending.run)):
         return Decision(state, late)
-    if not call.callback:  # Skald would take 202 for done
+    if not call.callback:  # Skald would interpret 202 as success
         why = "the call was answered later, but this one has no X-Saga-Callback"
         return Decision(state, refusal(503, "STILL_AT_WORK", why))
     if call.attempt >= pending.attempt:  # attempts may overtake each other
@@ -140,7 +143,7 @@ def _again(call: Call, state: State, kept: Kept, pending: Pending) -> Decision:
 
 
 def done(call: Call, state: State, answer: Answer) -> State:
-    """The state after the function has done the call."""
+    """The state after the function has succeeded."""
     state = _keep(call, state, answer)
     return replace(state, done=call.run) if call.action == "execute" else _undone(state)
 
@@ -156,18 +159,19 @@ def promised(call: Call, state: State) -> State:
 
 
 def waiting(state: State, key: str) -> Pending | None:
-    """What is known of a call that was answered later and has no final answer."""
+    """The state of a call that was answered later and has no final answer."""
     kept = state.calls.get(key)
     return None if kept is None else kept.later
 
 
 def given_up(state: State, pending: Pending) -> bool:
-    """Whether a call was compensated or replaced while the work went on."""
+    """Whether a call was compensated or replaced during the work."""
     return pending.action == "execute" and _closed(state, pending.run) is not None
 
 
 def finished(state: State, key: str, answer: Answer | None) -> State:
-    """The state after the end of the work of a call that waits. Without an answer, a repeat calls the function."""
+    """The state after the work of a waiting call has ended. Without an answer, a repeated call
+    calls the function."""
     kept = state.calls[key]
     assert kept.later is not None
     calls = {other: known for other, known in state.calls.items() if other != key}
@@ -181,7 +185,7 @@ def finished(state: State, key: str, answer: Answer | None) -> State:
 
 
 def _undone(state: State) -> State:
-    """Records that there is nothing to undo any more."""
+    """Records that there is nothing left to undo."""
     calls = {
         key: replace(kept, later=replace(kept.later, over=True))
         if kept.later is not None and kept.later.action == "execute"
@@ -194,7 +198,8 @@ def _undone(state: State) -> State:
 def refused(call: Call, state: State, answer: Answer) -> State:
     """The state after the function has refused the call.
 
-    The refusal of a compensation is not kept: an operator resumes it when its cause is mended, with the same key.
+    The refusal of a compensation is not stored: an operator resumes it with the same key after
+    fixing its cause.
     """
     return _keep(call, state, answer) if call.action == "execute" else state
 
@@ -241,7 +246,7 @@ def refusal(status: int, code: str, message: str, details: dict[str, Any] | None
 
 
 def encode(output: object) -> bytes:
-    """The output as JSON; raises ValueError or TypeError if it has no form in JSON."""
+    """The output as JSON; raises ValueError or TypeError if JSON cannot represent it."""
     if output is None:
         return b""
     return _ENCODER.encode(output).encode("utf-8")

@@ -1,4 +1,4 @@
-"""Signatures of calls: those of Standard Webhooks 1.0 over the Idempotency-Key."""
+"""Signatures of calls according to Standard Webhooks 1.0; the id is the Idempotency-Key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
 def parse_secret(secret: str) -> bytes:
-    """The key in a secret: whsec_ and the base64 of 24 to 64 bytes."""
+    """The key in a secret: whsec_ and the base64 encoding of 24 to 64 bytes."""
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except (binascii.Error, ValueError):
@@ -33,14 +33,14 @@ def sign(key: bytes, call: str, timestamp: str, body: bytes) -> str:
 
 
 def verify(keys: Sequence[bytes], headers: Mapping[str, str], body: bytes, now: float | None = None) -> bool:
-    """Reports whether one of the keys has signed the request; names of headers are in lower case."""
+    """Whether the request is signed with one of the keys; header names are in lower case."""
     call, timestamp = headers.get("idempotency-key", ""), headers.get("x-saga-timestamp", "")
     if call == "" or not _SECONDS.fullmatch(timestamp):
         return False
     if abs((time.time() if now is None else now) - int(timestamp)) > TOLERANCE:
         return False
     good = False
-    # Frameworks join the lines of a header with commas, and each signature has one after v1.
+    # Frameworks join the lines of a header with commas, and each signature has a comma after v1.
     given = re.findall(r"v1,[A-Za-z0-9+/=]+", headers.get("x-saga-signature", ""))
     for key in keys:
         want = sign(key, call, timestamp, body)

@@ -1,4 +1,4 @@
-"""What a store must do. One per database; memory.py is the shortest."""
+"""The interface of a store. There is one implementation per database; memory.py is the shortest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ HandleOut = TypeVar("HandleOut", covariant=True)
 
 
 class Busy(Exception):
-    """The database has undone the transaction, and the call may come again: a deadlock, or a lock held too long."""
+    """The database has rolled the transaction back, and the call may be repeated: a deadlock, or
+    a lock held too long."""
 
 
 class Transaction(Protocol[HandleOut]):
@@ -23,29 +24,30 @@ class Transaction(Protocol[HandleOut]):
         """What the function gets: a connection on which the transaction is open."""
 
     def look(self, call: Call) -> State:
-        """Locks the step until the end of the transaction; returns what is known of it."""
+        """Locks the step until the end of the transaction and returns its state."""
 
     def save(self, call: Call, state: State) -> None:
         """Writes the state of the step."""
 
     def name(self, call: Call, name: str) -> None:
-        """Remembers that a name is one of the step."""
+        """Records that a name belongs to the step."""
 
     def attempt(self) -> AbstractContextManager[None]:
-        """A savepoint: what happens inside is undone if it ends with an exception."""
+        """A savepoint: its effects are undone if it ends with an exception."""
 
 
 class Joined(Protocol):
     """A transaction of the caller, who ends it."""
 
     def find(self, name: str) -> str | None:
-        """The id of the step of a name; None if it is of none. May lock, as the transaction goes on to write."""
+        """The id of the step to which a name belongs; None if there is none. It may lock,
+        because the transaction goes on to write."""
 
     def look(self, step: str) -> State:
-        """What is known of a step, without a lock."""
+        """The state of a step, without a lock."""
 
     def lock(self, step: str) -> State:
-        """Locks the step until the end of the transaction; returns what is known of it."""
+        """Locks the step until the end of the transaction and returns its state."""
 
     def save(self, step: str, state: State) -> None:
         """Writes the state of the step."""
@@ -53,13 +55,14 @@ class Joined(Protocol):
 
 class Store(Protocol[Handle]):
     def begin(self) -> AbstractContextManager[Transaction[Handle]]:
-        """A transaction: committed at the end, durably, or rolled back at an exception. May raise Busy."""
+        """A transaction: committed durably at the end, or rolled back on an exception. May raise
+        Busy."""
 
     def join(self, handle: Handle) -> Joined:
         """The transaction that is open on a connection."""
 
     def purge(self, older_than: timedelta) -> int:
-        """Forgets the steps whose last call is so long ago; returns how many.
+        """Deletes the steps whose last call is at least this old; returns how many.
 
-        A call that comes after that is taken for a new one: keep them for months.
+        A call that arrives after that is treated as new: keep the steps for months.
         """

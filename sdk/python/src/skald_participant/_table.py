@@ -1,4 +1,5 @@
-"""The table of the stores: one row for each step of a saga, the same in the libraries of all languages."""
+"""The table of the stores: one row for each step of a saga, the same in the libraries of all
+languages."""
 
 POSTGRES = """\
 CREATE TABLE IF NOT EXISTS skald_calls (

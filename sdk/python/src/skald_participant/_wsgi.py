@@ -35,7 +35,7 @@ class WSGI:
         if length > self._max_body:
             return TOO_LARGE
         if length < 0 and not environ.get("wsgi.input_terminated"):
-            length = 0  # without an end the server would wait for more
+            length = 0  # without an end, the server would wait for more
         body = environ["wsgi.input"].read(self._max_body + 1 if length < 0 else length)
         if len(body) > self._max_body:
             return TOO_LARGE

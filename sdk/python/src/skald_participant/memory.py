@@ -1,4 +1,4 @@
-"""A store in memory, for tests: nothing outlives the process."""
+"""A store in memory, for tests. Nothing survives the process."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class MemoryJoined:
 
 
 class MemoryStore:
-    """Transactions run one after the other. data is what they have committed."""
+    """Transactions run one after the other. data is the committed state."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._state = _State()
-        self._working: _State | None = None  # of the transaction that is open
+        self._working: _State | None = None  # the state of the open transaction
 
     @property
     def data(self) -> dict[str, Any]:

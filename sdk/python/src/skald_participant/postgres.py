@@ -1,4 +1,4 @@
-"""A store in PostgreSQL, by psycopg 3."""
+"""A store in PostgreSQL, using psycopg 3."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ if TYPE_CHECKING:
 
 Connection = psycopg.Connection[Any]
 
-# PostgreSQL has undone the transaction: a conflict with another, a deadlock, a lock that was not granted in time.
+# PostgreSQL has rolled the transaction back: a serialization conflict, a deadlock, or a lock that
+# was not granted in time.
 _UNDONE = ("40001", "40P01", "55P03")
 
 
-# It locks the row, also one that another transaction has just inserted, and returns what that wrote.
+# It locks the row, even one that another transaction has just inserted, and returns what that
+# transaction wrote.
 _CLAIM = (
     "INSERT INTO skald_calls (id, state, changed_at) VALUES (%s, '', %s)"
     " ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state"
 )
 _SAVE = "UPDATE skald_calls SET state = %s WHERE id = %s"
 
-# Made once for each connection: planning costs more than these statements. The library in Go makes the same ones, so
-# that a pooler may hand its sessions from one to the other.
+# Prepared once per connection, because planning costs more than executing these statements. The Go
+# library prepares the same ones, so a pooler may hand its sessions from one library to the other.
 _PREPARE = """\
 PREPARE skald_claim_1 (text, bigint) AS
 INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2) ON CONFLICT (id) DO NOTHING;
@@ -47,10 +49,11 @@ _prepared: WeakSet[Connection] = WeakSet()
 
 
 class PostgresTransaction:
-    """A transaction that takes as many round trips as the function alone.
+    """A transaction that takes only as many round trips as the function alone.
 
-    The statement that claims the step is sent in the message of BEGIN, the one that saves its state in that of COMMIT.
-    Only a step that has a row already, because of a repeat or a compensation, is read by a message of its own.
+    The statement that claims the step is sent in the same message as BEGIN, and the one that saves
+    its state in the same message as COMMIT. A separate message is needed only to read a step that
+    already has a row, because of a repeat or a compensation.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -66,12 +69,14 @@ class PostgresTransaction:
         step = _literal(id_of(call))
         self._begun = True
         claimed = self._claim(step)
-        # psycopg refuses these in transactions that it has begun. A commit would separate effect and answer.
+        # psycopg refuses these calls in transactions that it has begun. A commit would separate
+        # the effect from the answer.
         for name in ("commit", "rollback"):
             setattr(self._connection, name, _forbidden)
         if claimed:
             return State()
-        # What is locked after a savepoint is unlocked by a return to it, so a new one follows.
+        # Rolling back to a savepoint releases the locks taken after it, so a new savepoint
+        # follows.
         query = f"SELECT state FROM skald_calls WHERE id = {step} FOR UPDATE; SAVEPOINT skald_participant"
         row = self._send(query)[0]
         if row.ntuples == 0:
@@ -79,7 +84,7 @@ class PostgresTransaction:
         return load((row.get_value(0, 0) or b"").decode(self._connection.info.encoding))
 
     def _claim(self, step: str) -> bool:
-        """Begins the transaction; whether the step has had no row."""
+        """Begins the transaction; returns whether the step had no row."""
         level = self._connection.isolation_level
         begin = "BEGIN" if level is None else f"BEGIN ISOLATION LEVEL {level.name.replace('_', ' ')}"
         message = f"{begin}; EXECUTE skald_claim_1({step}, {int(time.time())}); SAVEPOINT skald_participant"
@@ -88,7 +93,7 @@ class PostgresTransaction:
             self._prepare()
         try:
             results = self._send(message)
-        except InvalidSqlStatementName:  # a pooler has given us another session
+        except InvalidSqlStatementName:  # the pooler has given us another session
             if not known:
                 raise
             self._end()
@@ -97,7 +102,8 @@ class PostgresTransaction:
         return results[-2].command_tuples == 1
 
     def _prepare(self) -> None:
-        # Not in the message of BEGIN: the level of isolation cannot be set after another statement.
+        # Not in the same message as BEGIN: the isolation level cannot be set after another
+        # statement.
         with contextlib.suppress(DuplicatePreparedStatement):  # by another client of a pooler
             self._send(_PREPARE)
         _prepared.add(self._connection)
@@ -144,16 +150,17 @@ class PostgresTransaction:
             self._connection.rollback()
 
     def _end(self) -> None:
-        """Rolls back what is open, and lets the connection be used by others."""
+        """Rolls the open transaction back and makes the connection usable for others."""
         for name in ("commit", "rollback"):
             self._connection.__dict__.pop(name, None)
         if self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             self._connection.rollback()
 
     def _send(self, message: str) -> list[PGresult]:
-        """Sends statements in one message; raises what the first one that fails has raised. The rest is not executed.
+        """Sends statements in one message; raises the exception of the first one that fails. The
+        rest is not executed.
 
-        Connection.execute would send a BEGIN of its own, and wait for it.
+        Connection.execute would send a BEGIN of its own and wait for it.
         """
         connection = self._connection
         with connection.lock:
@@ -170,7 +177,7 @@ def _forbidden() -> None:
 
 
 def _literal(text: str) -> str:
-    """Text as SQL, whatever the setting standard_conforming_strings is."""
+    """Quotes text for SQL, independently of the setting standard_conforming_strings."""
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
@@ -200,10 +207,10 @@ class PostgresJoined:
 
 
 class PostgresStore:
-    """A store in the database of a connection string, or of a pool: PostgresStore(pool.connection).
+    """A store in the database of a connection string, or on a pool: PostgresStore(pool.connection).
 
-    The function that makes connections is a context manager, as psycopg_pool's connection is; it must return
-    connections on which no transaction is open.
+    The function that opens connections must return a context manager, as psycopg_pool's connection
+    does, and its connections must have no open transaction.
     """
 
     def __init__(self, connect: str | Callable[[], AbstractContextManager[Connection]]) -> None:
@@ -214,7 +221,7 @@ class PostgresStore:
             self._connect = connect
 
     def create_table(self) -> None:
-        """Creates the table of the library, if it does not exist; the same as its migration."""
+        """Creates the table of the library if it does not exist, as its migration does."""
         with self.begin() as transaction:
             transaction.handle.execute(MIGRATION.encode())
 
@@ -227,7 +234,8 @@ class PostgresStore:
             raise Busy(f"no connection: {failure}") from failure
         try:
             if connection.info.transaction_status != TransactionStatus.IDLE:
-                # transaction() would be a savepoint in it, and the answer would leave before its commit.
+                # transaction() would be a savepoint in it, and the answer would be sent before its
+                # commit.
                 raise RuntimeError("a transaction is open on the connection that the store was given")
             transaction = PostgresTransaction(connection)
             try:
@@ -247,7 +255,7 @@ class PostgresStore:
         return PostgresJoined(handle)
 
     def purge(self, older_than: timedelta) -> int:
-        """Forgets the steps whose last call is so long ago; returns how many."""
+        """Deletes the steps whose last call is at least this old; returns how many."""
         limit = int(time.time() - older_than.total_seconds())
         with self.begin() as transaction:
             return transaction.handle.execute("DELETE FROM skald_calls WHERE changed_at < %s", (limit,)).rowcount

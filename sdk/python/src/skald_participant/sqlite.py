@@ -17,7 +17,8 @@ from ._table import SQLITE as MIGRATION
 
 
 class Connection(sqlite3.Connection):
-    """A connection whose transaction belongs to the library: a commit of the function would come too early."""
+    """A connection whose transaction belongs to the library: a commit by the function would come
+    too early."""
 
     def commit(self) -> None:
         raise sqlite3.ProgrammingError("the library commits, when the function has returned")
@@ -28,7 +29,7 @@ class Connection(sqlite3.Connection):
     def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
         raise sqlite3.ProgrammingError("executescript would commit; use execute")
 
-    def __exit__(self, *_: Any) -> Any:  # of sqlite3 it would commit
+    def __exit__(self, *_: Any) -> Any:  # the one of sqlite3 would commit
         return False
 
 
@@ -55,7 +56,7 @@ class SQLiteTransaction:
         try:
             yield
         except BaseException as failure:
-            if self._connection.in_transaction:  # else SQLite has rolled back everything, as for a full disk
+            if self._connection.in_transaction:  # otherwise SQLite has rolled back, as it does when the disk is full
                 self._connection.execute("ROLLBACK TO skald_participant")
                 self._connection.execute("RELEASE skald_participant")
             if _locked(failure):
@@ -69,7 +70,8 @@ class SQLiteJoined:
         self._connection = connection
 
     def find(self, name: str) -> str | None:
-        # A transaction that has read cannot write if another has written since, so this one writes first.
+        # A transaction that has read cannot write if another one has written since, so this one
+        # writes first.
         self._connection.execute("UPDATE skald_calls SET changed_at = changed_at WHERE id = ?", (name,))
         if not self._connection.in_transaction:
             raise sqlite3.ProgrammingError("the answer is stored in your transaction: begin one")
@@ -99,7 +101,7 @@ def _write(connection: sqlite3.Connection, row_id: str, state: str) -> None:
 
 
 class SQLiteStore:
-    """A store in the database at a path. Every call has a connection of its own.
+    """A store in the database at a path. Every call opens its own connection.
 
     prepare is called with each new connection, for example for PRAGMA or row_factory.
     """
@@ -116,19 +118,19 @@ class SQLiteStore:
         self._path, self._timeout, self._prepare = path, timeout, prepare
 
     def create_table(self) -> None:
-        """Creates the table of the library, if it does not exist; the same as its migration."""
+        """Creates the table of the library if it does not exist, as its migration does."""
         with self.begin() as transaction:
             for statement in MIGRATION.split(";\n"):
                 transaction.handle.execute(statement)
 
     @contextmanager
     def begin(self) -> Iterator[SQLiteTransaction]:
-        # isolation_level=None: sqlite3 begins no transactions of its own.
+        # isolation_level=None: sqlite3 begins no transactions implicitly.
         connection = sqlite3.connect(
             self._path, timeout=self._timeout, isolation_level=None, factory=Connection, check_same_thread=False
         )
         try:
-            connection.execute("PRAGMA synchronous = FULL")  # the answer leaves when the disk has it
+            connection.execute("PRAGMA synchronous = FULL")  # the answer is sent after the data is on disk
             if self._prepare is not None:
                 self._prepare(connection)
             try:
@@ -148,7 +150,7 @@ class SQLiteStore:
         return SQLiteJoined(handle)
 
     def purge(self, older_than: timedelta) -> int:
-        """Forgets the steps whose last new call is so long ago; returns how many."""
+        """Deletes the steps whose last new call is at least this old; returns how many."""
         limit = int(time.time() - older_than.total_seconds())
         with self.begin() as transaction:
             return transaction.handle.execute("DELETE FROM skald_calls WHERE changed_at < ?", (limit,)).rowcount

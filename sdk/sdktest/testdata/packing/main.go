@@ -1,5 +1,6 @@
-// Command packing is a participant that answers later: POST /parcels notes an order, and a worker packs it WORK_MS later.
-// GET /effects?key=… says how often a key was done. It needs DATABASE_URL, a PostgreSQL.
+// Command packing is a participant that answers later: POST /parcels notes an order, and a worker
+// packs it WORK_MS later. GET /effects?key=… returns how often a key took effect. It needs a
+// PostgreSQL at DATABASE_URL.
 package main
 
 import (
@@ -63,7 +64,8 @@ func main() {
 	}
 }
 
-// pack packs what is due. What it has noted is in the database, so another process goes on where this one ends.
+// pack packs the orders that are due. They are in the database, so another process continues where
+// this one ends.
 func pack(db *sql.DB, packing *participant.Handler) error {
 	rows, err := db.Query(`SELECT key FROM parcels WHERE due < now()`)
 	if err != nil {
@@ -81,7 +83,7 @@ func pack(db *sql.DB, packing *participant.Handler) error {
 		case err != nil:
 			return err
 		default:
-			go func() { _ = report.Send(context.Background()) }() // if it is lost, the repeat gets the answer
+			go func() { _ = report.Send(context.Background()) }() // if it is lost, a repeated call gets the answer
 		}
 	}
 	return rows.Err()
@@ -92,7 +94,7 @@ func packed(db *sql.DB, packing *participant.Handler, key string) (*participant.
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // after a commit, it does nothing
 	report, err := packing.Finish(context.Background(), tx, key, map[string]string{"parcel": key}, nil)
 	if err != nil {
 		return nil, err
