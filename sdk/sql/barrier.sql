@@ -1,34 +1,37 @@
--- The rules of participants (docs/participants.md) as functions of PostgreSQL, for languages without
--- a library. In one transaction, for each call of Skald:
+-- The rules of participants (docs/participants.md) as functions of PostgreSQL, for languages
+-- without a library. For each call of Skald, in one transaction:
 --
 --   1. SELECT verdict, status, body
 --      FROM skald_begin(tenant, saga, step, action, key, fence, digest, attempt, callback);
---      the values of the headers as received, and any digest of the body, such as the hex of its SHA-256.
---      attempt and callback may be left out if you never answer later.
---   2. verdict 'answer': answer with status and body, after COMMIT. You are done.
---      verdict 'perform': SAVEPOINT work, and do what the call asks for, in this transaction.
---      verdict 'cancel': SAVEPOINT work, and undo what you wrote when you answered later; see below.
---   3. SELECT skald_keep(tenant, saga, step, action, key, fence, digest, status, body), COMMIT, and only then
---      answer with that status and body. To refuse: ROLLBACK TO work before, and keep your 4xx.
---      If the call failed: ROLLBACK TO work, COMMIT, and answer with 500. What skald_begin has written says that
---      the call has come: a copy of it that arrives after its compensation is refused.
+--      with the values of the headers as received and any digest of the body, such as its SHA-256 in
+--      hexadecimal. attempt and callback may be omitted if you never answer later.
+--   2. verdict 'answer': answer with status and body after COMMIT; nothing else is left to do.
+--      verdict 'perform': SAVEPOINT work, and do what the call asks for in this transaction.
+--      verdict 'cancel': SAVEPOINT work, and undo what you wrote when you answered later; see
+--      below.
+--   3. SELECT skald_keep(tenant, saga, step, action, key, fence, digest, status, body), COMMIT, and
+--      only then answer with that status and body. To refuse the call, ROLLBACK TO work first, and
+--      keep your 4xx. If the call failed: ROLLBACK TO work, COMMIT, and answer with 500. The row
+--      written by skald_begin records that the call arrived, so a copy that arrives after the
+--      compensation is refused.
 --
--- A concurrent call of the same step waits in skald_begin. A signature is verified before.
+-- A concurrent call of the same step waits in skald_begin. Verify signatures before calling it.
 --
--- To answer later, note the work and its key instead of doing it, and in place of skald_keep
+-- To answer later, note the work and its key instead of doing it, and replace skald_keep by
 --
---   3. SELECT skald_later(the nine values of skald_begin), COMMIT, and answer with 202 and {"later":true}.
---      Repeats get that answer from skald_begin as long as the work goes on.
---   4. A worker does the work in a transaction of its own, and last in it
---      SELECT callback, report FROM skald_finish(key, status, body), with the status and body that the call would
---      have been answered with: 200 and the output, your 4xx, 425 if the call may come again because nothing was
---      applied, or 500. If it is not 200, take back the note in the same transaction.
---   5. COMMIT, and only then POST report to callback, as application/json. If the report is lost, nothing is: Skald
---      repeats the call, and gets the answer.
+--   3. SELECT skald_later(the nine values of skald_begin), COMMIT, and answer with 202 and
+--      {"later":true}. Until the work is finished, repeated calls get that answer from skald_begin.
+--   4. A worker does the work in a transaction of its own, which ends with SELECT callback, report
+--      FROM skald_finish(key, status, body), with the status and body that would have answered the
+--      call: 200 and the output, your 4xx, 425 if nothing was applied and the call may be retried,
+--      or 500. If it is not 200, remove the note in the same transaction.
+--   5. COMMIT, and only then POST report to callback, as application/json. If the report is lost,
+--      no harm is done: Skald repeats the call and gets the answer.
 --
--- skald_finish fails if the work must not take effect, and so the transaction is rolled back: with SQLSTATE SK409
--- if the step was compensated or the call replaced meanwhile, with SK404 if no such call waits (its work was finished
--- before). skald_callback(key) is where heartbeats go, and fails likewise: the work need not go on.
+-- skald_finish fails if the work must not take effect, which rolls the transaction back: with
+-- SQLSTATE SK409 if the step was compensated or the call replaced meanwhile, with SK404 if no such
+-- call is waiting because its work was finished before. skald_callback(key) returns the URL for
+-- heartbeats, and fails in the same way if the work is no longer needed.
 
 CREATE TABLE skald_calls (
     id         varchar(600) COLLATE "C" PRIMARY KEY,
@@ -37,12 +40,12 @@ CREATE TABLE skald_calls (
 ) WITH (fillfactor = 80);
 CREATE INDEX skald_calls_changed_at ON skald_calls (changed_at);
 
--- skald_run is n of a key that ends in #n, otherwise 1.
+-- skald_run returns n for a key that ends in #n, otherwise 1.
 CREATE FUNCTION skald_run(call_key text) RETURNS integer LANGUAGE sql IMMUTABLE AS
 $$ SELECT coalesce(substring(call_key FROM '#([0-9]{1,9})$')::integer, 1) $$;
 
--- skald_note is the id of the row that says which step the key of a call is of that was answered later. Rows of
--- steps have a slash in their id.
+-- skald_note returns the id of the row that says to which step the key of a call that was answered
+-- later belongs. The ids of rows of steps contain a slash.
 CREATE FUNCTION skald_note(call_key text) RETURNS text LANGUAGE sql IMMUTABLE AS
 $$ SELECT 'later:' || encode(sha256(convert_to(call_key, 'UTF8')), 'hex') $$;
 
@@ -60,7 +63,7 @@ DECLARE
     seen    integer;
     blocked integer;
     done    integer;
-    pending boolean; -- the newest execute was answered later, and neither finished nor compensated
+    pending boolean; -- the newest execute was answered later and is neither finished nor compensated
 BEGIN
     INSERT INTO skald_calls (id, state, changed_at) VALUES (row_id, '', extract(epoch FROM now())::bigint)
     ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state INTO stored;
@@ -92,7 +95,7 @@ BEGIN
         status := 409;
         body := '{"code":"SUPERSEDED","message":"an operator has replaced this call by another one"}';
     ELSIF known IS NOT NULL AND coalesce(call_callback, '') = '' THEN
-        status := 503; -- Skald would take 202 for done
+        status := 503; -- Skald would interpret 202 as success
         body := '{"code":"STILL_AT_WORK","message":"the call was answered later, but this one has no X-Saga-Callback"}';
     ELSIF known IS NOT NULL THEN
         status := known -> 'status';
@@ -102,17 +105,19 @@ BEGIN
                 'callback', call_callback, 'attempt', call_attempt));
         END IF;
     ELSIF jsonb_path_exists(s, '$.calls.*.later ? (@.action == "compensate")') THEN
-        status := 425; -- what it undoes must not change under it
+        status := 425; -- what it undoes must not change meanwhile
         body := '{"code":"NOT_APPLIED","message":"a compensation of the step goes on"}';
     ELSIF call_action = 'compensate' AND done = 0 AND NOT pending THEN
-        -- Nothing is to be undone, but from now on it must not be done. If no execute has come since the
-        -- compensation before, this one is for a run that never arrived: the next.
+        -- There is nothing to undo, but from now on it must not be done. If no execute has arrived
+        -- since the previous compensation, this one belongs to a run that never arrived: the next
+        -- one.
         status := 200;
         body := '{}';
         s := s || jsonb_build_object(
             'blocked', greatest(CASE WHEN seen > blocked THEN seen ELSE blocked + 1 END, run));
     ELSIF call_action = 'compensate' THEN
-        -- No more is closed than has arrived: the run of a compensation may be ahead of that of its execute.
+        -- Only runs that have arrived are closed: the run of a compensation may be higher than that
+        -- of its execute.
         verdict := CASE done WHEN 0 THEN 'cancel' ELSE 'perform' END;
         s := s || jsonb_build_object('blocked', greatest(blocked, seen));
     ELSE
@@ -126,8 +131,8 @@ BEGIN
     END IF;
 END $$;
 
--- skald_store gives a call its answer, if it is one that repeats get. A refused compensation is not: it comes again
--- with the same key when the participant is repaired.
+-- skald_store records the answer of a call if repeated calls must get it. That does not apply to a
+-- refused compensation: it comes again with the same key after the participant is repaired.
 CREATE FUNCTION skald_store(
     row_id text, call_action text, call_key text, call_digest text, answer_status integer, answer_body text
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -143,7 +148,7 @@ BEGIN
     END IF;
     IF answer_status < 300 AND call_action = 'execute' THEN
         s := s || jsonb_build_object('done', skald_run(call_key));
-    ELSIF answer_status < 300 THEN -- nothing is to be undone any more, of what was only begun either
+    ELSIF answer_status < 300 THEN -- there is nothing left to undo, including work that was only begun
         s := s || '{"done": 0}';
         SELECT jsonb_object_agg(key, CASE value #>> '{later,action}'
             WHEN 'execute' THEN jsonb_set(value, '{later,over}', 'true') ELSE value END)
@@ -216,7 +221,7 @@ DECLARE
 BEGIN
     SELECT state INTO row_id FROM skald_calls WHERE id = skald_note(call_key);
     UPDATE skald_calls SET changed_at = extract(epoch FROM now())::bigint WHERE id = row_id
-    RETURNING state::jsonb -> 'calls' -> call_key INTO known; -- a call of the step waits from here on
+    RETURNING state::jsonb -> 'calls' -> call_key INTO known; -- other calls of the step wait from here on
     callback := skald_callback(call_key);
     PERFORM skald_store(
         row_id, known -> 'later' ->> 'action', call_key, known ->> 'digest', answer_status, coalesce(answer_body, ''));

@@ -1,5 +1,6 @@
-// A charge service: POST /charges does and undoes a step, GET /effects?key=… says how often a key was done, for
-// skald participant certify --effects. It listens on PORT of loopback and needs DATABASE_URL.
+// A charge service: POST /charges executes and compensates a step. GET /effects?key=… returns how
+// often a key took effect, for skald participant certify --effects. It listens on PORT of the
+// loopback interface and needs DATABASE_URL.
 import { createServer } from "node:http";
 import pg from "pg";
 import { participant, Refused } from "@skald-saga/participant";
@@ -11,7 +12,7 @@ await pool.query("CREATE TABLE IF NOT EXISTS charges (key text NOT NULL, account
 const { rows } = await pool.query("SELECT to_regclass('skald_calls') AS found");
 if (!rows[0].found) await pool.query(migration);
 
-/** An amount of the payload, in cents. */
+/** An amount from the payload, in cents. */
 function amountOf({ payload }) {
   const amount = payload?.amount;
   if (!Number.isSafeInteger(amount) || amount <= 0) {

@@ -1,6 +1,6 @@
-// A packing service that answers later: POST /parcels notes an order, and a worker packs it WORK_MS later. GET
-// /effects?key=… says how often a key was done, for skald participant certify --later --effects. It listens on PORT of
-// loopback and needs DATABASE_URL.
+// A packing service that answers later: POST /parcels notes an order, and a worker packs it WORK_MS
+// later. GET /effects?key=… returns how often a key took effect, for skald participant certify
+// --later --effects. It listens on PORT of the loopback interface and needs DATABASE_URL.
 import { createServer } from "node:http";
 import pg from "pg";
 import { Compensated, later, NotPending, participant } from "@skald-saga/participant";
@@ -38,7 +38,7 @@ async function pack(key) {
     await db.query("DELETE FROM parcels WHERE key = $1", [key]);
     await db.query("INSERT INTO packed VALUES ($1)", [key]);
     await db.query("COMMIT");
-    report.send().catch(console.error); // if it is lost, the repeat of the call gets the answer
+    report.send().catch(console.error); // if it is lost, the repeated call gets the answer
   } catch (error) {
     await db.query("ROLLBACK");
     if (!(error instanceof Compensated || error instanceof NotPending)) throw error;
@@ -47,7 +47,10 @@ async function pack(key) {
   }
 }
 
-/** Packs what is due. The orders are in the database, so the next process goes on where this one ends. */
+/**
+ * Packs the orders that are due. They are in the database, so the next process continues where this
+ * one ends.
+ */
 async function work() {
   const due = await pool.query("SELECT key FROM parcels WHERE due < now()");
   for (const { key } of due.rows) await pack(key).catch(console.error);

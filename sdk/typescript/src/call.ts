@@ -2,7 +2,10 @@ import { allOf, type HeadersOf } from "./received.js";
 
 /** One call of Skald, as a business function sees it. */
 export interface Call<Payload = any> {
-  /** The Idempotency-Key: the same in every attempt. Pass it on to services that have such keys themselves. */
+  /**
+   * The Idempotency-Key, the same in every attempt. Pass it on to services that accept such keys
+   * themselves.
+   */
   readonly key: string;
   readonly tenant: string;
   readonly saga: string;
@@ -16,11 +19,17 @@ export interface Call<Payload = any> {
   readonly payload: Payload;
   /** The outputs of the earlier steps, by name. */
   readonly outputs: Readonly<Record<string, any>>;
-  /** Of a compensation: the input and output of what is compensated. The output is null if it never arrived. */
+  /**
+   * For a compensation: the input and output of the compensated step. The output is null if it
+   * never arrived.
+   */
   readonly input: any;
   readonly output: any;
   readonly headers: Headers;
-  /** Where the report of a call that is answered later goes; "" if the definition of the step has no answer.later. */
+  /**
+   * Where to report the outcome of a call that is answered later; "" if the step definition has no
+   * answer.later.
+   */
   readonly callback: string;
   /** Which run of the step this is: 1, or the number after # in the key. */
   readonly run: number;
@@ -78,25 +87,30 @@ function parse(body: Uint8Array): Record<string, any> {
 const maxId = 600; // the length of the column id
 
 /**
- * The id of the row that holds what is known of the calls of a step, as in the libraries of the other languages.
- * The saga comes first, because its id grows with time.
+ * The id of the row with the state of a step's calls, as in the libraries of the other languages.
+ * The saga comes first because its id increases with time.
  */
 export async function idOf(call: Call): Promise<string> {
   const id = `${call.saga}/${call.tenant}/${escaped(call.step)}`;
   return id.length <= maxId && /^[\x20-\x7e]*$/.test(id) ? id : sha256(new TextEncoder().encode(id));
 }
 
-/** The id of the row that says which step a key that was answered later is of. No step has such an id. */
+/**
+ * The id of the row that says to which step a key that was answered later belongs. No step has such
+ * an id.
+ */
 export async function nameOf(key: string): Promise<string> {
   return "later:" + await sha256(new TextEncoder().encode(key));
 }
 
-/** A path segment as url.PathEscape of Go writes it. */
+/** A path segment escaped as by Go's url.PathEscape. */
 function escaped(segment: string): string {
   return segment.replace(/[^A-Za-z0-9\-_.~$&+=:@]+/gu, percent);
 }
 
-/** The value as it is in a header: what is not printable ASCII is percent-encoded. */
+/**
+ * The value as it appears in a header: characters that are not printable ASCII are percent-encoded.
+ */
 function encoded(value: string): string {
   return value.replace(/[^\x21-\x7e]+/gu, percent);
 }
@@ -127,7 +141,7 @@ interface NodeCrypto {
   createHash(name: "sha256"): { update(data: Uint8Array): { digest(encoding: "hex"): string } };
 }
 
-// Web Crypto of Node.js asks another thread, which takes ten times as long for a small body.
+// Web Crypto in Node.js uses another thread, which takes ten times as long for a small body.
 const node = (globalThis as { process?: { getBuiltinModule?(name: string): unknown } }).process
   ?.getBuiltinModule?.("node:crypto") as NodeCrypto | undefined;
 

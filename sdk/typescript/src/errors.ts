@@ -1,14 +1,14 @@
-/** What a refusal may say besides its code and message. */
+/** What a refusal may contain besides its code and message. */
 export interface RefusedOptions {
-  /** Any 4xx except 408, 425 and 429, which do not mean a refusal. 409 unless given. */
+  /** Any 4xx except 408, 425 and 429, which do not mean a refusal. Default: 409. */
   status?: number;
-  /** Further members of the answer; an operator sees them as the details of the error. */
+  /** Further members of the answer; operators see them as the details of the error. */
   details?: Record<string, unknown>;
 }
 
 /**
- * Thrown by execute or compensate: this is refused permanently and must not be tried again. What the function
- * has written is rolled back. Skald compensates the earlier steps.
+ * Thrown by execute or compensate: the call is refused permanently and must not be retried. What
+ * the function has written is rolled back. Skald compensates the earlier steps.
  */
 export class Refused extends Error {
   readonly code: string;
@@ -28,8 +28,8 @@ export class Refused extends Error {
 }
 
 /**
- * Thrown by execute or compensate: nothing was applied, and the call may come again. What the function has
- * written is rolled back, and the answer is not kept.
+ * Thrown by execute or compensate: nothing was applied, and the call may be retried. What the
+ * function has written is rolled back, and the answer is not stored.
  */
 export class NotApplied extends Error {
   readonly retryAfterMs: number | undefined;
@@ -41,7 +41,9 @@ export class NotApplied extends Error {
   }
 }
 
-/** Thrown by finish and heartbeat: the step was compensated or replaced while the work went on. Roll back. */
+/**
+ * Thrown by finish and heartbeat: the step was compensated or replaced during the work. Roll back.
+ */
 export class Compensated extends Error {
   constructor() {
     super("the call was compensated or replaced while the work went on");
@@ -49,7 +51,10 @@ export class Compensated extends Error {
   }
 }
 
-/** Thrown by finish and heartbeat: no call with this key waits; it may have its final answer already. Roll back. */
+/**
+ * Thrown by finish and heartbeat: no call with this key is waiting; it may already have its final
+ * answer. Roll back.
+ */
 export class NotPending extends Error {
   constructor() {
     super("no call with this key waits for its answer");

@@ -2,15 +2,17 @@ import type { Call } from "./call.js";
 import { NotApplied, Refused } from "./errors.js";
 import { problem, type Answer, type Pending } from "./rule.js";
 
-/** What a function returns that answers later. */
+/** What a function returns to answer later. */
 export class Later {}
 
 /**
- * `return later()`: the call is answered later. What the function wrote, such as a note of the work, is committed with
- * it; the worker ends it with `finish`, and until then repeats get the same answer without the function.
+ * `return later()`: the call is answered later. What the function wrote, such as a note of the
+ * work, is committed together with this answer; the worker finishes it with `finish`. Until then,
+ * repeated calls get the same answer without calling the function.
  *
- * The definition of the step must say which answer means later (answer.later, as `status == 202`); Skald then sends
- * `call.callback`. If it did not, this is an error, because Skald would take the answer for done.
+ * The step definition must say which answer means later (answer.later, for example `status ==
+ * 202`); Skald then sends `call.callback`. Without it, this is an error, because Skald would
+ * interpret the answer as success.
  */
 export function later(): Later {
   return new Later();
@@ -27,8 +29,9 @@ export function promised(call: Call): Answer {
 }
 
 /**
- * Returns whether a callback is at one of the origins. They are compared as texts up to the first slash, so that no two
- * readers of URLs can disagree about the host. Throws if one is malformed, so that this is found at the start.
+ * Returns whether a callback is at one of the origins. They are compared as strings up to the first
+ * slash, so that two URL parsers cannot disagree about the host. Throws if an origin is malformed,
+ * so that this is found at the start.
  */
 export function reportsToAny(origins: readonly string[] | undefined): (callback: string) => boolean {
   if (!origins) return () => true;
@@ -41,13 +44,16 @@ export function reportsToAny(origins: readonly string[] | undefined): (callback:
   return (callback) => callback === "" || origins.some((origin) => callback.startsWith(origin + "/"));
 }
 
-/** How the work has ended: the answer of later repeats, if there is one, and the body of the report. */
+/**
+ * How the work ended: the answer for later repeated calls, if there is one, and the body of the
+ * report.
+ */
 export interface End {
   answer: Answer | undefined;
   report(p: Pending): string;
 }
 
-/** The end of what has this output, or has failed with this error. */
+/** The end of work that produced this output or failed with this error. */
 export function endOf(output: unknown): End {
   if (output instanceof Later) throw new TypeError("a call cannot be finished with later()");
   if (output instanceof Refused) {
@@ -65,7 +71,7 @@ export function endOf(output: unknown): End {
   return { answer, report: done };
 }
 
-/** The JSON of an output; "" for none. */
+/** The output as JSON; "" if there is none. */
 export function bodyOf(output: unknown): string {
   return output === undefined ? "" : JSON.stringify(output) ?? "";
 }

@@ -1,15 +1,15 @@
 import type { Step } from "./rule.js";
 import type { Store } from "./store.js";
 
-/** What a function gets from a memory store in place of a database transaction. */
+/** What a function gets from a memory store instead of a database transaction. */
 export interface MemoryTx {
-  /** Calls effect when the call is done; not if the function throws. */
+  /** Calls effect when the call is done, but not if the function throws. */
   onCommit(effect: () => void): void;
 }
 
 /**
- * Keeps everything in memory, for tests: it forgets everything with the process. Calls of one step take turns in
- * front of it, so one store belongs to one participant.
+ * Keeps everything in memory, for tests: nothing survives the process. Calls of one step take
+ * turns, so one store belongs to one participant.
  */
 export function memoryStore(): Store<MemoryTx> {
   const steps = new Map<string, { step: Step; at: number }>();

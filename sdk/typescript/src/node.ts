@@ -1,21 +1,22 @@
 import type { Participant } from "./participant.js";
 import { serve, type HeadersOf, type Reply } from "./received.js";
 
-/** What is used of a request of node:http, which is also one of Express. */
+/** The part of a node:http request that is used. A request of Express has it too. */
 export interface NodeRequest extends AsyncIterable<Uint8Array> {
   method?: string;
   headers: Record<string, string | string[] | undefined>;
 }
 
-/** What is used of a response of node:http. */
+/** The part of a node:http response that is used. */
 export interface NodeResponse {
   writeHead(status: number, headers: Record<string, string>): unknown;
   end(body: Uint8Array): unknown;
 }
 
 /**
- * Makes a participant a listener for node:http, or a handler for Express. Nothing may have read the body
- * before: register it before express.json(). A function around a participant is not one.
+ * Makes a participant a listener for node:http, or a handler for Express. Nothing may have read the
+ * body before: register it before express.json(). Pass the participant itself, not a function that
+ * wraps it.
  */
 export function toNode(participant: Participant<any>): (req: NodeRequest, res: NodeResponse) => Promise<void> {
   if (typeof participant[serve] !== "function") throw new TypeError("toNode needs what participant() has returned");
@@ -27,7 +28,7 @@ export function toNode(participant: Participant<any>): (req: NodeRequest, res: N
         headers: new NodeHeaders(req.headers),
         next: async () => (await chunks.next()).value,
       });
-    } catch { // the body has not arrived whole
+    } catch { // the body has not arrived completely
       reply = { status: 500, body: "" };
     }
     const bytes = new TextEncoder().encode(reply.body);

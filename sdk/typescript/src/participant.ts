@@ -8,62 +8,75 @@ import { keysOf, signatureMistake } from "./signature.js";
 import type { Session, Store } from "./store.js";
 import { Turns } from "./turns.js";
 
-/** A business function. It writes with tx; what it returns is the output of the step. */
+/** A business function. It writes with tx; its return value is the output of the step. */
 export type Handler<Tx, Payload> = (call: Call<Payload>, tx: Tx) => unknown;
 
 export interface Options<Tx, Payload = any> {
   store: Store<Tx>;
   execute: Handler<Tx, Payload>;
-  /** Called only for what was done and not compensated yet; without it, the compensation of that is refused. */
+  /**
+   * Called only for steps that were done and have not been compensated; without it, their
+   * compensation is refused.
+   */
   compensate?: Handler<Tx, Payload>;
   /**
-   * Undoes what execute wrote when it answered later, if a compensation comes before the work is finished: finish throws
-   * from then on. Without it nothing is to be undone, such as a note of the work only.
+   * Undoes what execute wrote when it answered later, if a compensation arrives before the work is
+   * finished: finish throws from then on. Without it nothing is undone, for example if execute only
+   * noted the work.
    */
   cancel?: Handler<Tx, Payload>;
   /** The secrets of participants.signing_secrets. Without them, signatures are not verified. */
   secrets?: readonly string[];
   /**
-   * The origins of server.public_url of Skald, such as https://skald.example: a call with a callback elsewhere is
-   * refused, because X-Saga-Callback is not signed. Without them, reports go to where the call says.
+   * The origins of Skald's server.public_url, such as https://skald.example: a call with a callback
+   * elsewhere is refused, because X-Saga-Callback is not signed. Without them, reports go wherever
+   * the call says.
    */
   callbackOrigins?: readonly string[];
-  /** How long a repeat waits for the call in progress before it gets 425. 2 seconds unless given. */
+  /** How long a repeat waits for the call in progress before it gets 425. Default: 2 seconds. */
   waitMs?: number;
-  /** Larger bodies are refused. 16 MiB unless given, the default of limits.max_request_bytes. */
+  /** Larger bodies are refused. Default: 16 MiB, like limits.max_request_bytes. */
   maxBodyBytes?: number;
-  /** Receives what the functions or the store have thrown. Writes to the console unless given. */
+  /**
+   * Receives the errors that the functions or the store throw. Default: writes them to the console.
+   */
   onError?: (error: unknown, call?: Call<Payload>) => void;
-  /** Sends the reports of what was answered later. fetch unless given. */
+  /** Sends the reports about calls that were answered later. Default: fetch. */
   fetch?: (input: string, init: RequestInit) => Promise<Response>;
   /** The clock for signatures, in milliseconds. */
   now?: () => number;
 }
 
-/** A participant: a function that answers the calls of Skald, and what ends those that were answered later. */
+/**
+ * A participant: a function that answers Skald's calls, and functions that finish the calls that
+ * were answered later.
+ */
 export interface Participant<Tx> {
   (request: Request): Promise<Response>;
-  /** What toNode calls. */
+  /** Called by toNode. */
   readonly [serve]: (request: Received) => Promise<Reply>;
   /**
-   * Ends the work of a call that was answered later: gives the call its final answer, in a transaction of yours, in which
-   * the effects of the work are written. All later repeats of the call get this answer, byte for byte. Send the report
-   * after the commit. If that is lost, nothing is: Skald repeats the call when it has waited long enough.
+   * Finishes the work of a call that was answered later: stores the final answer of the call in a
+   * transaction of yours, in which the effects of the work are written. All later repeats of the
+   * call get this answer, byte for byte. Send the report after the commit. If the report is lost,
+   * no harm is done: Skald repeats the call when its wait is over.
    *
-   * An Error in place of the output says that the work was not done: Refused is a permanent no, after NotApplied or any
-   * other a repeat calls the function. The transaction should then take back what the function wrote when it answered
-   * later, because no compensation follows that would know of it.
+   * An Error in place of the output means that the work was not done: Refused is a permanent
+   * refusal; after NotApplied or any other error, a repeated call calls the function. The
+   * transaction should then also undo what the function wrote when it answered later, because no
+   * compensation will follow to do so.
    *
-   * If it throws, roll back: Compensated, NotPending, or what the database threw. A memory store ignores tx.
+   * If it throws, roll back: Compensated, NotPending, or the database's error. A memory store
+   * ignores tx.
    */
   finish(tx: Tx, key: string, output?: unknown): Promise<Report>;
-  /** Tells Skald once that the work goes on, so that the wait begins again. */
+  /** Tells Skald once that the work is still going on, which restarts the wait. */
   heartbeat(key: string, progress?: Progress): Promise<void>;
 }
 
 /**
- * Returns a participant: a function that answers the calls of Skald, for action and compensation alike.
- * It keeps the rules of docs/participants.md.
+ * Returns a participant: a function that answers Skald's calls, both actions and compensations. It
+ * follows the rules of docs/participants.md.
  */
 export function participant<Tx, Payload = any>(
   options: Options<Tx, Payload>,
@@ -158,7 +171,7 @@ export function participant<Tx, Payload = any>(
     } catch (error) {
       return await failed(session, call, error);
     }
-    // The answer leaves only when it is durable. If commit throws, the outcome is unknown: 500.
+    // The answer is sent only when it is durable. If commit throws, the outcome is unknown: 500.
     await session.commit(keep(session.step, call, answer), answer.later && await nameOf(call.key));
     return answer;
   }
@@ -181,7 +194,7 @@ export function participant<Tx, Payload = any>(
     try {
       await session.rollback(attempt(session.step, call));
     } catch (broken) {
-      onError(broken, call); // the connection is closed, so all is rolled back
+      onError(broken, call); // the connection is closed, which rolls everything back
     }
     if (!(error instanceof NotApplied)) throw error;
     const seconds = error.retryAfterMs === undefined ? undefined : Math.ceil(error.retryAfterMs / 1000);

@@ -1,7 +1,7 @@
 import type { Step } from "./rule.js";
 import type { Joined, Session, Store } from "./store.js";
 
-/** What is used of a client of the package pg. */
+/** The part of a client of the package pg that is used. */
 export interface PgClient {
   query(text: string): Promise<any>;
   release(error?: Error | boolean): void;
@@ -9,14 +9,14 @@ export interface PgClient {
   removeListener(event: "error", listener: (error: Error) => void): unknown;
 }
 
-/** What is used of a Pool of the package pg. */
+/** The part of a Pool of the package pg that is used. */
 export interface PgPool<Client extends PgClient> {
   connect(): Promise<Client>;
-  // It is not called. With both signatures of pg.Pool, TypeScript can infer Client.
+  // Never called. With both signatures of pg.Pool, TypeScript can infer Client.
   connect(callback: (...args: any[]) => void): void;
 }
 
-/** The statements that create the table: put them among the migrations of the participant. */
+/** The statements that create the table: add them to the participant's migrations. */
 export const migration = `CREATE TABLE skald_calls (
     id         varchar(600) COLLATE "C" PRIMARY KEY,
     state      text         NOT NULL,
@@ -28,8 +28,8 @@ CREATE INDEX skald_calls_changed_at ON skald_calls (changed_at);
 const purgeBatch = 1000;
 
 /**
- * Keeps what is known of calls in the table skald_calls. The functions get a client of the pool, in the
- * transaction; they must not end it.
+ * Stores the state of calls in the table skald_calls. The functions get a client of the pool,
+ * inside the transaction, which they must not end.
  */
 export function pgStore<Client extends PgClient>(pool: PgPool<Client>): Store<Client> {
   return {
@@ -70,7 +70,10 @@ export function pgStore<Client extends PgClient>(pool: PgPool<Client>): Store<Cl
   }
 }
 
-/** The step is locked until the caller ends the transaction; a concurrent call of another process waits for that. */
+/**
+ * The step is locked until the caller ends the transaction; a concurrent call in another process
+ * waits for that.
+ */
 async function joined(tx: PgClient, id: string): Promise<Joined> {
   const { rows } = await tx.query(claimed(id));
   return {
@@ -79,7 +82,7 @@ async function joined(tx: PgClient, id: string): Promise<Joined> {
   };
 }
 
-/** Creates the row of a step, or locks it and reads it as it is then. */
+/** Creates the row of a step, or locks it and then reads it. */
 function claimed(id: string): string {
   return `INSERT INTO skald_calls (id, state, changed_at) VALUES (${literal(id)}, '', ${seconds(Date.now())})
     ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state`;
@@ -97,8 +100,8 @@ function parsed(state: string | undefined): Step {
   return state ? JSON.parse(state) : { fence: 0 };
 }
 
-// Made once for each connection: planning costs more than these statements. The library in Go makes the same ones,
-// so that a pooler may hand its sessions from one to the other.
+// Prepared once per connection, because planning costs more than executing these statements. The Go
+// library prepares the same ones, so a pooler may hand its sessions from one library to the other.
 const prepare = `PREPARE skald_claim_1 (text, bigint) AS
 INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2) ON CONFLICT (id) DO NOTHING;
 PREPARE skald_save_1 (text, bigint, text) AS UPDATE skald_calls SET state = $1, changed_at = $2 WHERE id = $3`;
@@ -106,13 +109,15 @@ const prepared = new WeakSet<PgClient>();
 const [duplicateStatement, unknownStatement] = ["42P05", "26000"];
 
 /**
- * A transaction takes two round trips besides those of the function, as many as BEGIN and COMMIT alone:
- * several statements are sent at once. PostgreSQL takes no parameters with these, so values are literals.
- * Only a step that has a row already, because of a repeat or a compensation, is read by a query of its own.
+ * A transaction takes two round trips besides those of the function, as many as BEGIN and COMMIT
+ * alone, because several statements are sent at once. PostgreSQL accepts no parameters with these,
+ * so values are literals. A separate query is needed only to read a step that already has a row,
+ * because of a repeat or a compensation.
  */
 class PgSession<Client extends PgClient> implements Session<Client> {
   step: Step = { fence: 0 };
-  // A connection that breaks between two queries emits an event, which ends the process if it has no listener.
+  // A connection that breaks between two queries emits an event, which ends the process if there is
+  // no listener.
   readonly #broken = () => {};
 
   constructor(readonly tx: Client, private readonly id: string) {
@@ -120,13 +125,14 @@ class PgSession<Client extends PgClient> implements Session<Client> {
   }
 
   /**
-   * Creates the row of the step, or locks it and reads it as it is then: a concurrent call of another process
-   * waits here. A function that refuses or throws is rolled back to the savepoint, which keeps the lock.
+   * Creates the row of the step, or locks it and then reads it: a concurrent call in another
+   * process waits here. If a function refuses or throws, its changes are rolled back to the
+   * savepoint, which keeps the lock.
    */
   async open(): Promise<void> {
     try {
       if (await this.#claim()) return;
-      // What is locked after a savepoint is unlocked by a return to it, so a new one follows.
+      // Rolling back to a savepoint releases the locks taken after it, so a new savepoint follows.
       const [{ rows: [row] }] = await this.tx.query(`${selected(this.id)} FOR UPDATE; SAVEPOINT skald`);
       if (!row) throw new Error("the step was forgotten at this moment");
       this.step = parsed(row.state);
@@ -136,7 +142,7 @@ class PgSession<Client extends PgClient> implements Session<Client> {
     }
   }
 
-  /** Begins the transaction; whether the step has had no row. */
+  /** Begins the transaction; returns whether the step had no row. */
   async #claim(): Promise<boolean> {
     const message = `BEGIN ISOLATION LEVEL READ COMMITTED;
       EXECUTE skald_claim_1(${literal(this.id)}, ${seconds(Date.now())}); SAVEPOINT skald`;
@@ -147,7 +153,7 @@ class PgSession<Client extends PgClient> implements Session<Client> {
       results = await this.tx.query(message);
     } catch (error) {
       if (!known || codeOf(error) !== unknownStatement) throw error;
-      await this.tx.query("ROLLBACK"); // a pooler has given us another session
+      await this.tx.query("ROLLBACK"); // the pooler has given us another session
       await this.#prepare();
       results = await this.tx.query(message);
     }
@@ -156,7 +162,8 @@ class PgSession<Client extends PgClient> implements Session<Client> {
 
   async #prepare(): Promise<void> {
     try {
-      // Not in the message of BEGIN: the level of isolation cannot be set after another statement.
+      // Not in the same message as BEGIN: the isolation level cannot be set after another
+      // statement.
       await this.tx.query(prepare);
     } catch (error) {
       if (codeOf(error) !== duplicateStatement) throw error; // by another client of a pooler
@@ -183,7 +190,10 @@ class PgSession<Client extends PgClient> implements Session<Client> {
     return `EXECUTE skald_save_1(${values})`;
   }
 
-  /** Sends statements. After an error the connection is closed, which rolls back what is open. */
+  /**
+   * Sends statements. After an error the connection is closed, which rolls back the open
+   * transaction.
+   */
   async #query(text: string): Promise<any> {
     try {
       return await this.tx.query(text);
@@ -208,8 +218,8 @@ function seconds(ms: number): number {
 }
 
 /**
- * Text as SQL, whatever the setting standard_conforming_strings is. What is not ASCII is escaped: it would depend on
- * the encoding of the client.
+ * Quotes text for SQL, independently of the setting standard_conforming_strings. Characters outside
+ * ASCII are escaped, because they would depend on the client's encoding.
  */
 function literal(text: string): string {
   const escaped = text.replace(/[\\']/g, "$&$&");

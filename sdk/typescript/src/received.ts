@@ -1,4 +1,4 @@
-/** The headers of a call: those of a Request, or of a server that has them in another form. */
+/** The headers of a call: those of a Request, or of a server that represents them differently. */
 export interface HeadersOf extends Iterable<[string, string]> {
   get(name: string): string | null;
 }
@@ -6,13 +6,13 @@ export interface HeadersOf extends Iterable<[string, string]> {
 /** A call as a server receives it. */
 export interface Received {
   headers: HeadersOf;
-  /** The next piece of the body, undefined after the last. */
+  /** The next chunk of the body, undefined after the last. */
   next(): Promise<Uint8Array | undefined>;
-  /** Says that the rest of the body is not wanted. */
+  /** Says that the rest of the body is not needed. */
   cancel?(): Promise<void> | undefined;
 }
 
-/** What the server answers. The body is JSON; "" for none. */
+/** The server's response. The body is JSON; "" for none. */
 export interface Reply {
   status: number;
   body: string;
@@ -21,8 +21,8 @@ export interface Reply {
 }
 
 /**
- * What answers a call without a Request and a Response, which in Node.js cost as much as a statement. An application may
- * contain this package twice, so both have the same symbol.
+ * Answers a call without a Request and a Response, which in Node.js cost as much as a statement. An
+ * application may contain this package twice, so both copies use the same symbol.
  */
 export const serve: unique symbol = Symbol.for("@skald-saga/participant serve");
 
@@ -30,7 +30,7 @@ export function allOf(headers: HeadersOf): Headers {
   return headers instanceof Headers ? headers : new Headers([...headers]);
 }
 
-/** Not every runtime can iterate over the stream of a body. */
+/** Not every runtime can iterate over a body stream. */
 export function received(request: Request): Received {
   const reader = request.body?.getReader();
   return {

@@ -1,4 +1,4 @@
-/** How far the work has come. */
+/** How far the work has progressed. */
 export interface Progress {
   /** 0 to 100. */
   percent?: number;
@@ -11,10 +11,10 @@ type Fetch = (input: string, init: RequestInit) => Promise<Response>;
 const attempts = 20; // about eight minutes
 const firstPauseMs = 500;
 const longestPauseMs = 30_000;
-const longestAskedMs = 300_000; // that a Retry-After is honoured
+const longestAskedMs = 300_000; // how long a Retry-After is honoured
 const timeoutMs = 15_000;
 
-/** Tells Skald how a call that was answered later has ended. */
+/** Reports to Skald how a call that was answered later ended. */
 export class Report {
   readonly #fetch: Fetch;
   readonly #url: string;
@@ -27,9 +27,10 @@ export class Report {
   }
 
   /**
-   * Posts the report to the newest callback, repeatedly while that is of use. Call it after the commit. It returns when
-   * Skald has the report, also if it came too late to matter. If it throws, nothing is lost: Skald repeats the call when
-   * it has waited long enough, and gets the answer then.
+   * Posts the report to the newest callback, and retries as long as that is useful. Call it after
+   * the commit. It returns when Skald has the report, even if the report came too late to matter.
+   * If it throws, no harm is done: Skald repeats the call when its wait is over, and then gets the
+   * answer.
    */
   async send(signal?: AbortSignal): Promise<void> {
     for (let n = 0; ; n++) {
@@ -55,7 +56,7 @@ export async function beat(fetch: Fetch, url: string, progress: Progress | undef
 }
 
 interface Posted {
-  /** 0: there was no answer. */
+  /** 0 means that there was no answer. */
   status: number;
   asked?: number | undefined;
   error?: string;
@@ -68,26 +69,28 @@ async function post(fetch: Fetch, url: string, body: string, signal?: AbortSigna
   signal?.addEventListener("abort", abort);
   try {
     const headers = { "Content-Type": "application/json" };
-    // A report goes to where Skald asked for it, and to nowhere else.
+    // A report is sent only to the callback that Skald requested.
     const init: RequestInit = { method: "POST", headers, body, redirect: "manual", signal: ended.signal };
     const response = await fetch(url, init);
     await response.arrayBuffer(); // so that the connection can be used again
     return { status: response.status || 307, asked: askedMs(response.headers.get("retry-after"), Date.now()) };
   } catch (error) {
-    return { status: 0, error: error instanceof Error ? error.name : "no answer" }; // the address has a token
+    return { status: 0, error: error instanceof Error ? error.name : "no answer" }; // the address contains a token
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", abort);
   }
 }
 
-/** The time before the attempt after attempt n, from 0. What was asked for goes before. */
+/**
+ * The time before the attempt after attempt n, counting from 0. A requested delay has precedence.
+ */
 export function pauseMs(n: number, asked: number | undefined): number {
   if (asked !== undefined) return Math.min(asked, longestAskedMs);
   return Math.min(firstPauseMs * 2 ** Math.min(n, 10), longestPauseMs) * (1 - Math.random() / 2);
 }
 
-/** What a Retry-After asks for, in milliseconds. */
+/** The delay that a Retry-After requests, in milliseconds. */
 export function askedMs(value: string | null, now: number): number | undefined {
   if (value === null || value === "") return undefined;
   if (/^\d+$/.test(value)) return Number(value) * 1000;

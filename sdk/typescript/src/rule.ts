@@ -1,14 +1,14 @@
 import type { Call } from "./call.js";
 
-/** What goes back to Skald. The body is JSON; "" for none. */
+/** The answer to Skald. The body is JSON; "" for none. */
 export interface Answer {
   status: number;
   body: string;
-  /** The call is answered later: this is the answer until then. */
+  /** Set while the call is answered later; this is the answer until then. */
   later?: Pending;
 }
 
-/** An answer that is given again. */
+/** A stored answer that is repeated. */
 export interface Kept {
   /** SHA-256 of the body of the request, in hexadecimal. */
   digest: string;
@@ -17,9 +17,9 @@ export interface Kept {
   later?: Pending;
 }
 
-/** What is known of a call that was answered later. */
+/** The state of a call that was answered later. */
 export interface Pending {
-  /** The newest, which came with attempt. */
+  /** The newest callback, which came with attempt. */
   callback: string;
   attempt: number;
   action: "execute" | "compensate";
@@ -28,24 +28,26 @@ export interface Pending {
   over?: boolean;
 }
 
-/** What is known of the calls of one step of one saga: the JSON in the table, the same in all languages. */
+/**
+ * The state of the calls of one step of one saga: the JSON in the table, the same in all languages.
+ */
 export interface Step {
   /** The highest fence seen. */
   fence: number;
-  /** The newest run of execute that has come as far as the function; 0: none. */
+  /** The newest run of execute that has reached the function; 0: none. */
   seen?: number;
   /** The run that was done and has not been compensated since; 0: none. */
   done?: number;
-  /** The runs up to this one have been compensated, or may no longer be done. */
+  /** Runs up to this one have been compensated, or may no longer be done. */
   blocked?: number;
   /** The answered calls, by key. */
   calls?: Record<string, Kept>;
 }
 
-/** What to do with a call: answer it, after storing step if there is one, or let the function do it. */
+/** What to do with a call: answer it, after storing step if it is set, or call the function. */
 export type Verdict = { perform: true } | { perform: false; answer: Answer; step?: Step };
 
-/** Decides about a call. It changes nothing. */
+/** Decides what to do with a call. It changes nothing. */
 export function judge(step: Step, call: Call): Verdict {
   if (call.fence < step.fence) {
     return say(problem(409, "OLDER_FENCE", "another node has taken over this saga: the call is late"));
@@ -59,7 +61,7 @@ export function judge(step: Step, call: Call): Verdict {
   if (known) return say({ status: known.status, body: known.body ?? "" }, higher);
   const late = call.action === "execute" && closed(step, call.run);
   if (late) return say(late, higher);
-  if (pendings(step).some((p) => p.action === "compensate")) { // what it undoes must not change under it
+  if (pendings(step).some((p) => p.action === "compensate")) { // what it undoes must not change meanwhile
     return say(problem(425, "NOT_APPLIED", "a compensation of the step goes on"), higher);
   }
   if (call.action === "compensate" && !step.done && !begun(step)) {
@@ -69,7 +71,7 @@ export function judge(step: Step, call: Call): Verdict {
   return { perform: true };
 }
 
-/** Why an execute may no longer be done; undefined: it may. */
+/** Why an execute may no longer be done; undefined if it may. */
 function closed(step: Step, run: number): Answer | undefined {
   if (run <= (step.blocked ?? 0)) return problem(409, "ALREADY_COMPENSATED", "the step was compensated before");
   if (run < (step.seen ?? 0)) return problem(409, "SUPERSEDED", "an operator has replaced this call by another one");
@@ -80,18 +82,18 @@ function pendings(step: Step): Pending[] {
   return Object.values(step.calls ?? {}).flatMap(({ later }) => later ?? []);
 }
 
-/** Whether the newest execute was answered later, is not finished, and not compensated. */
+/** Whether the newest execute was answered later, is not finished, and is not compensated. */
 function begun(step: Step): boolean {
   return pendings(step).some((p) => p.action === "execute" && p.run === step.seen && !p.over);
 }
 
-/** What to say to a repeat of a call that was answered later. */
+/** The answer to a repeat of a call that was answered later. */
 function again(step: Step, call: Call, known: Kept, p: Pending): Verdict {
   const seen = { ...step, fence: call.fence };
   const higher = call.fence > step.fence ? seen : undefined;
   const late = p.action === "execute" && closed(step, p.run);
   if (late) return say(late, higher);
-  if (!call.callback) { // Skald would take 202 for done
+  if (!call.callback) { // Skald would interpret 202 as success
     const why = "the call was answered later, but this one has no X-Saga-Callback";
     return say(problem(503, "STILL_AT_WORK", why), higher);
   }
@@ -102,7 +104,7 @@ function again(step: Step, call: Call, known: Kept, p: Pending): Verdict {
   return say(answer, { ...seen, calls: { ...step.calls, [call.key]: { ...known, later } } });
 }
 
-/** What is known of a call that waits for its end, or why it does not. */
+/** The state of a call that is waiting for its end, or the reason why it is not waiting. */
 export function pending(step: Step, key: string): Kept & { later: Pending } | "not pending" | "compensated" {
   const known = Object.hasOwn(step.calls ?? {}, key) ? step.calls?.[key] : undefined;
   if (!known?.later) return "not pending";
@@ -110,7 +112,7 @@ export function pending(step: Step, key: string): Kept & { later: Pending } | "n
   return { ...known, later: known.later };
 }
 
-/** Gives a call that waits its answer. Without one, a repeat calls the function. */
+/** Stores the answer of a waiting call. Without an answer, a repeated call calls the function. */
 export function finished(step: Step, key: string, answer: Answer | undefined): Step {
   const known = step.calls?.[key];
   if (!known?.later) throw new Error("the call does not wait");
@@ -124,7 +126,7 @@ export function finished(step: Step, key: string, answer: Answer | undefined): S
   return action === "execute" ? { ...after, done: run } : undone(after);
 }
 
-/** Records that there is nothing to undo any more. */
+/** Records that there is nothing left to undo. */
 function undone(step: Step): Step {
   const calls = Object.entries(step.calls ?? {}).map(([key, kept]): [string, Kept] =>
     [key, kept.later?.action === "execute" ? { ...kept, later: { ...kept.later, over: true } } : kept]);
@@ -136,8 +138,8 @@ function say(answer: Answer, step?: Step): Verdict {
 }
 
 /**
- * Records the final answer of a call. A refused compensation is not kept: the participant is repaired, and
- * asked again with the same key.
+ * Records the final answer of a call. A refused compensation is not stored: after the participant
+ * is repaired, Skald asks it again with the same key.
  */
 export function keep(step: Step, call: Call, answer: Answer): Step {
   const done = answer.status < 300;
@@ -149,8 +151,9 @@ export function keep(step: Step, call: Call, answer: Answer): Step {
 }
 
 /**
- * Records that a call has come, but has no final answer. A compensation that follows must close this run as well,
- * after a compensation no execute from before it may be done, and an older node must not go on.
+ * Records that a call has arrived but has no final answer. A later compensation must close this run
+ * as well, no execute from before a compensation may be done after it, and an older node must not
+ * continue.
  */
 export function attempt(step: Step, call: Call): Step {
   const { seen = 0, done = 0, blocked = 0 } = step;
@@ -158,10 +161,12 @@ export function attempt(step: Step, call: Call): Step {
   if (call.action === "execute") {
     after.seen = Math.max(seen, call.run);
   } else if (done || begun(step)) {
-    // No more is closed than has arrived: the run of a compensation may be ahead of that of its execute.
+    // Only runs that have arrived are closed: the run of a compensation may be higher than that of
+    // its execute.
     after.blocked = Math.max(blocked, seen);
   } else {
-    // If no execute has come since the compensation before, this one is for a run that never arrived: the next.
+    // If no execute has arrived since the previous compensation, this one belongs to a run that
+    // never arrived: the next one.
     after.blocked = Math.max(seen > blocked ? seen : blocked + 1, call.run);
   }
   return after;

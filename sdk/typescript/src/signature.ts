@@ -2,7 +2,10 @@ import type { HeadersOf } from "./received.js";
 
 const tolerance = 5 * 60; // seconds
 
-/** The keys of secrets such as `whsec_…`. Throws if one is malformed, so that this is found at the start. */
+/**
+ * The keys in secrets such as `whsec_…`. Throws if one is malformed, so that this is found at the
+ * start.
+ */
 export function keysOf(secrets: readonly string[]): Promise<CryptoKey[]> {
   return Promise.all(secrets.map((secret) => {
     const key = secret.startsWith("whsec_") ? bytesOf(secret.slice("whsec_".length)) : undefined;
@@ -14,8 +17,8 @@ export function keysOf(secrets: readonly string[]): Promise<CryptoKey[]> {
 }
 
 /**
- * Returns what is wrong with the signature of a call, undefined if it is good. The body is as received;
- * now is in milliseconds.
+ * Returns what is wrong with the signature of a call, undefined if it is valid. The body is as
+ * received; now is in milliseconds.
  */
 export async function signatureMistake(
   keys: readonly CryptoKey[], headers: HeadersOf, body: Uint8Array, now: number,

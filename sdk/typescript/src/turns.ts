@@ -1,11 +1,11 @@
 /**
- * Lets the calls of one step in this process go one after another, so that those that wait hold no
- * connection to the database.
+ * Serializes the calls of one step within this process, so that waiting calls hold no connection to
+ * the database.
  */
 export class Turns {
   readonly #waiting = new Map<string, (() => void)[]>();
 
-  /** Waits for a turn, and returns the function that ends it; undefined if it takes too long. */
+  /** Waits for a turn and returns the function that ends it; undefined if that takes too long. */
   async take(name: string, waitMs: number): Promise<(() => void) | undefined> {
     const line = this.#waiting.get(name);
     if (!line) {

@@ -17,7 +17,7 @@ test("the signatures in the manual are good", async () => {
       return (await handle(new Request("http://test/", { method: "POST", headers, body }))).status;
     };
     const at = Number(timestamp);
-    assert.equal(await sent(at), 400); // the bodies there are no whole calls
+    assert.equal(await sent(at), 400); // the bodies there are not complete calls
     assert.equal(await sent(at + 299), 400);
     assert.equal(await sent(at, { "X-Saga-Signature": `v1,AAAA v2,x ${signature}` }), 400);
     assert.equal(await sent(at, { "X-Saga-Signature": `v1,AAAA, ${signature}, v1,BBBB` }), 400);

@@ -1,4 +1,4 @@
-// Calls as Skald makes them, docs/participants.md.
+// Calls as Skald makes them; see docs/participants.md.
 import { createHmac } from "node:crypto";
 
 export const defaultTenant = "00000000-0000-0000-0000-000000000001";

@@ -1,6 +1,7 @@
-// What the library costs: the same function with it and without it, in turns, on the PostgreSQL of DATABASE_URL.
-// make bench-sdk runs it. The function looks, updates and inserts, as most do. It is served by another process, by
-// node:http alone and in Express. What counts is a disk that is waited for, and quiet cores.
+// The cost of the library: the same function with and without it, alternating, on the PostgreSQL at
+// DATABASE_URL. make bench-sdk runs it. Like most functions, this one reads, updates and inserts.
+// It is served by another process, by node:http alone and in Express. The result is only meaningful
+// with synchronous writes to the disk and idle cores.
 import { fork } from "node:child_process";
 import { createServer } from "node:http";
 import { connect } from "node:net";
@@ -56,9 +57,9 @@ function serve() {
 }
 
 const run = Date.now();
-let sagas = 0; // their ids grow with time
+let sagas = 0; // their ids increase with time
 
-/** Sends one call and returns the µs until the whole answer is here. */
+/** Sends one call and returns the µs until the complete answer has arrived. */
 function call(socket, path) {
   const saga = `${run}-${String(++sagas).padStart(8, "0")}`;
   const body = JSON.stringify({ saga_id: saga, step: "x", action: "execute", payload: { amount: 5 }, outputs: {} });
@@ -83,7 +84,10 @@ function call(socket, path) {
   });
 }
 
-/** The mean of the middle half, so that a pause of the machine in one turn does not decide. */
+/**
+ * The mean of the middle half, so that a pause of the machine in one round does not decide the
+ * result.
+ */
 function middle(times) {
   const half = times.toSorted((a, b) => a - b).slice(Math.floor(times.length / 4), Math.floor(times.length * 3 / 4));
   return half.reduce((sum, time) => sum + time, 0) / half.length;

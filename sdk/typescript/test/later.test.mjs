@@ -1,4 +1,4 @@
-// Answers that come later: the reports, and what is refused.
+// Answers that come later: the reports, and the calls that are refused.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { describe, test } from "node:test";
@@ -6,7 +6,10 @@ import { Compensated, later, memoryStore, NotPending, participant } from "@skald
 import { askedMs, pauseMs } from "../dist/report.js";
 import { keyOf, requestOf } from "./calls.mjs";
 
-/** A participant that has answered a call later; its reports are answered in turn, and the last answer repeats. */
+/**
+ * A participant that has answered a call later. Its reports get the given answers in turn, and the
+ * last answer repeats.
+ */
 async function promised(...statuses) {
   const call = { saga: randomUUID(), callback: "one" };
   const sent = [];
@@ -34,7 +37,7 @@ describe("a report is repeated while that is of use", () => {
     "not there, then": [[503, 502, 409], 3], "lost, then": [["lost", 200], 2], "never": [[503], 20, 503],
   };
   for (const [name, [statuses, times, fails]] of Object.entries(tries)) {
-    // A lost one has no Retry-After, so the pause is one of the library.
+    // A lost one has no Retry-After, so the library chooses the pause.
     test(name, async () => {
       const { handle, key, sent } = await promised(...statuses);
       const report = await handle.finish({}, key, { charged: 5 });

@@ -1,4 +1,5 @@
-// The package as it is packed: installed from its tarball, with every snippet of README.md compiled and run.
+// The package as published: installed from its tarball, with every snippet of README.md compiled
+// and run.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -67,7 +68,7 @@ if (withPostgres) {
     const order = (amount) => ({ saga: randomUUID(), payload: { account: "a", amount } });
     const balance = async () => (await store.pool.query("SELECT balance FROM accounts")).rows[0].balance;
 
-    /** Charges twice, and compensates, through a way of calling the example. */
+    /** Charges twice and compensates, using one way of calling the example. */
     async function works(call) {
       const one = order(4);
       for (let attempt = 1; attempt <= 2; attempt++) {
@@ -102,7 +103,7 @@ if (withPostgres) {
     test("express.ts", async () => throughServer(createServer((await load("express")).app)));
     test("node:http", async () => {
       const { toNode } = await import("@skald-saga/participant/node");
-      const { charge } = await load("charge"); // of another copy of the package
+      const { charge } = await load("charge"); // from another copy of the package
       await throughServer(createServer(toNode(charge)));
       assert.throws(() => toNode((request) => charge(request)), /participant\(\)/);
     });

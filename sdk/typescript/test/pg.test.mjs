@@ -1,4 +1,5 @@
-// What only a database can do: processes that meet, connections that break, transactions that functions spoil.
+// Cases that need a database: concurrent processes, broken connections, and functions that break
+// their transaction.
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
@@ -20,7 +21,7 @@ if (withPostgres) {
     };
     const effects = async (call) => (await here.effects()).filter((key) => key === keyOf(call)).length;
 
-    /** A participant whose function does this before its effect, and only at its first call. */
+    /** A participant whose function does this before its effect, but only on its first call. */
     function first(spoil, after = async () => {}) {
       let calls = 0;
       return participant({
@@ -88,7 +89,7 @@ if (withPostgres) {
       assert.equal((await answer(handle, call)).status, 425);
     });
 
-    // Poolers hand the sessions of PostgreSQL, and what is prepared in them, from one client to another.
+    // Poolers hand PostgreSQL sessions, with their prepared statements, from one client to another.
     for (const [name, before, between] of [
       ["has prepared the statements before", `PREPARE skald_claim_1 (text, bigint) AS
         INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2) ON CONFLICT (id) DO NOTHING;
@@ -157,7 +158,7 @@ if (withPostgres) {
       }
     });
 
-    // The row is one that api/participant has written: a participant may be rewritten in another language.
+    // The row was written by api/participant: a participant may be rewritten in another language.
     test("a row of the library in Go is understood", async () => {
       const call = { saga: randomUUID(), step: "予約" };
       const digest = createHash("sha256").update(bodyOf(call)).digest("hex");

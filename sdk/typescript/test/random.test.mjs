@@ -1,5 +1,6 @@
-// Random sequences of what Skald and the network may do to a participant, compared with a plain model: calls that
-// are repeated, late or at the same moment, functions that refuse or throw, and crashes before and after the commit.
+// Random sequences of what Skald and the network may do to a participant, compared with a simple
+// model: calls that are repeated, late or concurrent, functions that refuse or throw, and crashes
+// before and after the commit.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
@@ -7,7 +8,7 @@ import { Compensated, later, NotApplied, NotPending, participant, Refused } from
 import { keyOf, requestOf } from "./calls.mjs";
 import { inMemory, inPostgres, withPostgres } from "./stores.mjs";
 
-/** A small generator of random numbers (mulberry32): a seed gives the same sequence everywhere. */
+/** A small random number generator (mulberry32): a seed gives the same sequence everywhere. */
 function generator(seed) {
   let a = seed >>> 0;
   const next = () => {
@@ -20,7 +21,10 @@ function generator(seed) {
   return { below, chance: (p) => next() < p, of: (list) => list[below(list.length)] };
 }
 
-/** A store whose process is killed before a transaction, or before or after a commit: then the answer is lost. */
+/**
+ * A store whose process is killed before a transaction, before a commit, or after a commit, when
+ * the answer is lost.
+ */
 function crashing(store, plan) {
   const killed = () => { throw new Error("killed"); };
   return {
@@ -43,17 +47,20 @@ function crashing(store, plan) {
 
 const promise = { status: 202, body: '{"later":true}' };
 
-/** The model of one step: what docs/participants.md says. It knows nothing of how the library remembers. */
+/**
+ * The model of one step according to docs/participants.md. It is independent of how the library
+ * stores its state.
+ */
 class Model {
   fence = 0;
-  answers = new Map(); // by key: the final answers. The body is undefined while the answer was lost
+  answers = new Map(); // by key: the final answers. The body is undefined while the answer is lost
   effects = []; // keys
-  newest = 0; // the run of execute that has come as far as the function
+  newest = 0; // the run of execute that has reached the function
   blocked = 0; // runs up to this one may no longer be done
-  held = false; // something is done and not undone
+  held = false; // something was done and has not been undone
   waits = new Map(); // by key: the calls that were answered later
 
-  /** Plays a call, and returns its right answer and whether the function has to run. */
+  /** Plays a call and returns its correct answer and whether the function has to run. */
   play(call, outcome, crash) {
     const key = keyOf(call);
     if (crash === "begin") return { status: 425 };
@@ -83,7 +90,8 @@ class Model {
       const answer = { status: 200, body: "{}" };
       saved(() => {
         this.answers.set(key, answer);
-        // If nothing has come since the undo before, this one is for a run that never arrived.
+        // If nothing has arrived since the previous compensation, this one belongs to a run that
+        // never arrived.
         this.blocked = Math.max(this.newest > this.blocked ? this.newest : this.blocked + 1, call.run);
       });
       return crash ? lost : answer;
@@ -108,12 +116,15 @@ class Model {
     for (const p of this.waits.values()) p.over = true;
   }
 
-  /** Whether the newest execute waits for its end, so that a compensation has something to cancel. */
+  /**
+   * Whether the newest execute is waiting for its end, so that a compensation has something to
+   * cancel.
+   */
   begun() {
     return [...this.waits.values()].some((p) => p.action === "execute" && p.run === this.newest && !p.over);
   }
 
-  /** Plays the end of work, and returns what finish must throw, or the callback. */
+  /** Plays the end of the work and returns what finish must throw, or the callback. */
   end(key, outcome) {
     const p = this.waits.get(key);
     if (!p) return NotPending;
@@ -127,7 +138,7 @@ class Model {
     return p.callback;
   }
 
-  /** Whether an execute may no longer be done: it was compensated, or a later run has come. */
+  /** Whether an execute may no longer be done: it was compensated, or a later run has arrived. */
   late(call) {
     return call.action === "execute" && (call.run <= this.blocked || call.run < this.newest);
   }
@@ -178,7 +189,7 @@ async function play(seed, here, mistakes) {
       const action = random.of(["execute", "execute", "compensate"]);
       const any = keyOf({ saga, action, run: 1 + random.below(action === "execute" ? run : undo) });
       const key = random.chance(0.3) ? any : random.of([...model.waits.keys(), any]);
-      // A store in memory has no transaction of the caller to roll back.
+      // A memory store has no transaction of the caller to roll back.
       const how = random.of(["done", "done", "refused", "fail", here.pool ? "crash" : "done"]);
       plan.crash = undefined;
       const [want, got] = [model.end(key, how), await end(key, how)];
@@ -186,7 +197,8 @@ async function play(seed, here, mistakes) {
       if (got !== want) mistakes.push(`seed ${seed}: ${got}, not ${want}\n  ${log.join("\n  ")}`);
       continue;
     }
-    // An operator starts another run only after the last one was compensated or refused; so does this.
+    // An operator starts another run only after the previous one was compensated or refused, and so
+    // does this test.
     if (random.chance(0.2)) random.chance(0.8) ? run++ : undo++;
     if (random.chance(0.1)) fence++;
     const call = {
@@ -198,7 +210,7 @@ async function play(seed, here, mistakes) {
     outcome = random.of(["done", "done", "done", "done", "later", "later", "refused", "not_applied", "fail"]);
     plan.crash = random.chance(0.25) ? random.of(["begin", "before", "after"]) : undefined;
     const copies = random.chance(0.2) ? 2 + random.below(3) : 1;
-    // Crashes and changing outcomes among concurrent calls have no single right order.
+    // Concurrent calls with crashes and changing outcomes have no unique correct order.
     if (copies > 1) [plan.crash, outcome] = [undefined, "done"];
     ran = 0;
     const want = model.play(call, outcome, plan.crash);

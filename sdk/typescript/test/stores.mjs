@@ -1,9 +1,10 @@
-// The stores under test, each with a place for effects that are written in the transaction of the call.
+// The stores under test, each with a place for effects that are written in the transaction of the
+// call.
 import pg from "pg";
 import { memoryStore } from "@skald-saga/participant";
 import { migration, pgStore } from "@skald-saga/participant/pg";
 
-/** A memory store. It has no restart, and effects appear when the transaction ends. */
+/** A memory store. It cannot be restarted, and effects appear when the transaction ends. */
 export function inMemory() {
   const effects = [];
   const store = memoryStore();
@@ -23,10 +24,13 @@ export function inMemory() {
 
 const url = process.env.DATABASE_URL;
 
-/** The tests on PostgreSQL run unless only those in memory are wanted: a missing database is a failure. */
+/**
+ * The tests on PostgreSQL run unless only those in memory are requested: a missing database is a
+ * failure.
+ */
 export const withPostgres = process.env.TEST_STORES !== "memory";
 
-/** A store in a schema of its own on the database of DATABASE_URL. */
+/** A store in a schema of its own in the database at DATABASE_URL. */
 export async function inPostgres(schema) {
   if (!url) throw new Error("DATABASE_URL is not set: use make test-sdk, or TEST_STORES=memory without PostgreSQL");
   const settings = { connectionString: url, options: `-c search_path=${schema}`, max: 8 };
@@ -52,7 +56,7 @@ export async function inPostgres(schema) {
         client.release();
       }
     },
-    /** Another process: it shares nothing with the one before but the database. */
+    /** Another process: it shares only the database with the previous one. */
     restart() {
       pool.end();
       here.pool = pool = new pg.Pool(settings);

@@ -103,7 +103,7 @@ class Run {
     }
   }
 
-  /** Ends the work of a call, in a transaction with one effect if it is done. */
+  /** Finishes the work of a call in a transaction, with one effect if the work was done. */
   async finish(call) {
     const key = keyOf(this.named(call));
     const how = checkMembers("outcome", call.finish);
@@ -148,7 +148,7 @@ class Run {
         this.start();
       }
       const all = now.map(async (call, k) => {
-        if (call.cut) { // it goes on without its caller
+        if (call.cut) { // it continues without its caller
           this.cut.push(this.send(call));
           return await this.begun.happened;
         }
@@ -199,7 +199,7 @@ class Run {
 
 describe("vectors in memory", () => {
   for (const vector of vectors) {
-    if (vector.calls.some((c) => c.restart)) continue; // a store in memory does not survive it
+    if (vector.calls.some((c) => c.restart)) continue; // a memory store does not survive it
     test(vector.name, () => new Run(vector, inMemory()).check());
   }
 });
