@@ -1,17 +1,17 @@
 # Skald. `make run` and `make test` install what they need.
 GO      ?= go
 
-# Without the symbol table and debug information the binary is 23 MB smaller. Panics, /debug/pprof and `go version -m`
-# do not use them; debuggers and perf do: make build STRIP=
+# Without the symbol table and debug information, the binary is 23 MB smaller. Panics, /debug/pprof
+# and `go version -m` do not use them; debuggers and perf do: make build STRIP=
 STRIP   ?= -s -w
 LDFLAGS  = $(STRIP)
 
-# The same flags everywhere: tests build the program too, and with different flags each
-# package would be compiled twice, and again in each working copy.
+# Everything uses the same flags. Tests build the program too, and different flags would compile
+# each package twice, and again in each working copy.
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 
-# The packages that share memory between goroutines (scripts/raced.sh derives them). The slowest come first, so that
-# none of them runs alone at the end.
+# The packages that share memory between goroutines (derived by scripts/raced.sh). The slowest come
+# first, so that none of them runs alone at the end.
 RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgres saga/engine) $$(sh scripts/raced.sh)
 
 comma := ,
@@ -28,7 +28,7 @@ build: ## build bin/skald
 object-store: ## build the S3 server for the tests (versitygw, pinned in tools/s3); needed once per machine
 	@$(GO) tool -n -modfile=tools/s3/go.mod versitygw >/dev/null
 
-# Programs that tests and the sessions of the manual need besides Skald and PostgreSQL.
+# Programs that the tests and the sessions in the manual need besides Skald and PostgreSQL.
 programs: ## install the programs that the tests need: redis-server, pgbouncer, jq, curl, openssl, python3, chromium, prometheus, nginx, haproxy, caddy, axe-core
 	@sh scripts/programs.sh redis-server pgbouncer jq curl openssl python3 chromium prometheus nginx haproxy caddy
 	@sh scripts/axe.sh
@@ -45,19 +45,21 @@ demo: postgres build ## run three orders through a private server and check the 
 demo-ui: postgres build ## start a server with something in every state to look at, on http://127.0.0.1:8080/ui/ (ARGS='--scale 0.1')
 	./bin/skald demo --keep $(ARGS)
 
-# The slowest of the other packages, which wait more than the rest do: they begin first.
+# The slowest of the other packages. They start first because they spend most of their time
+# waiting.
 LONGEST = ./internal/test/chaos ./internal/app ./internal/test/manual ./internal/test/browser ./internal/dlq/dlqapi
 
-# Test programs are not debugged: leaving out symbols and debug information saves nearly 40 % of the
-# linker's time. Their files are in memory if there is room (scripts/tmpdir.sh). Their
-# heaps are small, and collecting them less often takes 3 to 20 % less CPU time. No package takes a third of its
-# time, even on a machine that does something else as well.
+# Test programs are not debugged, and omitting symbols and debug information saves nearly 40 % of
+# the link time. Their files are in memory if there is room (scripts/tmpdir.sh). Their heaps are
+# small, and collecting garbage less often saves 3 to 20 % of the CPU time. No package takes a
+# third of its timeout, even on a machine that is otherwise busy.
 TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s -timeout 45m
 
-# The benchmark's module, whose tests start the programs that they measure.
+# The module of the benchmark, whose tests start the programs that they measure.
 TESTED_THERE = TMPDIR=$$(sh ../../scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s -timeout 45m
 
-# Most tests wait more than they compute, so twice as many packages run at once as there are cores.
+# Most tests wait more than they compute, so twice as many packages run in parallel as there are
+# cores.
 test: postgres object-store programs ## run all tests; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
 ifeq ($(VETTED),)
 	$(GO) vet ./...
@@ -72,8 +74,8 @@ endif
 test-bench: # the tests of the benchmark
 	cd tools/bench && $(TESTED_THERE) ./...
 
-# VETTED=1 says that `make check` has passed, whose tests then do not run once more.
-unraced: # the packages that `make race` leaves out
+# VETTED=1 means that `make check` has passed, so its tests are not run again.
+unraced: # the packages that `make race` omits
 	$(TEST) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$(sh scripts/raced.sh $(if $(VETTED),&& $(GO) list $(CHECKED)))")
 
 test-ui: postgres programs ## run all journeys of people through the pages in chromium, and check every page for accessibility
@@ -143,7 +145,7 @@ mutants: postgres ## break what the rows of docs/requirements say and show that 
 	@TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) run ./internal/test/mutants/mutate $(if $(SEED),-seed $(SEED)) $(if $(N),-n $(N)) \
 		$(if $(BUDGET),-budget $(BUDGET)) $(if $(ROWS),-rows '$(ROWS)')
 
-# Every commit has to pass these; .ci/run begins with them.
+# Every commit has to pass these checks; .ci/run begins with them.
 check: lint verify-generated postgres ## the cheap checks, for use before every commit: lint, generated code, structure, documentation
 	$(TEST) $(CHECKED)
 
@@ -152,8 +154,8 @@ CHECKED = ./internal/test/archtest ./docs ./internal/config
 ci-like: ## run .ci/run three times in a clean clone while something else keeps every core busy (RUNS=1)
 	@sh scripts/ci-like.sh $(RUNS)
 
-# golangci-lint runs every analyzer of `go vet`, on whatever is not generated. Both at once would compile and read the
-# whole module twice.
+# golangci-lint runs every analyzer of `go vet` on all files that are not generated. Running both
+# would compile and read the whole module twice.
 lint: ## run gofmt, golangci-lint and, where that does not look, vet, and check the subjects of new commits
 	@sh scripts/subjects.sh
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
@@ -166,7 +168,7 @@ lint: ## run gofmt, golangci-lint and, where that does not look, vet, and check 
 generate: ## generate code from openapi.yaml
 	$(GO) generate ./api/...
 
-# Twice, so that an answer whose members depend on the moment is not chosen.
+# It runs twice, to avoid recording an answer whose members depend on the moment.
 examples: postgres ## record the examples of the contract again, from the answers that the tests of the API get
 	rm -rf .skald/examples && mkdir -p .skald/examples
 	for run in 1 2; do \
@@ -174,7 +176,7 @@ examples: postgres ## record the examples of the contract again, from the answer
 		TEST_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES_ELSEWHERE) || exit; done
 	TEST_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run TestExamplesFollowTheContract ./internal/httpapi/openapi
 
-# The tests of other packages that examples are from.
+# Tests in other packages whose answers are recorded as examples.
 EXAMPLES_ELSEWHERE = -run 'WhatActionsOnASaga|AnswersThatNoOther|ThePageSaysWhetherTheParticipant' ./internal/test/uitest ./internal/ui/sagapages
 EXAMPLES = $$($(GO) list ./internal/... | grep -E '/(httpapi|[a-z]+api)$$')
 

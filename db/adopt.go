@@ -29,10 +29,10 @@ func of(schema string, known []*migrate.Migration) (versions []int64, err error)
 	return versions, nil
 }
 
-// adopt recreates the record of applied migrations if it is missing although the schema exists, as
-// after `pg_dump -n saga` and a restore: saga_schema_version in the schema lists what was applied.
-// Migrations of schemas that the dump omitted are not recorded, so that these schemas are created
-// again, empty.
+// adopt recreates the record of applied migrations if it is missing although the schema exists, for
+// example after restoring a `pg_dump -n saga`: saga_schema_version in the schema lists what was
+// applied. Migrations of schemas that the dump omitted are not recorded, so that these schemas are
+// created again, empty.
 func adopt(ctx context.Context, db *sql.DB) error {
 	var bereft bool
 	err := db.QueryRowContext(ctx, `SELECT to_regclass('saga.saga_schema_version') IS NOT NULL
@@ -49,7 +49,7 @@ func adopt(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	// The same table that sql-migrate creates.
+	// The same table as sql-migrate creates.
 	_, err = tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS skald;
 	  CREATE TABLE skald.schema_migrations (id text NOT NULL PRIMARY KEY, applied_at timestamptz)`)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// After a restore of `pg_dump -n saga` the schema skald does not exist.
+// After restoring a `pg_dump -n saga`, the schema skald does not exist.
 func TestASchemaRestoredAloneIsRecognised(t *testing.T) {
 	dsn := testdb.DSN(t)
 	pool := open(t, dsn)

@@ -21,7 +21,7 @@ import (
 func TestArchivesHaveEveryColumnOfTheirTables(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
-	// txid is of the row, not of the saga: one that is restored has a new one.
+	// txid belongs to the row, not to the saga: a restored saga has a new one.
 	const columns = `SELECT format('%s %s %s', column_name, data_type, character_maximum_length) FROM information_schema.columns
 		WHERE table_schema = 'saga' AND table_name = $1 AND column_name <> 'archived_at'
 		   AND (table_name, column_name) <> ('saga_states', 'txid') ORDER BY 1`
@@ -45,8 +45,8 @@ func fill(t *testing.T, pool *sql.DB, n int) {
 
 var kept = []string{"saga_states", "saga_step_logs"}
 
-// everything is the content of the live tables and their archives: each id and its row, without
-// the columns that moving changes. An id in both fails the test.
+// everything returns the content of the live tables and their archives: the row of each id, without
+// the columns that archiving changes. An id that is in both fails the test.
 func everything(t *testing.T, pool *sql.DB) (live, archived map[string]string) {
 	t.Helper()
 	live, archived = map[string]string{}, map[string]string{}
@@ -78,12 +78,12 @@ func TestCleanupMovesWhatHasExpiredAndLosesNothing(t *testing.T) {
 	fill(t, pool, 2600) // three batches
 	before, _ := everything(t, pool)
 
-	// Another session works on some of the old ones.
+	// Another session works on some of the old sagas.
 	tx, err := pool.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it is committed by then
+	defer tx.Rollback() //nolint:errcheck // it has committed by then
 	if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM saga.saga_states WHERE business_key IN ('key 1501', 'key 2001', 'key 2599') FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,8 @@ func TestRestoredSagasAreByteForByteWhatTheyWere(t *testing.T) {
 	if diff := cmp.Diff(before, live); diff != "" || len(archived) > 0 {
 		t.Errorf("%d rows are archived; live ones (-before +after):\n%s", len(archived), diff)
 	}
-	// They have been live again only for a moment, whenever they ended.
+	// The restored sagas stay live, whenever they ended, because they were restored only a moment
+	// ago.
 	if moved := cleanup(t, pool, time.Minute); moved != 0 {
 		t.Errorf("%d sagas were moved though they have just been restored", moved)
 	}
@@ -219,8 +220,8 @@ func TestCleanupNeverTouchesLiveSagas(t *testing.T) {
 	}
 }
 
-// Participants know the idempotency keys of an archived saga. A second saga with its id could
-// also not be archived, which would stop every later clean-up.
+// Participants know the idempotency keys of an archived saga. In addition, a second saga with its
+// id could not be archived, which would stop every later clean-up.
 func TestAnArchivedSagasIDStaysTaken(t *testing.T) {
 	t.Parallel()
 	s := tell(t)

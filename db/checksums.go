@@ -33,7 +33,7 @@ DELETE FROM skald.schema_checksums c WHERE NOT EXISTS (SELECT FROM skald.schema_
 	allChecksums = `SELECT id, sha256 FROM skald.schema_checksums ORDER BY id`
 )
 
-// Changed is the error of migrations whose files were changed after they were applied.
+// Changed is the error for migrations whose files were changed after they were applied.
 type Changed struct{ IDs []string }
 
 func (e *Changed) Error() string {

@@ -1,8 +1,8 @@
-// Package db owns the schema: the embedded migrations, and the lock that allows any number of nodes
+// Package db owns the schema: the embedded migrations and the lock that allows any number of nodes
 // to start on one empty database.
 //
-// Files, each on top of those before it: migrations, insecure, roles, record, adopt, checksums, floor,
-// patience, db, extras.
+// The files build on each other in this order: migrations, insecure, roles, record, adopt,
+// checksums, floor, patience, db, extras.
 package db
 
 import (
@@ -40,7 +40,7 @@ func Hash() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Migrate is Up for databases of tests and benchmarks: it records no action, so that the record
+// Migrate is Up for the databases of tests and benchmarks: it records no action, so the record
 // contains only the actions under test.
 func Migrate(ctx context.Context, dsn string) error {
 	_, err := run(ctx, dsn, migrate.Up, 0, "")
@@ -55,13 +55,13 @@ func Up(ctx context.Context, dsn string) (int, error) {
 	return run(ctx, dsn, migrate.Up, 0, "up")
 }
 
-// Down reverts the last n migrations, or all of them if n is 0, and records that as Up does. It
+// Down reverts the last n migrations, or all of them if n is 0, and records this like Up. It
 // returns how many it reverted.
 func Down(ctx context.Context, dsn string, n int) (int, error) {
 	return run(ctx, dsn, migrate.Down, n, "down")
 }
 
-// run migrates; verb is the verb of the recorded action, "": none is recorded.
+// run migrates. verb is the verb of the recorded action; "" means that no action is recorded.
 func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit int, verb string) (n int, err error) {
 	err = locked(ctx, dsn, func(db *sql.DB) error {
 		from, missing := "", source
@@ -139,14 +139,14 @@ func lockedOn(ctx context.Context, db *sql.DB, key int64, f func(*sql.DB) error)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	//nolint:errcheck // closing the session unlocks too
+	//nolint:errcheck // closing the session also releases the lock
 	defer conn.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, key)
 	return f(db)
 }
 
 // Current is Check on its own connection with the login of dsn, or with the engine's role if the
-// login does not inherit the right to read. A login that may not assume that role either gets an
-// *Insecure, which says what to run.
+// login does not inherit the right to read. If the login may not assume that role either, it
+// returns an *Insecure that says what to run.
 func Current(ctx context.Context, dsn string) error {
 	return connected(dsn, func(db *sql.DB) error {
 		if err := db.PingContext(ctx); err != nil {
@@ -168,8 +168,9 @@ func Current(ctx context.Context, dsn string) error {
 	})
 }
 
-// Check returns nil if this binary can use the schema: it is the one that it expects, or a newer one
-// that still has everything in it. It returns a *Changed if the files of applied migrations have changed.
+// Check returns nil if this binary can use the schema: it is the expected version, or a newer one
+// that has removed nothing this binary needs. It returns a *Changed if the files of applied
+// migrations have changed.
 func Check(ctx context.Context, db Reader) error {
 	status, err := Status(ctx, db)
 	if err != nil {
@@ -186,15 +187,15 @@ func Check(ctx context.Context, db Reader) error {
 	return Unchanged(ctx, db)
 }
 
-// Pending is an error: the schema is older than this binary, or missing.
-type Pending struct{ ID string } // the first migration that is not applied
+// Pending is the error for a schema that is missing or older than this binary.
+type Pending struct{ ID string } // the first migration that has not been applied
 
 func (p *Pending) Error() string {
 	return fmt.Sprintf("the database lacks migration %s: run `skald migrate up`", p.ID)
 }
 
-// newerButUsable reports whether a newer binary has migrated the schema, and this one, all of whose migrations it has,
-// can use it.
+// newerButUsable reports whether a newer binary has migrated the schema and this binary can use it.
+// The schema must contain all migrations of this binary.
 func newerButUsable(ctx context.Context, db Reader) (bool, error) {
 	status, err := Status(ctx, db)
 	if err != nil || Newer(status) == nil {
@@ -204,7 +205,8 @@ func newerButUsable(ctx context.Context, db Reader) (bool, error) {
 	return !missing && Usable(ctx, db, status) == nil, nil
 }
 
-// refuseNewer returns an error if the schema is newer than this binary, which then can neither migrate it up nor down.
+// refuseNewer returns an error if the schema is newer than this binary, which then cannot migrate
+// it in either direction.
 func refuseNewer(ctx context.Context, db Reader) error {
 	status, err := Status(ctx, db)
 	if err != nil {

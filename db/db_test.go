@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// open opens a pool that is closed with the test.
+// open opens a pool that is closed at the end of the test.
 func open(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	connector, err := pq.NewConnector(dsn)
@@ -70,7 +70,7 @@ func shape(t *testing.T, pool *sql.DB) []string {
 	t.Helper()
 	var all []string
 	for _, query := range []string{
-		// The order of columns counts: one that was dropped and created again has a new number.
+		// The order of columns counts: a column that was dropped and added again has a new number.
 		`SELECT format('column %s.%s %s %s null=%s default=%s generated=%s', a.attrelid::regclass, a.attname,
 		               row_number() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), format_type(a.atttypid, a.atttypmod),
 		               NOT a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attgenerated::text || a.attidentity::text)
@@ -126,9 +126,9 @@ func TestUpDownUpLeadsToTheSameSchema(t *testing.T) {
 	}
 }
 
-// Reverted to any migration, the schema can be migrated up again to the same result. The rest
-// of the way up is known from the first pass, so each pass goes only one migration up: going
-// all the way each time would be quadratic.
+// Reverted to any migration, the schema can be migrated up again to the same result. The result of
+// the remaining migrations is known from the first pass, so each pass applies only one: applying
+// all of them each time would take quadratic time.
 func TestEachMigrationCanBeTakenBackAlone(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.Empty(t)
@@ -147,11 +147,12 @@ func TestEachMigrationCanBeTakenBackAlone(t *testing.T) {
 	}
 	n := len(was) - 1
 	at := n // how many are applied
-	// What has been applied anywhere is never changed, so older ones were reverted alone when they were the newest;
-	// here they go together. Without any migration there is no schema to look at.
+	// Migrations that have been applied anywhere never change. Older ones were each reverted when
+	// they were the newest, so here they are reverted together. Without any migration, there is no
+	// schema to inspect.
 	const newest = 12
 	for left := n - 1; left >= n-newest; left-- {
-		// What the last pass brought back goes again, with one more.
+		// The migration applied by the previous pass is reverted again, together with one more.
 		if down, err := db.Down(t.Context(), dsn, at-left); err != nil || down != at-left {
 			t.Fatalf("down from %d to %d of %d: %d migrations, %v", at, left, n, down, err)
 		}

@@ -12,7 +12,8 @@ func UpBy(ctx context.Context, dsn string, n int) (int, error) {
 	return run(ctx, dsn, migrate.Up, n, "")
 }
 
-// BrokenOff applies the first n migrations to a new database, as Up does, and ends before Up does the rest.
+// BrokenOff applies the first n migrations to a new database like Up, but stops before the rest of
+// Up.
 func BrokenOff(ctx context.Context, dsn string, n int) (done int, err error) {
 	missing := source
 	missing.fresh = true

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// An Extra is an index that Skald itself does not need: it serves a query of the seed documents as
-// written there, for people who query the database manually. Each slows every write to its table,
-// in most cases every step of every saga, so none is created unless requested.
+// An Extra is an index that Skald itself does not need: it serves a query from the seed documents,
+// for people who query the database manually. Each index slows down every write to its table, in
+// most cases every step of every saga, so none is created unless requested.
 type Extra struct {
 	Name  string
 	Table string
-	Keys  string // what follows the table in CREATE INDEX
+	Keys  string // what follows the table name in CREATE INDEX
 	For   string // the query it serves
-	Twin  string // another index that serves it as well, so that this one adds only its name
+	Twin  string // another index that serves it equally well, so that this one only adds the name
 }
 
 // definitionID is the column definition_id of the seeds' views.
 const definitionID = `((workflow_name::text || '@'::text) || workflow_version::text)::varchar(300)`
 
-// An index whose name a seed gives to a leaner one of Skald's has the suffix _all.
+// If a seed gives an index the name of a leaner index of Skald's, it has the suffix _all here.
 var extras = []Extra{
 	{Name: "idx_saga_states_status_all", Table: "saga.saga_states", Keys: `(status, created_at)`,
 		For: "saga_states WHERE status IN (…) ORDER BY created_at"},
@@ -64,12 +64,12 @@ var extras = []Extra{
 type ExtraState struct {
 	Extra
 	Made  bool
-	Valid bool // false although it exists: its creation was interrupted, so no query uses it
+	Valid bool // false for an index that exists but whose creation was interrupted, so no query uses it
 	Bytes int64
 }
 
-// extrasKey is the advisory lock under which extras are created. It is not that of the migrations:
-// an index of a large table takes minutes, and starting nodes wait for that lock.
+// extrasKey is the advisory lock under which extras are created. It differs from the lock for
+// migrations, because indexing a large table takes minutes and starting nodes wait for that lock.
 const extrasKey = lockKey + 1
 
 // Extras returns the extra indexes and their states.
@@ -106,8 +106,8 @@ func (e Extra) inSchema() string {
 }
 
 // MakeExtras creates the extra indexes with these names, or by default all those without a twin,
-// and returns which were created. Writers continue meanwhile. An index whose creation was
-// interrupted is created again; existing ones stay as they are.
+// and returns which were created. Writes to the tables continue meanwhile. An index whose creation
+// was interrupted is created again; existing ones are left unchanged.
 func MakeExtras(ctx context.Context, dsn string, names ...string) ([]string, error) {
 	return changeExtras(ctx, dsn, names, "extras-up", func(s ExtraState, named bool) []string {
 		create := fmt.Sprintf(`CREATE INDEX CONCURRENTLY IF NOT EXISTS %s ON %s %s`, s.Name, s.Table, s.Keys)
@@ -133,7 +133,7 @@ func DropExtras(ctx context.Context, dsn string, names ...string) ([]string, err
 }
 
 // changeExtras executes the statements that of returns for each selected extra index, and records
-// what was changed, even if a later change fails.
+// what was changed even if a later change fails.
 func changeExtras(ctx context.Context, dsn string, names []string, verb string,
 	of func(s ExtraState, named bool) []string) (changed []string, err error) {
 	for _, name := range names {

@@ -52,7 +52,7 @@ func TestExtrasAreMadeOnceAndDropped(t *testing.T) {
 	if again, err := db.MakeExtras(t.Context(), dsn); err != nil || len(again) > 0 {
 		t.Errorf("made again: %v, %v", again, err)
 	}
-	// An index with an equivalent one is created only when requested by name.
+	// An index that has an equivalent is created only when requested by name.
 	if named, err := db.MakeExtras(t.Context(), dsn, twins...); err != nil || !slices.Equal(named, twins) {
 		t.Errorf("made %v by name, want %v (%v)", named, twins, err)
 	}
@@ -82,7 +82,7 @@ func TestAnExtraThatWasBrokenOffIsMadeAnew(t *testing.T) {
 	if _, err := db.MakeExtras(t.Context(), dsn, "idx_event_type"); err != nil {
 		t.Fatal(err)
 	}
-	// The state in which an interrupted CREATE INDEX CONCURRENTLY leaves it.
+	// The state that an interrupted CREATE INDEX CONCURRENTLY leaves behind.
 	execute(t, pool, `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'saga.idx_event_type'::regclass`)
 	if made, err := db.MakeExtras(t.Context(), dsn, "idx_event_type"); err != nil || len(made) != 1 {
 		t.Fatalf("made %v, %v", made, err)
@@ -104,7 +104,7 @@ func TestAnExtraThatIsNoneIsNotMade(t *testing.T) {
 			t.Errorf("%v, %v", changed, err)
 		}
 	}
-	// Without the tables no index can be created.
+	// Without the tables, no index can be created.
 	if made, err := db.MakeExtras(t.Context(), dsn, "idx_event_type"); err == nil || len(made) > 0 {
 		t.Errorf("made %v", made)
 	}

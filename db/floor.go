@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// Nodes are replaced one by one, and a rollback brings the older program back: both run on a schema
-// that a newer one has migrated. They can, unless a migration removed something that they use.
-// Such a migration says so on a line of its own: `-- contract: what it removes`. The database
-// keeps the number of the newest applied one, its floor, for programs that do not know it.
+// Nodes are replaced one by one, and a rollback brings the older program back: in both cases, it
+// runs on a schema that a newer program has migrated. It can do so unless a migration removed
+// something that it uses. Such a migration says so on a line of its own: `-- contract: what it
+// removes`. The database stores the number of the newest such applied migration, its floor, for
+// programs that do not know that migration.
 
-// unreleased is the newest migration before the first release: no program from before it is in use.
+// unreleased is the newest migration before the first release: no earlier program is in use.
 const unreleased = 455
 
 const contracts = "-- contract: "
@@ -31,7 +32,7 @@ INSERT INTO skald.schema_floor (version) VALUES ($1)
 	getFloor = `SELECT version FROM skald.schema_floor`
 )
 
-// numberOf returns the number with which the name of a migration begins; 0: it has none.
+// numberOf returns the number with which the name of a migration begins, or 0 if it has none.
 func numberOf(id string) int {
 	text, _, _ := strings.Cut(id, "_")
 	n, _ := strconv.Atoi(text)
@@ -78,8 +79,9 @@ func keepFloor(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Floor returns the number of the oldest migration that a program must know to use the schema; 0:
-// the database does not say, because it was migrated by a program from before the first release.
+// Floor returns the number of the oldest migration that a program must know to use the schema. 0
+// means that the database does not say, because a program from before the first release migrated
+// it.
 func Floor(ctx context.Context, db Reader) (floor int, err error) {
 	rows, err := db.QueryContext(ctx, getFloor)
 	switch {
@@ -97,10 +99,11 @@ func Floor(ctx context.Context, db Reader) (floor int, err error) {
 	return floor, rows.Err()
 }
 
-// Has reports whether a schema with this floor still has what this binary uses; if the floor is 0, nothing says so.
+// Has reports whether a schema with this floor still has what this binary uses. It returns false if
+// the floor is unknown (0).
 func Has(floor int) bool { return floor != 0 && floor <= Version() }
 
-// Usable returns an error if the schema is newer than this binary, and this binary cannot use it.
+// Usable returns an error if the schema is newer than this binary and this binary cannot use it.
 func Usable(ctx context.Context, db Reader, status []Applied) error {
 	newer := Newer(status)
 	if newer == nil {
@@ -115,7 +118,7 @@ func Usable(ctx context.Context, db Reader, status []Applied) error {
 	}
 	for _, m := range status {
 		if m.Unknown && numberOf(m.ID) <= Version() {
-			return newer // it is not newer, but of another line of development
+			return newer // it is not newer, but from another line of development
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestTheFloorIsTheNewestMigrationThatRemovedSomething: of those that are applied.
+// TestTheFloorIsTheNewestMigrationThatRemovedSomething considers only the applied migrations.
 func TestTheFloorIsTheNewestMigrationThatRemovedSomething(t *testing.T) {
 	known, err := source.FindMigrations()
 	if err != nil {
@@ -28,16 +28,16 @@ func TestTheFloorIsTheNewestMigrationThatRemovedSomething(t *testing.T) {
 	}
 }
 
-// removes are the statements after which an older program may fail. Whatever else is in a migration, such as a
-// new table, column, index or function, it does not use.
+// removes matches the statements after which an older program may fail. It does not use anything
+// else in a migration, such as a new table, column, index or function.
 var removes = regexp.MustCompile(`(?i)\b(DROP (TABLE|COLUMN|VIEW|FUNCTION|TYPE|SCHEMA)|RENAME|SET NOT NULL|` +
 	`ALTER COLUMN \w+ (SET DATA )?TYPE|ADD (CONSTRAINT|CHECK)|SET SCHEMA)\b`)
 
-// TestMigrationsSayWhatTheyRemove: nodes of the previous version run on the schema of the next one, except after
-// a migration with a line that says what.
+// TestMigrationsSayWhatTheyRemove checks that a migration that removes something has a line that
+// says what: nodes of the previous version run on the schema of any other migration.
 func TestMigrationsSayWhatTheyRemove(t *testing.T) {
 	says := func(text string) bool { return strings.Contains(text, "\n"+contracts) }
-	check := func(text string) bool { // whether it must say so, and does not
+	check := func(text string) bool { // whether it must say so but does not
 		up, _, _ := strings.Cut(text, "-- +migrate Down")
 		return removes.MatchString(up) && !says(text)
 	}

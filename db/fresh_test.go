@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// rights is who may do what with everything that migrations create, as text.
+// rights returns, as text, who may do what with everything that migrations create.
 func rights(t *testing.T, pool *sql.DB) []string {
 	t.Helper()
 	var all []string
@@ -37,8 +37,8 @@ func rights(t *testing.T, pool *sql.DB) []string {
 	return all
 }
 
-// A new database is secured once instead of after each migration. That leads to the same rights, and one whose
-// migration was broken off gets them at the next.
+// A new database is secured once instead of after each migration. That leads to the same rights,
+// and a database whose migration was interrupted gets them at the next one.
 func TestANewDatabaseIsSecuredAsOneThatWasMigratedInParts(t *testing.T) {
 	t.Parallel()
 	migrated := func(begin func(dsn string) (int, error)) []string {

@@ -12,14 +12,14 @@ import (
 	"github.com/lib/pq"
 )
 
-// Insecure is the error of a database whose roles or row-level security are not in place, so that
-// only Skald's own WHERE separates tenants, or whose schema the login cannot even read.
+// Insecure is the error for a database whose roles or row-level security are not in place, so that
+// only the WHERE clauses of Skald separate tenants, or whose schema the login cannot even read.
 type Insecure struct {
 	Problems []string // descriptions of the problems; never empty
 	Login    string   // the login that found them
 	Owner    string   // owner of schema saga; Login if there is none yet
 	Database string
-	closed   bool // to Login, without the roles
+	closed   bool // granted to Login, without the roles
 }
 
 // Error describes the problems, with many open tables as one, and the commands to run.
@@ -137,7 +137,7 @@ func insecurity(ctx context.Context, db *sql.DB) (found []string, err error) {
 }
 
 // Secured returns nil if the login of dsn can assume each role and every table with a tenant has
-// row-level security; otherwise an *Insecure, or the error that kept it from finding out.
+// row-level security. Otherwise it returns an *Insecure, or the error that prevented the check.
 func Secured(ctx context.Context, dsn string) error {
 	return connected(dsn, func(db *sql.DB) error {
 		e, err := look(ctx, db)
@@ -151,7 +151,7 @@ func Secured(ctx context.Context, dsn string) error {
 	})
 }
 
-// look returns the problems of the login of db, if any.
+// look returns the problems of the login of db, if there are any.
 func look(ctx context.Context, db *sql.DB) (*Insecure, error) {
 	e := &Insecure{}
 	err := db.QueryRowContext(ctx, `SELECT session_user, current_database(),
@@ -200,7 +200,7 @@ func connected(dsn string, f func(*sql.DB) error) error {
 // connectedBy is connected with connections that by creates.
 func connectedBy(dsn string, by func(driver.Connector) driver.Connector, f func(*sql.DB) error) error {
 	connector, err := pq.NewConnector(dsn)
-	if err != nil { // its cause would quote the address, including the password
+	if err != nil { // its cause would contain the address, including the password
 		return errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
 	}
 	db := sql.OpenDB(by(connector))

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A version that does not know the queues of keys would serve a bound key for all of them.
+// A version that does not know the queues of keys would use a bound key for all queues.
 func TestGoingBackRevokesKeysThatAreBoundToQueues(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

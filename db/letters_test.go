@@ -18,8 +18,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// oldLetters stores n letters that ended i minutes more than 40 days ago, the i-th with the
-// payload {"n": i}.
+// oldLetters stores n letters. The i-th ended 40 days and i minutes ago and has the payload {"n":
+// i}.
 func oldLetters(t *testing.T, pool *sql.DB, n int) {
 	t.Helper()
 	execute(t, pool, `INSERT INTO dlq.dlq_messages (original_topic, error_message, payload, retry_count, status, resolution, terminal_at)
@@ -63,7 +63,7 @@ func all(n int) map[string]bool {
 	return out
 }
 
-// wantAll fails unless every one of n letters is in exactly one of the places.
+// wantAll fails unless each of the n letters is in exactly one of the places.
 func wantAll(t *testing.T, n int, live, archived map[string]string) {
 	t.Helper()
 	have := all(0)
@@ -87,7 +87,7 @@ func TestALockedLetterIsNotArchivedAndNotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it is committed by then
+	defer tx.Rollback() //nolint:errcheck // it has committed by then
 	if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM dlq.dlq_messages WHERE payload->>'n' = '3' FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestALockedLetterIsNotArchivedAndNotLost(t *testing.T) {
 	if len(live) != 1 || live["3"] == "" {
 		t.Errorf("live: %v, want the locked one", live)
 	}
-	// Third situation: the next run takes it, and no run ever gets stuck.
+	// Third situation: the next run archives it, and no run ever gets stuck.
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestALetterThatIsReopenedMeanwhileStaysLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it is committed
+	defer tx.Rollback() //nolint:errcheck // it has committed
 	if _, err := tx.ExecContext(t.Context(), `UPDATE dlq.dlq_messages SET status = 'PENDING', retry_count = 0 WHERE payload->>'n' = '1'`); err != nil {
 		t.Fatal(err)
 	}
@@ -197,8 +197,8 @@ func TestSeed3sStatementsRunByHand(t *testing.T) {
 	}
 }
 
-// Defects B12, B7: no PENDING letter that no query can fetch, and a clock that editing notes
-// does not change.
+// Defects B12 and B7: every PENDING letter can be fetched by a query, and editing notes does not
+// change its clock.
 func TestLettersThatContradictThemselvesAreRefused(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -257,7 +257,7 @@ func TestTheArchiveProcedureIsCalledAsItShouldBe(t *testing.T) {
 	if live, _ := letters(t, pool); len(live) != 4 {
 		t.Errorf("%d live, want all 4", len(live))
 	}
-	// Letters that died automatically need a person: they stay three times as long (B8).
+	// Letters that died automatically need a person, so they stay three times as long (B8).
 	execute(t, pool, `UPDATE dlq.dlq_messages SET resolution = 'EXHAUSTED' WHERE payload->>'n' = '1'`)
 	if moved := ask[int](t, pool, `SELECT dlq.archive_batch(NULL, 30, 100)`); moved != 3 {
 		t.Errorf("%d moved, want 3", moved)
@@ -281,7 +281,7 @@ func TestTheArchiveProcedureIsCalledAsItShouldBe(t *testing.T) {
 func TestTheArchiveOfLettersHasEveryColumn(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
-	// txid is of the row, not of the letter: a letter that is restored has a new one.
+	// txid belongs to the row, not to the letter: a restored letter has a new one.
 	const columns = `SELECT format('%s %s %s', column_name, data_type, character_maximum_length) FROM information_schema.columns
 		WHERE table_schema = 'dlq' AND table_name = $1 AND column_name NOT IN ('archived_at', 'archive_reason', 'txid') ORDER BY 1`
 	if diff := cmp.Diff(texts(t, pool, columns, "dlq_messages"),
@@ -318,7 +318,7 @@ func TestAQueueThatIsNotEmptyIsNotDropped(t *testing.T) {
 	}
 }
 
-// D-21 to D-24 and the values of the CHECKs.
+// D-21 to D-24 and the values of the CHECK constraints.
 func TestTheTableOfLettersIsSeed3s(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))

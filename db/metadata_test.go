@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// S2-02, S2-67, S2-93: steps have the metadata of their definition, events that of their saga
-// and, in addition, of their step; in the archive too.
+// S2-02, S2-67, S2-93: steps have the metadata of their definition; events have that of their saga
+// and of their step. The same holds in the archive.
 func TestStepsAndEventsHaveMetadata(t *testing.T) {
 	t.Parallel()
 	s := tell(t)

@@ -17,9 +17,9 @@ var source = orderly{parsed: sync.OnceValues(
 )}
 
 // lockFirst lists statements to execute before those of a migration that locks tables in a
-// different order from writers, who lock saga_states before saga_step_logs. Under a steady load
-// each attempt would otherwise end in a deadlock. The file itself must stay as it was applied
-// elsewhere.
+// different order from writers, which lock saga_states before saga_step_logs. Otherwise, under a
+// steady load, every attempt would end in a deadlock. The file itself must not change, because it
+// has been applied elsewhere.
 var lockFirst = map[string][]string{
 	"0180_seed_names.sql": {
 		`LOCK TABLE saga.saga_states IN SHARE ROW EXCLUSIVE MODE`,
@@ -30,20 +30,20 @@ var lockFirst = map[string][]string{
 // securing ends a migration that creates tables, views or functions.
 const securing = "SELECT saga.secure_tables();"
 
-// orderly are the migrations of the files, with lockFirst. They are parsed once: parsing takes 13
-// ms, and a starting node needs them four times.
+// orderly contains the migrations of the files, with lockFirst. They are parsed once: parsing takes
+// 13 ms, and a starting node needs them four times.
 type orderly struct {
 	parsed func() ([]*migrate.Migration, error)
-	// fresh omits securing, for a database that is not in use yet: run does the same once, at its
-	// end. Securing goes through all existing tables and functions, and doing so twenty-nine times
-	// takes two thirds of the time in which a new database is migrated.
+	// fresh omits securing, for a database that is not in use yet; run does it once at the end
+	// instead. Securing processes all existing tables and functions, and doing so twenty-nine times
+	// takes two thirds of the time needed to migrate a new database.
 	fresh bool
 }
 
-// Version is the version of the schema that this binary expects, as the table saga_schema_version
-// says it.
+// Version is the version of the schema that this binary expects, as stored in the table
+// saga_schema_version.
 func Version() int {
-	known, _ := source.FindMigrations() // embedded: it cannot fail
+	known, _ := source.FindMigrations() // embedded, so this cannot fail
 	return int(known[len(known)-1].VersionInt())
 }
 
@@ -65,7 +65,8 @@ func (o orderly) FindMigrations() ([]*migrate.Migration, error) {
 //go:embed migrations/*.sql
 var files embed.FS
 
-// Applied is a migration and when it was applied; the zero time: not yet.
+// Applied is a migration and the time when it was applied; the zero time means that it has not been
+// applied.
 type Applied struct {
 	ID      string
 	At      time.Time

@@ -11,9 +11,9 @@ import (
 	migrate "github.com/rubenv/sql-migrate"
 )
 
-// A migration statement that waits for a lock blocks all later statements on that table, reads
-// included. So it waits briefly, gives up, and is retried. It waits for less than PostgreSQL's
-// deadlock_timeout (1 s), so that in a deadlock the migration gives up, and not a writer.
+// A migration statement that waits for a lock blocks all later statements on that table, including
+// reads. So it waits briefly, gives up, and is retried. It waits for less than PostgreSQL's
+// deadlock_timeout (1 s), so that in a deadlock the migration gives up instead of a writer.
 const (
 	setLockWait = `SET lock_timeout = '900ms'`
 	lockTries   = 100
@@ -34,7 +34,7 @@ func (c impatient) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, nil
 }
 
-// givingWay repeats f, whose transaction was rolled back, as long as it cannot get a lock.
+// givingWay repeats f as long as it cannot get a lock. Its transaction was rolled back each time.
 func givingWay(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
@@ -53,7 +53,7 @@ func givingWay(ctx context.Context, f func() error) error {
 	}
 }
 
-// lockedOut reports whether a statement gave up waiting for a lock, or was canceled because of a
+// lockedOut reports whether a statement timed out waiting for a lock, or was canceled because of a
 // deadlock.
 func lockedOut(err error) bool {
 	var of *migrate.TxError

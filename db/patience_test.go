@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// While a migration waits for a lock, every later statement on that table queues behind it: it
-// must leave the queue, and try again.
+// While a migration waits for a lock, every later statement on that table queues behind it. It must
+// leave the queue and try again.
 func TestAMigrationGivesWayToATransactionThatHoldsALock(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -51,8 +51,8 @@ func TestAMigrationGivesWayToATransactionThatHoldsALock(t *testing.T) {
 	}
 }
 
-// Writers lock saga_states before saga_step_logs, and 0180 names them the other way
-// round: under load it would get into a deadlock each time.
+// Writers lock saga_states before saga_step_logs, and 0180 names them in the opposite order: under
+// load, it would deadlock every time.
 func TestAMigrationLocksTablesInTheOrderOfWriters(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -122,7 +122,7 @@ func TestAMigrationThatWasChangedAfterwardsIsReported(t *testing.T) {
 	}
 }
 
-// bigTables grow with the load: no statement may have to wait while one is rewritten or
+// bigTables grow with the load: no statement may have to wait while one of them is rewritten or
 // indexed.
 const bigTables = `(saga\.(?:saga_states|saga_step_logs|audit_events|idempotency_keys|idempotency_answers|audit_actions)(?:_archive)?|` +
 	`dlq\.dlq_messages(?:_archive)?|jobs\.(?:job_runs|job_events|events))`
@@ -142,7 +142,8 @@ func longLock(text string) string {
 	for why, pattern := range longLocks {
 		for _, m := range pattern.FindAllStringSubmatch(up, -1) {
 			isNew := regexp.MustCompile(`CREATE TABLE (IF NOT EXISTS )?` + regexp.QuoteMeta(m[1]) + `\b`).MatchString(up)
-			// A partitioned table has no index CONCURRENTLY. Only the retention's rounds write to this one, which may wait.
+			// Indexes on a partitioned table cannot be created CONCURRENTLY. Only retention writes
+			// to this table, and it may wait.
 			waits := m[1] == "saga.audit_events_archive" && strings.Contains(m[0], "INDEX")
 			if !isNew && !waits && !strings.Contains(m[0], "NOT VALID") {
 				return why

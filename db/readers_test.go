@@ -8,10 +8,10 @@ import (
 	"github.com/skald-saga/skald/db"
 )
 
-// readerOf are the roles that read one schema only.
+// readerOf maps a schema to the role that can read only that schema.
 var readerOf = map[string]string{"dlq": db.LettersRole, "jobs": db.JobsRole}
 
-// A reader of one schema sees all tenants' rows there, and nothing of the others.
+// A reader of one schema sees the rows of all tenants there, and nothing in the other schemas.
 func TestAReaderOfOneSchemaSeesNoOther(t *testing.T) {
 	t.Parallel()
 	dsn, _ := seeded(t)
@@ -35,7 +35,7 @@ func TestAReaderOfOneSchemaSeesNoOther(t *testing.T) {
 			}
 		}
 	}
-	for _, when := range []string{"before", "after"} { // the next migrate up
+	for _, when := range []string{"before", "after"} { // the next migration up
 		for schema, role := range readerOf {
 			conn := as(t, dsn, role)
 			for table, isLater := range later {

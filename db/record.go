@@ -19,7 +19,8 @@ type By struct {
 	Operation string
 }
 
-// SystemMigrate is the actor of migrations that no command requested: those of a starting node.
+// SystemMigrate is the actor of migrations that no command requested, such as those of a starting
+// node.
 const SystemMigrate = "system:migrate"
 
 type byKey struct{}
@@ -38,7 +39,7 @@ func newest(ctx context.Context, db *sql.DB) (last string, err error) {
 	return last, err
 }
 
-// recorded checks whether the table of actions exists, in its form since migration 0153.
+// recorded reports whether the table of actions exists in its form since migration 0153.
 const recorded = `SELECT EXISTS (SELECT FROM information_schema.columns
 	WHERE table_schema = 'saga' AND table_name = 'audit_actions' AND column_name = 'operation')`
 
@@ -62,10 +63,10 @@ const actAsEngine = `SELECT set_config('role', r.rolname, true)
   FROM pg_roles r
  WHERE r.rolname = $1 AND pg_has_role(current_user, r.oid, 'MEMBER')`
 
-// record records n applied or reverted migrations. Each migration is its own transaction, and some
-// are none, so the record is written afterwards: after a crash in between, they are missing from
-// it, but skald.schema_migrations has them with their times. A schema without the table of actions
-// has no record.
+// record records n applied or reverted migrations. Each migration runs in its own transaction, and
+// some in none, so the record is written afterwards. After a crash in between, the migrations are
+// missing from the record, but skald.schema_migrations contains them with their times. A schema
+// without the table of actions has no record.
 func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -82,7 +83,7 @@ func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 	})
 }
 
-// onRecord lets f insert into the table of actions, with the engine's role, if the table exists.
+// onRecord lets f insert into the table of actions with the engine's role, if the table exists.
 func onRecord(ctx context.Context, db *sql.DB, f func(*sql.Tx, By) error) error {
 	var there bool
 	if err := db.QueryRowContext(ctx, recorded).Scan(&there); err != nil || !there {
@@ -150,7 +151,7 @@ func Status(ctx context.Context, db Reader) ([]Applied, error) {
 	return out, nil
 }
 
-// Newer returns an error if a migration of Status is not one of this binary's.
+// Newer returns an error if a migration in a Status is not one of this binary's.
 func Newer(status []Applied) error {
 	for _, m := range status {
 		if m.Unknown {

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Changes of the schema are recorded: by whom, with which login, from and to which version; one
-// action per run, and none for a run without migrations.
+// Changes of the schema are recorded: by whom, with which login, and from and to which version.
+// There is one action per run, and none for a run without migrations.
 func TestMigrationsAreOnRecord(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.Empty(t)
@@ -37,7 +37,7 @@ func TestMigrationsAreOnRecord(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("on record:\n%q\nwant\n%q", got, want)
 	}
-	// Before the table exists nothing is recorded, which is not an error.
+	// Before the table exists, nothing is recorded, which is not an error.
 	back := ask[int](t, pool, `SELECT count(*) FROM skald.schema_migrations WHERE id >= '0153'`)
 	if _, err := db.Down(t.Context(), dsn, back); err != nil {
 		t.Errorf("down to where no record is: %v", err)

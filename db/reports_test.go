@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// library plays every story once, and leaves one saga that has not begun.
+// library plays every story once and leaves one saga that has not begun.
 func (s *story) library() map[string]saga.Instance {
 	runs := map[string]saga.Instance{"pending": s.begin(nil)}
 	for name, events := range s.stories() {
@@ -52,7 +52,7 @@ func TestListViewsHoldExactlyTheirStates(t *testing.T) {
 	listViewsComeInTheirOrder(t, tell(t))
 }
 
-// The sagas of each list end, or change, in another order than they began in.
+// The sagas of each list end, or change, in a different order from the one in which they began.
 func listViewsComeInTheirOrder(t *testing.T, s *story) {
 	t.Helper()
 	node := int64(1)
@@ -70,9 +70,9 @@ func listViewsComeInTheirOrder(t *testing.T, s *story) {
 		play(second, ends...)
 		play(third, ends...)
 		play(first, ends...)
-		want := []string{first.ID.String(), third.ID.String(), second.ID.String()} // the latest change first
+		want := []string{first.ID.String(), third.ID.String(), second.ID.String()} // latest change first
 		if view == "active_sagas" {
-			want = []string{third.ID.String(), second.ID.String(), first.ID.String()} // the latest creation first
+			want = []string{third.ID.String(), second.ID.String(), first.ID.String()} // latest creation first
 		}
 		if diff := cmp.Diff(want, texts(t, s.pool, `SELECT id FROM saga.`+view)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", view, diff)
@@ -160,8 +160,8 @@ func TestInstancesAndSeed4sSagasShowTheWholeSaga(t *testing.T) {
 	}
 }
 
-// Seed 4: saga_data is the serialized model of a saga, with its steps, payloads and results; of one that
-// failed too, the steps that were never called included.
+// Seed 4: saga_data is the serialized model of a saga, with its steps, payloads and results. For a
+// failed saga, it includes the steps that were never called.
 func TestSagaDataIsTheWholeModel(t *testing.T) {
 	t.Parallel()
 	s := tell(t)

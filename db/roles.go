@@ -14,9 +14,9 @@ import (
 const (
 	// AppRole may read and write the rows of one tenant, the one in skald.tenant_id.
 	AppRole = "saga_app_role"
-	// EngineRole may read and write the rows of all tenants: it drives their sagas.
+	// EngineRole may read and write the rows of all tenants, because it drives their sagas.
 	EngineRole = "saga_engine_role"
-	// ReadonlyRole may read the rows of all tenants: for reports and monitoring.
+	// ReadonlyRole may read the rows of all tenants, for reports and monitoring.
 	ReadonlyRole = "saga_readonly_role"
 	// LettersRole may read the dead letters of all tenants, and nothing outside their schema.
 	LettersRole = "dlq_readonly_role"
@@ -24,9 +24,9 @@ const (
 	JobsRole = "jobs_readonly_role"
 )
 
-// RolesSQL returns the statements for an administrator to run when Skald's own login
-// may not create roles: they create missing roles and let each of logins assume them.
-// The owner of the schema must be among logins.
+// RolesSQL returns statements for an administrator to run if Skald's own login may not create
+// roles. They create missing roles and let each of the logins assume them. The owner of the schema
+// must be among the logins.
 func RolesSQL(logins ...string) string {
 	var b strings.Builder
 	for _, role := range []string{AppRole, EngineRole, ReadonlyRole, LettersRole, JobsRole} {
@@ -63,7 +63,8 @@ func secure(ctx context.Context, db *sql.DB, changed bool) error {
 	return secureReaders(ctx, db)
 }
 
-// readable grants the roles of the engine and of readers, if they are there, to read a table of the schema skald.
+// readable grants the roles of the engine and of readers, if they exist, the right to read a table
+// of the schema skald.
 func readable(table string) string {
 	return `
 DO $$
@@ -77,7 +78,7 @@ END;
 $$`
 }
 
-// secureReaders grants the roles that read one schema their privileges. The schema may be of a
+// secureReaders grants the roles that read one schema their privileges. The schema may be from a
 // version without these roles.
 func secureReaders(ctx context.Context, db *sql.DB) error {
 	var known bool

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// withoutTenant are the tables without tenant_id, and why they need none. A new one is added
-// here on purpose, not by oversight.
+// withoutTenant contains the tables without tenant_id and the reason why they need none. New ones
+// must be added here deliberately.
 var withoutTenant = map[string]string{
 	"saga.saga_schema_version": "says nothing about anybody",
 	"saga.engine_nodes":        "nodes drive the sagas of all tenants; the engine's alone",
@@ -37,7 +37,7 @@ var withoutTenant = map[string]string{
 	"jobs.settings_history": "of the deployment; the engine's alone",
 }
 
-// as returns a connection of a login without rights of its own that acts as role.
+// as returns a connection that acts as role. Its login has no rights of its own.
 func as(t *testing.T, dsn, role string) *sql.Conn {
 	t.Helper()
 	conn, err := open(t, testdb.Login(t, dsn, "NOINHERIT IN ROLE "+role)).Conn(t.Context())
@@ -58,7 +58,7 @@ func denied(err error) bool {
 	return errors.As(err, &e) && e.Code == "42501"
 }
 
-// ourSchemas is a condition in queries: the relations of Skald.
+// ourSchemas is a condition for queries that selects the relations of Skald.
 const ourSchemas = `::regnamespace::text IN ('saga', 'dlq', 'jobs')`
 
 // tables returns our tables, with their schemas, and whether each has a tenant.
@@ -214,8 +214,8 @@ func TestFunctionsAndViewsDoNotGrantTheirOwnersRights(t *testing.T) {
 	}
 }
 
-// seeded is a database in which every table with a tenant has one row of each of two tenants,
-// with arbitrary values.
+// seeded is a database in which every table with a tenant has one row for each of two tenants, with
+// arbitrary values.
 func seeded(t *testing.T) (dsn string, tenants [2]uuid.UUID) {
 	t.Helper()
 	dsn, tenants = testdb.DSN(t), [2]uuid.UUID{uuid.New(), uuid.New()}
@@ -251,7 +251,7 @@ func seeded(t *testing.T) (dsn string, tenants [2]uuid.UUID) {
 	return dsn, tenants
 }
 
-// isPartition reports whether a table is a partition: its rows are those of its parent.
+// isPartition reports whether a table is a partition, whose rows belong to its parent.
 func isPartition(t *testing.T, pool *sql.DB, table string) bool {
 	return ask[bool](t, pool, `SELECT relispartition FROM pg_class WHERE oid = $1::regclass`, table)
 }
@@ -281,7 +281,7 @@ func TestEveryTableShowsATenantItsOwnRows(t *testing.T) {
 	}
 }
 
-// Requirement T14, S2-121: append-only tables are so for every role that Skald acts as.
+// Requirement T14, S2-121: append-only tables are append-only for every role that Skald assumes.
 func TestNoRoleCanChangeTheAuditTrail(t *testing.T) {
 	t.Parallel()
 	dsn, tenants := seeded(t)
@@ -354,7 +354,7 @@ func TestTheReadonlyRoleReadsEverythingAndWritesNothing(t *testing.T) {
 	}
 }
 
-// A table that a later migration creates is secured by the next `migrate up`.
+// A table created by a later migration is secured by the next `migrate up`.
 func TestTablesOfLaterMigrationsAreSecuredToo(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -380,7 +380,7 @@ func TestTablesOfLaterMigrationsAreSecuredToo(t *testing.T) {
 	}
 }
 
-// inTenant executes one statement as a tenant, or as none with uuid.Nil, and returns the number
+// inTenant executes one statement as a tenant, or as none if it is uuid.Nil, and returns the number
 // in its first row, if it has one.
 func inTenant(ctx context.Context, conn *sql.Conn, tenant uuid.UUID, statement string) (n int, err error) {
 	tx, err := conn.BeginTx(ctx, nil)

@@ -1,6 +1,7 @@
 package db_test
 
-// differing are the differences, each with the row of docs/requirements.md that gives its reason.
+// differing contains the differences, each with the row of docs/requirements.md that gives its
+// reason.
 var differing = []struct{ row, trait, is string }{
 	{"S1-07", "seed1.saga_states: check of {status}", ""},
 	{"S1-11", "seed1.saga_states: column error_message", "text GENERATED"},

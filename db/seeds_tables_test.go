@@ -11,8 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// seedsTables are the tables of the seeds, and what shows them: a table, or a view over a table that has the
-// constraints, indexes and triggers. columns are those of the table under another name.
+// seedsTables contains the tables of the seeds and what represents them: a table, or a view over a
+// table that has the constraints, indexes and triggers. columns maps columns of the table that have
+// another name.
 var seedsTables = []struct {
 	seed, shown, base string
 	columns           map[string]string
@@ -40,10 +41,11 @@ const (
 	triggersOf = `SELECT concat(tgname, substring(pg_get_triggerdef(oid) FROM ' (?:BEFORE|AFTER).*')) FROM pg_trigger WHERE tgrelid = $1::regclass AND NOT tgisinternal`
 )
 
-// unqualified removes schemas, which a seed's tables in their own schema do not share with ours.
+// unqualified removes schema names, because the seeds' tables are in a schema of their own.
 var unqualified = regexp.MustCompile(`\b(seed\d|saga|dlq)\.`)
 
-// traits returns what a table has, by what it is called: "column status", "index idx_x", "check (a, b)" and so on.
+// traits returns the properties of a table by their names: "column status", "index idx_x", "check
+// (a, b)" and so on.
 func traits(t *testing.T, pool *sql.DB, table string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -69,10 +71,10 @@ func traits(t *testing.T, pool *sql.DB, table string) map[string]string {
 	return all
 }
 
-// difference is one trait of a table as it is and as a seed has it.
+// difference is one trait of a table, as it is and as a seed has it.
 type difference struct{ ours, seeds string }
 
-// differences returns the traits of the seeds' tables that are otherwise in Skald's.
+// differences returns the traits of the seeds' tables that differ in Skald's tables.
 func differences(t *testing.T, pool *sql.DB) map[string]difference {
 	t.Helper()
 	all := map[string]difference{}
@@ -104,9 +106,9 @@ func differences(t *testing.T, pool *sql.DB) map[string]difference {
 	return all
 }
 
-// Whole tables: each column with its type, nullability, default and comment, each key, CHECK, index and trigger of
-// the seeds is there as they have it, or the difference is listed, and the row of the requirements that it belongs
-// to says why.
+// Whole tables are compared: each column with its type, nullability, default and comment, and each
+// key, CHECK, index and trigger of the seeds exists as the seeds define it. Otherwise, the
+// difference is listed with the row of the requirements that explains it.
 func TestTheTablesAreThoseOfTheSeedsButForWhatDiffers(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// What the seeds ask for in the catalogue beside their tables, which TestTheTablesAreThoseOfTheSeedsButForWhatDiffers
-// compares whole, by the numbers of docs/requirements.md.
+// The requirements of the seeds for the catalogue, by the numbers of docs/requirements.md.
+// TestTheTablesAreThoseOfTheSeedsButForWhatDiffers compares their whole tables.
 var seedsCatalogue = map[string][]string{
 	"J-42": {"table jobs.job_definitions", "table jobs.job_runs", "table jobs.events", "table jobs.settings", "table saga.audit_actions"},
 	"D-43": {"table dlq.dlq_messages", "table dlq.dlq_messages_archive"}, // relkind 'r': not partitioned
@@ -38,7 +38,7 @@ func TestTheCatalogueIsWhatTheSeedsAskFor(t *testing.T) {
 	}
 }
 
-// S1-25, S1-27, S2-05, S2-75: step logs belong to an existing saga, and are deleted with it.
+// S1-25, S1-27, S2-05, S2-75: step logs belong to an existing saga and are deleted with it.
 func TestStepLogsGoWithTheirSaga(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -54,8 +54,8 @@ func TestStepLogsGoWithTheirSaga(t *testing.T) {
 	}
 }
 
-// S1-46, S1-54 to S1-60: the statements of seed 1, as it writes them. What it reads can be read. What it writes
-// is refused, whole: the columns that it sets follow from others.
+// S1-46, S1-54 to S1-60: the statements of seed 1, as written there. Its reads succeed. Its writes
+// are refused as a whole, because the columns that they set are derived from others.
 func TestSeed1sStatementsByHand(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -105,7 +105,7 @@ LIMIT 10 OFFSET 0) AS listed`,
 	}
 }
 
-// The statements of seed 2, which names no schema.
+// The statements of seed 2, which do not name a schema.
 func TestSeed2sStatementsByHand(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Skald runs on PostgreSQL 15 and later. The tests may run on any of these, so features later
-// than 15 are also searched for by name.
+// Skald runs on PostgreSQL 15 and later. The tests may run on any of these, so features introduced
+// after 15 are also searched for by name.
 var afterFifteen = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`IS JSON`, `(JSON_ARRAY|JSON_ARRAYAGG|JSON_OBJECTAGG|ANY_VALUE|array_shuffle|array_sample|random_normal) ?\(`, `STORAGE DEFAULT`, // 16
 	`(JSON_TABLE|JSON_EXISTS|JSON_QUERY|JSON_VALUE|to_bin|to_oct|uuid_extract_\w+) ?\(`, `transaction_timeout`, `COLUMN \w+ SET EXPRESSION`, // 17

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// words returns what a list of values allows, sorted.
+// words returns the values that a list in a constraint allows, sorted.
 func words[T ~string](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -93,7 +93,7 @@ func TestGeneratedColumnsAgreeWithTheRules(t *testing.T) {
 			}
 		}
 	}
-	// Seed 1's default, and its error_message.
+	// Seed 1's default and its error_message.
 	got := ask[string](t, pool, `INSERT INTO saga.saga_states (tenant_id, workflow_name, workflow_version, saga_type, total_steps, error)
 		VALUES (gen_random_uuid(), 'w', 1, 'w', 3, '{"message": "it said no"}') RETURNING concat(status, ': ', error_message)`)
 	if got != "STARTED: it said no" {
@@ -127,8 +127,8 @@ func TestGuardTriggerAllowsExactlyWhatTheTableReaches(t *testing.T) {
 	}
 }
 
-// What a row may not say is refused by the database, or, if the check would cost each commit more than it is worth
-// (decision 0166), found by the job system.invariants.
+// Invalid rows are refused by the database or, if the check would cost each commit more than it is
+// worth (decision 0166), found by the job system.invariants.
 func TestRowsThatContradictThemselvesAreRefusedOrFound(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))
@@ -171,7 +171,7 @@ func TestRowsThatContradictThemselvesAreRefusedOrFound(t *testing.T) {
 			t.Errorf("%s is %s, want it %s", tt.name, got, tt.want)
 		}
 	}
-	// The words are those of the rules.
+	// The values are those of the rules.
 	execute(t, pool, `DELETE FROM saga.saga_states`)
 	insert(t, pool, saga.Failed, false)
 	for _, cause := range saga.Causes {

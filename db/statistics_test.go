@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Both return the same for every saga, one by reading all of them, the other as the API does.
+// Both return the same for every saga: one reads all sagas, the other works like the API.
 const (
 	countedOneByOne = `SELECT concat_ws(' ', tenant_id, workflow_name, workflow_version, state, count(*), count(took), coalesce(sum(took), 0)::bigint, max(updated_at))
 		FROM (SELECT *, extract(epoch FROM completed_at - started_at) * 1000000 AS took
@@ -47,15 +47,15 @@ func (s *story) agree(when string) {
 	}
 }
 
-// rollUp includes everything that was created until now.
+// rollUp covers everything that was created until now.
 func (s *story) rollUp() {
 	s.t.Helper()
 	for ask[bool](s.t, s.pool, `SELECT saga.roll_up_sagas('0 s', '1 hour')`) {
 	}
 }
 
-// old stores n ended, failed and waiting sagas of the last three days, one in twenty-five of
-// them for a tenant that has no other: each tenant is queried separately.
+// old stores n ended, failed and waiting sagas from the last three days. One in twenty-five belongs
+// to a tenant that has no others, because each tenant is queried separately.
 func (s *story) old(n int) {
 	s.t.Helper()
 	execute(s.t, s.pool, `INSERT INTO saga.saga_states (tenant_id, workflow_name, workflow_version, saga_type, total_steps, state, created_at, updated_at, started_at, completed_at, clean)
@@ -82,7 +82,7 @@ func TestRollUpChangesNoStatistics(t *testing.T) {
 	s.agree("rolled up twice")
 	s.spansAgree()
 
-	// Pending sagas continue: waiting ones to their end, failed ones are reopened.
+	// Pending sagas continue: waiting ones run to their end, and failed ones are reopened.
 	for _, name := range []string{"waiting for a retry", "one step on"} {
 		s.play(runs[name], saga.CancelRequested{By: "bob"}, false)
 	}
@@ -120,7 +120,7 @@ func TestRollUpChangesNoStatistics(t *testing.T) {
 	s.spansAgree()
 }
 
-// spansAgree checks that a saga is counted by the minute as by the hour and the day.
+// spansAgree checks that the counts of a saga by the minute, by the hour and by the day agree.
 func (s *story) spansAgree() {
 	s.t.Helper()
 	sums := texts(s.t, s.pool, `SELECT sum(sagas) || ' ' || sum(duration_us) FROM saga.saga_counts GROUP BY span`)
@@ -141,7 +141,7 @@ func TestMinutesAreKeptForFourDays(t *testing.T) {
 	if hours == 0 || minutes != 0 {
 		t.Errorf("of sagas more than four days old, %d are counted by the hour and %d by the minute", hours, minutes)
 	}
-	// What was young when it was counted goes when it is old.
+	// Sagas that were young when they were counted are deleted when they are old.
 	execute(t, s.pool, `UPDATE saga.saga_counts SET begins = begins - interval '5 days' WHERE span = 'min'`)
 	execute(t, s.pool, `DELETE FROM saga.saga_counts_pending`)
 	execute(t, s.pool, `UPDATE saga.saga_counts_horizon SET created_before = now() - interval '2 hours'`)
@@ -162,7 +162,7 @@ func statementsOf(t *testing.T, name string) (up, down string) {
 	return up, down
 }
 
-// What was counted before there were minutes is there by the minute as well, once.
+// What was counted before counts by the minute existed is also there by the minute, once.
 func TestMinutesOfBefore(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -196,7 +196,7 @@ func TestManyRollUpsAtOnceCountOnce(t *testing.T) {
 			}
 		})
 	}
-	// Meanwhile the waiting sagas end, and are archived and read.
+	// Meanwhile, the waiting sagas end and are archived and read.
 	ids := texts(t, s.pool, `SELECT id FROM saga.saga_states WHERE completed_at IS NULL`)
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	for chunk := range slices.Chunk(ids, 20) {
@@ -213,7 +213,7 @@ func TestManyRollUpsAtOnceCountOnce(t *testing.T) {
 	s.agree("at last")
 }
 
-// A create in progress is younger than the period that the roll-up leaves out, so it cannot be
+// The roll-up leaves out a period that is longer than any create in progress, so no create can be
 // missed.
 func TestRollUpLeavesTheLatestTwoMinutesAlone(t *testing.T) {
 	t.Parallel()

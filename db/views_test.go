@@ -62,7 +62,7 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			"id", "definition_id", "name", "current_step", "total_steps", "created_at", "started_at", "completed_at",
 			"result_data", "trace_id",
 		},
-		// The last two are additions: without them the counts do not add up (trap X36).
+		// The last two are additions: without them, the counts do not add up (trap X36).
 		"saga_statistics": {
 			"definition_id", "total_instances", "completed_count", "failed_count", "active_count", "avg_duration_seconds",
 			"last_execution",
@@ -74,14 +74,14 @@ func TestViewsHaveExactlyTheSeedsColumns(t *testing.T) {
 			t.Errorf("%s (-seed +database):\n%s", view, diff)
 		}
 	}
-	// tenant_metadata, steps_by_tenant and steps_to_retry are additions too: seed 2 queries its
-	// table of steps instead of the latter.
+	// tenant_metadata, steps_by_tenant and steps_to_retry are also additions: seed 2 queries its
+	// table of steps instead of steps_to_retry.
 	if views := texts(t, pool, `SELECT viewname FROM pg_views WHERE schemaname = 'saga' AND viewname NOT IN ('tenant_metadata', 'tenant_metadata_archive', 'steps_by_tenant', 'steps_to_retry', 'every_audit_event', 'every_step_log', 'invariants')`); len(views) != 8 {
 		t.Errorf("views %v, want the eight above", views)
 	}
 }
 
-// story is a tenant whose sagas are driven by the test.
+// story is a tenant whose sagas the test drives.
 type story struct {
 	t    *testing.T
 	pool *sql.DB
@@ -124,7 +124,7 @@ func (s *story) now() time.Time {
 	return now
 }
 
-// begin stores a saga that node 1 drives, or none.
+// begin stores a saga that is driven by node 1, or by none.
 func (s *story) begin(owner *int64) saga.Instance {
 	s.t.Helper()
 	spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: tenant.Tenant{ID: s.id},
@@ -174,7 +174,7 @@ func (s *story) refused() saga.Event           { return s.outcome(saga.Refused, 
 func (s *story) unanswered() saga.Event        { return s.outcome(saga.Unknown, retry.Timeout, "") }
 func (s *story) slow() saga.Event              { return saga.Slow{StartedAt: s.now()} }
 
-// stories are paths through a saga, with how many sagas of each end each adds.
+// stories are paths through a saga, with the number of sagas by outcome that each adds.
 func (s *story) stories() map[string][]saga.Event {
 	return map[string][]saga.Event{
 		"completed":              {s.done(`{"n":1}`), s.unanswered(), s.done(`[2]`), s.done(`"three"`)},

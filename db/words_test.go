@@ -9,7 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// What was stored with other words is read after the migration, and by the version before it once it is reverted.
+// Data stored with other words can be read after the migration, and by the previous version after
+// the migration is reverted.
 func TestStoredChoicesAreSpelledAsTheContractSpellsThem(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

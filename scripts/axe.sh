@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches axe-core, which the tests of the pages use, into .skald-axe/, and prints nothing if it is there. The npm
-# package is pinned by version and checksum.
+# Downloads axe-core, which the tests of the pages use, into .skald-axe/. Prints nothing if it is
+# already there. The npm package is pinned by version and checksum.
 set -eu
 cd "$(dirname "$0")/.."
 version=4.14.1

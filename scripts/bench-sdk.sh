@@ -1,6 +1,7 @@
 #!/bin/sh
-# What each library for participants costs, in turns with the same handler without it: see make bench-sdk. Nothing else
-# should be running. The packages come from npm and PyPI. The database should be an empty one: tables are dropped in it.
+# Measures the cost of each library for participants, alternating with the same handler without it:
+# see make bench-sdk. Nothing else should be running. The packages come from npm and PyPI. Use an
+# empty database: the script drops tables in it.
 set -eu
 cd "$(dirname "$0")/.."
 : "${DATABASE_URL:?is the PostgreSQL to measure on, such as postgres://postgres@127.0.0.1:5432/scratch}"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs .ci/run in a clean clone of the last commit while something else uses every core, as on a machine that is
-# shared: a change that passes here does not depend on luck. Each run makes every test again, not only those that the
-# runs before it, or anything else on this machine, have not left in the cache.
+# Runs .ci/run in a clean clone of the last commit while other processes use every core, as on a
+# shared machine. A change that passes here does not depend on luck. Each run executes all tests,
+# including those whose results are cached.
 #
-#   scripts/ci-like.sh [RUNS]     three runs, unless told; the first that fails ends it
+#   scripts/ci-like.sh [RUNS]     three runs by default; stops at the first failure
 #
-# LOAD is the number of busy processes (2); LOAD=0 times a machine that is idle otherwise.
+# LOAD is the number of busy processes (default 2). LOAD=0 measures an otherwise idle machine.
 set -eu
 cd "$(dirname "$0")/.."
 runs=${1:-3}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a real Apache Kafka broker (KRaft) on loopback, for tests and
-# experiments: Kafka's own jars from Maven Central, data in .skald-kafka/.
+# Runs a real Apache Kafka broker (KRaft) on loopback, for tests and experiments. Kafka's jars come
+# from Maven Central; the data is in .skald-kafka/.
 #
 #   scripts/kafka.sh start    start the broker unless it runs, and print its address
 #   scripts/kafka.sh stop     stop that broker; the next start creates an empty cluster
@@ -8,16 +8,15 @@
 #                             run a command with the broker, so that its Kafka tests use it; chaos
 #                             campaigns also start and kill brokers of their own
 #   scripts/kafka.sh test     run only the Kafka tests: the integration suite of internal/kafka,
-#                             real consumers that give records up (scripts/kafka/consumers),
+#                             real consumers that write dead letters (scripts/kafka/consumers),
 #                             the session of docs/kafka.md and a short campaign
 #   scripts/kafka.sh records  rewrite the records of those consumers, which make test reads
 #                             (internal/dlq/testdata/consumers)
 #   scripts/kafka.sh chaos    run the long campaign: 10,000 records in topics that are deleted and recreated
 #
-# KAFKA_PORT is its port, and the controller uses the next one; without it, two that are free. The address is in
-# .skald-kafka/address while the broker runs.
-# MAVEN_CENTRAL is the URL of a mirror of Maven Central, if Maven's own
-# settings (~/.m2/settings.xml) do not name one.
+# KAFKA_PORT is the broker's port, and the controller uses the next one; by default, two free ports
+# are used. While the broker runs, its address is in .skald-kafka/address. MAVEN_CENTRAL is the URL
+# of a mirror of Maven Central, if Maven's settings (~/.m2/settings.xml) do not name one.
 #
 # Exit status 3 means that Kafka cannot run here; the last line says why. Any
 # other status except 0 is a failure.
@@ -35,17 +34,17 @@ unavailable() {
 
 running() { [ -f "$dir/pid" ] && kill -0 "$(cat "$dir/pid")" 2>/dev/null; }
 
-# usable reports whether there is a Java that Kafka 4 can run on.
+# usable succeeds if there is a Java on which Kafka 4 can run.
 usable() { command -v java >/dev/null && [ "$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')" -ge 17 ] 2>/dev/null; }
 
 install() {
 	[ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null || return 0
 	echo "installing $* with apt" >&2
-	apt-get -qq update >&2 || true # the lists of yesterday may do
+	apt-get -qq update >&2 || true # the existing package lists may suffice
 	DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" >&2 || true
 }
 
-# fetch POM FOLDER copies what a pom names into a folder, once.
+# fetch POM FOLDER copies the dependencies in a pom into a folder, once.
 fetch() {
 	[ -f "$2/.complete" ] && return 0
 	command -v mvn >/dev/null || install maven
@@ -72,8 +71,8 @@ jars() {
 	fetch scripts/kafka/pom.xml "$dir/libs" || unavailable "Maven could not fetch Kafka's jars (all of it is in $dir/maven.log)"
 }
 
-# consumers fetches and compiles real consumers that give records up: Spring for Apache
-# Kafka, Spring Cloud Stream, Kafka Connect. Their tests are skipped without them.
+# consumers fetches and compiles real consumers that write dead letters: Spring for Apache Kafka,
+# Spring Cloud Stream, Kafka Connect. Their tests are skipped without them.
 consumers() {
 	command -v javac >/dev/null || install default-jdk-headless
 	if command -v javac >/dev/null && fetch scripts/kafka/consumers/spring/pom.xml "$dir/spring" &&
@@ -91,14 +90,14 @@ programs() {
 	jars
 }
 
-# The broker of the tests lives for minutes and is mostly idle: the quick compiler alone takes half the CPU time. For
-# measurements KAFKA_JAVA_OPTIONS='' gives a broker as others run it.
+# The test broker lives for minutes and is mostly idle: using only the quick compiler halves its
+# CPU time. For measurements, KAFKA_JAVA_OPTIONS='' starts a broker with the usual options.
 java_options=${KAFKA_JAVA_OPTIONS--XX:TieredStopAtLevel=1 -XX:+UseSerialGC}
 
 # shellcheck disable=SC2086 # several options
 kafka() { java $java_options -cp "$dir/libs/*" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn "$@"; }
 
-# start_on PORT starts the broker, and reports failure if it ends or does not come up.
+# start_on PORT starts the broker and fails if it exits or does not come up.
 start_on() {
 	controller=$(($1 + 1))
 	rm -rf "$dir/data" # every start creates a new, empty cluster
@@ -130,7 +129,7 @@ start_on() {
 	# shellcheck disable=SC2086 # as above
 	nohup java $java_options -Xms256m -Xmx1g -cp "$dir/libs/*" -Dorg.slf4j.simpleLogger.showDateTime=true kafka.Kafka "$dir/server.properties" >"$dir/broker.log" 2>&1 </dev/null &
 	echo $! >"$dir/pid"
-	for _ in $(seq 1200); do # five minutes: what has to happen, on a machine that is busy
+	for _ in $(seq 1200); do # five minutes, because the machine may be busy
 		if grep -q 'Kafka Server started' "$dir/broker.log"; then
 			echo "127.0.0.1:$1" >"$address"
 			return 0
@@ -145,7 +144,8 @@ start() {
 	if running; then return 0; fi
 	programs
 	for try in 1 2 3 4 5; do
-		# Below the ports that the system hands out, and another one at each try.
+		# Below the range from which the system assigns ports, and a different one for each
+		# attempt.
 		if start_on "${KAFKA_PORT:-$((20000 + ($$ + try * 2741) % 6000 * 2))}"; then return 0; fi
 		stop
 		if [ -n "${KAFKA_PORT:-}" ] || ! grep -qE 'BindException|Address already in use' "$dir/broker.log"; then break; fi

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs the test of single sign-on (internal/test/manual, build tag keycloak) with a real Keycloak, whose distribution
-# comes from Maven Central into .skald-keycloak/. KEYCLOAK_ZIP names a distribution that is on this machine already.
-# MAVEN_CENTRAL is the URL of a mirror of Maven Central, if Maven's own settings do not name one.
+# Runs the test of single sign-on (internal/test/manual, build tag keycloak) with a real Keycloak,
+# whose distribution comes from Maven Central into .skald-keycloak/. KEYCLOAK_ZIP names a
+# distribution that is already on this machine. MAVEN_CENTRAL is the URL of a mirror of Maven
+# Central, if Maven's settings do not name one.
 #
 # Exit status 3 means that Keycloak cannot run here; the last line says why.
 set -eu
@@ -20,7 +21,7 @@ mkdir -p "$dir"
 zip=${KEYCLOAK_ZIP:-$dir/keycloak-$version.zip}
 if [ ! -f "$zip" ]; then
 	command -v mvn >/dev/null || unavailable "Maven (mvn) is missing, which fetches it; or set KEYCLOAK_ZIP"
-	set -- -q -B -C # a checksum of the repository that does not fit is an error
+	set -- -q -B -C # a checksum mismatch is an error
 	if [ -n "${MAVEN_CENTRAL:-}" ]; then
 		cat >"$dir/settings.xml" <<-XML
 			<settings><mirrors><mirror><id>central-mirror</id><mirrorOf>central</mirrorOf><url>$MAVEN_CENTRAL</url></mirror></mirrors></settings>
@@ -37,7 +38,7 @@ fi
 home=$dir/$(basename "$zip" .zip)
 if [ ! -f "$home/.complete" ]; then
 	rm -rf "$home" "$dir/new"
-	# A JDK has jar; unzip is another program.
+	# A JDK contains jar; unzip is a separate program.
 	mkdir "$dir/new" && (cd "$dir/new" && { unzip -q "$zip" 2>/dev/null || jar xf "$zip"; })
 	mv "$dir"/new/* "$home" && rmdir "$dir/new"
 	chmod +x "$home/bin/kc.sh"

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Puts the programs of Skald's peers into bin/peers, for `make bench-peers`: all of them, or those named:
+# Installs the programs of Skald's peers in bin/peers, for `make bench-peers`: all of them, or
+# those named as arguments:
 #   sh scripts/peers.sh dtm restate river
-# DTM and the programs that drive Restate and River are built from Go modules, pinned in tools/dtm and
-# tools/bench/peers; Restate's server comes from npm, without scripts of its packages.
+# DTM and the programs that drive Restate and River are built from Go modules, pinned in tools/dtm
+# and tools/bench/peers; Restate's server comes from npm, installed without running package
+# scripts.
 set -eu
 cd "$(dirname "$0")/.."
 out=$PWD/bin/peers

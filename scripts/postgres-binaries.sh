@@ -34,8 +34,8 @@ if found; then exit 0; fi
 
 if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
 	echo "the PostgreSQL programs are missing: installing them with apt" >&2
-	# Only the programs are needed. This keeps Debian's package from creating and
-	# starting a server; if it has no effect, that does no harm.
+	# Only the programs are needed. This prevents Debian's package from creating and starting a
+	# server. If it has no effect, that does no harm.
 	quiet=/etc/postgresql-common/createcluster.d/skald-install.conf
 	trap 'rm -f "$quiet"' EXIT
 	trap 'exit 1' HUP INT TERM
@@ -43,7 +43,7 @@ if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
 		echo 'create_main_cluster = false' >"$quiet" || true
 	fi
 	export DEBIAN_FRONTEND=noninteractive
-	apt-get -qq update >&2 || true # the lists of yesterday may do
+	apt-get -qq update >&2 || true # the existing package lists may suffice
 	if apt-get -qq -y --no-install-recommends install postgresql >&2 && found; then
 		exit 0
 	fi

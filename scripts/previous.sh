@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds the program of the previous version, the commit in internal/test/chaos/testdata/previous, and prints its path.
-# Exit code 3: there is no history here, as in a shallow clone.
+# Builds the program of the previous version, which is the commit in
+# internal/test/chaos/testdata/previous, and prints its path. Exit status 3 means that there is no
+# history here, as in a shallow clone.
 set -eu
 cd "$(dirname "$0")/.."
 commit=$(cat internal/test/chaos/testdata/previous)

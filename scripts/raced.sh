@@ -1,15 +1,16 @@
 #!/bin/sh
-# Prints the packages that `make race` tests under the race detector, one a line: those whose own files, not their
-# tests, start goroutines or import sync, and so share memory. It is derived, so that a package which begins to do
-# so is raced from that day on.
+# Prints the packages that `make race` tests under the race detector, one per line: packages whose
+# own files, not counting tests, start goroutines or import sync, and so share memory. The list is
+# derived, so that it includes a package as soon as it begins to do so.
 #
-# A package that shares only what sync.OnceValue makes is not one of them: one goroutine makes it, and all others wait.
-# Where several use it at once, the tests of those who do are raced: expressions by the engine, for example.
+# A package that shares only the result of sync.OnceValue is not included, because one goroutine
+# computes it and all others wait. If several goroutines use such a package at once, the tests of
+# its callers run under the detector; for example, the engine's tests cover expressions.
 #
-# Left out are the packages that only tests use; three whose tests run the whole program, the parts
-# of which are raced one by one; and two of rules, whose tests take more than 100 s under the detector: those of
-# schedules, which share one sync.Map of time zones, and those of workflows, whose plan is compiled once, which the tests
-# of the engine race.
+# Excluded are packages that only tests use, and three packages whose tests run the whole program,
+# because its parts are tested one by one. The tests of two packages of rules would take more than
+# 100 s under the detector: schedules share one sync.Map of time zones, and a workflow's plan is
+# compiled once, which the engine's tests cover.
 set -eu
 cd "$(dirname "$0")/.."
 left_out='/cmd/skald$|/internal/app$|/internal/app/demo$|/internal/jobrun/schedule$|/internal/saga/workflow$'

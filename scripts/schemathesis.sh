@@ -1,23 +1,23 @@
 #!/bin/sh
-# Runs Schemathesis against a real server with a private PostgreSQL and required
-# credentials: requests made from the contract, with a fixed seed. Exit status 0 means
-# that there were no findings.
+# Runs Schemathesis against a real server with a private PostgreSQL that requires credentials: it
+# sends requests generated from the contract, with a fixed seed. Exit status 0 means that there
+# were no findings.
 #
 #   scripts/schemathesis.sh              every operation, every check (a minute on 2 cores)
 #   scripts/schemathesis.sh -n 50 --phases coverage,fuzzing,stateful
 #                                        longer, for example after a larger change of the contract
 #
-# bin/skald must be built. Schemathesis is installed from PyPI into ~/.cache/skald/ (XDG_CACHE_HOME);
-# .skald-schemathesis/ has the logs.
-# Exit status 3 means that it cannot be installed here; any other one except 0 is a failure.
+# bin/skald must be built. Schemathesis is installed from PyPI into ~/.cache/skald/
+# (XDG_CACHE_HOME); .skald-schemathesis/ has the logs. Exit status 3 means that it cannot be
+# installed here; any other status except 0 is a failure.
 set -eu
 cd "$(dirname "$0")/.."
 version=4.32.5
 home=$(pwd)/.skald-schemathesis
 here=$(pwd)/scripts/schemathesis
 
-# Installed once per machine, which takes a third of the CPU time of a run: in a folder that gets its name when all is
-# in it, and that only a process which cannot run it replaces.
+# It is installed once per machine, because that takes a third of a run's CPU time. The folder gets
+# its name when it is complete, and is replaced only by a process that cannot run what is in it.
 mkdir -p "$home"
 python=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || python=none
 kit=${XDG_CACHE_HOME:-${HOME:-$home}/.cache}/skald/schemathesis-$version-python$python
@@ -58,6 +58,6 @@ until curl -fs "$url/readyz" >/dev/null 2>&1; do
 	sleep 0.2
 done
 [ $# -gt 0 ] || set -- --phases examples,coverage
-cd "$data" # it leaves files where it runs
+cd "$data" # it leaves files in its working directory
 SCHEMATHESIS_HOOKS=checks PYTHONPATH=$here PYTHONDONTWRITEBYTECODE=1 "$kit/bin/python" "$kit/bin/schemathesis" \
 	--config-file "$here/schemathesis.toml" run "$url/openapi.json" --header "X-API-Key:$key" --checks all --no-color "$@"

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Checks the subjects of the commits that are not on the main branch yet: "package: what it does now", at most 72
-# columns. Earlier history is as it is. Without a main branch to compare with, as in a shallow clone or on the main
-# branch itself, only the latest commit is checked. SUBJECTS=FILE checks the lines of a file instead.
+# Checks the subjects of commits that are not yet on the main branch: "package: what it does now",
+# at most 72 columns. Earlier history is not checked. Without a main branch to compare with, as in
+# a shallow clone or on the main branch itself, only the latest commit is checked. SUBJECTS=FILE
+# checks the lines of a file instead.
 set -eu
 longest=72
 git rev-parse --git-dir >/dev/null 2>&1 || exit 0 # an archive of the sources has no history
@@ -21,7 +22,7 @@ subjects() {
 	git log --no-merges --max-count=1 --format=%s HEAD
 }
 
-# awk counts bytes, so a subject is cut to its characters first: continuation bytes of UTF-8 do not count.
+# awk counts bytes, so continuation bytes of UTF-8 are removed from a subject first.
 subjects | LC_ALL=C awk -v longest=$longest '
 	{ text = $0; gsub(/[\200-\277]/, "", text) }
 	length(text) > longest { print "commit subject of " length(text) " columns, at most " longest ": " $0; bad = 1 }

@@ -14,8 +14,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// badTexts are for every place where a text stands: in a path, a parameter, a header
-// and a body. The values are escaped for a URL.
+// badTexts are tried wherever a string can occur: in a path, a parameter, a header and a body. The
+// values are escaped for a URL.
 var badTexts = map[string]string{
 	"empty":                    "",
 	"blank":                    "%20",
@@ -52,7 +52,7 @@ var badTexts = map[string]string{
 	"a duration without sense": "-9223372036854775808ns",
 }
 
-// badValues stand for a member of a body, as JSON.
+// badValues are tried as a member of a body, as JSON.
 var badValues = map[string]string{
 	"null": "null", "true": "true", "an empty text": `""`, "a negative number": "-1", "a fraction": "0.5",
 	"2^53+1": "9007199254740993", "2^63": "9223372036854775808", "a number without end": "1e999999999", "minus zero": "-0",
@@ -74,7 +74,7 @@ var badValues = map[string]string{
 	"a cron without end":  `"*/0 99 31 2 *"`,
 }
 
-// badBodies stand for the whole body, with their media type.
+// badBodies are tried as the whole body, with their media type.
 var badBodies = map[string][2]string{
 	"nothing":             {"", "application/json"},
 	"blanks":              {" \n\t ", "application/json"},
@@ -103,7 +103,7 @@ var badBodies = map[string][2]string{
 	"NaN as JSON":         {`{"a":NaN,"b":Infinity}`, "application/json"},
 }
 
-// badHeaders are for every operation, declared or not.
+// badHeaders are tried on every operation, declared or not.
 var badHeaders = map[string][][2]string{
 	"a wrong scheme":           {{"Authorization", "Basic YTpi"}},
 	"an empty credential":      {{"Authorization", "Bearer "}},
@@ -158,7 +158,7 @@ func zipped(text string) string {
 	return b.String()
 }
 
-// everyKind names the whole catalogue.
+// everyKind lists the whole catalogue.
 func everyKind() (all []string) {
 	for text := range badTexts {
 		if all = append(all, "parameter: "+text); text != "empty" {
@@ -180,7 +180,8 @@ func everyKind() (all []string) {
 
 const hole = `"@hole@"`
 
-// badRequests are those of an operation: each kind in each place that it has.
+// badRequests returns the bad requests of an operation: each kind in each place to which it
+// applies.
 func badRequests(method, path string, item *openapi3.PathItem, op *openapi3.Operation) (all []badRequest) {
 	places, query := map[string]string{}, url.Values{}
 	var params []*openapi3.Parameter
@@ -289,9 +290,9 @@ func badRequests(method, path string, item *openapi3.PathItem, op *openapi3.Oper
 	return all
 }
 
-// chosen reports whether a kind is tried in the i-th place of an operation: in the first
-// place every kind, in the others a third of them, unless all are asked for by
-// TEST_BAD_INPUT=all, which takes twice as long.
+// chosen reports whether a kind is tried in the i-th place of an operation: every kind in the first
+// place, a third of them in the others. TEST_BAD_INPUT=all tries all of them, which takes twice as
+// long.
 func chosen(i int, kind string) bool {
 	return i == 0 || (i+len(kind))%3 == 0 || os.Getenv("TEST_BAD_INPUT") == "all"
 }

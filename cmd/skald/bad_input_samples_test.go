@@ -7,7 +7,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// sample is a value that a schema allows, with what it requires and no more.
+// sample returns a minimal value that a schema allows: it has only what is required.
 func sample(s *openapi3.Schema, depth int) any {
 	switch {
 	case s == nil || depth > 8:
@@ -58,8 +58,8 @@ func sample(s *openapi3.Schema, depth int) any {
 	return "order"
 }
 
-// holes are the values of a schema with one member left open each, at every depth that
-// a client can fill: the rest of each is what the schema requires.
+// holes returns values of a schema in which one member is left open, at every depth that a client
+// can fill. Otherwise the values contain only what is required.
 func holes(s *openapi3.Schema, depth int) (all []any) {
 	const open = "@hole@"
 	all = append(all, open)

@@ -18,20 +18,20 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// innards are traces of the inside that no answer to a client may hold. Nothing that
-// the test sends matches them, so that what is repeated to the client is not a leak.
+// innards are traces of the implementation that no answer to a client may contain. Nothing that the
+// test sends matches them, so repeating input to the client is not reported as a leak.
 var innards = regexp.MustCompile(`goroutine \d|\.go:\d|SQLSTATE|\bpq: |pgx|openapi3|runtime error|panic|json: |strconv|` +
 	`invalid input syntax|violates|relation "|/work/|/root/|/home/|/tmp/|github\.com/(getkin|lib|jackc)|0x[0-9a-f]{8}`)
 
-// declared are the codes of 503 that an input may get from a server that is in order:
-// what it asks for is not configured.
+// declared are the 503 codes that an input may get from a healthy server, because the feature that
+// it requests is not configured.
 var declared = map[string]bool{"DLQ_NO_KAFKA": true}
 
-// badServer is the real binary with a database of its own, and what was asked of it.
+// badServer is the real binary with a database of its own, and the requests sent to it.
 type badServer struct {
 	t      *testing.T
 	url    string
-	log    string // the path of what it logs
+	log    string // the path of its log
 	key    string
 	client *http.Client
 
@@ -43,8 +43,8 @@ type badServer struct {
 func TestEveryKindOfBadInputIsRefusedByEveryOperation(t *testing.T) {
 	s := newBadServer(t)
 	doc := apitest.OpenapiYAML(t)
-	// One operation after the other in each of them: requests that change the same thing
-	// at once would be told to try again.
+	// The operations of a group run one after the other: concurrent requests that change the same
+	// thing would be told to retry.
 	work := make(chan []badRequest)
 	var workers sync.WaitGroup
 	for range 6 {
@@ -62,7 +62,7 @@ func TestEveryKindOfBadInputIsRefusedByEveryOperation(t *testing.T) {
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			if path == "/metrics" {
-				continue // which has no problems
+				continue // which has no problem documents
 			}
 			all := badRequests(method, path, item, op)
 			operations, requests = operations+1, requests+len(all)
@@ -86,7 +86,7 @@ func TestEveryKindOfBadInputIsRefusedByEveryOperation(t *testing.T) {
 	}
 }
 
-// newBadServer starts the binary, with credentials required.
+// newBadServer starts the binary with credentials required.
 func newBadServer(t *testing.T) *badServer {
 	t.Helper()
 	out, code := run(t, nil, "key", "generate")
@@ -94,7 +94,7 @@ func newBadServer(t *testing.T) *badServer {
 		t.Fatalf("key generate: %s", out)
 	}
 	s := &badServer{t: t, key: regexp.MustCompile(`sk_\S+|skald_\S+`).FindString(out), kinds: map[string]int{}}
-	t.Cleanup(func() { // when the server has stopped
+	t.Cleanup(func() { // after the server has stopped
 		if s.log != "" {
 			s.readLog()
 		}
@@ -108,7 +108,7 @@ func newBadServer(t *testing.T) *badServer {
 	return s
 }
 
-// unfollowed ends a stream after its headers: it would go on.
+// unfollowed ends a stream after its headers, because it would not end on its own.
 type unfollowed struct{ next http.RoundTripper }
 
 func (u unfollowed) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -122,10 +122,10 @@ func (u unfollowed) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // badRequest is one request of the catalogue.
 type badRequest struct {
-	kind, method, path string // the path is escaped, and has the query
+	kind, method, path string // the path is escaped and includes the query
 	media, body        string
 	header             [][2]string
-	// closes reports that the server may end the connection before it has read all.
+	// closes reports whether the server may close the connection before it has read everything.
 	closes bool
 }
 
@@ -169,8 +169,9 @@ func (s *badServer) send(r badRequest) badAnswer {
 	return badAnswer{res.StatusCode, res.Header.Get("Content-Type"), body}
 }
 
-// try sends a request: whatever is wrong with it, its answer is a success or a problem
-// that tells nothing of the inside. Its transport compares it with the contract.
+// try sends a request. Whatever is wrong with it, the answer must be a success or a problem
+// document that reveals nothing about the implementation. The transport checks the answer against
+// the contract.
 func (s *badServer) try(r badRequest) {
 	a := s.send(r)
 	s.mu.Lock()
@@ -205,7 +206,7 @@ func (s *badServer) try(r badRequest) {
 	}
 }
 
-// readLog fails the test when an input made the server log an error.
+// readLog fails the test if an input made the server log an error.
 func (s *badServer) readLog() {
 	text, err := os.ReadFile(s.log)
 	if err != nil {

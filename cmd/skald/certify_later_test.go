@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testprogram"
 )
 
-// stubbed starts the stub as a process that answers later, and returns its URL and its number.
+// stubbed starts the stub as a process that answers later, and returns its URL and its process id.
 func stubbed(t *testing.T, after time.Duration) (url string, pid int) {
 	t.Helper()
 	stub := exec.CommandContext(t.Context(), program, "participant", "stub", "--listen", "127.0.0.1:0",
@@ -35,7 +35,8 @@ func stubbed(t *testing.T, after time.Duration) (url string, pid int) {
 	return lines.Text()[strings.Index(lines.Text(), "http://"):], stub.Process.Pid
 }
 
-// The command and a participant are processes that see nothing of each other but their calls and reports.
+// The command and a participant are separate processes that communicate only through calls and
+// reports.
 func TestCertifyLaterAndTheStub(t *testing.T) {
 	t.Parallel()
 	url, _ := stubbed(t, time.Second)
@@ -47,7 +48,7 @@ func TestCertifyLaterAndTheStub(t *testing.T) {
 	}
 }
 
-// The stub keeps everything in memory, and is killed while its work goes on: that is found, once.
+// The stub keeps everything in memory and is killed during its work. That is detected exactly once.
 func TestCertifyLaterKillsTheStub(t *testing.T) {
 	t.Parallel()
 	var out string
@@ -77,7 +78,7 @@ echo $! >%[1]s`, file, program, strings.TrimPrefix(url, "http://"), after)
 	}
 }
 
-// killFrom ends the process whose number is in a file.
+// killFrom kills the process whose id is in a file.
 func killFrom(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// If the database is not named, the user must not believe that the command reached it.
+// If no database is named, the user must not believe that the command reached one.
 func TestNoCommandCreatesADatabaseInsteadOfTheOneThatIsMeant(t *testing.T) {
 	for _, args := range [][]string{
 		{"migrate", "up"}, {"migrate", "down", "1"}, {"migrate", "status"},
@@ -45,7 +45,7 @@ func TestMigratePrivateUsesThePrivateDatabase(t *testing.T) {
 			t.Errorf("skald %s: exit %d, %s", step.args, code, out)
 		}
 	}
-	// A database that is configured is used anyway.
+	// A configured database is used in any case.
 	configured := []string{"SKALD_DATABASE_URL=" + testdb.Empty(t)}
 	out, code := run(t, configured, "migrate", "--private", "status")
 	if code != 1 || !strings.Contains(out, "not applied") {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// definitionIn reads a definition, and prints its mistakes.
+// definitionIn reads a definition and prints its mistakes.
 func definitionIn(file string, maxSteps int) (*workflow.Definition, error) {
 	text, err := read(file)
 	if err != nil {

@@ -79,7 +79,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	}
 }
 
-// TestAKeyGoesToTheOutputAlone lets scripts keep the key: KEY=$(skald key create …).
+// TestAKeyGoesToTheOutputAlone ensures that scripts can capture the key: KEY=$(skald key create …).
 func TestAKeyGoesToTheOutputAlone(t *testing.T) {
 	env := []string{"SKALD_DATABASE_URL=" + testdb.DSN(t), "HOME=" + t.TempDir()}
 	for _, args := range [][]string{{"key", "create", "--name", "a", "--role", "admin", "--any-tenant"},

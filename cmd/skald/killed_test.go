@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A client waits at one node for a saga of another one, which is killed: only its own node, which
-// takes the saga over.
+// A client waits at one node for a saga of another node, which is killed. Its own node then takes
+// the saga over.
 func TestAClientWaitsForASagaWhoseNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	called, release := make(chan struct{}, 10), make(chan struct{})
@@ -29,7 +29,7 @@ func TestAClientWaitsForASagaWhoseNodeIsKilled(t *testing.T) {
 	env := []string{"SKALD_LEASE_TTL=2s", "SKALD_SERVER_MAX_WAIT=10m", "SKALD_SERVER_WRITE_TIMEOUT=20m"}
 	driving, url, _ := launch(t, dsn, env)
 	t.Cleanup(func() {
-		_ = driving.Process.Kill() // unless the test got so far
+		_ = driving.Process.Kill() // unless the test got this far
 		_ = driving.Wait()
 	})
 	ready(t, url)

@@ -18,14 +18,15 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// packer is a participant with the library that answers later: an order is noted, and packed by a worker.
+// packer is a participant that uses the library and answers later: an order is noted, and a worker
+// packs it.
 type packer struct {
 	*participant.Handler
 	db    *sql.DB
 	noted chan string // keys
 }
 
-// newPacker is a process of the participant: it shares nothing with another one but the database.
+// newPacker starts a process of the participant. Processes share only the database.
 func newPacker(t *testing.T, dsn string) *packer {
 	t.Helper()
 	db, err := participant.Open("postgres", dsn)
@@ -62,7 +63,7 @@ func (p *packer) pack(ctx context.Context, key string) (*participant.Report, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // after a commit, it does nothing
 	if _, err := tx.ExecContext(ctx, `INSERT INTO packed VALUES ($1)`, key); err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (p *packer) pack(ctx context.Context, key string) (*participant.Report, err
 	return report, tx.Commit()
 }
 
-// packed is how often the order of a saga was packed, and unpacked.
+// packed returns how often the order of a saga was packed, and how often it was unpacked.
 func (p *packer) packed(t *testing.T, saga string) (n int) {
 	t.Helper()
 	err := p.db.QueryRowContext(t.Context(), `SELECT count(*) FROM packed WHERE key LIKE '%' || $1 || '%'`, saga).Scan(&n)
@@ -83,8 +84,8 @@ func (p *packer) packed(t *testing.T, saga string) (n int) {
 	return n
 }
 
-// The server is killed while a participant with the library works, and the participant between its commit and its
-// report; and a saga is canceled while the work goes on.
+// The server is killed while a participant that uses the library works, the participant is killed
+// between its commit and its report, and a saga is canceled during the work.
 func TestTheLibraryAnswersLater(t *testing.T) {
 	t.Parallel()
 	theirs := testdb.Empty(t)
@@ -94,14 +95,14 @@ func TestTheLibraryAnswersLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var current atomic.Pointer[packer] // the process of the participant that runs
+	var current atomic.Pointer[packer] // the running process of the participant
 	current.Store(p)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		current.Load().ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
 	dsn, address := testdb.DSN(t), testnet.FreeAddress(t)
-	env, url := []string{"SKALD_LISTEN_ADDR=" + address}, "http://"+address // callbacks go there also after a restart
+	env, url := []string{"SKALD_LISTEN_ADDR=" + address}, "http://"+address // callbacks go there even after a restart
 	killed, _, _ := launch(t, dsn, env)
 	t.Cleanup(func() {
 		_ = killed.Process.Kill() // unless the test got so far
@@ -118,7 +119,7 @@ func TestTheLibraryAnswersLater(t *testing.T) {
 			server.URL+`"}}}]}`)
 	}
 
-	// The server is not there when the work ends.
+	// The server is down when the work ends.
 	saga, key := start("long")
 	patience.Until(t, "a heartbeat is taken", func() bool {
 		return p.Heartbeat(t.Context(), key, participant.Progress{Percent: 40}) == nil
@@ -144,7 +145,8 @@ func TestTheLibraryAnswersLater(t *testing.T) {
 	}
 	completed(t, url, saga)
 
-	// The participant is lost between its commit and its report, and another process of it is called again.
+	// The participant is lost between its commit and its report, and another process of it is
+	// called again.
 	saga, key = start("short")
 	if _, err := p.pack(t.Context(), key); err != nil {
 		t.Fatal(err)
@@ -156,7 +158,7 @@ func TestTheLibraryAnswersLater(t *testing.T) {
 	}
 	current.Store(p)
 
-	// The saga is canceled while the work goes on: the work is rolled back.
+	// The saga is canceled during the work: the work is rolled back.
 	saga, key = start("long")
 	must(t, "POST", url+"/api/v1/sagas/"+saga+"/cancel", `{}`)
 	if doc := must(t, "GET", url+"/api/v1/sagas/"+saga+"?wait=1m", ""); doc["status"] != "CANCELLED" {

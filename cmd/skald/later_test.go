@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A participant takes the work and answers 202. The server is killed and started again; then the participant reports
-// the outcome, twice, and once more when its wait is long over.
+// A participant accepts the work and answers 202. The server is killed and restarted; then the
+// participant reports the outcome twice, and once more long after its wait has ended.
 func TestAReportOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	callbacks := make(chan string, 10)
@@ -92,7 +92,7 @@ func TestAReportOutlivesTheServer(t *testing.T) {
 	}
 }
 
-// waitsOf says what a saga waits for.
+// waitsOf returns what a saga is waiting for.
 func waitsOf(t *testing.T, url, id string) string {
 	t.Helper()
 	summary, _ := must(t, "GET", url+"/api/v1/sagas/"+id+"/explain", "")["summary"].(string)
@@ -104,7 +104,7 @@ type reportAnswer struct {
 	doc  map[string]any
 }
 
-// report sends a report as a participant does: without any credential.
+// report sends a report as a participant does, without a credential.
 func report(t *testing.T, url, body string) (a reportAnswer) {
 	t.Helper()
 	res, err := http.Post(url, "application/json", strings.NewReader(body))

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// thirdParty has the licences of the modules that Skald is linked with: `make licenses` writes it.
+// thirdParty contains the licences of the modules linked into Skald. `make licenses` writes it.
 //
 //go:embed third_party.txt
 var thirdParty string

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTheLicensesAreThoseOfWhatIsLinked compares the file with the modules of this platform; `make licenses` writes it
-// for all.
+// TestTheLicensesAreThoseOfWhatIsLinked compares the file with the modules of this platform; `make
+// licenses` writes those of all platforms.
 func TestTheLicensesAreThoseOfWhatIsLinked(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
 		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", ".").Output()

@@ -44,18 +44,17 @@ type cli struct {
 	Help        helpCmd        `cmd:"" help:"Show the commands, or the flags of one command."`
 
 	overrides []string       // settings from flags, as environment variables
-	level     *slog.LevelVar // the level of the logger that load returned
+	level     *slog.LevelVar // the level of the logger that load has returned
 
 	Failpoints failpointsCmd `cmd:"" hidden:"" help:"List the failpoints of this binary."`
 }
 
 func main() {
 	var c cli
-	// After a usage mistake only one line of usage is printed: the full text would bury the
-	// message.
+	// After a usage error, only one line of usage is printed: the full text would bury the message.
 	parser := kong.Must(&c, kong.Name("skald"), kong.ShortUsageOnError(), kong.Vars{"version": versionLine()},
 		kong.Description("A saga orchestrator on PostgreSQL. Settings: docs/configuration.md."))
-	kongcompletion.Register(parser) // answers the shell and ends, if it is the shell that asks
+	kongcompletion.Register(parser) // answers the shell's request for completions and exits, if there is one
 	args := os.Args[1:]
 	if len(args) == 0 { // servers are started only on request
 		args = []string{"--help"}
@@ -69,7 +68,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "skald:", err)
 		stop()
 		code := 1
-		if own := (failed{}); errors.As(err, &own) { // errors of kong have codes of their own
+		if own := (failed{}); errors.As(err, &own) { // errors of kong have their own exit codes
 			code = own.code
 		}
 		os.Exit(code)
@@ -107,8 +106,8 @@ func (c *cli) loadExisting() (config.Config, *slog.Logger, error) {
 	return cfg, log, err
 }
 
-// ballast is memory that is reserved and never touched: it takes no RAM, but the garbage collector
-// counts it. Skald's live heap is a few megabytes, which would otherwise be collected hundreds of
+// ballast is memory that is allocated but never touched: it uses no RAM, but the garbage collector
+// counts it. Skald's live heap is only a few megabytes and would otherwise be collected hundreds of
 // times a second under load. A saga costs the server 300 µs of CPU with ballast and 388 µs without
 // (64 clients, alternating). GOGC=400 comes close, with 320 µs, but also lets large heaps grow: 645
 // MB instead of 329 MB while records of 10 MB are redriven.
@@ -142,8 +141,8 @@ func (s serveCmd) Run(ctx context.Context, c *cli) error {
 
 type readyCmd struct{}
 
-// Run asks the server of this configuration on this machine whether it is ready, for health checks
-// of containers, in which there is no other client.
+// Run asks the server with this configuration on this machine whether it is ready. It serves health
+// checks of containers, which have no other client.
 func (readyCmd) Run(ctx context.Context, c *cli) error {
 	cfg, _, err := c.load()
 	if err != nil {

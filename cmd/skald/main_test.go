@@ -94,7 +94,8 @@ func TestWorkflowSimulateSaysWhatIsSentAndHowItEnds(t *testing.T) {
 	}
 }
 
-// Without a server no participant is registered: each name is taken, with the base URL that is given for it.
+// Without a server, no participant is registered: each name is accepted, with the base URL given
+// for it.
 func TestWorkflowSimulateTakesParticipantsByName(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "named.yaml")
 	const named = "name: n\nsteps: [{name: s, action: {http: {participant: stock, path: /a}}, compensation: none}]\n"
@@ -120,7 +121,7 @@ func TestWorkflowSimulateTakesParticipantsByName(t *testing.T) {
 	}
 }
 
-// What is reported after an answer that is later is written like a further answer.
+// The report after an answer that comes later is written like a further answer.
 func TestWorkflowSimulatePlaysReports(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "later.yaml")
 	const definition = `name: l
@@ -177,7 +178,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 			later++
 		}
 	}
-	after0301 := strconv.Itoa(later - 2) // two are reverted before
+	after0301 := strconv.Itoa(later - 2) // two were reverted before
 	env := []string{"SKALD_DATABASE_URL=" + testdb.Empty(t)}
 	for _, step := range []struct {
 		args []string

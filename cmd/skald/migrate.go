@@ -71,7 +71,7 @@ func (m migrateDown) Run(ctx context.Context, c *cli) error {
 	})
 }
 
-// appliedAfter counts the applied migrations after the one with a number.
+// appliedAfter counts the applied migrations after the one with the given number.
 func appliedAfter(ctx context.Context, dsn, number string) (n int, err error) {
 	err = connected(dsn, func(conn *sql.DB) error {
 		list, err := db.Status(ctx, conn)
@@ -167,8 +167,8 @@ func (m migrateRoles) Run(c *cli) error {
 	return nil
 }
 
-// withDatabase calls f with the address of the configured database. With --private and none
-// configured, it runs the private one until f returns.
+// withDatabase calls f with the address of the configured database. With --private and no
+// configured database, it runs the private one until f returns.
 func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
 	cfg, log, err := c.load()
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// holdMigration lets a migration wait in its middle, while it creates a table, as long as the gate has a row.
+// holdMigration makes a migration wait halfway, while it creates a table, as long as the gate table
+// has a row.
 const holdMigration = `
 	CREATE TABLE public.gate AS SELECT true AS closed;
 	CREATE FUNCTION public.hold() RETURNS event_trigger LANGUAGE plpgsql AS $$
@@ -27,8 +28,8 @@ const holdMigration = `
 	END $$;
 	CREATE EVENT TRIGGER held ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION public.hold()`
 
-// TestTwoNodesStartBesideTheirMigration is what a cluster does with the chart at its worst: both nodes start before the
-// job that migrates, which is killed in its middle and started again, twice at once.
+// TestTwoNodesStartBesideTheirMigration plays the worst case of the chart in a cluster: both nodes
+// start before the migration job, which is killed halfway and started again, twice concurrently.
 func TestTwoNodesStartBesideTheirMigration(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.Empty(t)
@@ -58,7 +59,8 @@ func TestTwoNodesStartBesideTheirMigration(t *testing.T) {
 		})
 		nodes[i] = url
 	}
-	// wait waits until each node is alive, not ready, and says which migration it waits for.
+	// wait waits until each node is alive, is not ready, and reports the migration for which it
+	// waits.
 	wait := func(migration string) {
 		t.Helper()
 		for _, url := range nodes {

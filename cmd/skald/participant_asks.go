@@ -20,11 +20,11 @@ import (
 	"github.com/skald-saga/skald/internal/saga/certification"
 )
 
-// person is whom a command asks.
+// person is the user whom a command asks.
 type person struct {
-	in     *bufio.Reader // one for all questions, because it reads ahead
+	in     *bufio.Reader // shared by all questions, because it reads ahead
 	out    io.Writer
-	absent bool // what is typed does not come from a terminal
+	absent bool // the input does not come from a terminal
 }
 
 func atTerminal() *person {
@@ -32,7 +32,7 @@ func atTerminal() *person {
 	return &person{bufio.NewReader(os.Stdin), os.Stderr, err != nil || info.Mode()&os.ModeCharDevice == 0}
 }
 
-// mayCall asks before anything but this machine is called.
+// mayCall asks for consent before any machine other than this one is called.
 func (p participantCertify) mayCall(who *person) error {
 	for _, at := range []string{p.URL, p.Compensation, p.Effects} {
 		if !p.Yes && !loopback(at) && !who.agrees(at) {
@@ -46,7 +46,7 @@ func (p participantCertify) mayCall(who *person) error {
 func loopback(text string) bool {
 	u, err := url.Parse(strings.ReplaceAll(text, "{step}", "step"))
 	if text == "" || err != nil {
-		return true // no address
+		return true // not an IP address
 	}
 	host := cmp.Or(u.Hostname(), "localhost")
 	at, err := netip.ParseAddr(host)
@@ -63,7 +63,7 @@ func (w *person) agrees(at string) bool {
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
 }
 
-// restarts asks for the restart, and returns when it is confirmed.
+// restarts asks for the restart and returns after it is confirmed.
 func (w *person) restarts(ctx context.Context) error {
 	fmt.Fprint(w.out, "Restart the participant now, then press Enter: ")
 	confirmed := make(chan error, 1)

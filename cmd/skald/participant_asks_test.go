@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Another machine is called only after a yes, for each of its URLs.
+// Another machine is called only after consent, for each of its URLs.
 func TestCertifyAsksBeforeItCallsAnotherMachine(t *testing.T) {
 	const here, there = "http://127.0.0.1:9001/", "http://charges.example/{step}"
 	for name, tt := range map[string]struct {
@@ -49,7 +49,7 @@ func TestCertifyAsksBeforeItCallsAnotherMachine(t *testing.T) {
 
 func TestCertifyWaitsForTheRestartThatItAsksFor(t *testing.T) {
 	var out bytes.Buffer
-	// One who has agreed before presses Enter: both lines may arrive at once.
+	// The user agrees and then presses Enter: both lines may arrive at once.
 	who := &person{bufio.NewReader(strings.NewReader("y\n\n")), &out, false}
 	p := participantCertify{URL: "http://charges.example/", AskRestart: true}
 	if err := p.mayCall(who); err != nil {

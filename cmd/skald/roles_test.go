@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// TestRolesSplitTheWorkBetweenProcesses has one process accept requests and schedule, and
-// another drive sagas and execute job runs.
+// TestRolesSplitTheWorkBetweenProcesses lets one process accept requests and schedule, and another
+// drive sagas and execute job runs.
 func TestRolesSplitTheWorkBetweenProcesses(t *testing.T) {
 	dsn := testdb.DSN(t)
 	off := "SKALD_AUTH_MODE=off"

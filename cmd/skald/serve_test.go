@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// serve starts the program on a database and returns its URL, once it is ready, and the
-// path of its log. It ends with the test, and must do so in order.
+// serve starts the program on a database, waits until it is ready, and returns its URL and the path
+// of its log. The program ends with the test and must shut down cleanly.
 func serve(t *testing.T, dsn string, env []string, flags ...string) (url, logged string) {
 	t.Helper()
 	cmd, url, logged := launch(t, dsn, env, flags...)
@@ -34,7 +34,7 @@ func serve(t *testing.T, dsn string, env []string, flags ...string) (url, logged
 	return url, logged
 }
 
-// launch starts the program on a database. The caller that launches it ends it.
+// launch starts the program on a database. The caller must end it.
 func launch(t *testing.T, dsn string, env []string, flags ...string) (cmd *exec.Cmd, url, logged string) {
 	t.Helper()
 	addr := testnet.FreeAddress(t)
@@ -94,7 +94,7 @@ func must(t *testing.T, method, url, body string) map[string]any {
 	return doc
 }
 
-// awaitDoc waits until a member of a resource has a value.
+// awaitDoc waits until a member of a resource has the expected value.
 func awaitDoc(t *testing.T, url, member, want string) map[string]any {
 	t.Helper()
 	var doc map[string]any
@@ -105,8 +105,8 @@ func awaitDoc(t *testing.T, url, member, want string) map[string]any {
 	return doc
 }
 
-// Two live processes under one name would fence each other off in turns: the second ends, says
-// why, and does not fill its log meanwhile.
+// Two live processes under one name would fence each other off in turns. Instead, the second one
+// exits, says why, and does not fill its log meanwhile.
 func TestASecondNodeOfTheSameNameEndsAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

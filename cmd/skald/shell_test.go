@@ -22,8 +22,8 @@ var withShell = []string{
 	"SKALD_JOBS_WORKER_SHELL=true", "SKALD_JOBS_WORKER_SHELL_ALLOW=/bin/sh", "SKALD_JOBS_WORKER_QUEUES=system,shell", "SKALD_LISTEN_ADDR=127.0.0.1:0",
 }
 
-// TestProgramsOfJobsRunAsAUserThatIsNotRoot starts the program as root, where the test is, and as
-// another user.
+// TestProgramsOfJobsRunAsAUserThatIsNotRoot starts the program as root, if the test runs as root,
+// and as another user.
 func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 	env := append([]string{"SKALD_DATABASE_URL=" + testdb.DSN(t)}, withShell...)
 	const nobody = 65534
@@ -36,7 +36,7 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 		}
 		user = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
-	dir, err := os.MkdirTemp("", "skald-nobody-") // t.TempDir is for its owner only
+	dir, err := os.MkdirTemp("", "skald-nobody-") // t.TempDir is accessible only to its owner
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 )
 
-// numbered is the version that this tree is, or will be once it is released: the one place where it is written.
+// numbered is the version that this tree is, or will be after its release. It is written only here.
 //
 //go:embed VERSION
 var numbered string
 
-// released is "yes" in what `make release` builds: -ldflags "-X main.released=yes".
+// released is "yes" in builds by `make release`: -ldflags "-X main.released=yes".
 var released string
 
 type versionCmd struct{}
@@ -28,13 +28,15 @@ func (versionCmd) Run() error {
 
 func versionLine() string { return lineOf(buildInfo()) }
 
-// lineOf is one line; a build without version control, as `go install` makes it, has no commit.
+// lineOf returns one line. A build without version control information, such as by `go install`,
+// has no commit.
 func lineOf(v httpapi.Version) string {
 	words := []string{"skald", v.Version, v.Commit, v.Go}
 	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), " ")
 }
 
-// buildInfo is what `skald version`, /version, the pages and the User-Agent of calls tell of this program.
+// buildInfo is the information about this program that `skald version`, /version, the pages and the
+// User-Agent of calls show.
 func buildInfo() httpapi.Version {
 	v := httpapi.Version{Version: versionOf(strings.TrimSpace(numbered), released, ""), Go: runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -51,8 +53,9 @@ func buildInfo() httpapi.Version {
 	return v
 }
 
-// versionOf is a version by semver.org: the number alone for a release, which `make release` has built or `go
-// install` has fetched by its tag; number-dev for every other tree, which comes before the release of that number.
+// versionOf returns a version according to semver.org: only the number for a release, which `make
+// release` has built or `go install` has fetched by its tag, and number-dev for every other tree,
+// which precedes the release with that number.
 func versionOf(number, released, module string) string {
 	if released == "yes" || module == "v"+number {
 		return number

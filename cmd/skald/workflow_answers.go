@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// answersOf reads the answers that a simulated workflow gets.
+// answersOf reads the answers for a simulated workflow.
 func answersOf(list []string) (map[string][]simulate.Answer, error) {
 	out := map[string][]simulate.Answer{}
 	for _, text := range list {
@@ -62,7 +62,7 @@ func answerOf(word string) (a simulate.Answer, err error) {
 	return a, nil
 }
 
-// addReport adds what is reported after the last of the answers: "RESULT" or "RESULT after DURATION".
+// addReport adds the report after the last of the answers: "RESULT" or "RESULT after DURATION".
 func addReport(to []simulate.Answer, words string, content json.RawMessage) error {
 	if len(to) == 0 {
 		return fmt.Errorf("a report must follow an answer to its step")
@@ -84,7 +84,7 @@ func addReport(to []simulate.Answer, words string, content json.RawMessage) erro
 	return nil
 }
 
-// outcomes are the words of the API.
+// outcomes maps to the spelling of the API.
 var outcomes = map[saga.Verdict]string{
 	saga.Done: "done", saga.Refused: "refused", saga.NotApplied: "not applied", saga.Unknown: "unknown",
 	saga.Later: "later",

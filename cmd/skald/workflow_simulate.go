@@ -71,7 +71,7 @@ func (v workflowSimulate) Run(c *cli) error {
 	return nil
 }
 
-// addressesOf returns simulate.Scenario.Address by the base URLs that are given.
+// addressesOf returns simulate.Scenario.Address for the given base URLs.
 func addressesOf(list []string) (func(*saga.Call) bool, error) {
 	known := map[string]registry.Settings{}
 	for _, text := range list {
@@ -99,7 +99,7 @@ func written(cfg *config.Config) simulate.Transport {
 	}).Written()
 }
 
-// payloadOf reads JSON, or with @ that of a file.
+// payloadOf reads JSON, or the JSON file named after @.
 func payloadOf(text string) (json.RawMessage, error) {
 	if text == "" {
 		return nil, nil

@@ -1,14 +1,14 @@
-"""Checks of our own, which Schemathesis runs on every response."""
+"""Custom checks, which Schemathesis runs on every response."""
 
 import re
 
 import schemathesis
 
-# The pattern of If-Match and If-None-Match. Schemathesis 4.32 counts values such as 0 as
-# valid for a header, whatever its pattern says.
+# The pattern of If-Match and If-None-Match. Schemathesis 4.32 considers values such as 0 valid for
+# a header, regardless of its pattern.
 ENTITY_TAGS = re.compile(r'(\*|(W/)?"[^",]*"( *, *(W/)?"[^",]*")*)')
 
-# What a response says of a member when the contract's schema rejects it.
+# The words with which a response rejects a member because of the contract's schema.
 SCHEMA_REASONS = {
     "type", "enum", "pattern", "format", "minLength", "maxLength", "minimum", "maximum",
     "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "unknown",
@@ -16,7 +16,7 @@ SCHEMA_REASONS = {
 
 
 def at(body, pointer):
-    """The value in a body that a JSON pointer names."""
+    """The value in a body to which a JSON pointer refers."""
     for name in pointer.split("/")[1:]:
         body = body[int(name)] if isinstance(body, list) else body[name.replace("~1", "/").replace("~0", "~")]
     return body
@@ -37,13 +37,13 @@ def contract_is_what_is_enforced(ctx, response, case):
         if header in ("If-Match", "If-None-Match"):
             assert not ENTITY_TAGS.fullmatch((case.headers or {}).get(header, "")), error
             continue
-        # For JSON Schema 1.0 is an integer; the contract says in words that it is not one here.
+        # In JSON Schema, 1.0 is an integer; the text of the contract says that it is not one here.
         if error["message"].endswith("has a fraction") and "pointer" in error:
             written = at(case.body, error["pointer"])
             if isinstance(written, float) and written.is_integer():
                 continue
-        # The name of a setting is a key of an open object: only the server knows them. And a
-        # schema counts characters, where the server may count bytes.
+        # The name of a setting is a key of an open object, so only the server knows which are
+        # valid. In addition, a schema counts characters where the server may count bytes.
         if not error.get("pointer", "").startswith("/values/") and not error["message"].endswith(" bytes"):
             assert error["code"] not in SCHEMA_REASONS, error
 

@@ -1,8 +1,8 @@
-// Topic makes, fills, reads, lists and deletes topics of the broker that make kafka
-// runs, or of the one that SKALD_KAFKA_BROKERS names.
+// Topic creates, fills, reads, lists and deletes topics of the broker that make kafka runs, or of
+// the one that SKALD_KAFKA_BROKERS names.
 //
 //	go run ./scripts/kafka/topic create NAME [PARTITIONS]
-//	go run ./scripts/kafka/topic produce NAME [-key K] [-header NAME=VALUE]... < one record a line
+//	go run ./scripts/kafka/topic produce NAME [-key K] [-header NAME=VALUE]... < one record per line
 //	go run ./scripts/kafka/topic consume NAME
 //	go run ./scripts/kafka/topic list
 //	go run ./scripts/kafka/topic delete NAME
@@ -95,7 +95,7 @@ func create(ctx context.Context, client *kgo.Client, name string, rest []string)
 	return kerr.ErrorForCode(res.Topics[0].ErrorCode)
 }
 
-// headers are those of -header.
+// headers are the headers given with -header.
 type headers []kgo.RecordHeader
 
 func (h *headers) String() string { return "" }
@@ -137,7 +137,7 @@ func produce(ctx context.Context, client *kgo.Client, name string, rest []string
 	return nil
 }
 
-// consume prints what is there until nothing comes for two seconds.
+// consume prints the records of a topic until none arrives for two seconds.
 func consume(ctx context.Context, brokers, name string) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(brokers, ",")...), kgo.ConsumeTopics(name))
 	if err != nil {

@@ -18,8 +18,8 @@ import org.springframework.kafka.support.serializer.JsonDeserializer;
 import org.springframework.util.backoff.FixedBackOff;
 
 /**
- * A consumer that reads JSON, whose DeadLetterPublishingRecoverer gives up what is none and says so with headers of
- * names of its own. Arguments: brokers, topic, group.
+ * A consumer that reads JSON. Its DeadLetterPublishingRecoverer publishes records that are not JSON
+ * as dead letters, with custom header names. Arguments: brokers, topic, group.
  */
 @Configuration(proxyBeanMethods = false)
 @EnableKafka

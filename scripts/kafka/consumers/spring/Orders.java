@@ -30,17 +30,17 @@ final class Orders {
 				Map.<String, Object>of(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, brokers), new ByteArraySerializer(), new ByteArraySerializer()));
 	}
 
-	/** Whether Skald has sent the record again. */
+	/** Whether Skald has redriven the record. */
 	static boolean redriven(ConsumerRecord<?, ?> record) {
 		return record.headers().lastHeader("x-dlq-message-id") != null;
 	}
 
-	/** A failure as applications have it: the cause is beneath something of their own. */
+	/** A failure as in real applications: the cause is wrapped in an exception of their own. */
 	static RuntimeException failure(String what) {
 		return new IllegalStateException("order " + what, new java.net.SocketTimeoutException("Read timed out"));
 	}
 
-	/** Tells the test that a record was consumed, and which headers it had. */
+	/** Tells the test that a record was consumed, and with which headers. */
 	static void consumed(ConsumerRecord<byte[], byte[]> record) {
 		StringBuilder names = new StringBuilder();
 		for (Header h : record.headers()) {

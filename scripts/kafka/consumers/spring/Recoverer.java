@@ -9,7 +9,10 @@ import org.springframework.kafka.listener.DeadLetterPublishingRecoverer;
 import org.springframework.kafka.listener.DefaultErrorHandler;
 import org.springframework.util.backoff.FixedBackOff;
 
-/** A consumer whose DeadLetterPublishingRecoverer gives up what was never sent again. Arguments: brokers, topic, group. */
+/**
+ * A consumer whose DeadLetterPublishingRecoverer publishes every record that was not redriven.
+ * Arguments: brokers, topic, group.
+ */
 @Configuration(proxyBeanMethods = false)
 @EnableKafka
 public class Recoverer {

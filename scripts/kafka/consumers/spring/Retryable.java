@@ -18,8 +18,9 @@ import org.springframework.scheduling.TaskScheduler;
 import org.springframework.scheduling.concurrent.ThreadPoolTaskScheduler;
 
 /**
- * A consumer with non-blocking retries. What was never sent again fails at every attempt; what Skald has sent fails
- * once more, and is consumed only if the retries of the framework start over. Arguments: brokers, topic, group.
+ * A consumer with non-blocking retries. A record that was not redriven fails at every attempt. A
+ * record that Skald has redriven fails once more, and is consumed only if the framework starts its
+ * retries over. Arguments: brokers, topic, group.
  */
 @Configuration(proxyBeanMethods = false)
 @EnableKafkaRetryTopic
