@@ -1,8 +1,8 @@
 // Package db owns the schema: the embedded migrations and the lock that allows any number of nodes
 // to start on one empty database.
 //
-// The files build on each other in this order: migrations, insecure, roles, record, adopt,
-// checksums, floor, patience, db, extras.
+// Files, each on top of those before it: migrations, insecure, roles, record, adopt, checksums, floor,
+// patience, db, extras.
 package db
 
 import (

@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/examples/order/shop"
 )
 
-// drainTimeout is how long calls in flight may take after the program is told to stop. The caller
+// drainTimeout is how long calls in flight may take after the signal to stop. The caller
 // repeats calls that have not been answered by then.
 const drainTimeout = 5 * time.Second
 
