@@ -21,9 +21,9 @@ func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
 		operation, page, resume, why, means, ended string
 	}{
 		{"redrive-by-filter", "/ui/redrives/%s", "/actions/resume", "letters", "the redrive processes all", "completed"},
-		{"bulk-of-sagas", "/ui/sagas/bulk/%s", "/actions/resume", "sagas instead of at most", "all", "all requested"},
-		{"bulk-of-runs", "/ui/run-bulks/%s", "/resume", "runs instead of at most", "It continues with all", "all requested"},
-		{"backfill", "/ui/backfills/%s", "/resume", "slots instead of at most", "It continues with all", "all runs ended"},
+		{"bulk-of-sagas", "/ui/sagas/bulk/%s", "/actions/resume", "sagas, more than the maximum of", "all", "all requested"},
+		{"bulk-of-runs", "/ui/run-bulks/%s", "/resume", "runs, more than the maximum of", "It continues with all", "all requested"},
+		{"backfill", "/ui/backfills/%s", "/resume", "slots, more than the maximum of", "It continues with all", "all runs ended"},
 	} {
 		t.Run(journey.operation, func(t *testing.T) {
 			all := operations()

@@ -18,8 +18,8 @@ import (
 
 // auditTabs lists the tabs of the audit trail.
 func auditTabs(current string) []web.Tab {
-	return web.Parts(current, web.Link{Name: "What people did", URL: "audit"},
-		web.Link{Name: "Events of sagas", URL: "audit/events"}, web.Link{Name: "Verify", URL: "audit/verify"})
+	return web.Parts(current, web.Link{Name: "Actions", URL: "audit"},
+		web.Link{Name: "Saga events", URL: "audit/events"}, web.Link{Name: "Verify", URL: "audit/verify"})
 }
 
 type actionList struct {
@@ -151,7 +151,7 @@ func (p *pages) actions(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := actionList{List: l, Parts: auditTabs("What people did")}
+	d := actionList{List: l, Parts: auditTabs("Actions")}
 	_, titles, err := p.operations(v)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (p *pages) events(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := eventList{List: l, AuditEventList: list, Parts: auditTabs("Events of sagas"), Recent: l.With("from", "-15m")}
+	d := eventList{List: l, AuditEventList: list, Parts: auditTabs("Saga events"), Recent: l.With("from", "-15m")}
 	if next := list.Pagination.NextCursor; !list.Pagination.HasNext && next != nil {
 		sent := d.Sent("page", "", "page_size", "", "include", "", "cursor", *next)
 		d.Live = "/saga-events/stream?" + sent.Encode()

@@ -43,7 +43,7 @@ func TestAuditAndSystemShowWhoChangedWhat(t *testing.T) {
 	atTheEnd(t, s)
 	for path, want := range map[string]string{
 		"/ui/system":                  "&lt;script&gt;",
-		"/ui/system/retention":        "No saga would be archived",
+		"/ui/system/retention":        "No sagas would be archived",
 		"/ui/audit":                   "&lt;script&gt;",
 		"/ui/audit?verb=no-such-verb": "Clear filters",
 		"/ui/audit?scope=deployment":  "assign_ahead_seconds",

@@ -17,7 +17,7 @@ const accessAdmin = "access:admin"
 // tabs lists the tabs of the page about access.
 func tabs(current string) []web.Tab {
 	return web.Parts(current, web.Link{Name: "API keys", URL: "access"},
-		web.Link{Name: "Sessions", URL: "access/sessions"}, web.Link{Name: "What you may do", URL: "access/permissions"})
+		web.Link{Name: "Sessions", URL: "access/sessions"}, web.Link{Name: "Your permissions", URL: "access/permissions"})
 }
 
 type keyList struct {
@@ -47,7 +47,7 @@ func (p *pages) keys(v *web.Visit) (*web.Page, error) {
 	d := keyList{List: l, Parts: tabs("API keys"), Keys: list.APIKeys}
 	if !p.kit.ReadOnly {
 		d.Create = []web.Button{v.Button("New API key", "/ui/access/keys/new", accessAdmin,
-			"Creates a key, which is shown once.", web.Safe)}
+			"Creates a key, which is shown only once.", web.Safe)}
 	}
 	return &web.Page{Template: "keys", Title: "Access", Nav: "Access", Data: d}, nil
 }
@@ -63,13 +63,13 @@ func (p *pages) newKey(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Create the key", Title: "New API key", Nav: "Access", Back: web.Link{Name: "API keys", URL: "/ui/access"},
 		Class: web.Safe, Needs: accessAdmin, DryRun: web.DryRunInQuery,
-		Means: "The key is shown once, on the next page. Keys with the same name and tenant are one subject in audit " +
-			"records, so that one can replace another.",
+		Means: "The key is shown only once, on the next page. Keys with the same name and tenant appear as one subject in the " +
+			"audit trail, so you can replace a key with a new one.",
 		Fields: []web.Field{
 			{Name: "name", Label: "Name", Hint: "billing-service", Required: true},
 			{Name: "role", Label: "Role", Kind: "select", Options: roles, Value: "auditor"},
 			{Name: "expires_at", Label: "Expires at (empty: never)", Hint: v.Now.AddDate(1, 0, 0).UTC().Format(time.RFC3339)},
-			{Name: "queues", Label: "Queues, one per line (only for the role worker; empty: all)", Kind: "lines"},
+			{Name: "queues", Label: "Queues, one per line (worker role only; empty: all)", Kind: "lines"},
 		},
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateAPIKeyWithBody(ctx, &client.CreateAPIKeyParams{}, web.JSON, body, edit)
@@ -84,7 +84,7 @@ func (p *pages) newKey(v *web.Visit) (*web.Action, error) {
 	}
 	if v.Who.AnyTenant {
 		a.Fields = append(a.Fields, web.Field{
-			Name: "any_tenant", Label: "For any tenant (only for the role admin)", Kind: "check",
+			Name: "any_tenant", Label: "For all tenants (admin role only)", Kind: "check",
 		})
 	}
 	return a, nil

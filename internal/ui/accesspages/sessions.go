@@ -36,11 +36,11 @@ func (p *pages) endSession(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	means := "The browser has to sign in again. It takes effect on other nodes within 5 seconds."
+	means := "The user of that browser must sign in again. Other nodes end the session within 5 seconds."
 	if own, err := p.ownSession(v); err != nil {
 		return nil, err
 	} else if own == id {
-		means = "This is the session of this browser: you are signed out, and have to sign in again."
+		means = "This is your current session: you will be signed out and must sign in again."
 	}
 	return &web.Action{
 		Label: "End the session", Title: "End a session", Nav: "Access",
@@ -84,7 +84,7 @@ func (p *pages) permissions(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := permissions{Parts: tabs("What you may do"), Who: v.Who}
+	d := permissions{Parts: tabs("Your permissions"), Who: v.Who}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		d.All = append(d.All, permission{
 			Name: strings.TrimPrefix(name, "anybody"), Held: name == "anybody" || v.May(name), Operations: byName[name],

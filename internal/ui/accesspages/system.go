@@ -108,7 +108,7 @@ func (p *pages) system(v *web.Visit) (*web.Page, error) {
 	}
 	if !p.kit.ReadOnly {
 		d.Buttons = []web.Button{v.Button("Archive ended sagas", "/ui/system/retention", "sagas:admin",
-			"Shows first how many sagas of each workflow would be archived.", web.Changes)}
+			"First shows how many sagas of each workflow would be archived.", web.Changes)}
 	}
 	return &web.Page{Template: "system", Title: "System", Nav: "System", Refresh: 10, Data: d}, nil
 }
@@ -173,7 +173,7 @@ func (p *pages) runRetention(*web.Visit) (*web.Action, error) {
 			}
 			show := &web.Preview{Heads: []string{"Workflow", "Completed", "Otherwise ended"}}
 			if show.Sentences = web.Planned(r.Changes); show.Sentences == nil {
-				show.Ends = "No saga would be archived."
+				show.Ends = "No sagas would be archived."
 			}
 			for _, w := range r.Workflows {
 				show.Rows = append(show.Rows, []string{w.WorkflowName, web.Count(w.Completed), web.Count(w.Failed)})

@@ -30,19 +30,22 @@ func (d *verification) Covered() string {
 	said := fmt.Sprintf("%s checked, from seal %s.", seals(d.Result.CheckedSeals), web.Count(d.From))
 	switch n := d.Result.CheckedSeals; {
 	case d.Seal > 0 && n == 0:
-		said = fmt.Sprintf("Seal %s is the one that you kept.", web.Count(d.Seal))
+		said = fmt.Sprintf("Seal %s is the one you kept.", web.Count(d.Seal))
 	case d.Seal > 0:
-		said = fmt.Sprintf("Seal %s is the one that you kept, and %s after it continue the chain.",
-			web.Count(d.Seal), seals(n))
+		continues := "continues"
+		if n > 1 {
+			continues = "continue"
+		}
+		said = fmt.Sprintf("Seal %s is the one you kept, and %s after it %s the chain.", web.Count(d.Seal), seals(n), continues)
 	case d.Since != nil:
 		said = fmt.Sprintf("Everything up to seal %s was verified %s; ", web.Count(d.Since.Seq), web.Ago(d.Now, d.Since.At))
 		switch n {
 		case 0:
 			said += "no seal has been added since."
 		case 1:
-			said += "1 seal has been added since, and is correct."
+			said += "1 seal has been added since and is correct."
 		default:
-			said += seals(n) + " have been added since, and are correct."
+			said += seals(n) + " have been added since and are correct."
 		}
 	}
 	if d.Next != "" {
@@ -110,9 +113,9 @@ func (p *progress) forget(chain string) {
 
 var verifyFilters = []web.Filter{
 	{Name: "trail", Label: "Trail", Options: []web.Option{
-		{Value: "events", Label: "events of sagas"}, {Value: "actions", Label: "actions"},
+		{Value: "events", Label: "saga events"}, {Value: "actions", Label: "actions"},
 	}},
-	{Name: "kept", Label: "Seal that you kept", Hint: "1204:9f86d0…"},
+	{Name: "kept", Label: "Seal you kept", Hint: "1204:9f86d0…"},
 	{Name: "from_seq", Label: "From seal", Hint: "1"},
 }
 

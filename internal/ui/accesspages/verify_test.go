@@ -38,12 +38,12 @@ func TestASealThatWasKeptIsComparedWithTheSealOfItsNumber(t *testing.T) {
 	pageOf(t, s, "/ui/audit/verify?trail=actions", 200, "from seal 1.")
 	second, _ := seal()
 	for _, tt := range []struct{ query, want string }{
-		{"", "; 1 seal has been added since, and is correct. This is the end"},
+		{"", "; 1 seal has been added since and is correct. This is the end"},
 		{"", "Everything up to seal 2 was verified "},
 		{"&from_seq=1", "2 seals checked, from seal 1. This is the end"},
-		{"&kept=" + first, "Seal 1 is the one that you kept, and 1 seal after it"},
-		{"&kept=+" + strings.ToUpper(first) + "+", "Seal 1 is the one that you kept"},
-		{"&kept=" + second, "Seal 2 is the one that you kept."},
+		{"&kept=" + first, "Seal 1 is the one you kept, and 1 seal after it"},
+		{"&kept=+" + strings.ToUpper(first) + "+", "Seal 1 is the one you kept"},
+		{"&kept=" + second, "Seal 2 is the one you kept."},
 		{"&kept=2:" + firstHash, "a different hash from the one that was kept"},
 		{"", "; no seal has been added since."},
 		{"&kept=3:" + firstHash, "the chain ends before the seal that was kept"},

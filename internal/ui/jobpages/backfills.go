@@ -26,8 +26,8 @@ func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
 		{Name: "reprocess", Label: "Slots that ran before", Kind: "select", Options: reprocessOptions},
 		{Name: "order", Label: "Order", Kind: "select",
 			Options: web.Labelled("oldest", "oldest first", "newest", "newest first")},
-		{Name: "max_active", Label: "At most this many at a time", Kind: "number", Hint: "5"},
-		{Name: "overlap", Label: "Overlap of its runs", Kind: "select", Options: web.Labelled(
+		{Name: "max_active", Label: "Maximum runs at a time", Kind: "number", Hint: "5"},
+		{Name: "overlap", Label: "Overlap between its runs", Kind: "select", Options: web.Labelled(
 			"", "one at a time, unless the job allows overlap", "allow", "they may overlap",
 			"queue", "one at a time")},
 	}
@@ -59,9 +59,9 @@ func showBackfill(answer []byte) (*web.Preview, error) {
 		return nil, err
 	}
 	runs := 0
-	shown := &web.Preview{Count: new(int64(dry.SlotsTotal)), Heads: []string{"Slot (UTC)", "What happens to it"}}
+	shown := &web.Preview{Count: new(int64(dry.SlotsTotal)), Heads: []string{"Slot (UTC)", "Effect"}}
 	for i, s := range dry.Slots {
-		becomes := "stays as it is"
+		becomes := "unchanged"
 		if s.Runs {
 			runs++
 			becomes = "runs"
@@ -164,7 +164,7 @@ func paceOf(b *client.Backfill, job *client.JobDefinition) string {
 	if overlap == client.JobConcurrencyPolicyAllow || b.MaxActive == 1 {
 		return fmt.Sprintf("At most %d at a time", b.MaxActive)
 	}
-	return fmt.Sprintf("One run at a time, with at most %d created and not ended", b.MaxActive)
+	return fmt.Sprintf("One run at a time, with at most %d unfinished runs", b.MaxActive)
 }
 
 // made describes how many runs a backfill has created, and how many of them the overlap policy has

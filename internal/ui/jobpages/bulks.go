@@ -23,9 +23,9 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Start", Title: "Cancel or rerun many runs", Nav: "Jobs", Back: web.Link{Name: "Runs", URL: "/ui/runs"},
 		Class: web.Changes, Needs: "jobs:admin", DryRun: web.DryRunInBody, Show: showBulk,
-		Means: "Applies to the runs that match and exist now. If more of them match when it starts than the preview has " +
-			"counted, it halts before it changes any. The scheduler works through them in small steps; completed changes are " +
-			"kept if it is canceled. Without states, a rerun applies to the runs that failed or timed out.",
+		Means: "Applies to the matching runs that exist now. If more runs match at the start than the preview counted, it halts " +
+			"before changing any. The scheduler processes the runs in small batches; completed changes are kept if you cancel " +
+			"the operation. If no states are given, a rerun applies to runs that failed or timed out.",
 		Unready: bulkUnready,
 		Fields: []web.Field{
 			{Name: "action", Label: "Do this", Kind: "select", Options: web.Labelled(
@@ -202,9 +202,9 @@ func goesOn(found *int64, what string) string {
 		return ""
 	}
 	if *found == 1 {
-		return "It continues with the 1 " + strings.TrimSuffix(what, "s") + " that it has found."
+		return "It continues with the 1 " + strings.TrimSuffix(what, "s") + " that it found."
 	}
-	return "It continues with all " + web.Count(*found) + " " + what + " that it has found."
+	return "It continues with all " + web.Count(*found) + " " + what + " that it found."
 }
 
 // moves is the action that resumes or cancels a bulk operation or a backfill, whose page has the

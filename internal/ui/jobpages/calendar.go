@@ -201,7 +201,7 @@ func (p *pages) slotRow(s *client.JobCalendarSlot, all []client.JobCalendarSlot,
 		row.Notes = append(row.Notes, *s.Reason)
 	}
 	if s.Paused != nil && *s.Paused {
-		row.Notes = append(row.Notes, "paused then: will be skipped")
+		row.Notes = append(row.Notes, "will be skipped: the job is paused then")
 	}
 	if with := sharing(s, all); with != "" {
 		row.Notes = append(row.Notes, with)
@@ -230,7 +230,7 @@ func sharing(s *client.JobCalendarSlot, all []client.JobCalendarSlot) string {
 	if with == nil {
 		return ""
 	}
-	return "shares the key " + *s.ConcurrencyKey + " with " + strings.Join(with, ", ") + ", which is due at the same time"
+	return "shares the key " + *s.ConcurrencyKey + " with " + strings.Join(with, ", ") + ", due at the same time"
 }
 
 // countsOf describes how many slots are in each state.
@@ -238,7 +238,7 @@ func countsOf(slots []client.JobCalendarSlot) string {
 	counts := map[string]int{}
 	var order []string
 	for i := range slots {
-		word := "to come"
+		word := "upcoming"
 		if slots[i].State != nil {
 			word = web.BadgeOf(*slots[i].State).Word
 		} else if n := slots[i].Note; n != nil && *n == client.TickNoteSkippedGap {

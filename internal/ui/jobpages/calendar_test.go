@@ -48,7 +48,7 @@ func TestTheCalendarShowsWhatHappenedToSlotsAndWhatIsToCome(t *testing.T) {
 	page := reads(t, s, "/ui/jobs/calendar?view=week&from=2027-03-22&zone=America/New_York",
 		"Too frequent to list", "always", "a time skipped by the clock change; not due",
 		"a time skipped by the clock change; due at the end of the gap", "shares the key ledger with ledger", "in Europe/Berlin",
-		"Saturday 27 March 2027", "to come")
+		"Saturday 27 March 2027", "upcoming")
 	if strings.Contains(page, "too many slots or jobs to show") {
 		t.Error("a calendar of three jobs is cut")
 	}

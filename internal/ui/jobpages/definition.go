@@ -186,9 +186,9 @@ func (p *pages) definitionButtons(v *web.Visit, d *client.JobDefinition) (all []
 	add := func(label, action, permission, means string, class web.Class) {
 		all = append(all, v.Button(label, definitionPath(d)+"/actions/"+action, permission, means, class))
 	}
-	add("Run now", "run", "jobs:write", "Creates a run, in addition to those of the schedule.", web.Safe)
+	add("Run now", "run", "jobs:write", "Creates a run in addition to the scheduled ones.", web.Safe)
 	if d.Paused {
-		add("Resume", "resume", "jobs:write", "Slots take effect from now on.", web.Changes)
+		add("Resume", "resume", "jobs:write", "Slots apply again from now on.", web.Changes)
 	} else if d.Type != client.JobTypeManual {
 		add("Pause", "pause", "jobs:write", "No runs are created automatically.", web.Changes)
 	}

@@ -43,13 +43,13 @@ func (p *pages) pause(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(d, tag, "Pause", "Pause "+d.Name, "jobs:write", web.Changes)
-	a.Means = "No runs are created automatically; slots are recorded as skipped. Runs that exist continue, and it can " +
+	a.Means = "No runs are created automatically; slots are recorded as skipped. Existing runs continue, and the job can " +
 		"still be run manually."
 	a.Fields = []web.Field{{Name: "until", Label: "Until (empty: until it is resumed)", Hint: "2027-01-04T08:00:00Z"}}
 	a.Foresee = func(ctx context.Context, body []byte) (*web.Preview, error) {
 		var in client.JobPauseInput
 		if err := json.Unmarshal(body, &in); err != nil {
-			return nil, web.Malformed("Until: this must be a time such as 2027-01-04T08:00:00Z.")
+			return nil, web.Malformed("Until must be a time such as 2027-01-04T08:00:00Z.")
 		}
 		return p.slotsSkipped(ctx, d, in)
 	}
@@ -77,7 +77,7 @@ func (p *pages) slotsSkipped(
 	if err != nil {
 		return nil, err
 	}
-	shown := &web.Preview{Ends: "The next slots:", Heads: []string{list.Timezone, "UTC", "What happens to it"}}
+	shown := &web.Preview{Ends: "The next slots:", Heads: []string{list.Timezone, "UTC", "Effect"}}
 	for _, t := range list.Ticks {
 		becomes := "skipped"
 		if in.Until != nil && !t.At.Before(*in.Until) {
@@ -94,7 +94,7 @@ func (p *pages) resume(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(d, tag, "Resume", "Resume "+d.Name, "jobs:write", web.Changes)
-	a.Means = "Slots take effect from now on; skipped ones stay skipped."
+	a.Means = "Slots apply again from now on; slots that were skipped stay skipped."
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.ResumeJobDefinitionWithBody(
 			ctx, d.ID.String(), &client.ResumeJobDefinitionParams{}, web.JSON, body, edit,
@@ -112,8 +112,8 @@ func (p *pages) remove(v *web.Visit) (*web.Action, error) {
 	a.Means = "Its runs are kept, and its name can be reused."
 	a.Warning = "A deleted definition cannot be restored, and creates no more runs."
 	a.Confirm, a.About = lastSix(d.ID.String()), "the end of the definition's id, which is on its page"
-	a.Fields = []web.Field{{Name: "force", Kind: "check", Label: "Cancel the runs that have not ended, and ask their " +
-		"workers to stop. Without it, a definition with such runs is not deleted."}}
+	a.Fields = []web.Field{{Name: "force", Kind: "check", Label: "Cancel unfinished runs and ask their workers " +
+		"to stop. Otherwise, a definition with unfinished runs is not deleted."}}
 	a.NoKey, a.Done = true, func([]byte) string { return "/ui/jobs" }
 	a.Foresee = func(ctx context.Context, _ []byte) (*web.Preview, error) { return p.unfinished(ctx, d) }
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
@@ -129,7 +129,7 @@ func (p *pages) remove(v *web.Visit) (*web.Action, error) {
 // unfinished counts the runs of a definition that have not ended.
 func (p *pages) unfinished(ctx context.Context, d *client.JobDefinition) (*web.Preview, error) {
 	of, size := d.ID.String(), client.PageSize(1)
-	shown := &web.Preview{Ends: "None of its runs is in progress."}
+	shown := &web.Preview{Ends: "It has no unfinished runs."}
 	var rows [][]string
 	for _, state := range []client.JobRunState{
 		client.JobRunStatePENDING, client.JobRunStateASSIGNED, client.JobRunStateRUNNING, client.JobRunStateORPHANED,
@@ -146,7 +146,7 @@ func (p *pages) unfinished(ctx context.Context, d *client.JobDefinition) (*web.P
 		}
 	}
 	if rows != nil {
-		shown.Ends, shown.Heads, shown.Rows = "Runs that have not ended:", []string{"State", "Runs"}, rows
+		shown.Ends, shown.Heads, shown.Rows = "Unfinished runs:", []string{"State", "Runs"}, rows
 	}
 	return shown, nil
 }
@@ -164,8 +164,8 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 	}
 	a.Fields = []web.Field{
 		{Name: "args", Label: "Arguments", Kind: "json", Value: a.Fields[0].Value},
-		{Name: "scheduled_for", Label: "Due (empty: now; its worker is given this time, which may be past)", Hint: "2027-01-04T08:00:00Z"},
-		{Name: "priority", Label: "Priority (empty: that of the definition)", Kind: "number"},
+		{Name: "scheduled_for", Label: "Due (empty: now; passed to the worker; may be in the past)", Hint: "2027-01-04T08:00:00Z"},
+		{Name: "priority", Label: "Priority (empty: from the definition)", Kind: "number"},
 		{Name: "correlation_id", Label: "Correlation"},
 	}
 	if d.ConcurrencyPolicy != client.JobConcurrencyPolicyAllow {

@@ -28,7 +28,7 @@ func definitionFields() []web.Field {
 			"daily_at", "each day at: 02:30", "weekdays_at", "Monday to Friday at: 09:00",
 			"weekly_at", "each week on: MON 09:00", "hourly_at_minute", "each hour at minute: 0,30",
 			"every_n_minutes", "every n minutes: 15", "interval", "interval: 90s", "cron", "cron: 30 2 * * *")},
-		{Name: "schedule.value", Label: "When, in the form shown there", Hint: "02:30"},
+		{Name: "schedule.value", Label: "When, in the format of the schedule", Hint: "02:30"},
 		{Name: "schedule.timezone", Label: "Time zone", Hint: "such as Europe/Berlin or UTC"},
 		{Name: "schedule.dst_gap", Label: "Times skipped by a clock change", Kind: "select", Options: web.Labelled(
 			"", "due at the end of the gap", "skip", "not due")},
@@ -39,29 +39,29 @@ func definitionFields() []web.Field {
 		{Name: "event.event_type", Label: "Events", Hint: "order.paid or order.*"},
 		{Name: "event.match", Label: "Only events whose payload contains", Hint: `{"order.region": "eu"}`},
 		{Name: "event.args_from", Label: "Arguments from an event", Kind: "select", Options: web.Labelled(
-			"", "id, type, payload and times", "payload", "the payload alone")},
-		{Name: "jitter_ms", Label: "Start up to this much after the slot", Hint: "0"},
+			"", "id, type, payload and times", "payload", "only the payload")},
+		{Name: "jitter_ms", Label: "Random delay after the slot, at most", Hint: "0"},
 		{Group: "Where", Name: "queue", Label: "Queue", Hint: "default"},
 		{Name: "priority", Label: "Priority, -100 to 100; higher first", Hint: "0"},
 		{Name: "required_labels", Label: "Labels required of the worker", Hint: `{"zone": "a"}`},
 		{Name: "labels", Label: "Labels of the job", Hint: `{"team": "finance"}`},
 		{Group: "Overlap", Name: "concurrency_policy", Label: "A run that becomes due while another is active",
-			Kind: "select", Options: web.Labelled("allow", "runs as well", "forbid", "is skipped", "queue", "waits",
+			Kind: "select", Options: web.Labelled("allow", "also runs", "forbid", "is skipped", "queue", "waits",
 				"replace", "cancels the other")},
 		{Name: "concurrency_key", Label: "Key shared with other jobs", Hint: "its own"},
-		{Name: "queue_limit", Label: "How many may wait (0: any number)", Hint: "0"},
-		{Name: "retry_holds_key", Label: "A waiting retry keeps the next slot from starting", Kind: "check"},
+		{Name: "queue_limit", Label: "Maximum waiting runs (0: unlimited)", Hint: "0"},
+		{Name: "retry_holds_key", Label: "A waiting retry blocks the next slot", Kind: "check"},
 		{Group: "Missed slots", Name: "misfire_policy", Label: "Overdue slots", Kind: "select", Options: web.Labelled(
-			"skip", "are skipped", "fire_once", "the newest runs", "catch_up", "all of them run, oldest first")},
-		{Name: "misfire_grace_ms", Label: "Overdue after (0: according to the settings)", Hint: "0"},
-		{Name: "catch_up_limit", Label: "At most this many run", Hint: "100"},
+			"skip", "are skipped", "fire_once", "only the newest runs", "catch_up", "all run, oldest first")},
+		{Name: "misfire_grace_ms", Label: "Overdue after (0: from the settings)", Hint: "0"},
+		{Name: "catch_up_limit", Label: "Maximum overdue slots to run", Hint: "100"},
 		{Group: "Failures", Name: "retry.max_attempts", Label: "Maximum runs, including retries", Hint: "1"},
 		{Name: "retry.initial_interval_ms", Label: "First wait", Hint: "1 s"},
 		{Name: "retry.max_interval_ms", Label: "Longest wait", Hint: "10 min"},
 		{Name: "retry.multiplier", Label: "Backoff multiplier", Hint: "2"},
 		{Name: "retry.jitter", Label: "Jitter (0 to 1)", Hint: "0.2"},
 		{Name: "timeout_ms", Label: "Timeout of an attempt (0: none)", Hint: "0"},
-		{Name: "max_losses", Label: "Lost assignments allowed (0: according to the settings)", Hint: "0"},
+		{Name: "max_losses", Label: "Lost assignments allowed (0: from the settings)", Hint: "0"},
 		{Name: "dead_letter", Label: "A run that gave up becomes a dead letter", Options: web.Labelled(
 			"", "if created by an event or a saga", "true", "yes", "false", "no")},
 		{Name: "emit", Label: "Kafka topics for events emitted by its runs", Hint: `[{"event_type": "report.*", "topic": "reports"}]`},
@@ -125,7 +125,7 @@ func (p *pages) foreseen(ctx context.Context, body []byte) (*web.Preview, error)
 		shown.Rows = append(shown.Rows, row)
 	}
 	if len(list.Ticks) == 0 {
-		shown.Ends = web.Sentence("It is due %s, but never from now on.", scheduleWords(d.Schedule))
+		shown.Ends = web.Sentence("It is due %s, but no future slots remain.", scheduleWords(d.Schedule))
 	}
 	return shown, nil
 }

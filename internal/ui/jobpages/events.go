@@ -38,7 +38,7 @@ func (p *pages) events(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d := eventList{List: l, JobEventRecordList: list, Offered: !p.kit.ReadOnly}
-	d.Publish = v.Button("Publish", "/ui/jobs/events/publish", "jobs:write", "Starts the jobs that are triggered by it.", web.Safe)
+	d.Publish = v.Button("Publish", "/ui/jobs/events/publish", "jobs:write", "Starts the jobs that it triggers.", web.Safe)
 	return &web.Page{Template: "job-events", Title: "Job events", Nav: "Jobs", Refresh: 10, Data: d}, nil
 }
 

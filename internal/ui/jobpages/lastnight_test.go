@@ -46,7 +46,7 @@ func TestTheWorkOfASkippedRunIsDone(t *testing.T) {
 	})
 	const first = `class="button first"`
 	page := reads(t, s, "/ui/runs/"+held, `href="/ui/runs/`+skipped+`">1 run was skipped</a> because of this one`,
-		"It has been running since", "while another run has it, this one is skipped", "the first")
+		"It has been running since", "while another run holds it, this one is skipped", "the first")
 	if strings.Contains(page, first) {
 		t.Errorf("an action on a run that works stands out\n%s", page)
 	}
@@ -58,17 +58,17 @@ func TestTheWorkOfASkippedRunIsDone(t *testing.T) {
 
 	rerun := "/ui/runs/" + skipped + "/actions/rerun"
 	ways := []string{
-		"Another run is in the way", `href="/ui/runs/` + held, "has been running for", "Cancel that run",
-		"both then run at the same time",
+		"Another run blocks this one", `href="/ui/runs/` + held, "has been running for", "Cancel that run",
+		"both runs are then active at the same time",
 	}
-	page = reads(t, s, rerun, append(ways, "It does the work of "+at+" UTC")...)
+	page = reads(t, s, rerun, append(ways, "same due time as in this run: "+at+" UTC")...)
 	if strings.Contains(page, `role="alert"`) {
 		t.Errorf("a form that was not sent has a problem\n%s", page)
 	}
 	reads(t, s, "/ui/jobs/settlement/actions/run", ways...)
 	if page := preview(t, s, rerun, "overlap", "true", "reason", "x"); strings.Contains(page, ways[0]) ||
 		!strings.Contains(page, "A new run is created") ||
-		!strings.Contains(page, `It runs beside <a href="/ui/runs/`+held+`">`) {
+		!strings.Contains(page, `It runs at the same time as <a href="/ui/runs/`+held+`">`) {
 		t.Errorf("a run that starts beside another has it in its way\n%s", page)
 	}
 	form := uitest.Form(page)
@@ -85,8 +85,8 @@ func TestTheWorkOfASkippedRunIsDone(t *testing.T) {
 		t.Errorf("the rerun is for %v, want %s", is["scheduled_for"], slot)
 	}
 	reads(t, s, again, "rerun of", `href="/ui/runs/`+skipped, "for last night", at+" UTC")
-	if page := reads(t, s, "/ui/runs/"+skipped, "It was run again", `href="`+again); strings.Contains(page, first) {
+	if page := reads(t, s, "/ui/runs/"+skipped, "It was rerun", `href="`+again); strings.Contains(page, first) {
 		t.Errorf("a run that was run again is still to be run again\n%s", page)
 	}
-	reads(t, s, rerun, "It was run again already, by run "+web.Short(is["id"])+", which is pending.")
+	reads(t, s, rerun, "It has already been rerun by run "+web.Short(is["id"])+", which is pending.")
 }

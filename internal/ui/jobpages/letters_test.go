@@ -29,8 +29,8 @@ func TestARunSaysWhatItDoesForADeadLetter(t *testing.T) {
 		}
 		return letter != ""
 	})
-	const retries, succeeded, failed = "It retries this dead letter", "It retried this dead letter, and succeeded",
-		"It retried this dead letter, and did not succeed"
+	const retries, succeeded, failed = "It retries this dead letter", "It retried this dead letter and succeeded",
+		"It retried this dead letter but did not succeed"
 	says := func(id, want string) {
 		t.Helper()
 		page := reads(t, s, "/ui/runs/"+id)

@@ -87,7 +87,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		strings.Contains(page, "/next-runs") || strings.Contains(page, "/api/v1/job-runs?") {
 		t.Errorf("the page asks for each job\n%s", page)
 	}
-	page := reads(t, s, "/ui/jobs/nightly-report", "No runs yet", "actions/pause", "A run that fails is not retried")
+	page := reads(t, s, "/ui/jobs/nightly-report", "No runs yet", "actions/pause", "A failed run is not retried")
 	if strings.Contains(page, "actions/resume") {
 		t.Error("a job that is not paused can be resumed")
 	}
@@ -107,7 +107,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 	}
 	posts(t, s, edit, append(spring, "schedule.start_at", "",
 		"concurrency_policy", "forbid", "retry.max_attempts", "3", "reason", "more runs")...)
-	reads(t, s, "/ui/jobs/nightly-report", "is skipped", "up to 3 runs in all")
+	reads(t, s, "/ui/jobs/nightly-report", "is skipped", "up to 3 runs in total")
 	reads(t, s, "/ui/jobs/nightly-report?tab=versions", "9007199254740993")
 
 	reads(t, s, "/ui/jobs/nightly-report/actions/pause", "skipped",
@@ -118,7 +118,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		"The state changes from <code>paused</code> to <code>active</code>.")
 	posts(t, s, "/ui/jobs/nightly-report/actions/resume", "reason", "over")
 	reads(t, s, "/ui/jobs/nightly-report/actions/run",
-		"A new run is created, and waits for a worker.")
+		"A new run is created and waits for a worker.")
 
 	to := posts(t, s, "/ui/jobs/nightly-report/actions/run", "args", `{"a":1}`, "overlap", "true")
 	if !strings.HasPrefix(to, "/ui/runs/") {
@@ -133,16 +133,16 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 	fill := "/ui/jobs/nightly-report/actions/backfill"
 	slots := []string{"from", "2026-11-01T12:00:00Z", "to", "2026-11-04T12:00:00Z", "reason", hostile}
 	if page := preview(t, s, fill, slots...); !strings.Contains(page, "3 of 3 slots") ||
-		!strings.Contains(page, "3 new runs are created, and wait for workers.") {
+		!strings.Contains(page, "3 new runs are created and wait for workers.") {
 		t.Errorf("the slots of a backfill are not shown\n%s", page)
 	}
 	to = posts(t, s, fill, slots...)
-	reads(t, s, to, "Backfill of nightly-report", "One run at a time, with at most 5 created and not ended")
+	reads(t, s, to, "Backfill of nightly-report", "One run at a time, with at most 5 unfinished runs")
 	reads(t, s, "/ui/jobs/nightly-report?tab=backfills", strings.TrimPrefix(to, "/ui/backfills/"))
 	posts(t, s, to+"/cancel", "reason", "enough")
 
 	remove := "/ui/jobs/nightly-report/actions/delete"
-	form := uitest.Form(reads(t, s, remove, "Runs that have not ended", "has not ended"))
+	form := uitest.Form(reads(t, s, remove, "Unfinished runs", "has not ended"))
 	if page := preview(t, s, remove, "force", "true", "reason", "gone"); !strings.Contains(page,
 		"It changes from <code>live</code> to <code>deleted</code>.") {
 		t.Errorf("the preview of a deletion:\n%s", page)

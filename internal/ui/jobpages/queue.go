@@ -51,8 +51,8 @@ func (p *pages) gotQueue(v *web.Visit) (*client.JobQueue, string, error) {
 }
 
 const (
-	meansHoldQueue    = "Workers get no new runs from this queue. Waiting runs keep their order; runs that workers have continue."
-	meansReleaseQueue = "Its runs are handed out again, in their order."
+	meansHoldQueue    = "Workers get no new runs from this queue. Waiting runs keep their order; runs that workers already have continue."
+	meansReleaseQueue = "Its runs are assigned again, in order."
 )
 
 func queuePath(name string) string { return "/ui/queues/" + url.PathEscape(name) }

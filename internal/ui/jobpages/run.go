@@ -228,10 +228,10 @@ func (p *pages) tailOf(v *web.Visit, d *runPage) error {
 	case v.Header.Get("Sec-Fetch-Dest") == "empty":
 		return nil
 	case !v.May("payloads:read"):
-		d.Log.Left = "Logs need the permission payloads:read."
+		d.Log.Left = "Reading logs requires the permission payloads:read."
 		return nil
 	case d.LogBytes > tailBytes:
-		d.Log.Left = "The log has " + web.Bytes(d.LogBytes) + ": download it."
+		d.Log.Left = "The log is too long to show (" + web.Bytes(d.LogBytes) + "): download it."
 		return nil
 	}
 	format := client.GetRunLogParamsFormatText
@@ -248,7 +248,7 @@ func (p *pages) tailOf(v *web.Visit, d *runPage) error {
 	}
 	if n := len(d.Log.Lines) - tailLines; n > 0 {
 		d.Log.Lines = d.Log.Lines[n:]
-		d.Log.Left = fmt.Sprintf("The last %d lines; %s before them are in the download.", tailLines, web.Count(n))
+		d.Log.Left = fmt.Sprintf("The last %d lines. The download also has the earlier lines (%s).", tailLines, web.Count(n))
 	}
 	d.Log.Shown = true
 	return nil

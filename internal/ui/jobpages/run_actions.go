@@ -32,10 +32,10 @@ var runActionsByName = map[client.JobRunVerb]runAction{
 	},
 	client.JobRunVerbReassign: {
 		label: "Reassign",
-		means: "Takes the run from its worker. Another worker can claim it immediately, and calls by the former worker are " +
-			"rejected. This does not count as a loss.",
+		means: "Takes the run from its worker. Another worker can claim it immediately, and calls from the previous worker " +
+			"are rejected. This does not count as a loss.",
 		fields: []web.Field{{Name: "force", Kind: "check",
-			Label: "Even while it is running: its process may still be running when the next attempt starts"}},
+			Label: "Even if it is running: its process may still be running when the next attempt starts"}},
 		send: web.On(client.ClientInterface.ReassignJobRunWithBody),
 	},
 	client.JobRunVerbRerun: {
@@ -89,14 +89,14 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 	switch verb {
 	case client.JobRunVerbRerun:
 		a.Done, a.Fields[0].Hint, a.Ways = runAnswered, string(r.Args), p.waysOut(v)
-		a.Means += " It does the work of " + stamp(r.ScheduledFor) + ", as this one: its worker is given that time."
+		a.Means += " Its worker is given the same due time as in this run: " + stamp(r.ScheduledFor) + "."
 		runs, err := p.retriesOf(v, r.RootRunID)
 		if err != nil {
 			return nil, err
 		}
 		for i := range runs { // a list that omits these runs still offers to run it again
 			if repeats(&runs[i], r.ID) {
-				a.Means += " It was run again already, by run " + web.Short(runs[i].ID) + ", which is " +
+				a.Means += " It has already been rerun by run " + web.Short(runs[i].ID) + ", which is " +
 					web.BadgeOf(runs[i].State).Word + "."
 				break
 			}

@@ -34,8 +34,8 @@ var (
 			"MANUAL", "hand", "RETRY", "a retry", "BACKFILL", "a backfill", "SAGA", "a saga", "DLQ", "a dead letter")},
 		{Name: "error_code", Label: "Error code"},
 		{Name: "finished_from", Label: "Finished from", Hint: "-24h", Time: true},
-		{Name: "late_by_min", Label: "Late by, in minutes", Hint: "5"},
-		{Name: "gave_up", Label: "Gave up, and not run again", Options: web.YesNo},
+		{Name: "late_by_min", Label: "Late by (minutes)", Hint: "5"},
+		{Name: "gave_up", Label: "Gave up and was not rerun", Options: web.YesNo},
 		{Name: "finished_to", Label: "Finished before", Time: true},
 		{Name: "scheduled_from", Label: "Due from", Hint: "-24h", Time: true},
 		{Name: "scheduled_to", Label: "Due before", Time: true},
@@ -95,10 +95,10 @@ func bulkButtons(v *web.Visit, l *web.List) (all []web.Button) {
 	}
 	if over == 0 || over < len(states) {
 		all = append(all, button("Cancel all that match", "cancel",
-			"Ends the runs that have not started, and asks the workers of others to stop."))
+			"Cancels the runs that have not started and asks the workers of the others to stop."))
 	}
 	if len(states) == 0 || over > 0 {
-		all = append(all, button("Rerun all that match", "rerun", "Creates new runs of those that have ended."))
+		all = append(all, button("Rerun all that match", "rerun", "Creates new runs for those that have ended."))
 	}
 	return all
 }

@@ -76,7 +76,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 	call(200, "POST", "/job-runs/"+id+"/progress", with(fence, "percent", 40, "message", hostile))
 	call(200, "POST", "/job-runs/"+id+"/logs", with(fence, "seq", 0, "chunk",
 		"\x1b[32mgreen\x1b[0m "+hostile+"\n"+strings.Repeat("row\n", 300), "stream", "stdout"))
-	page := reads(t, s, "/ui/runs/"+id, "40.0 %", "The last 200 lines; 101 before them", "/actions/reassign", "in progress")
+	page := reads(t, s, "/ui/runs/"+id, "40.0 %", "The last 200 lines. The download also has the earlier lines (101)", "/actions/reassign", "in progress")
 	if strings.Contains(page, "\x1b") {
 		t.Error("the log has sequences of a terminal")
 	}
@@ -130,7 +130,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 	other := start()
 	many := "/ui/runs/selected?action=cancel&run=" + strings.TrimPrefix(again, "/ui/runs/") + "&run=" + id
 	form = uitest.Form(reads(t, s, many, "not possible in this state",
-		"The state changes from pending to canceled.", "possible for <code>1</code> of them"))
+		"The state changes from pending to canceled.", "possible for <code>1</code> of these runs"))
 	form.Set("reason", "not today")
 	status, page, _ := s.Post(t, many, form)
 	if status != 200 || strings.Count(page, "accepted") != 1 || strings.Count(page, ">refused") != 1 {
@@ -159,7 +159,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 	}
 	to := posts(t, s, bulk, "action", "cancel", "filter.definition", "import", "filter.states", "PENDING",
 		"reason", hostile)
-	reads(t, s, to, "runs examined", "accepted, ", "Accepted means that the run was asked to end", "PENDING")
+	reads(t, s, to, "runs checked", "accepted, ", "Accepted means that the run was asked to end", "PENDING")
 	reads(t, s, "/ui/run-bulks", strings.TrimPrefix(to, "/ui/run-bulks/"))
 	reads(t, s, "/ui/runs/"+other)
 }

@@ -104,7 +104,7 @@ func (p *pages) foreseeSelected(
 			return nil, err
 		}
 		s.Run = res.JSON200
-		row := []string{"run " + s.ID.String(), "", "", "nothing: there is no such run"}
+		row := []string{"run " + s.ID.String(), "", "", "nothing: the run does not exist"}
 		if s.Run != nil {
 			row[1], row[2] = s.Run.JobDefinition.Name, web.BadgeOf(s.Run.State).Word
 			if row[3], err = p.foreseeOne(ctx, s, verb, body); err != nil {
@@ -116,7 +116,7 @@ func (p *pages) foreseeSelected(
 		}
 		shown.Rows = append(shown.Rows, row)
 	}
-	shown.Ends = web.Sentence("The action is possible for %s of them.", allowed)
+	shown.Ends = web.Sentence("The action is possible for %s of these runs.", allowed)
 	return shown, nil
 }
 

@@ -39,19 +39,19 @@ func (p *pages) waysOut(v *web.Visit) func(context.Context, *client.Problem) []t
 // waysPast describes r, the run that blocks the new one, and the two ways to proceed.
 func (p *pages) waysPast(ctx context.Context, v *web.Visit, r *client.JobRun) []template.HTML {
 	is := web.Sentence(" of %s, due %s", r.JobDefinition.Name, stamp(r.ScheduledFor))
-	how, cancel := web.Sentence(", has not started yet."), "It ends at once, without having done anything."
+	how, cancel := web.Sentence(", has not started yet."), "It ends immediately without having done any work."
 	if r.StartedAt != nil && r.State == client.JobRunStateRUNNING {
 		how = web.Sentence(", has been running for %s.", web.Duration(v.Now.Sub(*r.StartedAt)))
 		if line := p.lastLine(ctx, v, r.ID); line != "" {
 			how += web.Sentence(" Its log ends with %s.", line)
 		}
-		cancel = "Its worker is asked to stop; its work then remains undone, unless it is run again too."
+		cancel = "Its worker is asked to stop; its work then stays undone unless you rerun it too."
 	}
 	return []template.HTML{
-		"Another run is in the way: " + p.runLink(r.ID, web.Sentence("run %s", web.Short(r.ID))) + is + how,
+		"Another run blocks this one: " + p.runLink(r.ID, web.Sentence("run %s", web.Short(r.ID))) + is + how,
 		p.runLink(r.ID, "Cancel that run") + " first, then start this one. " + web.Sentence(cancel),
-		"Or tick “" + web.Sentence(startsAnyway) + "”: both then run at the same time, which the definition of the job forbids " +
-			"otherwise.",
+		"Or tick “" + web.Sentence(startsAnyway) + "”: both runs are then active at the same time, which the job's " +
+			"definition normally forbids.",
 	}
 }
 
@@ -72,11 +72,11 @@ func (p *pages) beside(ctx context.Context, v *web.Visit, job string, body []byt
 	}
 	for i := range list.JobRuns {
 		r := &list.JobRuns[i]
-		said = append(said, "It runs beside "+p.runLink(r.ID, web.Sentence("run %s", web.Short(r.ID)))+
+		said = append(said, "It runs at the same time as "+p.runLink(r.ID, web.Sentence("run %s", web.Short(r.ID)))+
 			web.Sentence(", due %s, which is %s.", stamp(r.ScheduledFor), web.BadgeOf(r.State).Word))
 	}
 	if list.Pagination.HasNext {
-		said = append(said, "And beside others.")
+		said = append(said, "Other runs are active too.")
 	}
 	return said, nil
 }

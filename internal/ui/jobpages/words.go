@@ -97,9 +97,9 @@ func triggerOf(typed string) string {
 
 // overlapWords describe what happens to a run that becomes due while another one has not ended.
 var overlapWords = map[client.JobConcurrencyPolicy]string{
-	client.JobConcurrencyPolicyAllow:   "Any number of its runs may be in progress at a time.",
+	client.JobConcurrencyPolicyAllow:   "Any number of its runs may be in progress at the same time.",
 	client.JobConcurrencyPolicyForbid:  "One run at a time: a run that becomes due while another is active is skipped.",
-	client.JobConcurrencyPolicyReplace: "One run at a time: a run that becomes due first cancels the other.",
+	client.JobConcurrencyPolicyReplace: "One run at a time: when a run becomes due, the active one is canceled first.",
 	client.JobConcurrencyPolicyQueue:   "One run at a time: the others wait, in the order of their slots.",
 }
 
@@ -114,20 +114,20 @@ var overlapShort = map[client.JobConcurrencyPolicy]string{
 // keyWords describe what happens to a run while another one holds its key. What happens to the
 // other runs depends on their policies, which may differ, for example for runs of a backfill.
 var keyWords = map[client.JobConcurrencyPolicy]string{
-	client.JobConcurrencyPolicyForbid:  "while another run has it, this one is skipped",
-	client.JobConcurrencyPolicyReplace: "this run ends another one that has it",
-	client.JobConcurrencyPolicyQueue:   "while another run has it, this one waits",
+	client.JobConcurrencyPolicyForbid:  "while another run holds it, this one is skipped",
+	client.JobConcurrencyPolicyReplace: "this run cancels another run that holds it",
+	client.JobConcurrencyPolicyQueue:   "while another run holds it, this one waits",
 }
 
 // waitWords describe what a run has been waiting for; the time since when follows in the text.
 var waitWords = map[client.JobRunWaitReason]string{
-	client.JobRunWaitReasonSlot:         "It has been waiting for the time when it is due",
+	client.JobRunWaitReasonSlot:         "It has been waiting for its due time",
 	client.JobRunWaitReasonBackoff:      "It has been waiting for its next attempt",
 	client.JobRunWaitReasonKey:          "It has been waiting for its concurrency key",
-	client.JobRunWaitReasonLeader:       "It has been waiting for a scheduler that leads",
+	client.JobRunWaitReasonLeader:       "It has been waiting for a scheduler leader",
 	client.JobRunWaitReasonWorker:       "It has been waiting for a worker that can take it",
 	client.JobRunWaitReasonTurn:         "It has been waiting for its turn",
-	client.JobRunWaitReasonStart:        "It has been waiting for its worker to begin",
+	client.JobRunWaitReasonStart:        "It has been waiting for its worker to start it",
 	client.JobRunWaitReasonEnd:          "It has been running",
 	client.JobRunWaitReasonConfirmation: "It has been waiting for its worker to confirm it",
 	client.JobRunWaitReasonCancel:       "It has been waiting for its worker to stop",
@@ -137,7 +137,7 @@ var waitWords = map[client.JobRunWaitReason]string{
 // lateWords describe what happens to slots that are overdue.
 var lateWords = map[client.JobMisfirePolicy]string{
 	client.JobMisfirePolicySkip:     "Overdue slots are skipped.",
-	client.JobMisfirePolicyFireOnce: "Of the overdue slots, only the newest runs.",
+	client.JobMisfirePolicyFireOnce: "Only the newest overdue slot runs.",
 	client.JobMisfirePolicyCatchUp:  "All overdue slots run, oldest first",
 }
 
@@ -151,7 +151,7 @@ func policyWords(d *client.JobDefinition) []string {
 		overlap += " This applies to all definitions with the key " + *k + "."
 	}
 	if l := d.QueueLimit; l != nil && *l > 0 {
-		overlap += fmt.Sprintf(" At most %d may wait.", *l)
+		overlap += fmt.Sprintf(" Maximum number of waiting runs: %d.", *l)
 	}
 	all := []string{overlap}
 	if p := d.MisfirePolicy; d.Schedule != nil && p != nil {
@@ -167,7 +167,7 @@ func policyWords(d *client.JobDefinition) []string {
 	}
 	all = append(all, retryWords(d.Retry))
 	if t := d.TimeoutMS; t != nil && *t > 0 {
-		all = append(all, "An attempt may take "+web.Milliseconds(*t)+".")
+		all = append(all, "An attempt may take up to "+web.Milliseconds(*t)+".")
 	}
 	if j := d.JitterMS; j != nil && *j > 0 {
 		all = append(all, "A scheduled run starts up to "+web.Milliseconds(*j)+" after its slot.")
@@ -182,9 +182,9 @@ func retryWords(r client.JobRetry) string {
 		n = *r.MaxAttempts
 	}
 	if n == 1 {
-		return "A run that fails is not retried."
+		return "A failed run is not retried."
 	}
-	text := fmt.Sprintf("A run that fails is retried, up to %d runs in all", n)
+	text := fmt.Sprintf("A failed run is retried, up to %d runs in total", n)
 	if r.InitialIntervalMS != nil && *r.InitialIntervalMS > 0 {
 		text += "; the first retry waits " + web.Milliseconds(*r.InitialIntervalMS)
 	}

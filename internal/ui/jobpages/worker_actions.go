@@ -122,7 +122,7 @@ func (p *pages) stepDown(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Step down", Title: "Make the scheduler's leader step down", Nav: "Workers",
 		Back: web.Link{Name: "Workers", URL: "/ui/workers"}, Class: web.Dangerous, Needs: "jobs:admin", Deployment: true,
-		Means:   "Another node becomes leader within a second or two, or the same one, with a new epoch.",
+		Means:   "Within a second or two, another node or the same one becomes leader with a new epoch.",
 		Warning: "Until then no new runs are assigned, for any tenant. Workers keep their current runs.",
 		Confirm: strconv.FormatInt(leader.Epoch, 10), About: "the epoch of the leader", DryRun: web.DryRunInQuery,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {

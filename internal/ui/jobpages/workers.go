@@ -66,7 +66,7 @@ func (p *pages) workers(v *web.Visit) (*web.Page, error) {
 	}
 	if d.Leader.Alive && !p.kit.ReadOnly {
 		b := v.Button("Step down", "/ui/scheduler/step-down", "jobs:admin",
-			"Another node becomes leader, or the same one, with a new epoch.", web.Dangerous)
+			"Another node or the same one becomes leader with a new epoch.", web.Dangerous)
 		b.Needs = v.Lacks("jobs:admin", true)
 		d.StepDown = []web.Button{b}
 	}

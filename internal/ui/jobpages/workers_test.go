@@ -25,13 +25,13 @@ func TestWorkersAreDrainedAndDetachedFromTheirPages(t *testing.T) {
 		t.Error("a queue that nobody takes is not in front")
 	}
 	one := "/ui/workers/" + w
-	page = reads(t, s, one, run, "/actions/drain", "/actions/detach", "of all commands")
+	page = reads(t, s, one, run, "/actions/drain", "/actions/detach", "for all commands")
 	if strings.Contains(page, "/actions/undrain") {
 		t.Error("a worker that is not draining can be undrained")
 	}
 	reads(t, s, one+"/actions/drain", "The state changes from <code>active</code> to <code>draining</code>.")
 	posts(t, s, one+"/actions/drain", "reason", hostile)
-	reads(t, s, one, "draining", "/actions/undrain", "Takes no new runs. Registered for runs of queue rows, of all commands.")
+	reads(t, s, one, "draining", "/actions/undrain", "Takes no new runs. Registered for runs of queue rows, for all commands.")
 	posts(t, s, one+"/actions/undrain", "reason", "over")
 	detach := one + "/actions/detach"
 	form := uitest.Form(reads(t, s, detach, run, "in doubt immediately"))

@@ -134,7 +134,7 @@ func (p *pages) download(v *web.Visit) (*web.Page, error) {
 	if d.Content.Hidden || d.Content.Encoding == "" {
 		return nil, &web.Refusal{Problem: client.Problem{
 			Status: http.StatusNotFound, Code: "REQ_NOT_FOUND", Title: "No content",
-			Detail: "The letter has no payload, or you may not see it (payloads:read).",
+			Detail: "The letter has no payload, or you lack permission to see it (payloads:read).",
 		}}
 	}
 	name := l.ID.String()

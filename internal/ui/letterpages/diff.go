@@ -30,7 +30,7 @@ func (o operation) sentence() template.HTML {
 	case "add":
 		return web.Sentence("%s: added, %s", at, brief(o.Value))
 	case "remove":
-		return web.Sentence("%s: left out, now %s", at, brief(o.Before))
+		return web.Sentence("%s: removed, currently %s", at, brief(o.Before))
 	}
 	return web.Sentence("%s: %s → %s", at, brief(o.Before), brief(o.Value))
 }

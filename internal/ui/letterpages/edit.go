@@ -52,18 +52,18 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	if d.Content.Hidden {
 		return nil, &web.Refusal{Problem: client.Problem{
 			Status: 403, Code: "AUTH_FORBIDDEN", Title: "Hidden content",
-			Detail: "You may not see this content (payloads:read), so you cannot edit it. It can be retried unchanged.",
+			Detail: "You lack permission to see this content (payloads:read), so you cannot edit it. You can retry it unchanged.",
 		}}
 	}
 	if !allows(l, client.DeadLetterVerbRetry) {
 		return nil, &web.Refusal{Problem: client.Problem{
-			Status: http.StatusConflict, Code: "DLQ_CONFLICT", Title: "Not to be retried",
+			Status: http.StatusConflict, Code: "DLQ_CONFLICT", Title: "Cannot be retried",
 			Detail: "The letter is " + web.BadgeOf(l.Status).Word + ", so it cannot be retried, and there is nothing to edit.",
 		}}
 	}
 	a := p.actionOn(l, res, letterVerbs[client.DeadLetterVerbRetry], "retry")
 	a.Label, a.Title, a.Class = "Retry with these changes", "Edit and retry: "+titleOf(l), web.Changes
-	a.Means = "The original stays as it is. The edit is stored as a revision with your name and reason; later retries send it too."
+	a.Means = "The original is not changed. The edit is stored as a revision with your name and reason, which later retries also send."
 	a.Template, a.Scripts = "action-edit", []string{"letters.js"}
 	x := editForm{Before: d.Headers, Target: l.Target.Kind != client.DeadLetterTargetKindJobRun}
 	payload := payloadField(&d.Content)
@@ -71,9 +71,9 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	if x.Target {
 		headerFields(a, &x, d.Headers)
 		a.Fields = append(a.Fields,
-			web.Field{Name: "key_text", Label: "Another key", Hint: "as it is"},
+			web.Field{Name: "key_text", Label: "Another key", Hint: "unchanged"},
 			web.Field{Name: "target.topic", Label: "Another topic", Hint: targetOf(&l.Target)},
-			web.Field{Name: "target.partition", Label: "Its partition", Kind: "number", Hint: "by the key"},
+			web.Field{Name: "target.partition", Label: "Its partition", Kind: "number", Hint: "from the key"},
 			web.Field{Name: "target.url", Label: "Another URL, if the topic's policy allows it", Hint: "https://"},
 			web.Field{Name: "target.method", Label: "Method", Kind: "select", Options: append(
 				[]web.Option{{}}, web.Options("POST", "PUT", "PATCH", "DELETE")...)})
@@ -135,7 +135,7 @@ func headerFields(a *web.Action, x *editForm, headers []header) {
 		if i < len(headers) {
 			name, now = headers[i].Name, headers[i].Text
 			ops = []web.Option{
-				{Label: "leave as it is"}, {Value: "set", Label: "set"}, {Value: "remove", Label: "leave out"},
+				{Label: "leave unchanged"}, {Value: "set", Label: "set"}, {Value: "remove", Label: "remove"},
 			}
 		}
 		a.Fields = append(a.Fields,
@@ -246,13 +246,13 @@ func editBody(d *carried, x *editForm, payload string, form web.Form, members ma
 		}
 	}
 	return &web.Refusal{Problem: client.Problem{
-		Status: http.StatusUnprocessableEntity, Title: "Nothing is changed", Detail: unchanged,
+		Status: http.StatusUnprocessableEntity, Title: "No changes", Detail: unchanged,
 		Errors: []client.ProblemField{{Pointer: "/" + payload, Message: unchanged}},
 	}}
 }
 
 // unchanged is the message for a form that was sent without changes.
-const unchanged = "Nothing is changed yet. To send the letter as it is, go back and use Retry."
+const unchanged = "You have not changed anything yet. To send the letter unchanged, go back and use Retry."
 
 func malformed(field, detail string) error {
 	r := web.Malformed(detail)
@@ -288,12 +288,12 @@ func (x *editForm) foreseen(l *client.DeadLetter, body []byte) (*web.Preview, er
 	for _, h := range asked.Headers {
 		switch h.Op {
 		case "remove":
-			shown.Sentences = append(shown.Sentences, web.Sentence("Without the header %s.", h.Name))
+			shown.Sentences = append(shown.Sentences, web.Sentence("The header %s is removed.", h.Name))
 		case "add":
-			shown.Sentences = append(shown.Sentences, web.Sentence("With the header %s: %s.", h.Name,
+			shown.Sentences = append(shown.Sentences, web.Sentence("The header %s is added: %s.", h.Name,
 				cmp.Or(text(h.Value), text(h.Bytes))))
 		default:
-			shown.Sentences = append(shown.Sentences, web.Sentence("With the header %s: %s, replacing all headers of that name.", h.Name,
+			shown.Sentences = append(shown.Sentences, web.Sentence("The header %s is set to %s, replacing all headers of that name.", h.Name,
 				text(h.Value)))
 		}
 	}

@@ -13,9 +13,9 @@ import (
 
 // heldBy describes what prevents a letter from being retried.
 var heldBy = map[client.DeadLetterHold]string{
-	client.DeadLetterHoldTopicPolicy:   "its topic's policy has auto_retry off",
-	client.DeadLetterHoldDefaultPolicy: "the default policy has auto_retry off",
-	client.DeadLetterHoldConfiguration: "this server's configuration has dlq.auto_retry off",
+	client.DeadLetterHoldTopicPolicy:   "auto_retry is off in its topic's policy",
+	client.DeadLetterHoldDefaultPolicy: "auto_retry is off in the default policy",
+	client.DeadLetterHoldConfiguration: "dlq.auto_retry is off in this server's configuration",
 	client.DeadLetterHoldHoldAll:       "the default policy holds all topics",
 }
 
@@ -25,13 +25,13 @@ var endings = map[client.DeadLetterResolution]string{
 	client.DeadLetterResolutionBOUNCED:   "It was sent, and came back as another letter.",
 	client.DeadLetterResolutionMANUAL:    "It was resolved by an operator: it was handled elsewhere.",
 	client.DeadLetterResolutionDISCARDED: "It was discarded by an operator. It is not retried.",
-	client.DeadLetterResolutionPOISON:    "It keeps coming back, so it is no longer retried. It needs an operator.",
+	client.DeadLetterResolutionPOISON:    "It keeps coming back, so it is no longer retried. An operator must handle it.",
 }
 
 // explained describes what a letter is waiting for and what happens next.
 func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 	if l.Archived != nil && *l.Archived {
-		return []template.HTML{"It is in the archive. Restore it before acting on it; it then becomes pending, and is not retried " +
+		return []template.HTML{"It is in the archive. Restore it before acting on it; it then becomes pending, but is not retried " +
 			"automatically."}
 	}
 	switch l.Status {
@@ -48,8 +48,8 @@ func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 			"it once the cause is fixed, or resolve it.", l.RetryCount, l.MaxRetries)}
 	}
 	if *l.Resolution == client.DeadLetterResolutionREDRIVEN {
-		return []template.HTML{accepts(l, now), "Nothing more is needed. If it turns out that its consumer could not process it, " +
-			"report that: it then counts as a retry that failed."}
+		return []template.HTML{accepts(l, now), "Nothing more needs to be done. If its consumer could not process it after all, " +
+			"report that: the retry then counts as failed."}
 	}
 	return []template.HTML{plain(endings[*l.Resolution])}
 }
@@ -80,7 +80,7 @@ func accepts(l *client.DeadLetter, now time.Time) template.HTML {
 
 func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 	if l.Gate != nil {
-		all = append(all, plain(l.Gate.Summary+" It spends no retry meanwhile."))
+		all = append(all, plain(l.Gate.Summary+" In the meantime, no retries are used up."))
 	}
 	switch {
 	case l.HeldByRedrive != nil:
@@ -116,12 +116,12 @@ func retrying(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 	case client.DeadLetterTargetKindSagaStep:
 		all = append(all, "Its saga has accepted the retry and is compensating again; the letter is resolved when the compensation succeeds.")
 	case client.DeadLetterTargetKindJobRun:
-		all = append(all, "A new run of its job has taken the retry; the letter ends with that run.")
+		all = append(all, "A new run of its job performs the retry; the letter's outcome depends on that run.")
 	default:
 		all = append(all, "It is being sent to its target.")
 	}
 	if l.LeaseUntil != nil {
-		all = append(all, web.Sentence("If that node is lost, the letter is released %s.", web.Ago(now, *l.LeaseUntil)))
+		all = append(all, web.Sentence("If the node that retries it is lost, the letter is released %s.", web.Ago(now, *l.LeaseUntil)))
 	}
 	return all
 }
@@ -136,9 +136,9 @@ func ofSaga(l *client.DeadLetter) []template.HTML {
 		step = *l.StepName
 	}
 	return []template.HTML{
-		web.Sentence("Its saga is waiting for it. Retry: the saga calls the compensation of %s again, with the same Idempotency-Key.",
+		web.Sentence("Its saga is waiting for it. If you retry it, the saga calls the compensation of %s again with the same Idempotency-Key.",
 			step),
-		web.Sentence("Resolve: if %s was compensated manually. The saga treats it as compensated and continues.", step),
+		web.Sentence("If %s was compensated manually, resolve it: the saga then treats the step as compensated and continues.", step),
 	}
 }
 
@@ -191,8 +191,8 @@ var outcomes = map[client.DeadLetterAttemptOutcome]outcome{
 	client.DeadLetterAttemptOutcomeUNCERTAIN: {
 		"uncertain", "the target may have accepted it: there was no response, or a 5xx", "undo", "?"},
 	client.DeadLetterAttemptOutcomeABANDONED: {
-		"abandoned", "its node was lost after handing it over: the target may have it", "undo", "?"},
-	client.DeadLetterAttemptOutcomeWITHDRAWN: {"withdrawn", "it was not handed over, and does not count as a retry", "muted", "○"},
+		"abandoned", "its node was lost after sending it: the target may have received it", "undo", "?"},
+	client.DeadLetterAttemptOutcomeWITHDRAWN: {"withdrawn", "it was not sent and does not count as a retry", "muted", "○"},
 }
 
 // outcomeOf describes a retry's outcome in words; an unknown outcome is shown unchanged.

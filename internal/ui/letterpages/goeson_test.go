@@ -15,13 +15,13 @@ func TestWhatAnApprovalDoes(t *testing.T) {
 		r    client.Redrive
 		want string
 	}{
-		{client.Redrive{Action: "retry", Expected: new(int64(4))}, "It begins at once, and will retry 4 letters."},
+		{client.Redrive{Action: "retry", Expected: new(int64(4))}, "It begins immediately, and will retry 4 letters."},
 		{client.Redrive{Action: "discard", Expected: new(int64(1)), ScheduledFor: new(now.Add(2 * time.Hour))},
 			"It begins <code>in 2 h</code>, and will discard 1 letter."},
 		{client.Redrive{Action: "retry", Expected: new(int64(1)), ScheduledFor: new(now.Add(-time.Hour))},
-			"It begins at once, and will retry 1 letter."},
-		{client.Redrive{StartedAt: &now, Left: 1}, "It continues at once with the 1 letter that is left."},
-		{client.Redrive{StartedAt: &now, Left: 3}, "It continues at once with the <code>3</code> letters that are left."},
+			"It begins immediately, and will retry 1 letter."},
+		{client.Redrive{StartedAt: &now, Left: 1}, "It continues immediately with the 1 remaining letter."},
+		{client.Redrive{StartedAt: &now, Left: 3}, "It continues immediately with the <code>3</code> remaining letters."},
 	} {
 		if got := goesOn(&tt.r, now); string(got.Ends) != tt.want || got.Sentences != nil {
 			t.Errorf("%+v\nsays %q, want %q", tt.r, got.Ends, tt.want)

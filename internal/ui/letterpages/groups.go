@@ -28,7 +28,7 @@ type groupRow struct {
 var (
 	groupViews = []web.View{
 		{Name: "All"},
-		{Name: "Needs a look", Filter: url.Values{"state": {"NEW", "REGRESSED"}}},
+		{Name: "Needs attention", Filter: url.Values{"state": {"NEW", "REGRESSED"}}},
 		{Name: "New", Filter: url.Values{"state": {"NEW"}}},
 		{Name: "Regressed", Filter: url.Values{"state": {"REGRESSED"}}},
 		{Name: "Acknowledged", Filter: url.Values{"state": {"ACKNOWLEDGED"}}},
@@ -61,7 +61,7 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 	pending := g.Open == nil || *g.Open > 0
 	if pending {
 		all = append(all, redriveButton(v, g, "Retry", "retry", web.Changes,
-			"Retry its pending letters: ten first, the rest if none of those comes back."))
+			"Retry its pending letters: ten first, then the rest if none of them comes back."))
 	}
 	add := func(label, verb, means string) {
 		all = append(all, v.Button(label, path+"/"+verb+from, "dlq:write", means, web.Safe))
@@ -73,12 +73,12 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 	case client.DeadLetterGroupStateACKNOWLEDGED:
 		add("Resolve", "resolve", "The cause is fixed. If another letter arrives, the group becomes regressed.")
 	case client.DeadLetterGroupStateRESOLVED:
-		add("Reopen", "reopen", "The cause persists.")
+		add("Reopen", "reopen", "The cause is not fixed.")
 	}
 	add("Assign", "assign", "Who is investigating, and a note.")
 	if pending {
 		all = append(all, redriveButton(v, g, "Discard", "discard", web.Dangerous,
-			"Give up its pending letters. They are no longer retried."))
+			"Discard its pending letters. They are no longer retried."))
 	}
 	return all
 }
@@ -159,7 +159,7 @@ var groupVerbs = map[string]struct {
 		means: "It is under investigation. The group stays acknowledged while more letters of this kind arrive."},
 	"resolve": {label: "Resolve", state: "RESOLVED",
 		means: "The cause is fixed. The letters stay as they are; if another one arrives, the group becomes regressed."},
-	"reopen": {label: "Reopen", state: "NEW", means: "The cause persists."},
+	"reopen": {label: "Reopen", state: "NEW", means: "The cause is not fixed."},
 	"assign": {label: "Assign", assign: true, means: "Who is investigating. An empty field clears the value."},
 }
 

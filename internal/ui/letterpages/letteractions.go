@@ -30,14 +30,14 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	client.DeadLetterVerbRetry: {
 		label: "Retry", permission: "dlq:write", class: web.Safe,
 		means: "It is sent to its target now, and Skald waits for the response. If the target does not accept it, this counts as a " +
-			"retry.",
+			"failed retry.",
 		send: web.On(client.ClientInterface.RetryDeadLetterWithBody),
 	},
 	client.DeadLetterVerbRequeue: {
 		label: "Requeue", permission: "dlq:admin", class: web.Changes,
 		means: "It becomes pending again, with at least one retry left.",
 		fields: []web.Field{
-			{Name: "max_retries", Label: "Retries, at most", Kind: "number"},
+			{Name: "max_retries", Label: "Maximum retries", Kind: "number"},
 			{Name: "reset_retry_count", Label: "Reset its retry count", Kind: "check"},
 		},
 		send: web.On(client.ClientInterface.RequeueDeadLetterWithBody),
@@ -55,7 +55,7 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	},
 	client.DeadLetterVerbAck: {
 		label: "Report the outcome", permission: "dlq:write", class: web.Safe,
-		means: "What its consumer did with it. A failure counts as a failed retry, and the letter becomes pending or dead again.",
+		means: "Reports what its consumer did with it. A failure counts as a failed retry, and the letter becomes pending or dead again.",
 		fields: []web.Field{{Name: "outcome", Label: "Outcome", Kind: "select", Options: []web.Option{
 			{Value: "PROCESSED", Label: "it was processed"}, {Value: "FAILED", Label: "it failed again"},
 		}}},
@@ -186,7 +186,7 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 		a.ETag = "" // the operation takes no ETag
 	}
 	if of := ofSaga(l); of != nil && name == client.DeadLetterVerbResolve {
-		a.Means = "Its saga treats the step as compensated manually and continues. Do this only after it was actually compensated."
+		a.Means = "Its saga treats the step as compensated manually and continues. Do this only if the step has actually been compensated."
 	}
 	return a, nil
 }
@@ -197,12 +197,12 @@ func retried(l *client.DeadLetter, now time.Time, answer []byte) (*web.Preview, 
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
 	}
-	shown := &web.Preview{Ends: web.Sentence("It is sent to %s, and resolved if that accepts it.", destination(l))}
+	shown := &web.Preview{Ends: web.Sentence("It is sent to %s and resolved if it is accepted.", destination(l))}
 	if dry.Changes != nil {
 		shown.Sentences = web.Planned(*dry.Changes)
 	}
 	if l.NextRetryAt != nil && l.NextRetryAt.After(now) {
-		shown.Ends += web.Sentence(" Otherwise its automatic retry of %s is planned again, as its policy says: later, or not at "+
+		shown.Ends += web.Sentence(" Otherwise, its policy reschedules the automatic retry planned for %s: later, or not at "+
 			"all.", web.When(now, *l.NextRetryAt))
 	}
 	return shown, nil
@@ -242,7 +242,7 @@ func notesOf(a *web.Action, l *client.DeadLetter, now time.Time) {
 	if l.Status == client.DeadLetterStatusPENDING {
 		a.Fields = append(a.Fields,
 			web.Field{Name: "next_retry_at", Label: "Retry it at", Hint: "10m, or 2026-11-23T12:00:00Z"},
-			web.Field{Name: "max_retries", Label: "Retries, at most", Kind: "number", Hint: web.Count(l.MaxRetries)})
+			web.Field{Name: "max_retries", Label: "Maximum retries", Kind: "number", Hint: web.Count(l.MaxRetries)})
 	}
 	a.Body = func(form web.Form, members map[string]any) error {
 		web.Emptied(form, members, map[string]*string{"assignee": l.Assignee, "note": l.Note})

@@ -54,7 +54,7 @@ func takes(o *client.RedriveOverlap) template.HTML {
 	case o.Skipped:
 		return "it holds them, so this redrive skips them"
 	case o.State == client.RedriveStateAWAITINGAPPROVAL:
-		return "this redrive does not wait for that, and takes them first"
+		return "this redrive does not wait for the approval and takes them first"
 	case begins(o):
 		return "whichever begins first takes them"
 	}
@@ -77,7 +77,7 @@ func (p *pages) alsoIn(ctx context.Context, id uuid.UUID) (said []template.HTML,
 		o := &res.JSON200.Overlaps[i]
 		then := template.HTML("that redrive then skips it")
 		if o.State == client.RedriveStateAWAITINGAPPROVAL {
-			then = "a retry now does not wait for that"
+			then = "a retry now does not wait for the approval"
 		}
 		said = append(said, "The letter is also in "+p.redriveLink(o.RedriveID)+", which "+inState(o)+": "+then+".")
 	}

@@ -26,7 +26,7 @@ func TestWhoTakesLettersOfTwoRedrives(t *testing.T) {
 		{client.RedriveOverlap{State: "HALTED", Letters: 2},
 			", which is halted: this redrive takes them, and the other one skips them."},
 		{client.RedriveOverlap{State: "AWAITING_APPROVAL", Letters: 2},
-			", which awaits approval: this redrive does not wait for that, and takes them first."},
+			", which awaits approval: this redrive does not wait for the approval and takes them first."},
 		{client.RedriveOverlap{State: "PENDING", Letters: 2, ScheduledFor: &at},
 			", which begins at 2026-11-23 12:00:00 UTC: whichever begins first takes them."},
 		{client.RedriveOverlap{State: "PENDING", Letters: 2},

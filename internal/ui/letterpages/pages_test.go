@@ -226,14 +226,14 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	s.target.answer(http.StatusOK)
 	edit := letter + "/actions/edit"
 	opened := s.page(t, edit, "9007199254740993", "Leave out tracing: traceparent", "4 headers: change them, or add others")
-	if strings.Contains(opened, "What it would do") || strings.Contains(opened, "Nothing is changed") {
+	if strings.Contains(opened, "What it would do") || strings.Contains(opened, "You have not changed anything") {
 		t.Errorf("a form in which nothing was changed yet has a preview:\n%s", opened)
 	}
 	form := uitest.Form(opened)
 	form.Set("payload_json", `{"id": 9007199254740993, "customer": "c-17", "text": "`+hostile+`"}`)
 	form.Set("reason", "wrong customer")
 	form.Set("do", "act")
-	if status, page, _ := s.Post(t, edit, form); status != 422 || !strings.Contains(page, "Nothing is changed yet") {
+	if status, page, _ := s.Post(t, edit, form); status != 422 || !strings.Contains(page, "You have not changed anything yet") {
 		t.Errorf("an edit that changes nothing: %d\n%s", status, page)
 	}
 	form.Set("payload_json", `{"id": 9007199254740993, "customer": `)
@@ -251,7 +251,7 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	form.Set("h3_op", "set") // of two headers of one name, each has a row
 	form.Set("h3_value", "blue")
 	_, page, _ := s.Post(t, edit, form)
-	for _, w := range []string{"/customer", "9007199254740995", "Without the header", "payload_patch",
+	for _, w := range []string{"/customer", "9007199254740995", "is removed.", "payload_patch",
 		"<code>customer</code>: <code>&#34;c-17&#34;</code> → <code>&#34;c-18&#34;</code>",
 		"<code>id</code>: <code>9007199254740993</code> → <code>9007199254740995</code>"} {
 		if !strings.Contains(page, w) {
@@ -268,7 +268,7 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 		heads.Get("Traceparent") != "" {
 		t.Errorf("the target got %s %v", body, heads)
 	}
-	sent := s.page(t, letter+"?accepted=retry", "The target answered <code>200</code> at <code>", "Nothing more is needed")
+	sent := s.page(t, letter+"?accepted=retry", "The target answered <code>200</code> at <code>", "Nothing more needs to be done")
 	if strings.Contains(sent, `class="button first"`) {
 		t.Errorf("a letter that has arrived has an action that stands out:\n%s", sent)
 	}

@@ -39,19 +39,19 @@ func settingsOf(p *client.DeadLetterPolicy) []setting {
 	}
 	all := []setting{
 		{"auto_retry", "Retry automatically", yes(p.AutoRetry), "bool"},
-		{"max_retries", "Retries, at most", whole(p.MaxRetries), "number"},
+		{"max_retries", "Maximum retries", whole(p.MaxRetries), "number"},
 		{"backoff.initial_interval_ms", "First wait", strconv.FormatInt(p.Backoff.InitialIntervalMS, 10), "span"},
 		{"backoff.multiplier", "Backoff multiplier", number(p.Backoff.Multiplier), "number"},
 		{"backoff.max_interval_ms", "Longest wait", strconv.FormatInt(p.Backoff.MaxIntervalMS, 10), "span"},
 		{"backoff.jitter", "Jitter (0 to 1)", number(p.Backoff.Jitter), "number"},
 		{"retry_permanent", "Retry permanent errors too", yes(p.RetryPermanent), "bool"},
 		{"ordered", "Keep the order of each key", yes(p.Ordered), "bool"},
-		{"max_generations", "Returns of a letter, at most", whole(p.MaxGenerations), "number"},
+		{"max_generations", "Maximum returns of a letter", whole(p.MaxGenerations), "number"},
 		{"retention_days", "Days until ended letters are archived", whole(p.RetentionDays), "number"},
 		{"archive_days", "Days in the archive", whole(p.ArchiveDays), "number"},
-		{"alert.count", "Alert when more are open than", limit(p.Alert.Count), "number"},
-		{"alert.rate", "Alert when more arrive in 5 min than", limit(p.Alert.Rate), "number"},
-		{"alert.age_ms", "Alert when the oldest is older than", limit(p.Alert.AgeMS), "span"},
+		{"alert.count", "Alert above this many open letters", limit(p.Alert.Count), "number"},
+		{"alert.rate", "Alert above this many arrivals in 5 min", limit(p.Alert.Rate), "number"},
+		{"alert.age_ms", "Alert above this age of the oldest letter", limit(p.Alert.AgeMS), "span"},
 		{"alert.new_group", "Alert on new errors", yes(p.Alert.NewGroup != nil && *p.Alert.NewGroup), "bool"},
 		{"redact", "JSON members to hide, one per line", strings.Join(p.Redact, "\n"), "lines"},
 		{"allowed_targets", "Other targets allowed, one per line", strings.Join(p.AllowedTargets, "\n"), "lines"},
@@ -77,8 +77,8 @@ func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 		Label: "Save the policy", Title: "Policy of " + topic, Nav: "Dead letters", Class: web.Changes, Needs: "dlq:admin",
 		Back: web.Link{Name: topic, URL: "/ui/dlq/topics/" + url.PathEscape(topic)}, NoKey: true, Template: "action-policy",
 		DryRun: web.DryRunInQuery,
-		Means: "It takes effect within a second, for letters that arrive, fail or end from then on. Automatic retries and " +
-			"retention apply to all letters.",
+		Means: "The change takes effect within a second, for letters that arrive, fail or end from then on. Automatic retries " +
+			"and retention apply to all letters.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.UpdateTopicPolicyWithBody(
 				ctx, topic, &client.UpdateTopicPolicyParams{}, web.JSON, body, edit)
@@ -214,11 +214,11 @@ func policyChanges(a *web.Action, now *client.DeadLetterPolicy, answer []byte) (
 	case now.AutoRetry && !then.AutoRetry:
 		shown.Ends = "Letters waiting for an automatic retry are held within a second."
 	case !now.AutoRetry && then.AutoRetry:
-		shown.Ends = "Letters that are overdue are retried, spread over one backoff interval."
+		shown.Ends = "Overdue letters are retried, spread over one backoff interval."
 	}
 	if now.Inherited && now.Topic != nil {
 		shown.Sentences = append(shown.Sentences,
-			"The topic gets its own policy: these changes, with the currently inherited values for the rest.")
+			"The topic gets its own policy, with these changes and the currently inherited values for everything else.")
 	}
 	return shown, nil
 }

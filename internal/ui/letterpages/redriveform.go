@@ -55,7 +55,7 @@ const usualFilters = 6
 
 // filterFields returns the filters of the list of letters as fields of a redrive.
 func filterFields(filled url.Values) (usual, more []web.Field) {
-	all := append([]web.Filter{{Name: "status", Label: "Status", Hint: "as the action"}}, letterFilters...)
+	all := append([]web.Filter{{Name: "status", Label: "Status", Hint: "depends on the action"}}, letterFilters...)
 	for i, f := range all {
 		field := web.Field{Name: "filter." + f.Name, Label: f.Label, Hint: f.Hint}
 		switch {
@@ -92,9 +92,9 @@ var howFields = []web.Field{
 }
 
 var whenFields = []web.Field{
-	{Name: "max_messages", Label: "Letters, at most", Kind: "number", Hint: "all"},
+	{Name: "max_messages", Label: "Maximum letters", Kind: "number", Hint: "all"},
 	{Name: "scheduled_for", Label: "Not before", Hint: "2h, or 2026-11-23T22:00:00Z"},
-	{Name: "include_later", Label: "Also letters that arrive until it begins", Kind: "check"},
+	{Name: "include_later", Label: "Include letters that arrive before it begins", Kind: "check"},
 	{Name: "approval_required", Label: "Requires approval by another person", Kind: "check"},
 }
 
@@ -104,7 +104,7 @@ var targetFields = []web.Field{
 		{Label: "each letter's own"}, {Value: "kafka", Label: "a Kafka topic"}, {Value: "http", Label: "a URL"},
 	}},
 	{Name: "target.topic", Label: "Its topic"}, {Name: "target.url", Label: "Its URL", Hint: "https://"},
-	{Name: "transform", Label: "Change to every payload (JSON Patch), tried on the samples", Kind: "json",
+	{Name: "transform", Label: "Change to every payload (JSON Patch), tested on the samples", Kind: "json",
 		Hint: `[{"op": "replace", "path": "/customer", "value": "c-18"}]`},
 }
 
@@ -125,9 +125,9 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Create the redrive", Title: "New redrive", Nav: "Redrives", Template: "action-redrive",
 		Back: web.Link{Name: "Redrives", URL: "/ui/redrives"}, Class: web.Changes, Needs: "dlq:write",
-		Means: "It applies to the letters that match now, at its rate across all nodes. If more of them match when it begins than " +
-			"the preview has counted, it halts before the first. It begins at once, unless it is to wait for a time or an " +
-			"approval. It can be paused, changed and canceled at any time.",
+		Means: "It applies to the letters that match now; the rate applies to all nodes together. If more letters match when it " +
+			"begins than the preview counted, it halts before the first. It begins immediately unless it must wait for a time " +
+			"or an approval. It can be paused, changed and canceled at any time.",
 		DryRun: web.DryRunInBody, Extra: &x, Unready: redriveUnready,
 	}
 	added := func(fields []web.Field) map[string]bool {
@@ -150,9 +150,9 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 			append(usual, web.Field{Name: "all", Label: "Every letter, ignoring the filters", Kind: "check"})...)
 		x.Parts[len(x.Parts)-1].More = added(more)
 	}
-	part("How carefully", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)
+	part("Rate and safeguards", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)
 	part("When", "", "", whenFields...)
-	part("Another target or content", "For retries only.", "target", targetFields...)
+	part("Different target or content", "For retries only.", "target", targetFields...)
 	seen := v.Form.Get("matched") // the number of letters that the visitor has seen
 	a.Body = func(form web.Form, members map[string]any) error {
 		if n, err := strconv.ParseInt(seen, 10, 64); err == nil && n >= 0 {
@@ -274,17 +274,17 @@ func (p *pages) showRedrive(v *web.Visit, answer []byte) (*web.Preview, int64, e
 	case 0:
 		say("No letters match. The redrive would end immediately.")
 	case 1:
-		say(web.Sentence("%s letter fits.", 1))
+		say(web.Sentence("%s letter matches.", 1))
 	default:
 		say(web.Sentence("%s letters match.", web.Count(dry.Matched)))
 	}
 	shown.Sentences = append(shown.Sentences, web.Planned(dry.Changes)...)
 	if dry.BlockedKeys > 0 {
-		say(web.Sentence("%s keys are blocked: their topic is ordered, and an older open letter with the same key is not included. "+
-			"Letters of these keys are skipped.", web.Count(dry.BlockedKeys)))
+		say(web.Sentence("Blocked keys: %s. Their topic is ordered, and an older open letter with the same key is not included. "+
+			"Letters with these keys are skipped.", web.Count(dry.BlockedKeys)))
 	}
 	if n := len(dry.UnknownIds); n > 0 {
-		say(web.Sentence("%s of the IDs do not belong to live letters.", n))
+		say(web.Sentence("IDs that do not belong to live letters: %s.", n))
 	}
 	shown.Sentences = append(shown.Sentences, p.overlapping(dry.Overlaps)...)
 	more := redriveShown{Matched: dry.Matched, Tables: []countTable{
@@ -336,7 +336,7 @@ func (p *pages) try(v *web.Visit, s *sample, transform string) error {
 		s.Changes, err = difference(l.Payload, after)
 	}
 	if err != nil {
-		s.Problem = fmt.Sprintf("It does not apply: %v. This letter would fail.", err)
+		s.Problem = fmt.Sprintf("The patch does not apply: %v. This letter would fail.", err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type redriveRow struct {
 
 var redriveViews = []web.View{
 	{Name: "All"},
-	{Name: "Needs a person", Filter: url.Values{"state": {"HALTED", "AWAITING_APPROVAL", "PAUSED"}}},
+	{Name: "Needs action", Filter: url.Values{"state": {"HALTED", "AWAITING_APPROVAL", "PAUSED"}}},
 	{Name: "Running", Filter: url.Values{"state": {"PENDING", "RUNNING"}}},
 	{Name: "Ended", Filter: url.Values{"state": {"COMPLETED", "CANCELED"}}},
 }
@@ -256,11 +256,11 @@ var redriveVerbs = map[client.RedriveVerb]redriveVerb{
 		web.On(client.ClientInterface.ResumeRedriveWithBody),
 	},
 	client.RedriveVerbPause: {
-		"Pause", "Letters in flight are finished; no further ones are taken.", web.Safe,
+		"Pause", "Letters in flight are finished; no others are started.", web.Safe,
 		web.On(client.ClientInterface.PauseRedriveWithBody),
 	},
 	client.RedriveVerbUpdate: {
-		"Change the rate", "It takes effect with the next letters, on all nodes.", web.Safe,
+		"Change the rate", "The change applies to the next letters, on all nodes.", web.Safe,
 		web.On(client.ClientInterface.UpdateRedriveWithBody),
 	},
 	client.RedriveVerbCancel: {
@@ -350,11 +350,11 @@ func goesOn(r *client.Redrive, now time.Time) *web.Preview {
 		return &web.Preview{Ends: web.Sentence("It begins %s, and will "+string(r.Action)+" "+of.Size+".",
 			web.Ago(now, *r.ScheduledFor))}
 	case r.StartedAt == nil:
-		return &web.Preview{Ends: plain("It begins at once, and will " + string(r.Action) + " " + of.Size + ".")}
+		return &web.Preview{Ends: plain("It begins immediately, and will " + string(r.Action) + " " + of.Size + ".")}
 	case r.Left == 1:
-		return &web.Preview{Ends: "It continues at once with the 1 letter that is left."}
+		return &web.Preview{Ends: "It continues immediately with the 1 remaining letter."}
 	}
-	return &web.Preview{Ends: web.Sentence("It continues at once with the %s letters that are left.", web.Count(r.Left))}
+	return &web.Preview{Ends: web.Sentence("It continues immediately with the %s remaining letters.", web.Count(r.Left))}
 }
 
 // stopFields returns the fields for the halt conditions, with their current values.

@@ -27,7 +27,7 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 	form := "/ui/redrives/new?" + strings.ReplaceAll(from, "&amp;", "&")
 
 	s.page(t, "/ui/redrives", "No redrives yet")
-	if page := s.page(t, "/ui/redrives/new", "How carefully", "Choose which letters", `value="act" disabled>Create`); strings.
+	if page := s.page(t, "/ui/redrives/new", "Rate and safeguards", "Choose which letters", `value="act" disabled>Create`); strings.
 		Contains(page, "/action is required") {
 		t.Error("the first look at the form finds fault with a field that is filled in")
 	}
@@ -36,7 +36,7 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 		"The status of 60 letters changes from <code>pending</code> to <code>retrying</code>.")
 	patch := url.QueryEscape(`[{"op":"replace","path":"/id","value":9007199254740995}]`)
 	s.page(t, form+"&transform="+patch, "replace /id", "9007199254740993", "9007199254740995")
-	s.page(t, form+"&transform="+url.QueryEscape(`[{"op":"remove","path":"/none"}]`), "It does not apply")
+	s.page(t, form+"&transform="+url.QueryEscape(`[{"op":"remove","path":"/none"}]`), "The patch does not apply")
 	wrong := url.Values{"do": {"act"}, "reason": {"x"}, "rate_per_second": {"-1"}}
 	if status, page, _ := s.Post(t, form, wrong); status == 303 || !strings.Contains(page, "rate_per_second") {
 		t.Errorf("a negative rate: %d\n%s", status, page)
@@ -69,7 +69,7 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 		t.Errorf("an old version: %d\n%s", status, page)
 	}
 	s.target.answer(http.StatusOK)
-	if page := s.page(t, redrive+"/actions/resume", "It continues at once with the <code>"); strings.Contains(page, "pending") {
+	if page := s.page(t, redrive+"/actions/resume", "It continues immediately with the <code>"); strings.Contains(page, "pending") {
 		t.Errorf("the preview of resuming says that the redrive is pending\n%s", page)
 	}
 	s.act(t, redrive+"/actions/resume", "reason", "up again", "stop_on.failures", "50")
@@ -109,14 +109,14 @@ func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 	if status, doc := s.Call(t, "PATCH", "/dlq/messages/"+id, planned); status != 200 {
 		t.Fatalf("%d %v", status, doc)
 	}
-	s.page(t, "/ui/dlq/letters/"+id+"/actions/retry", "2027-11-23 12:00:00 UTC</code> is planned again")
+	s.page(t, "/ui/dlq/letters/"+id+"/actions/retry", "the automatic retry planned for <code>2027-11-23 12:00:00 UTC</code>")
 	to := s.act(t, "/ui/redrives/new?action=retry&filter.topic=orders&approval_required=true",
 		"filter.topic", "orders", "approval_required", "true", "reason", "test")
 	s.page(t, to, "someone other than", "needs someone other than its requester", "not yet")
 	also := `<a href="` + to + `">redrive <code>`
 	s.page(t, "/ui/redrives/new?action=retry&filter.topic=orders", "<code>1</code> letter is also in "+also,
-		"which awaits approval: this redrive does not wait for that, and takes them first.")
-	s.page(t, "/ui/dlq/letters/"+id+"/actions/retry", "The letter is also in "+also, "a retry now does not wait for that")
+		"which awaits approval: this redrive does not wait for the approval and takes them first.")
+	s.page(t, "/ui/dlq/letters/"+id+"/actions/retry", "The letter is also in "+also, "a retry now does not wait for the approval")
 	s.page(t, to+"/actions/cancel", "The state changes from <code>awaiting approval</code> to <code>canceled</code>.")
 	s.act(t, to+"/actions/cancel", "reason", "test")
 	s.page(t, to, "It was canceled")
@@ -145,7 +145,7 @@ func TestARedriveIsForAsManyLettersAsThePageHasShown(t *testing.T) {
 			t.Fatalf("%s: %d\n%s", action, status, page)
 		}
 		s.Call(t, "GET", strings.Replace(to, "/ui/", "/dlq/", 1)+"?wait=60s", nil)
-		s.page(t, to, "it found more letters", "There are <code>3</code> instead of at most <code>2</code>. None were changed.",
+		s.page(t, to, "it found more letters", "There are <code>3</code> letters, more than the maximum of <code>2</code>. None were changed.",
 			"the redrive processes all 3 letters")
 		s.act(t, to+"/actions/resume", "reason", "seen")
 		s.Call(t, "GET", strings.Replace(to, "/ui/", "/dlq/", 1)+"?wait=60s", nil)

@@ -38,16 +38,16 @@ func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 	case client.RedriveStateRUNNING:
 		running(r, now, say)
 	case client.RedriveStatePAUSED:
-		say(web.Sentence("It is paused with %s letters left; none are processed until it is resumed.", web.Count(r.Left)))
+		say(web.Sentence("It is paused. "+lettersLeft(r.Left)+"; none are processed until it is resumed.", web.Count(r.Left)))
 	case client.RedriveStateHALTED:
 		reason := text(r.HaltReason)
 		if words, known := haltReasons[reason]; known {
 			reason = words
 		}
-		numbers := web.Sentence("%s of %s tried have failed, %s came back.",
+		numbers := web.Sentence("Of the letters tried, %s of %s have failed; %s came back.",
 			web.Count(r.Counted.Failed), web.Count(r.Counted.Tried), web.Count(r.Bounced))
 		if tooMany(r) {
-			numbers = web.Sentence("There are %s instead of at most %s. None were changed.", web.Count(r.Matched),
+			numbers = web.Sentence("There are %s letters, more than the maximum of %s. None were changed.", web.Count(r.Matched),
 				web.Count(*r.HaltsAbove))
 		}
 		say(plain("It was halted automatically: "+reason+". ") + numbers)
@@ -56,10 +56,14 @@ func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 		say(web.Sentence("It has ended: %s of %s done, %s failed, %s skipped, %s came back.", web.Count(r.Done),
 			web.Count(r.Matched), web.Count(r.Failed), web.Count(r.Skipped), web.Count(r.Bounced)))
 	case client.RedriveStateCANCELED:
-		say(web.Sentence("It was canceled. %s letters were not processed and keep their status.", web.Count(r.Left)))
+		kept := "%s letters were not processed and keep their status."
+		if r.Left == 1 {
+			kept = "%s letter was not processed and keeps its status."
+		}
+		say(web.Sentence("It was canceled. "+kept, web.Count(r.Left)))
 	}
 	if r.MaybeSent > 0 {
-		say(web.Sentence("%s letters may have been sent: no response arrived.", web.Count(r.MaybeSent)))
+		say(web.Sentence("Letters that may have been sent without a response: %s.", web.Count(r.MaybeSent)))
 	}
 	return all
 }
@@ -75,10 +79,26 @@ func running(r *client.Redrive, now time.Time, say func(template.HTML)) {
 		if r.Canary != nil && (r.CanaryPassed == nil || !*r.CanaryPassed) {
 			with = ", if its canary passes"
 		}
-		say(web.Sentence("%s letters are left. At this rate, the redrive will end %s"+with+".", web.Count(r.Left), web.Ago(now, *r.Eta)))
+		say(web.Sentence(lettersLeft(r.Left)+". At this rate, the redrive will end %s"+with+".", web.Count(r.Left), web.Ago(now, *r.Eta)))
 	default:
-		say(web.Sentence("%s letters are left.", web.Count(r.Left)))
+		say(web.Sentence(lettersLeft(r.Left)+".", web.Count(r.Left)))
 	}
+}
+
+// lettersLeft formats the number of letters that are left; the number is an argument of the sentence.
+func lettersLeft(n int64) string {
+	if n == 1 {
+		return "%s letter is left"
+	}
+	return "%s letters are left"
+}
+
+// failuresWord formats a number of failures.
+func failuresWord(n int64) string {
+	if n == 1 {
+		return "1 failure"
+	}
+	return fmt.Sprintf("%d failures", n)
 }
 
 // tooMany reports whether a redrive was halted because it found more letters than expected.
@@ -96,11 +116,11 @@ func resumed(r *client.Redrive) string {
 	stop := "there is no stop condition"
 	switch s := r.StopOn; {
 	case s.FailureRatio != nil && s.Failures != nil:
-		stop = fmt.Sprintf("it halts again after %d failures or above a failure ratio of %s", *s.Failures, number(*s.FailureRatio))
+		stop = fmt.Sprintf("it halts again after %s or above a failure ratio of %s", failuresWord(*s.Failures), number(*s.FailureRatio))
 	case s.FailureRatio != nil:
 		stop = fmt.Sprintf("it halts again above a failure ratio of %s", number(*s.FailureRatio))
 	case s.Failures != nil:
-		stop = fmt.Sprintf("it halts again after %d failures", *s.Failures)
+		stop = "it halts again after " + failuresWord(*s.Failures)
 	}
 	parts = append(parts, "the counters start again at zero", stop+" unless you set a new one")
 	return "If you resume it, the following applies: " + strings.Join(parts, "; ") + "."

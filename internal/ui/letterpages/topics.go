@@ -71,8 +71,8 @@ type topicPage struct {
 
 // alertWords describe which limits of the policy's alert are exceeded.
 var alertWords = map[client.DeadLetterTopicAlerts]string{
-	"count": "more open letters than the alert allows", "rate": "more letters in five minutes than the alert allows",
-	"age_ms": "the oldest open letter is older than the alert allows", "new_group": "an error not seen before",
+	"count": "more open letters than the alert threshold", "rate": "more letters in five minutes than the alert threshold",
+	"age_ms": "the oldest open letter is older than the alert threshold", "new_group": "an error not seen before",
 }
 
 func (p *pages) topic(v *web.Visit) (*web.Page, error) {
@@ -130,9 +130,9 @@ func aboutTopic(t *client.DeadLetterTopic, policy *client.DeadLetterPolicy) stri
 	var words []string
 	switch {
 	case open == 0 && t.Counts.DEAD == 0:
-		words = append(words, "Nothing is open: all its letters have ended.")
+		words = append(words, "No letters are open: all of them have ended.")
 	case open == 0:
-		words = append(words, letters(t.Counts.DEAD, "is", "are")+" dead and waiting for an operator; none is open.")
+		words = append(words, letters(t.Counts.DEAD, "is", "are")+" dead and waiting for an operator; none are open.")
 	default:
 		words = append(words, letters(open, "is", "are")+" open, "+letters(t.Counts.DEAD, "is", "are")+" dead.")
 		if policy != nil && !policy.AutoRetry {

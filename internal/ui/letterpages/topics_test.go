@@ -19,7 +19,7 @@ func TestATopicGetsAPolicyOfItsOwn(t *testing.T) {
 	s.page(t, topic, "1 letter is open, 0 letters are dead. Automatic retries are off: open letters wait for an operator",
 		"inherited from the default policy", "</span> new</span>")
 	policy := topic + "/policy"
-	form := uitest.Form(s.page(t, policy, "Grey values are inherited from the", "no (inherited)", "Nothing changes"))
+	form := uitest.Form(s.page(t, policy, "Gray values are inherited from the", "no (inherited)", "Nothing changes"))
 	form.Set("max_retries", "7")
 	form.Set("alert.count", "1")
 	form.Set("redact", "card.number\ncustomer")

@@ -164,12 +164,12 @@ func showDryRun(answer []byte) (*web.Preview, error) {
 	suspended := dry.Suspended != nil && *dry.Suspended
 	var ends template.HTML
 	if len(dry.Calls) == 0 {
-		ends = "Nothing is called. "
+		ends = "No calls are made. "
 	}
 	end := web.BadgeOf(dry.EndState).Word
 	switch {
 	case suspended && !ended(dry.EndState):
-		ends = web.Sentence("It is suspended: nothing is called until it is resumed. Until then it stays %s.", end)
+		ends = web.Sentence("It is suspended: no calls are made until it is resumed. Until then, it stays %s.", end)
 	case dry.State == dry.EndState:
 		ends += web.Sentence("The saga is then %s.", end)
 	default:

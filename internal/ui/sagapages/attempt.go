@@ -170,21 +170,21 @@ func outcome(l *client.StepLog) string {
 	case l.Status == client.StepLogStatusSKIPPED && code == codeWhen:
 		return "skipped: its condition was false, so it was not called"
 	case l.Status == client.StepLogStatusSKIPPED && code == "" && len(l.ResponsePayload) > 0: // skipped by a person
-		return "undone by a person: it was not called"
+		return "undone by a person: no call was made"
 	case l.Status == client.StepLogStatusSKIPPED && code == "":
 		return "nothing to undo: the step has no compensation"
 	case l.Status == client.StepLogStatusSKIPPED:
-		return "skipped by a person: it was not called"
+		return "skipped by a person: no call was made"
 	case code == codeByHand && l.Status == client.StepLogStatusSUCCESS:
-		return "completed by a person: it was not called"
+		return "completed by a person: no call was made"
 	case code == codeByHand:
-		return "failed by a person: it was not called"
+		return "failed by a person: no call was made"
 	case l.Status == client.StepLogStatusSUCCESS && l.Action == client.StepActionCOMPENSATE:
 		return "undone"
 	case l.Status == client.StepLogStatusSUCCESS:
 		return "done: the answer is the step's output"
 	case slices.Contains(notApplied, code):
-		return "certainly not applied"
+		return "definitely not applied"
 	}
 	return unsure
 }
@@ -299,7 +299,7 @@ func (a *attemptPanel) headers(v *web.Visit, s *story, l *client.StepLog, again 
 		key, {"X-Saga-Action", strings.ToLower(string(l.Action)), ""}, {"X-Saga-Attempt", fmt.Sprint(l.Attempt), ""},
 	}
 	if e := s.explain; e != nil && e.Owner != nil && l.CompletedAt == nil {
-		a.Headers = append(a.Headers, header{"X-Saga-Fence", fmt.Sprint(e.Owner.LeaseEpoch), "grows when another node takes over"})
+		a.Headers = append(a.Headers, header{"X-Saga-Fence", fmt.Sprint(e.Owner.LeaseEpoch), "increases when another node takes over"})
 	}
 }
 
@@ -316,17 +316,17 @@ func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *cli
 	case call.HTTP == nil:
 		return
 	case call.HTTP.URL == nil:
-		a.NoCurl = "The step names its participant: see its page for the address that calls go to now."
+		a.NoCurl = "The step names its participant: see its page for the current address."
 		return
 	case a.Request.Hidden:
 		a.NoCurl = "You lack the permission to read the request."
 		return
 	case evaluated(call.HTTP):
-		a.NoCurl = "More than its body comes from expressions, and only the body is stored. Simulate, on the page of the " +
+		a.NoCurl = "Expressions determine more than its body, but only the body is stored. Simulate, on the page of the " +
 			"workflow, shows whole requests."
 		return
 	case again:
-		a.NoCurl = "An operator's retry may have given this call a different key; the preview of a retry shows which."
+		a.NoCurl = "An operator's retry may have given this call a different key; the preview of a retry shows which one."
 		return
 	case a.Request.TooLarge:
 		a.NoCurl = "The request is too large for a command line."

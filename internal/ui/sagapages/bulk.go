@@ -18,9 +18,9 @@ import (
 // bulkActions are the actions on many sagas, as options of the form.
 var bulkActions = []web.Option{
 	{Value: "retry", Label: "Retry: make the next attempt now"},
-	{Value: "resume-compensation", Label: "Resume compensation, where it gave up"},
+	{Value: "resume-compensation", Label: "Resume compensation where it gave up"},
 	{Value: "acknowledge", Label: "Acknowledge: clear the need for attention"},
-	{Value: "suspend", Label: "Suspend: send nothing new"},
+	{Value: "suspend", Label: "Suspend: make no new calls"},
 	{Value: "resume", Label: "Resume after a suspension"},
 	{Value: "cancel", Label: "Cancel: undo everything, end as cancelled"},
 	{Value: "compensate", Label: "Compensate: undo everything, end as compensated"},
@@ -52,7 +52,7 @@ func bulkFields(v *web.Visit) []web.Field {
 		}
 	}
 	return append(fields, web.Field{Name: "rate_per_second", Label: "Sagas per second", Kind: "number",
-		Group: "How fast: a retried saga calls its participant at once", Hint: "as fast as possible"})
+		Group: "Rate: a retried saga calls its participant immediately", Hint: "as fast as possible"})
 }
 
 // notFilters lists the parameters of the list that are not filters, and those of the form.
@@ -64,8 +64,8 @@ func checkFilters(v *web.Visit) error {
 	for name := range v.URL.Query() {
 		isFilter := slices.ContainsFunc(sagaFilters, func(f sagaFilter) bool { return f.Name == name })
 		if !isFilter && !slices.Contains(notFilters, name) {
-			return web.Malformed("The list has the filter " + name + ", by which a bulk operation cannot select sagas. " +
-				"Remove it, or select the sagas individually.")
+			return web.Malformed("The list is filtered by " + name + ", which bulk operations do not support. " +
+				"Remove the filter, or select the sagas individually.")
 		}
 	}
 	return nil
@@ -79,8 +79,9 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Start", Title: "Act on many sagas", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
 		Class: web.Changes, Needs: "sagas:write", DryRun: web.DryRunInBody, Fields: bulkFields(v), Show: showBulk,
-		Means: "Applies one action to each saga that matches and exists now. Each is checked individually; one that " +
-			"cannot accept it is skipped, with the reason. It halts before the first if more match by then than the preview counts.",
+		Means: "Applies one action to every matching saga that exists now. Each saga is checked individually; if it cannot accept " +
+			"the action, it is skipped and the reason is recorded. If more sagas match at the start than the preview counted, " +
+			"the operation halts before the first.",
 		Body: bulkBody,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateSagaBulkWithBody(ctx, &client.CreateSagaBulkParams{}, web.JSON, body, edit)
@@ -132,13 +133,13 @@ func showBulk(answer []byte) (*web.Preview, error) {
 	switch {
 	case dry.Examined == 0:
 	case dry.Skipped == 0 && int64(dry.Examined) == dry.Matched:
-		shown.Sentences = append(shown.Sentences, "Each would accept it now.")
+		shown.Sentences = append(shown.Sentences, "Each would accept the action now.")
 	case dry.Skipped == 0:
-		shown.Sentences = append(shown.Sentences, web.Sentence("Each of the first %s would accept it now.",
+		shown.Sentences = append(shown.Sentences, web.Sentence("Each of the first %s would accept the action now.",
 			web.Count(dry.Examined)))
 	default:
 		shown.Sentences = append(shown.Sentences, web.Sentence(
-			"Of the first %s, %s would accept it now and %s would be skipped.", web.Count(dry.Examined), web.Count(dry.Done),
+			"Of the first %s, %s would accept the action now and %s would be skipped.", web.Count(dry.Examined), web.Count(dry.Done),
 			web.Count(dry.Skipped)))
 	}
 	shown.Sentences = append(shown.Sentences, web.Planned(dry.Changes)...)
@@ -221,7 +222,7 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 			d.Actions = append(d.Actions, v.Button("Resume", path+"/actions/resume", "sagas:admin", resumes(b), web.Changes))
 		}
 		d.Actions = append(d.Actions,
-			v.Button("Change the rate", path+"/actions/rate", "sagas:admin", "It takes effect with the next sagas.", web.Safe),
+			v.Button("Change the rate", path+"/actions/rate", "sagas:admin", "The change applies to the next sagas.", web.Safe),
 			v.Button("Cancel", path+"/actions/cancel", "sagas:write", "Completed changes are kept.", web.Changes))
 	}
 	return &web.Page{Template: "bulk", Title: "Bulk " + string(b.Action), Nav: "Sagas", Refresh: refresh, Data: d}, nil
@@ -232,14 +233,17 @@ func resumes(b *client.SagaBulk) string {
 	if b.Found == nil {
 		return ""
 	}
-	return "It continues with all " + web.Count(*b.Found) + " sagas that it has found."
+	if *b.Found == 1 {
+		return "It continues with the 1 saga that it found."
+	}
+	return "It continues with all " + web.Count(*b.Found) + " sagas that it found."
 }
 
 // aboutBulk describes which sagas a bulk operation covers.
 func aboutBulk(b *client.SagaBulk) string {
 	switch {
 	case b.FilterUnreadable != nil:
-		return "sagas of a filter that cannot be read"
+		return "sagas of an unreadable filter"
 	case b.Filter == nil:
 		return web.Count(*b.Ids) + " listed sagas"
 	}
@@ -308,7 +312,7 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 			rate.Value = string(raw)
 		}
 		a.Label, a.Title, a.Needs, a.NoKey = "Change the rate", "Change the rate of the bulk operation", "sagas:admin", true
-		a.Means = "It takes effect with the next sagas."
+		a.Means = "The change applies to the next sagas."
 		a.Edits, a.Fields, a.ETag = true, []web.Field{rate}, strconv.Quote(strconv.FormatInt(b.Version, 10))
 		a.Body = func(_ web.Form, members map[string]any) error {
 			if members["rate_per_second"] == nil {

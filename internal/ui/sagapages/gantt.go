@@ -119,7 +119,7 @@ func newAxis(s *story) axis {
 
 func (a *axis) fold(p web.Piece, q url.Values) fold {
 	wait := web.Duration(p.To.Sub(p.From))
-	f := fold{X: part(p.X0), W: part(p.X1 - p.X0), Title: wait + " in which nothing was called: show in full"}
+	f := fold{X: part(p.X0), W: part(p.X1 - p.X0), Title: wait + " without calls: show in full"}
 	f.Label.Text = "⋯ " + wait + " ⋯"
 	at := strconv.FormatInt(p.From.UnixMicro(), 10)
 	if before := q.Get("unfold"); before != "" {

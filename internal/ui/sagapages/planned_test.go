@@ -63,10 +63,10 @@ func TestEveryDryRunSaysFromWhatToWhat(t *testing.T) {
 	}
 	waits("retry")
 	preview("The deadline changes from 2", " UTC to 2", "It changes from not suspended to suspended.",
-		"It is suspended: nothing is called until it is resumed.", "The next attempt changes from 2",
+		"It is suspended: no calls are made until it is resumed.", "The next attempt changes from 2",
 		"The state changes from running to ")
 	s.Must(t, "POST", "/sagas/"+saga+"/suspend", map[string]any{"reason": "hold"})
 	waits("resume")
 	preview("The deadline changes from 2", "It changes from suspended (since 2",
-		"It is suspended: nothing is called until it is resumed.")
+		"It is suspended: no calls are made until it is resumed.")
 }

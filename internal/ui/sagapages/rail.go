@@ -43,7 +43,7 @@ type node struct {
 }
 
 var forwardNodes = map[client.StepStateName]node{
-	client.StepStateNamePending:      {"dashed", "muted", "to come"},
+	client.StepStateNamePending:      {"dashed", "muted", "pending"},
 	client.StepStateNameRunning:      {"full", "run", "running"},
 	client.StepStateNameCompleted:    {"full", "done", "done"},
 	client.StepStateNameFailed:       {"diamond", "bad", "gave up"},
@@ -53,7 +53,7 @@ var forwardNodes = map[client.StepStateName]node{
 }
 
 var backNodes = map[client.CompensationStateName]node{
-	client.CompensationStateNamePending:   {"dashed", "undo", "undo to come"},
+	client.CompensationStateNamePending:   {"dashed", "undo", "undo pending"},
 	client.CompensationStateNameRunning:   {"full", "undo", "being undone"},
 	client.CompensationStateNameCompleted: {"ring", "undo", "undone"},
 	client.CompensationStateNameFailed:    {"hollow", "bad", "undo gave up"},
@@ -103,7 +103,7 @@ func newRail(s story) rail {
 
 // settled reports whether the step is finished without problems.
 func (r *railRow) settled() bool {
-	never := r.Forward.Tone == "muted" && !strings.HasPrefix(r.Forward.Words, "to come")
+	never := r.Forward.Tone == "muted" && !strings.HasPrefix(r.Forward.Words, "pending")
 	undone := r.Back.Shape == "ring" // this also settles a step that may have been done
 	return !r.failed() && (never || r.Forward.Tone == "done") && (r.Back.Shape == "" || undone) ||
 		strings.Contains(r.Forward.Words, mayBeDone) && undone
@@ -119,12 +119,12 @@ func (s *story) row(st *client.StepView, last int) railRow {
 		action := web.ActionOf(of)
 		row.Kind, row.Call, row.Undo = web.CallKind(action), web.CallWords(action), web.CallWords(web.UndoOf(of))
 		if web.GoesAhead(of) {
-			row.Checkpoint = "checkpoint: false: the next step does not wait for the disk"
+			row.Checkpoint = "no checkpoint: the next step does not wait for the disk write"
 		}
 		if of.Pivot != nil && *of.Pivot {
-			row.Pivot = "pivot: once it is done, nothing is undone"
+			row.Pivot = "pivot: once done, nothing is undone"
 			if st.StepIndex < s.saga.CurrentStep && !s.turned() {
-				row.Pivot = "pivot, passed: the saga only goes forward"
+				row.Pivot = "pivot passed: the saga can only go forward"
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func (s *story) row(st *client.StepView, last int) railRow {
 			n = node{"ring", "wait", "undo waits for a report"}
 		}
 		if s.left(st) {
-			n.Words += ", left for a person: the saga went on"
+			n.Words += ", left to a person: the saga continued"
 		}
 		row.Back = n
 		if c.Error != nil && n.Tone == "bad" {

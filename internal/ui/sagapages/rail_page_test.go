@@ -108,17 +108,17 @@ func TestTheRailSaysOnlyWhatWasAnswered(t *testing.T) {
 		story string
 		want  string // of both steps: the way forward, and after a bar the compensation
 	}{
-		{"", "run running; muted to come"},
+		{"", "run running; muted pending"},
 		{"done done", "done done; done done"},
-		{"503", "wait waits to retry, may have been done; muted to come"},
-		{"429", "wait waits to retry; muted to come"},
-		{"503*999", "wait waits to retry, may have been done 999/1000; muted to come"},
-		{"later", "wait waits for a report; muted to come"},
-		{"503 later", "wait waits for a report, may have been done 2/1000; muted to come"},
+		{"503", "wait waits to retry, may have been done; muted pending"},
+		{"429", "wait waits to retry; muted pending"},
+		{"503*999", "wait waits to retry, may have been done 999/1000; muted pending"},
+		{"later", "wait waits for a report; muted pending"},
+		{"503 later", "wait waits for a report, may have been done 2/1000; muted pending"},
 		{"503*1000", "wait may have been done 1000/1000 | undo being undone; muted never reached"},
 		{"503*1000 done", "wait may have been done 1000/1000 | undo undone; muted never reached"},
 		{"503*1000 409", "wait may have been done 1000/1000 | bad undo gave up 1/2; muted never reached"},
-		{"done 503*1000", "done done | undo undo to come; wait may have been done 1000/1000 | undo being undone"},
+		{"done 503*1000", "done done | undo undo pending; wait may have been done 1000/1000 | undo being undone"},
 		{"done 503*1000 done", "done done | undo being undone; wait may have been done 1000/1000 | undo undone"},
 		{"done 503*1000 done done", "done done | undo undone; wait may have been done 1000/1000 | undo undone"},
 		{"429*1000", "bad gave up 1000/1000; muted never reached"},
@@ -127,7 +127,7 @@ func TestTheRailSaysOnlyWhatWasAnswered(t *testing.T) {
 		{"done 409 503", "done done | undo being undone; bad refused"},
 		{"done 409 503*2", "done done | bad undo gave up 2/2; bad refused"},
 		{"timeout 409", "wait may have been done 2/1000 | undo being undone; muted never reached"},
-		{"done timeout deadline turn", "done done | undo undo to come; wait may have been done | undo being undone"},
+		{"done timeout deadline turn", "done done | undo undo pending; wait may have been done | undo being undone"},
 		{"done deadline turn done", "done done | undo undone; muted never reached"},
 		{"done timeout cancel turn done done", "done done | undo undone; wait may have been done | undo undone"},
 		{"done cancel turn", "done done | undo being undone; muted never reached"},
@@ -138,8 +138,8 @@ func TestTheRailSaysOnlyWhatWasAnswered(t *testing.T) {
 		{"done 429 skip turn", "done done; muted skipped"},
 		{"429 settle done", "done done 2/1000; run running"}, // the answer arrived before the order was carried out
 		{"429 settle turn done", "done completed by a person; done done"},
-		{"stops: 409", "bad suspended, refused; muted to come"},
-		{"stops: 503*1000", "wait suspended, may have been done 1000/1000; muted to come"},
+		{"stops: 409", "bad suspended, refused; muted pending"},
+		{"stops: 503*1000", "wait suspended, may have been done 1000/1000; muted pending"},
 		{"stops: 409 settle turn", "done completed by a person; run running"},
 		{"stops: done 409", "done done | muted nothing to undo; bad refused"}, // the pivot itself: the saga is compensated as usual
 		{"stops: done 503*1000", "done done; wait suspended, may have been done 1000/1000"},
@@ -225,8 +225,8 @@ func TestThePageSaysWhetherTheParticipantAnswersOthers(t *testing.T) {
 		{"", client.ExplainedParticipantAnswersUnknown, "No other saga has called 127.0.0.1:9 since the last attempt."},
 		{"503", client.ExplainedParticipantAnswersNo, "Calls of other sagas to 127.0.0.1:9 fail as well."},
 		{"409", client.ExplainedParticipantAnswersNo, "Calls of other sagas to 127.0.0.1:9 fail as well."},
-		{"done", client.ExplainedParticipantAnswersAgain, "answers again since "},
-		{"done done", client.ExplainedParticipantAnswersAgain, "answers again since "},
+		{"done", client.ExplainedParticipantAnswersAgain, "has been answering again since "},
+		{"done done", client.ExplainedParticipantAnswersAgain, "has been answering again since "},
 		{"done 503", client.ExplainedParticipantAnswersNo, "Calls of other sagas to 127.0.0.1:9 fail as well."},
 	} {
 		_ = tells(t, e, tt.story)

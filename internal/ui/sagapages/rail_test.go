@@ -132,7 +132,7 @@ func TestWhatIsToComeIsDashed(t *testing.T) {
 	if got := r.Rows[2].Track.Forward; got != (lane{gone, coming}) {
 		t.Errorf("the step that runs: %+v", got)
 	}
-	if d := r.Rows[3]; d.Track.Forward != (lane{coming, ""}) || d.Forward.Words != "to come" {
+	if d := r.Rows[3]; d.Track.Forward != (lane{coming, ""}) || d.Forward.Words != "pending" {
 		t.Errorf("the last step: %+v %q", d.Track.Forward, d.Forward.Words)
 	}
 }
@@ -191,16 +191,16 @@ func TestWhatWasNotCalledSaysSo(t *testing.T) {
 		t.Errorf("passed over: %+v", row.Forward)
 	}
 	s.saga.LeftCompensations = []client.LeftCompensation{{StepIndex: 0}}
-	if row := newRail(s).Rows[0]; row.Back.Words != "undo gave up 1/3, left for a person: the saga went on" {
+	if row := newRail(s).Rows[0]; row.Back.Words != "undo gave up 1/3, left to a person: the saga continued" {
 		t.Errorf("left: %+v", row.Back)
 	}
 	for want, l := range map[string]client.StepLog{
 		"skipped: its condition was false, so it was not called": {Status: "SKIPPED", OutcomeCode: new("when")},
-		"skipped by a person: it was not called":                 {Status: "SKIPPED", OutcomeCode: new("operator")},
-		"completed by a person: it was not called":               {Status: "SUCCESS", OutcomeCode: new("operator")},
-		"failed by a person: it was not called":                  {Status: "FAILED", OutcomeCode: new("operator")},
+		"skipped by a person: no call was made":                  {Status: "SKIPPED", OutcomeCode: new("operator")},
+		"completed by a person: no call was made":                {Status: "SUCCESS", OutcomeCode: new("operator")},
+		"failed by a person: no call was made":                   {Status: "FAILED", OutcomeCode: new("operator")},
 		"nothing to undo: the step has no compensation":          {Status: "SKIPPED", Action: "COMPENSATE"},
-		"undone by a person: it was not called": {Status: "SKIPPED", Action: "COMPENSATE",
+		"undone by a person: no call was made": {Status: "SKIPPED", Action: "COMPENSATE",
 			ResponsePayload: []byte(`{"by":"ann"}`)},
 		"done: the answer is the step's output": {Status: "SUCCESS", OutcomeCode: new("http_200")},
 	} {

@@ -46,7 +46,7 @@ func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.Sag
 			Name: "input", Label: "Input of the step; edit it to send something else", Kind: "json", Value: indented(original),
 		}, web.Field{
 			Name: "not_applied", Kind: "check",
-			Label: "I have verified that no earlier attempt was applied (required to change the input of such a step)",
+			Label: "I have verified that no earlier attempt was applied (required to change the input of a step that may have been applied)",
 		})
 	}
 	a.Body = func(form web.Form, members map[string]any) error {

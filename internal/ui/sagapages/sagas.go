@@ -151,7 +151,7 @@ func rowOf(s *client.Saga, now time.Time) sagaRow {
 	case s.AtGateOf != nil:
 		row.WaitsAt = *s.AtGateOf
 	case s.AwaitsReport != nil && s.CurrentStepName != nil:
-		row.Waits = "a report of " + *s.CurrentStepName
+		row.Waits = "a report from " + *s.CurrentStepName
 	case s.NextRunAt != nil && s.NextRunAt.After(now):
 		row.Waits, row.WaitsUntil = "its next call", s.NextRunAt
 	case s.CurrentStepName != nil:

@@ -35,7 +35,7 @@ func (p *pages) start(v *web.Visit) (*web.Action, error) {
 		Label: "Start", Title: "Start a saga", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
 		Class: web.Safe, Needs: "sagas:write", NoReason: true, DryRun: web.DryRunInQuery,
 		Means: "Once accepted, the saga is durable and runs to its end. The form carries an Idempotency-Key, " +
-			"so sending it twice starts only one saga.",
+			"so submitting it twice starts only one saga.",
 		Fields: []web.Field{
 			workflow,
 			{Name: "business_key", Label: "Business key", Hint: "order-4711"},

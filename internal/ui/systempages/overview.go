@@ -83,9 +83,9 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 		d.Causes = append(d.Causes, line)
 	}
 	for _, part := range o.Omitted {
-		why := "needs another role"
+		why := "requires another role"
 		if part.Because == client.OverviewOmittedBecauseStore {
-			why = "not in this store"
+			why = "not available in this store"
 		}
 		d.Omitted = append(d.Omitted, web.Words(part.Part)+" ("+why+")")
 	}
@@ -172,15 +172,15 @@ func perMinute(f *client.OverviewFlow) string {
 
 // heading counts what needs a person's attention.
 func heading(n int) string {
-	words := []string{"Nothing needs you", "One thing needs", "Two things need", "Three things need", "Four things need",
+	words := []string{"Nothing needs action", "One thing needs", "Two things need", "Three things need", "Four things need",
 		"Five things need", "Six things need", "Seven things need", "Eight things need", "Nine things need"}
 	switch {
 	case n == 0:
 		return words[0]
 	case n < len(words):
-		return words[n] + " a person"
+		return words[n] + " action"
 	}
-	return web.Count(n) + " things need a person"
+	return web.Count(n) + " things need action"
 }
 
 // signs are the marks of causes: those that ended badly, those that came back or are waiting, and
@@ -196,7 +196,7 @@ var signs = map[client.OverviewCauseKind]web.Badge{
 
 	client.OverviewCauseKindRunsFailed:         {Shape: "▲", Word: "failed", Tone: "bad"},
 	client.OverviewCauseKindRunsLate:           {Shape: "◷", Word: "late", Tone: "undo"},
-	client.OverviewCauseKindQueueWithoutWorker: {Shape: "■", Word: "not taken", Tone: "run"},
+	client.OverviewCauseKindQueueWithoutWorker: {Shape: "■", Word: "no worker", Tone: "run"},
 	client.OverviewCauseKindWorkerLost:         {Shape: "◌", Word: "silent", Tone: "undo"},
 	client.OverviewCauseKindWebhookDisabled:    {Shape: "■", Word: "disabled", Tone: "bad"},
 	client.OverviewCauseKindWebhookFailing:     {Shape: "▲", Word: "failing", Tone: "undo"},
@@ -222,7 +222,7 @@ var steps = map[string]string{
 var rights = map[string]string{
 	"resumeCompensation": "resuming it", "acknowledgeSaga": "acknowledging it", "retrySaga": "retrying it",
 	"retryDeadLetterGroup": "retrying it", "createRedrive": "retrying them", "resumeRedrive": "resuming it",
-	"approveRedrive": "approving it", "rerunJobRun": "running it again", "detachWorker": "detaching it",
+	"approveRedrive": "approving it", "rerunJobRun": "rerunning it", "detachWorker": "detaching it",
 	"enableWebhook": "enabling it", "testWebhook": "testing it", "releaseParticipant": "releasing it",
 	"releaseJobQueue": "releasing it",
 }

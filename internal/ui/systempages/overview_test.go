@@ -19,7 +19,7 @@ import (
 // and follows its link.
 func TestTheOverviewNamesCauses(t *testing.T) {
 	s := uitest.Start(t)
-	if status, page := s.Get(t, "/ui/"); status != 200 || !strings.Contains(page, "Nothing needs you") {
+	if status, page := s.Get(t, "/ui/"); status != 200 || !strings.Contains(page, "Nothing needs action") {
 		t.Errorf("an empty server: %d\n%s", status, page)
 	}
 	made := func(method, path string, body any) map[string]any {
@@ -55,7 +55,7 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	patience.Until(t, "both causes are on the page", func() bool {
 		_, page = s.Get(t, "/ui/")
 		return strings.Contains(page, "1 saga of order: the compensation of reserve gave up (http_503)") &&
-			strings.Contains(page, "Two things need a person")
+			strings.Contains(page, "Two things need action")
 	})
 	if !strings.Contains(page, `href="/ui/sagas/`+saga+`"`) || !strings.Contains(page, "<title>(2) Overview") ||
 		!strings.Contains(page, "A new error in payments") {
@@ -92,7 +92,7 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	for q, want := range map[string]string{
 		saga: `href="/ui/sagas/` + saga, s.URL + "/api/v1/sagas/" + saga + "/events?order=asc": `href="/ui/sagas/` + saga,
 		"/ui/dlq/letters/" + id: `href="/ui/dlq/letters/` + id, "register": `href="/ui/register-workflow"`,
-		hostile: `href="/ui/sagas/` + saga, "nothing like it": "Nothing matches this", "": `href="/ui/workers"`,
+		hostile: `href="/ui/sagas/` + saga, "nothing like it": "Nothing matches or begins with this", "": `href="/ui/workers"`,
 		strings.Repeat("a", 256): "REQ_INVALID_PARAMETER", "publish": `href="/ui/jobs/events/publish"`,
 		s.URL + "/api/v1/job-runs/" + run + "/logs?format=text": `href="/ui/runs/` + run + `"><`,
 		s.URL + "/skald/api/v1/sagas?status=failed":             `href="/ui/sagas?status=failed"`,
@@ -246,7 +246,7 @@ func TestTheMostUrgentCausesComeFirst(t *testing.T) {
 	shown := func(page string) int { return strings.Count(page, `<li class="cause"`) }
 	patience.Until(t, "thirty causes are counted", func() bool {
 		_, page := s.Get(t, "/ui/")
-		return strings.Contains(page, "30 things need a person") && shown(page) == 25 &&
+		return strings.Contains(page, "30 things need action") && shown(page) == 25 &&
 			strings.Contains(page, `<a href="/ui/?causes=all">Show 5 less urgent ones</a>`) &&
 			strings.Contains(page, `id="causes" data-less="5"`)
 	})

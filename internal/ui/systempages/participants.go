@@ -98,8 +98,8 @@ func (p *pages) participant(v *web.Visit) (*web.Page, error) {
 }
 
 const (
-	meansHold    = "Nothing more is sent to it until a person releases it. Its sagas wait and spend no attempts."
-	meansRelease = "Waiting sagas are let through: a few at first, and more with each second that goes well."
+	meansHold    = "No calls are sent to it until someone releases it. Its sagas wait without using up attempts."
+	meansRelease = "Waiting sagas are released: a few at first, then more with each successful second."
 )
 
 func participantPath(name string) string { return "/ui/participants/" + url.PathEscape(name) }
@@ -134,7 +134,7 @@ func (p *pages) releaseParticipant(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Fields = []web.Field{{Name: "rate", Label: "Calls per second at first (empty: as its settings say)", Kind: "number"}}
+	a.Fields = []web.Field{{Name: "rate", Label: "Initial calls per second (empty: from its settings)", Kind: "number"}}
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.ReleaseParticipantWithBody(ctx, one.Name, &client.ReleaseParticipantParams{}, web.JSON, body,
 			edit)

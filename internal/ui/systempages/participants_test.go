@@ -18,9 +18,9 @@ func TestAParticipantIsHeldAndReleasedByAPerson(t *testing.T) {
 		t.Fatalf("%d %v", status, doc)
 	}
 	s.get("/ui/participants", 200, "/ui/participants/card", "http://card.example/v1", "open")
-	s.get("/ui/participants/card", 200, "Its calls are made", "There were no calls", "/ui/participants/card/hold")
+	s.get("/ui/participants/card", 200, "Calls are made normally", "There were no calls", "/ui/participants/card/hold")
 	s.act("/ui/participants/card/hold", url.Values{"reason": {hostile}}, 303)
-	s.get("/ui/participants/card", 200, "Its calls wait", "holds it: &lt;script&gt;", "/ui/participants/card/release")
+	s.get("/ui/participants/card", 200, "Calls are on hold", "holds it: &lt;script&gt;", "/ui/participants/card/release")
 	s.get("/ui/participants?state=HELD", 200, "/ui/participants/card")
 	s.act("/ui/participants/card/release", url.Values{"rate": {"fast"}, "reason": {"done"}}, 400)
 	s.act("/ui/participants/card/release", url.Values{"rate": {"2.5"}, "reason": {"done"}}, 303)
@@ -36,7 +36,7 @@ func TestAParticipantIsHeldAndReleasedByAPerson(t *testing.T) {
 		_, doc := s.Call(t, "GET", "/participants/card", nil)
 		return doc["state"] == "OPEN"
 	})
-	s.get("/ui/participants/card", 200, "Its calls are made", "holds it: &lt;script&gt;", `data-label="Waited">0</td>`)
+	s.get("/ui/participants/card", 200, "Calls are made normally", "holds it: &lt;script&gt;", `data-label="Waiting calls">0</td>`)
 	s.get("/ui/audit/events?event_type=participant.held", 200, "participant.held", "/ui/participants/card")
 	s.get("/ui/participants/nobody", 404)
 }

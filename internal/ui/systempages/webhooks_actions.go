@@ -23,7 +23,7 @@ const webhookAdmin = "sagas:admin"
 const (
 	meansCreate    = "Events are sent to the URL, signed with a secret that is shown only once."
 	meansRedeliver = "The same event is sent again, with the same webhook-id and a fresh series of attempts."
-	meansTest      = "One event of the type io.skald.webhook.ping is sent, once. Its delivery shows the answer."
+	meansTest      = "One event of type io.skald.webhook.ping is sent once. Its delivery shows the response."
 	meansRotate    = "A new secret is created and shown only once. For 24 hours, requests carry the signatures of both secrets."
 	meansDisable   = "Nothing is sent until the webhook is enabled again. Events wait until then; none are lost."
 	meansEnable    = "Sending resumes where it stopped, or from now."
@@ -96,7 +96,7 @@ func (p *pages) createWebhook(*web.Visit) (*web.Action, error) {
 		Fields: append(webhookFields(&client.Webhook{}), web.Field{
 			Name: "from", Label: "Begin", Kind: "select", Value: "now",
 			Options: []web.Option{
-				{Value: "now", Label: "now"}, {Value: "beginning", Label: "with every event that is still stored"},
+				{Value: "now", Label: "now"}, {Value: "beginning", Label: "with the oldest event that is still stored"},
 			},
 		}),
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
@@ -166,7 +166,7 @@ func (p *pages) deleteWebhook(v *web.Visit) (*web.Action, error) {
 	}
 	id := w.ID.String()
 	a.Class, a.NoKey = web.Dangerous, true
-	a.Warning = "Events not yet sent are never sent. Disable the webhook instead if it is to continue later."
+	a.Warning = "Events that have not been sent yet will never be sent. If you want to continue later, disable the webhook instead."
 	a.Confirm, a.About = id[len(id)-6:], "the end of the webhook's id"
 	a.Done = func([]byte) string { return "/ui/webhooks" }
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {

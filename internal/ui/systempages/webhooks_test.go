@@ -118,7 +118,7 @@ func TestAWebhookFromItsCreationToItsDeletion(t *testing.T) {
 	s.get(one, 200, "disabled", "Nothing is sent")
 	s.act(one+"/enable", url.Values{"from": {"now"}}, 303)
 
-	stale := uitest.Form(s.get(one+"/delete", 200, "never sent"))
+	stale := uitest.Form(s.get(one+"/delete", 200, "will never be sent"))
 	s.Call(t, "POST", strings.TrimPrefix(one, "/ui")+"/disable", nil) // another person, in the meantime
 	stale.Set("reason", "moved")
 	stale.Set("confirm", one[len(one)-6:])

@@ -263,7 +263,7 @@ func (f Field) value(text string) (any, error) {
 	case "span":
 		ms, ok := milliseconds(text)
 		if !ok {
-			return nil, f.malformed("Write a span of time with its unit, such as 500 ms, 30 s, 5 min, 2 h or 7 d.")
+			return nil, f.malformed("Enter a duration with its unit, such as 500 ms, 30 s, 5 min, 2 h or 7 d.")
 		}
 		return json.RawMessage(ms), nil
 	case "lines":
@@ -313,7 +313,7 @@ func (a *Action) request(v *Visit, form Form, key, etag string, dry bool) (statu
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return 0, nil, fmt.Errorf("make the body: %w", err)
+		return 0, nil, fmt.Errorf("encode the body: %w", err)
 	}
 	res, err := a.Send(v.Context(), bytes.NewReader(raw), func(ctx context.Context, r *http.Request) error {
 		if dry {

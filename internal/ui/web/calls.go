@@ -35,8 +35,8 @@ func GoesAhead(st *client.Step) bool { return st.Checkpoint != nil && !*st.Check
 const ToCertify = "workflows:admin"
 
 // MeansCertify describes what a certification does.
-const MeansCertify = "It executes and compensates steps there, with new saga ids, and marks every call with the header " +
-	"X-Saga-Certification: 1. What it does at the participant is not undone."
+const MeansCertify = "The certification executes and compensates steps at the participant, with new saga IDs, and marks every call " +
+	"with the header X-Saga-Certification: 1. Its effects at the participant are not undone."
 
 // CallKind returns the transport of a call: http or job, or "" if there is no call.
 func CallKind(c *client.Call) string {

@@ -74,7 +74,7 @@ func Minutely(label, tone string, from time.Time, values []int64) *Spark {
 		}
 	}
 	s.Tone = tone
-	s.Words = fmt.Sprintf("By minute, %s: %s in %d minutes, at most %s in one, at %s", label, Count(total), len(values),
+	s.Words = fmt.Sprintf("By minute, %s: %s in %d minutes, with a maximum of %s at %s", label, Count(total), len(values),
 		Count(values[most]), at(most))
 	return s
 }

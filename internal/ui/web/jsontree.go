@@ -51,7 +51,7 @@ func Tree(raw json.RawMessage) template.HTML {
 	t.out.WriteString(`</div>`)
 	if t.at < len(t.lines) || t.shown > jsonShown {
 		t.out.WriteString(`<p class="quiet">The first ` + Bytes(min(t.shown, jsonShown)) + ` of ` + Bytes(len(raw)) +
-			` are shown. The API returns all of it.</p>`)
+			` are shown. The API returns the whole document.</p>`)
 	}
 	return template.HTML(t.out.String()) //nolint:gosec // every part of it is escaped
 }

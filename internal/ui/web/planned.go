@@ -17,9 +17,9 @@ func FromTo(what, from, to string) template.HTML {
 	what = strings.ReplaceAll(Capital(what), "%", "%%")
 	switch {
 	case from == "":
-		return Sentence(what+" is set to %s; there is none now.", to)
+		return Sentence(what+" is set to %s (currently none).", to)
 	case to == "":
-		return Sentence(what+" is removed; now it is %s.", from)
+		return Sentence(what+" is removed (currently %s).", from)
 	}
 	return Sentence(what+" changes from %s to %s.", from, to)
 }
@@ -30,10 +30,10 @@ var plannedWords = map[string]string{
 	"status":              "the status",
 	"current_step":        "the current step",
 	"deadline":            "the deadline",
-	"end_cause":           "the reason to compensate",
-	"failures":            "the count of failed attempts for the retry policy",
+	"end_cause":           "the reason for compensating",
+	"failures":            "the number of failed attempts that the retry policy counts",
 	"next_run_at":         "the next attempt",
-	"attention_reason":    "what needs attention",
+	"attention_reason":    "the reason for needing attention",
 	"order":               "the decision about the current step",
 	"cancel_requested_at": "the request to stop",
 	"content":             "the content",
@@ -42,13 +42,13 @@ var plannedWords = map[string]string{
 	"paused_until":        "the end of the pause",
 	"next_due_at":         "the next slot",
 	"spec_version":        "the version of the definition",
-	"drain_at":            "the time since when it drains",
+	"drain_at":            "the start of draining",
 	"lost_at":             "the time when it was lost",
 	"detached_at":         "the time when it was detached",
 	"alive":               "whether there is a leader",
 	"node":                "the leader",
 	"reason":              "the reason",
-	"held_by":             "who holds it",
+	"held_by":             "the holder",
 	"rate_per_s":          "the rate per second",
 	"workflow_version":    "the version of the workflow",
 	"next_attempt_at":     "the next attempt",
@@ -56,7 +56,7 @@ var plannedWords = map[string]string{
 	"tenant_id":           "the tenant",
 	"expires_at":          "the expiry",
 
-	"former_secret_expires_at": "the end of the former secret",
+	"former_secret_expires_at": "the expiry of the previous secret",
 }
 
 // records are members that state who performed the requested change, and when. A plan mentions them
@@ -201,12 +201,12 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 	case "active": // of a key or a session
 		return Sentence(who+" from %s to %s.", "active", "ended")
 	case "new_delivery":
-		return Sentence("A new delivery is made, which is %s.", to)
+		return Sentence("A new delivery is created; it is %s.", to)
 	case "secret":
 		return Sentence("A new secret replaces the one of %s.", from)
 	case "former_secret_expires_at":
 		if c.To != nil {
-			return Sentence("The former secret is valid until %s.", to)
+			return Sentence("The previous secret is valid until %s.", to)
 		}
 	case "attention_reason":
 		if c.To == nil {
@@ -219,9 +219,9 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 		return Sentence(who+" from suspended (since %s) to not suspended.", from)
 	case "new_run":
 		if c.Count != nil && *c.Count != 1 {
-			return Sentence(Count(*c.Count) + " new runs are created, and wait for workers.")
+			return Sentence(Count(*c.Count) + " new runs are created and wait for workers.")
 		}
-		return "A new run is created, and waits for a worker."
+		return "A new run is created and waits for a worker."
 	case "cancel_requested_at":
 		if c.To != nil && many == "" {
 			return "Its worker is asked to stop."

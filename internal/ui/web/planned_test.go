@@ -28,12 +28,12 @@ func TestAPlanSpeaksOfWhatIsThere(t *testing.T) {
 		change client.PlannedChange
 		want   template.HTML
 	}{
-		{client.PlannedChange{Member: "queue", To: new("gpu")}, "Queue is set to <code>gpu</code>; there is none now."},
-		{client.PlannedChange{Member: "queue", From: new("gpu")}, "Queue is removed; now it is <code>gpu</code>."},
+		{client.PlannedChange{Member: "queue", To: new("gpu")}, "Queue is set to <code>gpu</code> (currently none)."},
+		{client.PlannedChange{Member: "queue", From: new("gpu")}, "Queue is removed (currently <code>gpu</code>)."},
 		{client.PlannedChange{Member: "state", From: new("OPEN"), To: new("HELD")},
 			"The state changes from <code>open</code> to <code>held</code>."},
 		{client.PlannedChange{Member: "new_run", To: new("PENDING"), Count: new(int64(2))},
-			"2 new runs are created, and wait for workers."},
+			"2 new runs are created and wait for workers."},
 		{client.PlannedChange{Member: "cancel_requested_at", To: new("2026-11-27T20:00:00Z")}, "Its worker is asked to stop."},
 		{client.PlannedChange{Member: "cancel_requested_at", To: new("2026-11-27T20:00:00Z"), Count: new(int64(3)),
 			Of: new(client.PlannedChangeOfJobRun)}, "The workers of 3 runs are asked to stop."},
@@ -43,7 +43,7 @@ func TestAPlanSpeaksOfWhatIsThere(t *testing.T) {
 		{client.PlannedChange{Member: "attention_reason", From: new("compensation_failed")},
 			"It changes from needing attention (<code>compensation failed</code>) to not needing it."},
 		{client.PlannedChange{Member: "held_by", From: new("jwt:ada"), To: new("jwt:kim")},
-			"Who holds it changes from <code>jwt:ada</code> to <code>jwt:kim</code>."},
+			"The holder changes from <code>jwt:ada</code> to <code>jwt:kim</code>."},
 		{client.PlannedChange{Member: "held_by", To: new("jwt:kim")}, ""},
 		{client.PlannedChange{Member: "held_by", From: new("jwt:ada")}, "It is no longer held by <code>jwt:ada</code>."},
 		{client.PlannedChange{Member: "since", From: new("2026-01-02T03:04:05Z"), To: new("2026-01-02T03:05:05Z")}, ""},

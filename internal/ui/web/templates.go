@@ -21,7 +21,7 @@ func (k *Kit) Templates(own fs.FS) error {
 	}
 	for name, t := range pages {
 		if k.pages[name] != nil {
-			return fmt.Errorf("web UI: two subjects have a page %q", name)
+			return fmt.Errorf("web UI: two packages define the page %q", name)
 		}
 		k.pages[name] = t
 	}

@@ -18,7 +18,7 @@ import (
 var verdicts = map[client.CertificationOutcome]web.Badge{
 	client.CertificationOutcomeCERTIFIED:  {Shape: "✓", Word: "certified", Tone: "done"},
 	client.CertificationOutcomeBREACHES:   {Shape: "▲", Word: "breaches found", Tone: "bad"},
-	client.CertificationOutcomeINCOMPLETE: {Shape: "◐", Word: "no breach, not all tried", Tone: "wait"},
+	client.CertificationOutcomeINCOMPLETE: {Shape: "◐", Word: "incomplete, no breaches", Tone: "wait"},
 }
 
 // verdictOf returns the badge for a certification: its verdict, or its state until there is a
@@ -233,7 +233,7 @@ func (p *pages) certification(v *web.Visit) (*web.Page, error) {
 			shown := breach{CertificationFinding: f, Called: "rule " + f.Rule}
 			switch {
 			case f.Rule == "later":
-				shown.Called = "the rule about answers that come later"
+				shown.Called = "the rule about later answers"
 			case f.Rule == "" || f.Rule[0] < '0' || f.Rule[0] > '9':
 				shown.Called = "the rule about the " + f.Rule
 			}
@@ -264,7 +264,7 @@ func (p *pages) certification(v *web.Visit) (*web.Page, error) {
 		Refresh: refresh, Data: d}, nil
 }
 
-const meansCancel = "No further calls are made. What was done at the participant stays."
+const meansCancel = "No further calls are made. Effects at the participant remain."
 
 // certify is the form that starts a certification.
 func (p *pages) certify(v *web.Visit) (*web.Action, error) {
@@ -280,13 +280,13 @@ func (p *pages) certify(v *web.Visit) (*web.Action, error) {
 		Nav: "Workflows", Back: web.Link{Name: "Workflows", URL: "/ui/workflows"}, Means: web.MeansCertify,
 		Fields: []web.Field{
 			{Name: "url", Label: "URL of the action; {step} stands for the step's name", Value: at, Required: true},
-			{Name: "compensation_url", Label: "URL of the compensation (empty: that of the action)"},
-			{Name: "effects_url", Label: "URL that returns how many effects a key has had (empty: effects are not counted)"},
+			{Name: "compensation_url", Label: "URL of the compensation (empty: same as the action)"},
+			{Name: "effects_url", Label: "URL that returns the number of effects of a key (empty: effects are not counted)"},
 			{Name: "step", Label: "Name of the step", Hint: "charge"},
 			{Name: "payload", Label: "Saga payload", Kind: "json"},
 			{Name: "race_seconds", Label: "Load test, in seconds", Kind: "number"},
-			{Name: "later", Label: "Only examine how the step answers later", Kind: "check", Value: later},
-			{Name: "later_ms", Label: "Longest time until a report of a later answer", Kind: "span", Hint: "30 s"},
+			{Name: "later", Label: "Check only later answers", Kind: "check", Value: later},
+			{Name: "later_ms", Label: "Maximum wait for the report of a later answer", Kind: "span", Hint: "30 s"},
 		},
 		Done: func(answer []byte) string {
 			var c client.Certification

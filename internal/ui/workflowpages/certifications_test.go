@@ -91,7 +91,7 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	ofLater["report"].(map[string]any)["later"] = true
 	apart := s.Must(t, "POST", "/participants/certifications", ofLater)["id"].(string)
 	get("/ui/workflows/order", "/ui/certifications/"+right, "answers later:", "/ui/certifications/"+apart)
-	get("/ui/certifications/"+apart, "only how it", "answers later", "the rule about answers that come later of")
+	get("/ui/certifications/"+apart, "only how it", "answers later", "the rule about later answers of")
 	s.Must(t, "PUT", "/participants/card", map[string]any{"base_url": s.Participant + "/ok"})
 	named := map[string]any{"http": map[string]any{"participant": "card", "path": "/charges"}}
 	s.Must(t, "POST", "/workflows", map[string]any{"name": "by-name", "steps": []any{
@@ -120,7 +120,7 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	}
 	get(path, "canceled")
 	get("/ui/audit", "certification")
-	begun = uitest.Form(get(asked, "answers later"))
+	begun = uitest.Form(get(asked, "later answers"))
 	begun.Set("reason", "does it report?")
 	begun.Set("later", "true")
 	begun.Set("later_ms", "5 s")

@@ -124,7 +124,7 @@ func newNode(s *step, x, y int) node {
 	var later, notes []string
 	if s.Later != "" {
 		later = append(later, "report within "+s.Later)
-		n.Title += ", whose report may take " + s.Later
+		n.Title += ", whose report may take up to " + s.Later
 	}
 	if s.UndoLater != "" {
 		words := "undo " + s.UndoLater
@@ -132,7 +132,7 @@ func newNode(s *step, x, y int) node {
 			words = "report of undo within " + s.UndoLater
 		}
 		later = append(later, words)
-		n.Title += "; the report of its undo may take " + s.UndoLater
+		n.Title += "; the report of its undo may take up to " + s.UndoLater
 	}
 	if later != nil {
 		notes = append(notes, strings.Join(later, ", "))

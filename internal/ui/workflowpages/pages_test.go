@@ -119,7 +119,7 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 			"?</span> unknown", "✕</span> refused", "✓</span> done", "undo of</span> reserve"}},
 		{"answer.reserve/compensate", "404", 200, []string{"effects remain", "It needs attention"}},
 		{"answer.mail", "200", 200, []string{"Some answers were not used: <code>mail</code>"}},
-		{"cancel_at", "reserve", 200, []string{"a cancel is requested"}},
+		{"cancel_at", "reserve", 200, []string{"a cancellation is requested"}},
 		{"answer.mail", "nothing", 422, []string{"is not a status"}},
 		{"answer.mail", "SUCCEEDED", 422, []string{"/answers/mail/0", "run_state is not allowed"}},
 		{"answer.mail", "99", 422, []string{"/answers/mail/0/status"}},
@@ -164,8 +164,8 @@ func TestTheSimulationOfAWorkflowThatAnswersLater(t *testing.T) {
 		t.Fatalf("%d %v", status, doc)
 	}
 	status, page := s.Get(t, "/ui/workflows/slow")
-	has(t, status, page, 200, "may answer later: the report may take 1 min", "may answer later: the report may take 1 d",
-		"report within 1 min, undo 1 d", ", whose report may take 1 min; the report of its undo may take 1 d")
+	has(t, status, page, 200, "may answer later: the report may take up to 1 min", "may answer later: the report may take up to 1 d",
+		"report within 1 min, undo 1 d", ", whose report may take up to 1 min; the report of its undo may take up to 1 d")
 	const play = "/ui/simulate-workflow"
 	status, page = s.Get(t, play+"?name=slow&v=1")
 	has(t, status, page, 200, `<code>202 then report done {"id": 7}</code>`, `list="later-answers"`)
@@ -184,7 +184,7 @@ func TestTheSimulationOfAWorkflowThatAnswersLater(t *testing.T) {
 		{"202 then report failed", 422, []string{"&#34;failed&#34; is not the result of a report, which must be one of done, refused,"}},
 		{"202 then report done after soon", 422, []string{"&#34;soon&#34; is not a duration"}},
 		{"202 then report done {", 422, []string{"the body after done is not JSON"}},
-		{"report done", 422, []string{"a report comes after an answer"}},
+		{"report done", 422, []string{"a report must follow an answer"}},
 		{"200 then report done", 422, []string{"/answers/book/0/reports", "this answer does not"}},
 		{"202 then report heartbeat {}", 422, []string{"/answers/book/0/reports/0/output"}},
 	} {

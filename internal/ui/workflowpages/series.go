@@ -136,7 +136,7 @@ func drawSeries(w *window, name string, got *client.SagaSeries, base string) *se
 		row := seriesRow{SagaSeriesBucket: *b, URL: c.URL}
 		if d := b.Duration; d != nil {
 			row.P50, row.P95 = milliseconds(d.P50Ms), milliseconds(d.P95Ms)
-			c.Title += "; half took at most " + row.P50 + ", 95 % at most " + row.P95
+			c.Title += "; median " + row.P50 + ", 95 % within " + row.P95
 			low, high := chartTall-int(d.P50Ms*chartTall/slow), chartTall-int(d.P95Ms*chartTall/slow)
 			c.Took = []block{{high, max(low-high, 8), "span"}, {min(low, chartTall-16), 16, "mid"}}
 			s.Sampled = s.Sampled || d.Sampled

@@ -192,7 +192,7 @@ func (d *simulation) Rows() []Row {
 		case client.SimulationEntryKindCompensation:
 			r.Words, r.Tone = "compensation begins", "undo"
 		case client.SimulationEntryKindCancelRequested:
-			r.Words = "a cancel is requested"
+			r.Words = "a cancellation is requested"
 		case client.SimulationEntryKindDeadlineExceeded:
 			r.Words = "the deadline passes"
 		case client.SimulationEntryKindSkipped:

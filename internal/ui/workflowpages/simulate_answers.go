@@ -37,7 +37,7 @@ func answersIn(text string) (list []client.SimulatedAnswer, mistake string) {
 			case why != "":
 				return nil, why
 			case list == nil:
-				return nil, "a report comes after an answer"
+				return nil, "a report must follow an answer"
 			}
 			last := &list[len(list)-1]
 			last.Reports = append(last.Reports, r)
@@ -99,7 +99,7 @@ func answerIn(text string) (a client.SimulatedAnswer, mistake string) {
 	default:
 		status, err := strconv.Atoi(word)
 		if err != nil {
-			return a, fmt.Sprintf("%q is not a status, a fault, the end of a run or a report", word)
+			return a, fmt.Sprintf("%q is not a status, a fault, the final state of a run or a report", word)
 		}
 		a.Status = &status
 	}

@@ -59,7 +59,7 @@ func TestPagesOfStatistics(t *testing.T) {
 	}
 
 	perf := get("/ui/workflows/order?tab=performance", 200, "This covers the", "undo of", "reserve", "http_409", "100.0 %",
-		"half within", "/ui/sagas/"+failed, "status=FAILED")
+		"median ", "/ui/sagas/"+failed, "status=FAILED")
 	// An error code links to the sagas that failed with it.
 	_, link, _ = strings.Cut(perf, `<a href="/ui/sagas?created_from=`)
 	link, _, _ = strings.Cut(link, `">sagas that failed`)

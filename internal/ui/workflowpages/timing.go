@@ -92,7 +92,7 @@ func (p *pages) timingOf(v *web.Visit, name string, version int) (*timing, error
 			row.Max = milliseconds(d.MaxMS)
 			at := func(ms float64) int { return max(int(ms*1000/end), 2) }
 			row.To50, row.To95, row.To99 = at(d.P50Ms), at(d.P95Ms), at(d.P99Ms)
-			row.Words = "half within " + row.P50 + ", 95 % within " + row.P95 + ", 99 % within " + row.P99
+			row.Words = "median " + row.P50 + ", 95 % within " + row.P95 + ", 99 % within " + row.P99
 		}
 		t.Rows = append(t.Rows, row)
 		for _, f := range s.Failures {

@@ -266,7 +266,7 @@ document.addEventListener('submit', async (e) => {
   if (!form) return;
   e.preventDefault();
   const what = e.submitter?.value ?? 'act';
-  const late = setTimeout(() => say(`${silent} It may have taken the request. Waiting for its answer.`), patience);
+  const late = setTimeout(() => say(`${silent} It may have received the request. Waiting for the response.`), patience);
   for (const b of form.querySelectorAll('button')) b.disabled = true; // one click, one request
   try {
     const res = await send(form, what);
@@ -280,7 +280,7 @@ document.addEventListener('submit', async (e) => {
     answered();
   } catch (error) {
     for (const b of form.querySelectorAll('button')) b.disabled = false;
-    say(`${whyOf(error)} Your form is kept; send it again: with its key, nothing is done twice.`);
+    say(`${whyOf(error)} Your form is kept; you can send it again safely: its key prevents duplicates.`);
   } finally {
     clearTimeout(late);
   }

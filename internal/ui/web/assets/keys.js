@@ -107,7 +107,7 @@ function help() {
   const on = label.appendChild(document.createElement('input'));
   on.type = 'checkbox';
   on.checked = !off();
-  label.append(' These keys are on');
+  label.append(' Keyboard shortcuts are on');
   on.addEventListener('change', () => localStorage.setItem('skald.keys', on.checked ? 'on' : 'off'));
   const close = box.appendChild(document.createElement('button'));
   close.textContent = 'Close';
