@@ -172,8 +172,9 @@ func perMinute(f *client.OverviewFlow) string {
 
 // heading counts what needs a person's attention.
 func heading(n int) string {
-	words := []string{"Nothing needs action", "One thing needs", "Two things need", "Three things need", "Four things need",
-		"Five things need", "Six things need", "Seven things need", "Eight things need", "Nine things need"}
+	words := []string{"Nothing needs action", "One thing needs", "Two things need", "Three things need",
+		"Four things need", "Five things need", "Six things need", "Seven things need",
+		"Eight things need", "Nine things need"}
 	switch {
 	case n == 0:
 		return words[0]
