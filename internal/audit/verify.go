@@ -134,9 +134,9 @@ func (r *verification) checkSeal(
 	case len(events) < s.Events:
 		bad.Kind, bad.Detail = trail.MissingEvents, "sealed events are missing"
 	case len(events) > s.Events:
-		bad.Kind, bad.Detail = trail.UnexpectedEvents, "there are events that did not exist when the seal was made"
+		bad.Kind, bad.Detail = trail.UnexpectedEvents, "the seal's range contains events that did not exist when the seal was made"
 	case !bytes.Equal(sum[:], s.Hash):
-		bad.Kind, bad.Detail = trail.SealMismatch, "the events are not those that were sealed, or the seal was changed"
+		bad.Kind, bad.Detail = trail.SealMismatch, "the events differ from those that were sealed, or the seal was changed"
 	default:
 		return nil, nil
 	}

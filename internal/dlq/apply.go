@@ -197,13 +197,13 @@ func (d *decision) edit(e Edit) error {
 		case l.Status == Retrying:
 			return l.Conflict("given a new number of retries")
 		case l.Status == Pending && *e.MaxRetries <= l.RetryCount:
-			return invalid("/max_retries", "too_small", fmt.Sprintf("must be more than retry_count, which is %d: discard the letter instead", l.RetryCount))
+			return invalid("/max_retries", "too_small", fmt.Sprintf("must be greater than retry_count, which is %d: to stop retries, discard the letter", l.RetryCount))
 		}
 		l.MaxRetries = max(*e.MaxRetries, l.RetryCount)
 	}
 	if e.NextRetryAt != nil {
 		if l.Status != Pending {
-			return l.Conflict("given a time of its next retry")
+			return l.Conflict("rescheduled")
 		}
 		at := e.NextRetryAt.UTC().Truncate(time.Microsecond)
 		l.NextRetryAt, l.HeldRetryAt, l.RetryAsked = &at, nil, true
@@ -278,5 +278,5 @@ func TargetNotConfigured(kind TargetKind) string {
 	if kind == ToKafka {
 		return "Kafka is not configured: set kafka.brokers (SKALD_KAFKA_BROKERS), or give the letter an HTTP target"
 	}
-	return "target kind not configured on this server: " + string(kind)
+	return "target kind " + string(kind) + " is not configured on this server"
 }

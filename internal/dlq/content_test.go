@@ -265,12 +265,12 @@ func TestWhichErrorsAreOfOneKind(t *testing.T) {
 func TestANameOfATargetTellsPeopleWhereItIs(t *testing.T) {
 	t.Parallel()
 	for want, target := range map[string]Target{
-		"kafka: the topic orders": {Kind: ToKafka, Topic: "orders"},
-		"http: h.example:8080":    {Kind: ToHTTP, URL: "https://h.example:8080/secret?token=x"},
-		"http":                    {Kind: ToHTTP, URL: "http://[bad"},
-		"saga_step":               {Kind: ToSaga},
-		"job_run":                 {Kind: ToJobRun, Job: "nightly"},
-		"webhook":                 {Kind: ToWebhook},
+		"kafka: topic orders":  {Kind: ToKafka, Topic: "orders"},
+		"http: h.example:8080": {Kind: ToHTTP, URL: "https://h.example:8080/secret?token=x"},
+		"http":                 {Kind: ToHTTP, URL: "http://[bad"},
+		"saga_step":            {Kind: ToSaga},
+		"job_run":              {Kind: ToJobRun, Job: "nightly"},
+		"webhook":              {Kind: ToWebhook},
 	} {
 		if got := target.Name(); got != want {
 			t.Errorf("%q, want %q", got, want)

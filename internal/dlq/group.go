@@ -33,7 +33,7 @@ func (g Group) Edited(e GroupEdit, now time.Time) (Group, error) {
 			return
 		}
 		if *into = *in; utf8.RuneCountInString(*in) > limit || !storable(*in) {
-			w.Add(pointer, "too_long", "must have at most %d characters, in UTF-8 without NUL", limit)
+			w.Add(pointer, "too_long", "must be UTF-8 text without NUL, of at most %d characters", limit)
 		}
 	}
 	text("/assignee", e.Assignee, MaxWord, &g.Assignee)

@@ -81,8 +81,8 @@ func CarryOverHTTP(c Content, own bool, keep ...string) (CarriedOverHTTP, error)
 		size += len(h.Name) + len(": \r\n") + len(h.Value)
 	}
 	if size > MaxHTTPHeaders {
-		return out, fault.New(fault.Invalid, CodeInvalid, "its key and headers take %d bytes of an HTTP request; the limit is %d", size, MaxHTTPHeaders).
-			With(fault.Field{Pointer: "/headers", Code: "too_long", Message: fmt.Sprintf("take %d bytes of an HTTP request with the key; the limit is %d", size, MaxHTTPHeaders)})
+		return out, fault.New(fault.Invalid, CodeInvalid, "the key and headers take %d bytes of an HTTP request; the limit is %d", size, MaxHTTPHeaders).
+			With(fault.Field{Pointer: "/headers", Code: "too_long", Message: fmt.Sprintf("take %d bytes of an HTTP request, including the key; the limit is %d", size, MaxHTTPHeaders)})
 	}
 	return out, nil
 }

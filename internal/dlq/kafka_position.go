@@ -19,7 +19,7 @@ func ParseTopicID(s string) (id uuid.UUID, err error) {
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil || len(b) != len(id) {
-		return uuid.Nil, errors.New("a topic's id has 22 characters of base64url, as kafka-topics shows it")
+		return uuid.Nil, errors.New("a topic id must have 22 characters of base64url, as kafka-topics shows it")
 	}
 	return uuid.UUID(b), nil
 }

@@ -154,7 +154,7 @@ func (l *Letter) Destination(to *Target) Target {
 func (t *Target) Name() string {
 	switch t.Kind {
 	case ToKafka:
-		return "kafka: the topic " + t.Topic
+		return "kafka: topic " + t.Topic
 	case ToHTTP:
 		if u, err := url.Parse(t.URL); err == nil {
 			return "http: " + u.Host

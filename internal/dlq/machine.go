@@ -35,19 +35,19 @@ type Trigger string
 
 // Triggers.
 const (
-	Claimed       Trigger = "a retry begins"
-	ForcedClaim   Trigger = "a forced retry begins"
-	Acked         Trigger = "the target has acknowledged it"
-	RetryFailed   Trigger = "the retry failed, another may follow"
-	RetryWithdraw Trigger = "the retry was not made"
+	Claimed       Trigger = "a retry began"
+	ForcedClaim   Trigger = "a forced retry began"
+	Acked         Trigger = "the target acknowledged it"
+	RetryFailed   Trigger = "the retry failed, and another one may follow"
+	RetryWithdraw Trigger = "the retry was withdrawn"
 	LastFailed    Trigger = "the last retry failed"
-	CameBack      Trigger = "its redrive came back as another letter"
-	Confirm       Trigger = "its consumer confirms that it was processed"
-	Refute        Trigger = "its consumer reports that it failed again"
-	Requeue       Trigger = "an operator requeues it"
-	Discard       Trigger = "an operator discards it"
+	CameBack      Trigger = "it came back as another letter after a redrive"
+	Confirm       Trigger = "its consumer confirmed that it was processed"
+	Refute        Trigger = "its consumer reported that it failed again"
+	Requeue       Trigger = "an operator requeued it"
+	Discard       Trigger = "an operator discarded it"
 	Resolve       Trigger = "an operator resolved it elsewhere"
-	Restore       Trigger = "an operator restores it from the archive"
+	Restore       Trigger = "an operator restored it from the archive"
 	SourceGoesOn  Trigger = "its saga or delivery is being retried"
 	SourceDone    Trigger = "its saga or delivery succeeded"
 	SourceGaveUp  Trigger = "its saga or delivery gave up again"
@@ -122,7 +122,7 @@ type IllegalEdgeError struct {
 }
 
 func (e *IllegalEdgeError) Error() string {
-	return fmt.Sprintf("%s to %q because %s is not in the transition table", e.From, e.To, e.On)
+	return fmt.Sprintf("the transition table has no transition from %s to %q for the trigger %q", e.From, e.To, e.On)
 }
 
 // Apply decides how e changes l, without modifying l. It covers every change of a single letter
@@ -152,7 +152,7 @@ func Apply(l Letter, e Event, m Moment) (Change, error) {
 		refusal = d.restore()
 	}
 	if refusal == nil && d.illegal != nil {
-		refusal = l.Conflict("changed like this").Because(d.illegal)
+		refusal = l.Conflict("changed in this way").Because(d.illegal)
 	}
 	if refusal != nil {
 		return Change{Before: d.Before, After: l}, refusal

@@ -79,13 +79,13 @@ func Check(l *Letter) error {
 		case len(s) > limit:
 			wrong.Add(pointer, "too_long", "has more than %d bytes", limit)
 		case !storable(s):
-			wrong.Add(pointer, "invalid_character", "must be UTF-8 without NUL")
+			wrong.Add(pointer, "invalid_character", "must be UTF-8 text without NUL")
 		}
 	}
 	if l.OriginalTopic == "" {
 		wrong.Add("/original_topic", "required", "is required")
 	} else if utf8.RuneCountInString(l.OriginalTopic) > MaxTopic || !storable(l.OriginalTopic) {
-		wrong.Add("/original_topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
+		wrong.Add("/original_topic", "too_long", "must be UTF-8 text of at most %d characters", MaxTopic)
 	}
 	if l.Failure.Message == "" {
 		wrong.Add("/error_message", "required", "is required")
@@ -128,7 +128,7 @@ func labelMistakes(labels []string) (wrong fault.Mistakes) {
 	}
 	for i, s := range labels {
 		if s == "" || len(s) > MaxLabel || !storable(s) {
-			wrong.Add(fmt.Sprintf("/labels/%d", i), "invalid", "must have 1 to %d bytes of UTF-8 without NUL", MaxLabel)
+			wrong.Add(fmt.Sprintf("/labels/%d", i), "invalid", "must be UTF-8 text without NUL, of 1 to %d bytes", MaxLabel)
 		}
 	}
 	return wrong

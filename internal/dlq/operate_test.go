@@ -251,7 +251,7 @@ func TestAnEditOfALetter(t *testing.T) {
 func TestWhatIsSaidOfTargetsThatAreNotConfigured(t *testing.T) {
 	t.Parallel()
 	for _, kind := range TargetKinds {
-		want := "target kind not configured on this server: " + string(kind)
+		want := "target kind " + string(kind) + " is not configured on this server"
 		if kind == ToKafka {
 			want = "SKALD_KAFKA_BROKERS"
 		}

@@ -64,9 +64,9 @@ func refused(op int, err error) *fault.Error {
 	var size *jsonpatch.AccumulatedCopySizeError
 	switch {
 	case errors.Is(err, jsonpatch.ErrTestFailed):
-		return invalid(pointer, "test_failed", "the value is different").Because(err)
+		return invalid(pointer, "test_failed", "the value in the payload is different").Because(err)
 	case errors.Is(err, jsonpatch.ErrMissing), errors.Is(err, jsonpatch.ErrInvalidIndex):
-		return invalid(pointer+"/path", "missing", "no such path in the payload").Because(err)
+		return invalid(pointer+"/path", "missing", "does not exist in the payload").Because(err)
 	case errors.As(err, &size):
 		return invalid(pointer, "too_large", "makes the payload larger than the limit").Because(err)
 	}

@@ -28,10 +28,10 @@ func CheckPolicy(p *Policy) error {
 		}
 	}
 	if utf8.RuneCountInString(p.Topic) > MaxTopic || !storable(p.Topic) {
-		w.Add("/topic", "too_long", "must have at most %d characters, in UTF-8", MaxTopic)
+		w.Add("/topic", "too_long", "must be UTF-8 text of at most %d characters", MaxTopic)
 	}
 	if p.HoldAll && p.Topic != "" {
-		w.Add("/hold_all", "excluded", "is allowed in the default policy only: to hold the letters of one topic, set auto_retry to false")
+		w.Add("/hold_all", "excluded", "is allowed only in the default policy: to hold the letters of one topic, set auto_retry to false")
 	}
 	between("/max_retries", int64(p.MaxRetries), 0, MaxRetries)
 	b := &p.Backoff
@@ -55,8 +55,8 @@ func CheckPolicy(p *Policy) error {
 	w.list("/redact", p.Redact, MaxWord, "a dotted path, such as card.number", func(s string) bool {
 		return !slices.Contains(strings.Split(s, "."), "")
 	})
-	w.list("/allowed_targets", p.AllowedTargets, maxURL, "a topic or an http or https URL, perhaps with *, ? or [a-z]", targetPattern)
-	w.list("/keep_headers", p.KeepHeaders, MaxWord, "the name of a header or the beginning of one and *, not of x-dlq-*", keepable)
+	w.list("/allowed_targets", p.AllowedTargets, maxURL, "a topic, or an http or https URL, optionally with *, ? or [a-z]", targetPattern)
+	w.list("/keep_headers", p.KeepHeaders, MaxWord, "a header name, or a prefix followed by *, but not x-dlq-*", keepable)
 	return w.fault()
 }
 
@@ -86,11 +86,11 @@ func targetPattern(s string) bool {
 
 func (w *mistakes) list(pointer string, words []string, limit int, form string, fits func(string) bool) {
 	if len(words) > maxListed {
-		w.Add(pointer, "too_many", "must be at most %d", maxListed)
+		w.Add(pointer, "too_many", "must have at most %d entries", maxListed)
 	}
 	for i, s := range words {
 		if len(s) > limit || !storable(s) || !fits(s) {
-			w.Add(fmt.Sprintf("%s/%d", pointer, i), "invalid", "must be %s, of at most %d bytes", form, limit)
+			w.Add(fmt.Sprintf("%s/%d", pointer, i), "invalid", "must be %s (at most %d bytes)", form, limit)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func (r *Redrive) Yields(other *Redrive) bool {
 	return r.Action == BulkRetry && other.StartedAt != nil && slices.Contains(Ahead, other.State)
 }
 
-const whyGone = "it is archived or deleted"
+const whyGone = "it was archived or deleted"
 
 // Verdict describes how an action of a redrive changes a letter.
 type Verdict struct {
@@ -174,7 +174,7 @@ func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 	case l.Status == "":
 		return skipped(whyGone)
 	case r.Action != BulkRequeue && l.Waited():
-		return skipped("a saga waits for it")
+		return skipped("a saga is waiting for it")
 	}
 	switch r.Action {
 	case BulkDiscard:

@@ -122,7 +122,7 @@ func waiting(words string) (all []Candidate) {
 
 func TestChoosingLetters(t *testing.T) { //nolint:paralleltest // another test changes the table
 	const (
-		gone    = "it is archived or deleted"
+		gone    = "it was archived or deleted"
 		failed  = "an older dead letter with the same key has failed"
 		blocked = "an older dead letter with the same key is open"
 	)

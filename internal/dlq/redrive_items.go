@@ -38,12 +38,12 @@ type ItemTrigger string
 
 // Triggers of items.
 const (
-	ItemChosen  ItemTrigger = "its letter is claimed"
-	ItemRefused ItemTrigger = "nothing can be done with its letter"
-	ItemActed   ItemTrigger = "the bulk action is done to its letter"
-	ItemDriven  ItemTrigger = "the drive of its letter has ended"
-	ItemSettled ItemTrigger = "the result of its letter is known after its lease"
-	ItemBack    ItemTrigger = "its letter came back as another one"
+	ItemChosen  ItemTrigger = "its letter was claimed"
+	ItemRefused ItemTrigger = "its letter cannot be processed"
+	ItemActed   ItemTrigger = "the bulk action was applied to its letter"
+	ItemDriven  ItemTrigger = "the drive of its letter ended"
+	ItemSettled ItemTrigger = "the result of its letter became known after its lease expired"
+	ItemBack    ItemTrigger = "its letter came back as another letter"
 )
 
 // ItemEdge is one legal transition of an item.
@@ -86,7 +86,7 @@ func ItemsFrom(on ...ItemTrigger) (from []ItemState) {
 // must never reach a store. The tests of the rules find such bugs.
 func (i *Item) to(s ItemState, on ItemTrigger) {
 	if !slices.Contains(ItemEdges, ItemEdge{i.State, s, on}) {
-		panic(fmt.Sprintf("dlq: an item that is %s does not become %s because %s", i.State, s, on))
+		panic(fmt.Sprintf("dlq: the transition table has no transition of an item from %s to %s for the trigger %q", i.State, s, on))
 	}
 	i.State = s
 }

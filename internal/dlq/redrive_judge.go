@@ -26,7 +26,7 @@ func (r *Redrive) Counted() (tried, failed int64) {
 const stallAfter = 5 * time.Second
 
 // WaitingForLease is what a redrive waits for if no node reports on the letters in flight.
-const WaitingForLease = "the leases of letters whose node does not report"
+const WaitingForLease = "the lease expiry of letters whose node does not report"
 
 // Stalled returns the time since which a running redrive has finished no letters although its rate
 // allowed some, and what it is waiting for. nil means that it is not stalled. A canary under

@@ -75,7 +75,7 @@ func NewRedrive(r Redrive, asked RedriveRequest, id uuid.UUID, limits RedriveLim
 		wrong.Add("/expected", "too_small", "must be at least 0")
 	}
 	if r.IncludeLater && r.IDs != nil {
-		wrong.Add("/include_later", "excluded", "cannot be combined with ids, which name their letters")
+		wrong.Add("/include_later", "excluded", "cannot be combined with ids, which select fixed letters")
 	}
 	if r.ScheduledFor != nil && (r.ScheduledFor.Year() < 1970 || r.ScheduledFor.After(now.Add(maxAhead))) {
 		wrong.Add("/scheduled_for", "invalid", "must be at most a year ahead")
@@ -203,7 +203,7 @@ func (w *mistakes) selection(r *Redrive, all bool) {
 	case r.Filter.Empty() && !all:
 		w.Add("/filter", "empty", "selects every letter; set all: true if that is intended")
 	case all && !r.Filter.Empty():
-		w.Add("/all", "excluded", "cannot be combined with a filter that restricts")
+		w.Add("/all", "excluded", "cannot be combined with a filter that restricts the selection")
 	default:
 		f := *r.Filter
 		can := r.Action.workable(r.Force)
@@ -261,7 +261,7 @@ func (w *mistakes) reason(r *Redrive, unexplained bool) {
 	case strings.TrimSpace(r.Reason) == "" && !unexplained:
 		w.Add("/reason", "required", "is required unless dry_run is true: the audit trail records it")
 	case utf8.RuneCountInString(r.Reason) > MaxReason || !storable(r.Reason):
-		w.Add("/reason", "too_long", "must have at most %d characters, in UTF-8 without NUL", MaxReason)
+		w.Add("/reason", "too_long", "must be UTF-8 text without NUL, of at most %d characters", MaxReason)
 	}
 }
 
@@ -295,7 +295,7 @@ func (w *mistakes) onlyForRetries(r *Redrive) {
 		"/force": r.Force,
 	} {
 		if given {
-			w.Add(pointer, "excluded", "is allowed for %s only", BulkRetry)
+			w.Add(pointer, "excluded", "is allowed only for %s", BulkRetry)
 		}
 	}
 	slices.SortStableFunc(w.Mistakes, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
@@ -314,7 +314,7 @@ func TargetMistakes(pointer string, t Target) []fault.Field {
 			w.Add(pointer+"/partition", "too_small", "must be at least 0")
 		}
 		if t.URL != "" || t.Method != "" {
-			w.Add(pointer+"/url", "excluded", "is allowed with kind %s only", ToHTTP)
+			w.Add(pointer+"/url", "excluded", "is allowed only with kind %s", ToHTTP)
 		}
 	case ToHTTP:
 		if u, err := url.Parse(t.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
@@ -325,7 +325,7 @@ func TargetMistakes(pointer string, t Target) []fault.Field {
 			w.Add(pointer+"/method", "enum", "must be POST, PUT, PATCH or DELETE")
 		}
 		if t.Topic != "" || t.Partition != nil {
-			w.Add(pointer+"/topic", "excluded", "is allowed with kind %s only", ToKafka)
+			w.Add(pointer+"/topic", "excluded", "is allowed only with kind %s", ToKafka)
 		}
 	default:
 		w.Add(pointer+"/kind", "enum", "must be %s or %s", ToKafka, ToHTTP)

@@ -103,7 +103,7 @@ var Running = RedrivesFrom(HaltRedrive)
 func (r *Redrive) to(on RedriveVerb, now time.Time) {
 	next, ok := r.State.after(on)
 	if !ok {
-		panic(fmt.Sprintf("dlq: a redrive that is %s has no %s in the transition table", r.State, on))
+		panic(fmt.Sprintf("dlq: the transition table has no transition of a redrive from %s for the verb %s", r.State, on))
 	}
 	if r.State = next; next.Terminal() {
 		r.EndedAt = &now
@@ -136,7 +136,7 @@ func (r *Redrive) accepts(v RedriveVerb) bool {
 // counts from there. Faults: Conflict; Forbidden if the requester approves the redrive.
 func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
 	if !r.accepts(verb) || !slices.Contains(RedriveVerbs, verb) {
-		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(r.Actions())
+		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s and does not allow the action %s", r.State, verb).Allowing(r.Actions())
 	}
 	if verb == ApproveRedrive {
 		if actor == r.Actor {

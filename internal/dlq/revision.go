@@ -69,7 +69,7 @@ func (l *Letter) Revised(e *ContentEdit, revisions []Revision) (Revision, error)
 	if len(e.Headers) > 0 {
 		r.Content.Headers = withHeaders(sent.Headers, e.Headers)
 		if len(r.Content.Headers) > MaxHeaders {
-			return Revision{}, invalid("/headers_patch", "too_many", fmt.Sprintf("makes more than %d headers", MaxHeaders))
+			return Revision{}, invalid("/headers_patch", "too_many", fmt.Sprintf("results in more than %d headers", MaxHeaders))
 		}
 	}
 	return r, nil

@@ -97,11 +97,11 @@ func (r *Refusal) String() string {
 	case ForbiddenTopic:
 		return fmt.Sprintf("topic %q is a dead-letter topic: choose another target", r.To.Topic)
 	case DisallowedTarget:
-		return "the policy of its topic does not allow the target"
+		return "the policy of the letter's topic does not allow the target"
 	case UnreachableKind:
 		return TargetNotConfigured(r.To.Kind)
 	}
-	return "its payload was truncated: retry it with the whole payload"
+	return "the payload was truncated: retry the letter with the whole payload"
 }
 
 // Fault returns the fault for the requester of the retry: Invalid with CodeTarget, or Unavailable
@@ -146,7 +146,11 @@ func (l *Letter) Claimable(c *Claim) error {
 
 // KeyBlocked returns the fault for a letter that waits for older open letters with the same key.
 func KeyBlocked(older []string) *fault.Error {
-	return fault.New(fault.Conflict, CodeKeyBlocked, "older dead letters with the same key are open: %s", strings.Join(older, ", ")).
+	which := "older dead letters with the same key are open"
+	if len(older) == 1 {
+		which = "an older dead letter with the same key is open"
+	}
+	return fault.New(fault.Conflict, CodeKeyBlocked, "%s: %s", which, strings.Join(older, ", ")).
 		Allowing([]string{VerbDiscard, VerbResolve})
 }
 
@@ -168,6 +172,6 @@ type Claim struct {
 // InOrderOf returns the fault for a manual retry of a letter whose redrive sends the letters of
 // each key one after the other.
 func InOrderOf(redrive uuid.UUID) *fault.Error {
-	return fault.New(fault.Conflict, CodeKeyBlocked, "redrive %s sends the letters of this key in their order: cancel it, "+
-		"or wait for its end", redrive).Allowing([]string{VerbDiscard, VerbResolve})
+	return fault.New(fault.Conflict, CodeKeyBlocked, "redrive %s sends the letters with this key in order: cancel the "+
+		"redrive, or wait until it ends", redrive).Allowing([]string{VerbDiscard, VerbResolve})
 }

@@ -86,10 +86,10 @@ func TestWhatIsNotSentThoughItIsClaimed(t *testing.T) {
 	}{
 		{"its own topic", drive("orders", as), ""},
 		{"a redrive's target", drive("payments", as), ""},
-		{"a redrive's target that the policy does not name", drive("refunds", as), "the policy of its topic does not allow the target"},
+		{"a redrive's target that the policy does not name", drive("refunds", as), "the policy of the letter's topic does not allow the target"},
 		{"one that somebody named who was held to it", drive("refunds", func(d *Drive) { d.RedriveID = uuid.Nil }), ""},
 		{"a dead-letter topic", drive("orders.dlq", as), `topic "orders.dlq" is a dead-letter topic: choose another target`},
-		{"a part of a payload", drive("orders", func(d *Drive) { d.Labels = []string{"x", LabelTruncated} }), "its payload was truncated: retry it with the whole payload"},
+		{"a part of a payload", drive("orders", func(d *Drive) { d.Labels = []string{"x", LabelTruncated} }), "the payload was truncated: retry the letter with the whole payload"},
 		{"a payload that was made whole", drive("orders", func(d *Drive) { d.Labels, d.Revision = []string{LabelTruncated}, 1 }), ""},
 	} {
 		got := ""

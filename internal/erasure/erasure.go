@@ -127,19 +127,22 @@ func Account(links []trail.Link, events, erasures []trail.StoredEvent) {
 func NotErasable(sagas, letters, runs []uuid.UUID) *fault.Error {
 	var active []string
 	for _, a := range []struct {
-		ids          []uuid.UUID
-		what, remedy string
+		ids            []uuid.UUID
+		what, one, all string
 	}{
-		{runs, "job run", "wait for its end or cancel it"},
-		{letters, "dead letter", "resolve or discard it"},
-		{sagas, "saga", "end it, and acknowledge it if it needs attention"},
+		{runs, "job run", "wait until it ends or cancel it", "wait until they end or cancel them"},
+		{letters, "dead letter", "resolve or discard it", "resolve or discard them"},
+		{sagas, "saga", "end it, and acknowledge it if it needs attention",
+			"end them, and acknowledge those that need attention"},
 	} {
-		if len(a.ids) > 0 {
-			active = append(active,
-				fmt.Sprintf("%d active %ss (%s, …): %s first", len(a.ids), a.what, a.ids[0], a.remedy))
+		switch n := len(a.ids); {
+		case n == 1:
+			active = append(active, fmt.Sprintf("%s %s is still active: %s", a.what, a.ids[0], a.one))
+		case n > 1:
+			active = append(active, fmt.Sprintf("%d %ss (%s, …) are still active: %s", n, a.what, a.ids[0], a.all))
 		}
 	}
-	return fault.New(fault.Conflict, CodeNotErasable, "nothing was erased, because of %s", strings.Join(active, "; "))
+	return fault.New(fault.Conflict, CodeNotErasable, "nothing was erased: %s", strings.Join(active, "; "))
 }
 
 // String describes the subject in records. It omits keys, because a key may name a person, and

@@ -8,6 +8,6 @@ var Problems fault.Catalogue
 // These are the codes of the problems. They are stable and part of the API.
 var (
 	CodeNotErasable = Problems.Add("SAGA_NOT_ERASABLE", "Content cannot be erased",
-		"A saga, dead letter or job run of the request is still active and needs its content, or its audit trail "+
-			"was tampered with; `detail` names it. Nothing was erased.", 409)
+		"A saga, dead letter or job run that the request covers is still active and needs its content, or an event "+
+			"in a saga's audit trail was tampered with. `detail` names it. Nothing was erased.", 409)
 )

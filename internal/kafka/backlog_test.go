@@ -148,7 +148,7 @@ func TestTopicsThatAreReadAreReported(t *testing.T) {
 	}
 	for _, want := range []string{
 		`level=INFO msg="reading dead-letter topics" topics=[` + read + `]`,
-		`level=WARN msg="these topics are not read`, "topics=[" + other + "]", "topic=" + read + " records=7",
+		`level=WARN msg="topics not read`, "topics=[" + other + "]", "topic=" + read + " records=7",
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %s:\n%s", want, log.String())

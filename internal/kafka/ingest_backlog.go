@@ -113,7 +113,7 @@ func (in *ingest) firstSight(
 	var err error
 	if len(partitions) > 0 {
 		if read, err = in.readBefore(ctx, partitions); err != nil {
-			return nil, fmt.Errorf("read the group's offsets of topics: %w", err)
+			return nil, fmt.Errorf("read the group's committed offsets: %w", err)
 		}
 		if ends, err = in.offsets(ctx, partitions, -1); err != nil {
 			return nil, fmt.Errorf("read the end offsets of topics: %w", err)
@@ -284,14 +284,14 @@ func (in *ingest) tell(
 	if len(near) > 0 {
 		in.Log.WarnContext(
 			ctx,
-			"these topics are not read: the expression matches them only if case is ignored; prefix it with (?i) to do that",
+			"topics not read: ingest.topics matches them only if case is ignored; prefix the expression with (?i) to ignore case",
 			slog.Any("topics", near),
 			slog.String("ingest.topics", in.Topics),
 		)
 	}
 	for _, topic := range matched {
 		if n := backlog[topic]; n > 0 {
-			does := "their letters are held: release them with a redrive on the label backlog"
+			does := "their letters are held; to release them, redrive the letters with the label backlog"
 			if in.Backlog {
 				does = "their letters are retried automatically (ingest.backlog)"
 			}

@@ -131,7 +131,7 @@ func (in *ingest) noEvent(ctx context.Context, r dlq.Record, why string) error {
 func (in *ingest) tellSources(ctx context.Context, there []string, backlog map[string]int64) {
 	for _, topic := range slices.Sorted(maps.Keys(in.Sources.Tenants)) {
 		if !slices.Contains(there, topic) {
-			in.Log.WarnContext(ctx, "a topic of kafka.source_topics does not exist; it is read once it does",
+			in.Log.WarnContext(ctx, "a topic of kafka.source_topics does not exist; reading starts once the topic exists",
 				slog.String("topic", topic))
 		}
 	}
@@ -140,7 +140,7 @@ func (in *ingest) tellSources(ctx context.Context, there []string, backlog map[s
 		if n := backlog[topic]; n > 0 {
 			does := "they are skipped (kafka.source_start)"
 			if in.Sources.Earliest {
-				does = "they become events as well (kafka.source_start)"
+				does = "they also become events (kafka.source_start)"
 			}
 			in.Log.InfoContext(ctx, "a topic had records before it was first read; "+does,
 				slog.String("topic", topic), slog.Int64("records", n))

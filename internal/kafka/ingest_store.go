@@ -288,7 +288,7 @@ func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 		l.Content = dlq.Content{}
 		l.Labels, l.MaxRetries = []string{dlq.LabelTruncated}, 0
 		l.Note = fmt.Sprintf(
-			"Neither key nor headers nor payload could be stored. The record itself is at offset %d of partition %d of %s.",
+			"The key, headers and payload could not be stored. The record is at offset %d of partition %d of %s.",
 			a.Arrived.Offset,
 			a.Arrived.Partition,
 			a.Arrived.Topic,

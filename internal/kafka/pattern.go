@@ -17,11 +17,11 @@ func NewPattern(topics, exclude string) (Pattern, error) {
 		return p, nil
 	}
 	if p.topics, err = regexp.Compile(topics); err != nil {
-		return Pattern{}, fmt.Errorf("kafka: the pattern of dead-letter topics: %w", err)
+		return Pattern{}, fmt.Errorf("kafka: compile the pattern of dead-letter topics: %w", err)
 	}
 	if exclude != "" {
 		if p.exclude, err = regexp.Compile(exclude); err != nil {
-			return Pattern{}, fmt.Errorf("kafka: the pattern of excluded topics: %w", err)
+			return Pattern{}, fmt.Errorf("kafka: compile the pattern of excluded topics: %w", err)
 		}
 	}
 	return p, nil

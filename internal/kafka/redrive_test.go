@@ -245,7 +245,7 @@ func TestARecordThatItsTopicOnceTookIsTakenAgain(t *testing.T) {
 	}
 	r := results[2]
 	var over, size, limit int
-	if n, err := fmt.Sscanf(r.Error, "Kafka: "+topic+": the record is too large by %d bytes: it has %d as it is sent, max.message.bytes is %d.",
+	if n, err := fmt.Sscanf(r.Error, "Kafka: "+topic+": the record is too large by %d bytes: its size as sent is %d, and max.message.bytes is %d.",
 		&over, &size, &limit); n != 3 || over != size-limit || limit != 100_000 || over < 20_000 || over > 22_000 {
 		t.Errorf("%q: %d bytes too many of %d (%v)", r.Error, over, size, err)
 	}
@@ -268,7 +268,7 @@ func TestARecordThatIsTooLargeForWhoKnowsWhat(t *testing.T) {
 		return refused(req, kerr.RecordListTooLarge.Code), nil, true
 	})
 	r := c.redriver().Drive(t.Context(), []dlq.Drive{driven(topic, []byte("k"), []byte("abc"))})[0]
-	if !r.TooLarge || !strings.Contains(r.Error, "too large: it has") || !strings.Contains(r.Error,
+	if !r.TooLarge || !strings.Contains(r.Error, "too large: its size as sent is") || !strings.Contains(r.Error,
 		"Payload 3, key 1, headers") {
 		t.Errorf("%+v", r)
 	}

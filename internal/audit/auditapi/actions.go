@@ -36,7 +36,7 @@ func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObj
 		ByTime: asked.Request,
 	}
 	if f.Kind == operator.Saga && !f.Sagas {
-		return nil, fault.New(fault.Forbidden, principal.CodeForbidden, "actions on sagas require %s", principal.SagasRead)
+		return nil, fault.New(fault.Forbidden, principal.CodeForbidden, "actions on sagas require the permission %s", principal.SagasRead)
 	}
 	if f.From, err = httpkit.TimeOf("from", p.From); err != nil {
 		return nil, err

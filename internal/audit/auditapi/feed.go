@@ -306,7 +306,7 @@ func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObj
 		n, err := strconv.ParseInt(seq, 10, 64)
 		if err != nil {
 			return nil, httpkit.ParameterFault(httpkit.CodeInvalidParameter,
-				fault.Field{Parameter: "kept", Code: "invalid", Message: "must be the number and the hash of a seal"})
+				fault.Field{Parameter: "kept", Code: "invalid", Message: "must be the number and hash of a seal"})
 		}
 		if known, err = check.kept(ctx, tenant, n, hash); err != nil {
 			return nil, err
@@ -336,10 +336,10 @@ func (check Verify) kept(ctx context.Context, tenant uuid.UUID, seq int64, hash 
 	case err != nil || v.FirstBad != nil && v.FirstBad.Seq != 0: // an event after the end does not concern this seal
 	case v.Head == nil:
 		v.FirstBad = &trail.Tampered{Kind: trail.MissingSeals, Seq: seq,
-			Detail: "the chain ends before the seal that was kept, or the seal belongs to another chain"}
+			Detail: "the chain ends before the kept seal, or the kept seal belongs to another chain"}
 	case hex.EncodeToString(v.Head.Hash) != hash:
 		v.FirstBad = &trail.Tampered{Kind: trail.SealMismatch, Seq: seq,
-			Detail: "the seal has a different hash from the one that was kept: the chain was replaced, or the hash belongs to another chain"}
+			Detail: "the hash of the seal differs from the kept hash: the chain was replaced, or the kept hash belongs to another chain"}
 	default:
 		v.FirstBad = nil
 	}

@@ -19,7 +19,7 @@ func Hash(subject any) []byte {
 		plain, err = ordered(plain)
 	}
 	if err != nil {
-		panic("operator: a subject is always JSON: " + err.Error())
+		panic("operator: encode a subject as JSON: " + err.Error())
 	}
 	sum := sha256.Sum256(plain)
 	return sum[:]

@@ -54,7 +54,7 @@ func (t *Tally) Actions(by By, subject string, at time.Time, newID func() uuid.U
 	for tenant, taken := range t.taken {
 		detail, err := json.Marshal(taken)
 		if err != nil {
-			panic("operator: names and numbers are always JSON: " + err.Error())
+			panic("operator: encode the counts as JSON: " + err.Error())
 		}
 		out = append(out, by.Did(newID(), tenant, at, Retention, subject, "run", detail))
 	}

@@ -233,7 +233,7 @@ func (st *Timelines) Timeline(ctx context.Context, tenant uuid.UUID, correlation
 		}
 		n, bad := strconv.Atoi(e.State) // for a saga, the state is a number
 		if bad != nil || n < 0 || n >= len(saga.States) {
-			return page.Of[timeline.Entry]{}, fmt.Errorf("stored saga: state %q", e.State)
+			return page.Of[timeline.Entry]{}, fmt.Errorf("a stored saga has the unknown state %q", e.State)
 		}
 		e.State = saga.State(n).String()
 	}

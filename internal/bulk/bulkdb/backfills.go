@@ -32,6 +32,7 @@ var _ jobrun.BulkOperations = (*RunBulks)(nil)
 // backfills is the storage of backfills.
 var backfills = kind[jobrun.Backfill]{
 	name:    "backfill",
+	plural:  "backfills",
 	table:   "jobs.backfills",
 	columns: backfillTable.Selected("b"),
 	scan:    backfillTable.One,

@@ -28,7 +28,8 @@ import (
 // kind is the storage of one kind of operation: backfills, bulk operations on runs, or bulk
 // operations on sagas. Each kind has one table, with alias b.
 type kind[T any] struct {
-	name    string // in error messages, singular
+	name    string // in error messages
+	plural  string // of name
 	table   string
 	columns string // in the order of scan
 	scan    func(row postgres.Scanner, more ...any) (T, error)
@@ -111,7 +112,7 @@ func (k *kind[T]) list(
 		found, err = postgres.ReadFew(ctx, tx, l, w, p, k.scan)
 		return err
 	})
-	return found, postgres.Wrap("list "+k.name+"s", err)
+	return found, postgres.Wrap("list "+k.plural, err)
 }
 
 // inState lists the operations of a tenant that are in a state, newest first; "" means any state.
@@ -184,7 +185,7 @@ type bulkRef struct {
 
 // errDamaged means that it is unknown which items the operation covers, so nothing is done to any
 // item.
-var errDamaged = errors.New("its stored filter or schedule is damaged: cancel it")
+var errDamaged = errors.New("the stored filter or schedule is damaged: cancel the operation")
 
 // round is the progress of a round over the operations of a kind. Each operation gets one turn per
 // round.
@@ -204,7 +205,7 @@ func (k *kind[T]) step(
 	r.mu.Unlock()
 	list, err := k.running(ctx, db, after)
 	if err != nil {
-		return all, postgres.Wrap("look for "+k.name+"s", err)
+		return all, postgres.Wrap("find running "+k.plural, err)
 	}
 	more := false
 	for i, m := range list {

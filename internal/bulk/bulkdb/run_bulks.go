@@ -31,7 +31,8 @@ func rowOf(b *jobrun.Bulk) *bulkRow {
 
 // bulks is the storage of bulk operations on runs.
 var bulks = kind[jobrun.Bulk]{
-	name:    "bulk",
+	name:    "bulk operation on job runs",
+	plural:  "bulk operations on job runs",
 	table:   "jobs.bulks",
 	columns: bulkTable.Selected("b"),
 	scan:    scanBulk,
@@ -76,7 +77,7 @@ func (st *RunBulks) rest(ctx context.Context, b *jobrun.Bulk) (n int64, err erro
 		n = seen.Count
 		return err
 	})
-	return n, postgres.Wrap("count the runs of a bulk", err)
+	return n, postgres.Wrap("count the runs of a bulk operation", err)
 }
 
 var getBulk = postgres.OfTenant(`SELECT `+bulks.columns+` FROM jobs.bulks b

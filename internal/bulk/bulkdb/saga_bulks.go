@@ -90,6 +90,7 @@ func sagaRowOf(b *sagabulk.Bulk) *sagaBulkRow {
 // sagaBulks is the storage of bulk operations on sagas.
 var sagaBulks = kind[sagabulk.Bulk]{
 	name:    "bulk operation on sagas",
+	plural:  "bulk operations on sagas",
 	table:   "saga.saga_bulks",
 	columns: sagaBulkTable.Selected("b"),
 	scan:    scanSagaBulk,

@@ -99,7 +99,7 @@ func sagaWaits(l *dlq.Letter) error {
 		return nil
 	}
 	return fault.New(fault.Conflict, dlq.CodeSagaWaits,
-		"saga %s is waiting for this dead letter: retry it, resolve it if its step was compensated manually, or set force", l.Link.SagaID).Allowing(l.Actions())
+		"saga %s is waiting for this dead letter: retry it, resolve it if its step was compensated manually, or set force to override this", l.Link.SagaID).Allowing(l.Actions())
 }
 
 // ResolveDeadLetter records that a letter was handled elsewhere. A saga that is waiting for it

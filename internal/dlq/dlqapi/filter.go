@@ -157,7 +157,7 @@ func (w *filterMistakes) pairs(member string, in []string) map[string]string {
 			continue
 		}
 		if before, known := out[name]; known && before != value {
-			w.add(member, "repeated", "names "+httpkit.Clip(name)+" with two values")
+			w.add(member, "repeated", "has two values for "+httpkit.Clip(name))
 		}
 		if out == nil {
 			out = map[string]string{}

@@ -42,7 +42,7 @@ func TestAFilterHasTheSameMistakesInAQueryAndInABody(t *testing.T) {
 		{"key_base64=AB%3D%3D", `"key_base64":"AB=="`, map[string]string{"key_base64": "is not base64"}},
 		{"header=no", `"header":["no"]`, map[string]string{"header": "must be name=value"}},
 		{"header=%3Dx", `"header":["=x"]`, map[string]string{"header": "must be name=value"}},
-		{"header=h%3D1&header=h%3D2", `"header":["h=1","h=2"]`, map[string]string{"header": "names h with two values"}},
+		{"header=h%3D1&header=h%3D2", `"header":["h=1","h=2"]`, map[string]string{"header": "has two values for h"}},
 		{"payload=no&payload=a%3D1", `"payload":["no","a=1"]`, map[string]string{"payload": "must be name=value"}},
 		{"saga_id=" + none + "&key_base64=%21&header=no", `"saga_id":"` + none + `","key_base64":"!","header":["no"]`,
 			map[string]string{"saga_id": notNil, "key_base64": "is not base64", "header": "must be name=value"}},

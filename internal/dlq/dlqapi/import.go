@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -58,7 +59,7 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 		}
 		switch {
 		case !fits:
-			in.refuse(line, fault.New(fault.TooLarge, fault.CodeTooLarge, "the line has more than %d bytes, more than any exported dead letter", importLine))
+			in.refuse(line, fault.New(fault.TooLarge, fault.CodeTooLarge, "the line has more than %d bytes and is thus longer than any exported dead letter", importLine))
 		case len(text) == 0 || isEnd(text):
 		default:
 			if err := in.take(ctx, line, text); err != nil {
@@ -74,9 +75,17 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 	}
 	if in.out.Failed > 0 {
 		return nil, &letterFault{imported: &in.out, error: fault.New(fault.Invalid, dlq.CodeImport,
-			"%d lines could not be imported; %d were imported, %d already existed", in.out.Failed, in.out.Imported, in.out.Duplicates)}
+			"%s could not be imported; %d imported, %d already existed", numbered(in.out.Failed, "line"), in.out.Imported, in.out.Duplicates)}
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: in.out}, nil
+}
+
+// numbered returns n with a noun in the singular or plural.
+func numbered[N int | int64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // cutShort stores the letters read so far and reports the first line that was not read.
@@ -84,7 +93,8 @@ func (in *importing) cutShort(ctx context.Context, line int, why *fault.Error) e
 	if err := in.store(ctx); err != nil {
 		return err
 	}
-	return fault.New(why.Kind, why.Code, "%s (at line %d; %d letters were imported, %d already existed)", why.Detail, line, in.out.Imported, in.out.Duplicates).Because(why)
+	return fault.New(why.Kind, why.Code, "%s (at line %d; %s imported, %d already existed)",
+		why.Detail, line, numbered(in.out.Imported, "letter"), in.out.Duplicates).Because(why)
 }
 
 // over reports whether a stream must end.

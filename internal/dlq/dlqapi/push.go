@@ -214,7 +214,7 @@ func readLetter(b *api.DeadLetterInput, texts *plaintext.Members) (l dlq.Letter,
 	bytesOf := func(pointer string, asText, asBase64 *string) []byte {
 		switch {
 		case asText != nil && asBase64 != nil:
-			wrong.Add(pointer+"_base64", "excluded", "cannot be combined with the same field as text")
+			wrong.Add(pointer+"_base64", "excluded", "cannot be combined with the text form of the field")
 		case asText != nil:
 			return append([]byte{}, *asText...)
 		case asBase64 != nil:
@@ -276,7 +276,7 @@ func readLetter(b *api.DeadLetterInput, texts *plaintext.Members) (l dlq.Letter,
 // configuration.
 func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 	if t.Job != "" && t.Kind != dlq.ToJobRun {
-		wrong.Add("/target/job", "excluded", "is allowed with kind job_run only")
+		wrong.Add("/target/job", "excluded", "is allowed only with kind job_run")
 	}
 	switch t.Kind {
 	case dlq.ToJobRun:
@@ -331,7 +331,7 @@ func (s *Handlers) checkPushedTarget(l *dlq.Letter) error {
 	case s.Routes.Forbids(t.Topic):
 		return notAllowed("/target/topic", dlq.ReadAsDeadLetters)
 	case t.Topic == "" && (t.Kind == dlq.ToKafka || t.Kind == "") && s.Routes.Forbids(l.OriginalTopic):
-		return notAllowed("/original_topic", dlq.ReadAsDeadLetters+": name the topic the record was in before it failed, or set a target")
+		return notAllowed("/original_topic", dlq.ReadAsDeadLetters+": name the topic that the failed record came from, or set a target")
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	}
 	place, placed := r.place()
 	if !placed {
-		wrong.Add("/read_from", "invalid", "must be a topic, partition and offset in Kafka")
+		wrong.Add("/read_from", "invalid", "must have a valid topic, partition and offset of Kafka")
 	}
 	if wrong != nil {
 		return l, httpkit.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)

@@ -116,7 +116,7 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 			return nil, err
 		}
 		return httpkit.Answer{Status: http.StatusOK,
-			Body: api.RetryAllResult{Message: fmt.Sprintf("%d letters would be retried", p.Matched), Preview: p}}, nil
+			Body: api.RetryAllResult{Message: numbered(p.Matched, "letter") + " would be retried", Preview: p}}, nil
 	}
 	r, replayed, err := s.storeRedrive(ctx, r, httpkit.RequestOf(ctx).Who)
 	waited := false
@@ -130,10 +130,10 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	if waited {
 		out.Waited = honoured
 	}
-	message := fmt.Sprintf("%d of %d letters retried so far; the redrive continues", r.Done, r.Matched)
+	message := fmt.Sprintf("%d of %s retried so far; the redrive continues", r.Done, numbered(r.Matched, "letter"))
 	if r.State.Over() {
 		out.Status, out.Location = http.StatusOK, ""
-		message = fmt.Sprintf("%d of %d letters retried, %d failed, %d skipped; the redrive is %s", r.Done, r.Matched, r.Failed, r.Skipped, r.State)
+		message = fmt.Sprintf("%d of %s retried, %d failed, %d skipped; the redrive is %s", r.Done, numbered(r.Matched, "letter"), r.Failed, r.Skipped, r.State)
 	}
 	out.Body = api.RetryAllResult{RetriedCount: r.Done, Message: message, Redrive: new(toAPIRedrive(&r, s.Now()))}
 	return out, nil
@@ -181,10 +181,10 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (httpkit.Answer, err
 // tooMuch returns the reason why an operator may not create a redrive of this size.
 func (s *Handlers) tooMuch(r *dlq.Redrive) error {
 	if r.Action == dlq.BulkDelete || r.Action == dlq.BulkRequeue {
-		return fault.New(fault.Forbidden, principal.CodeForbidden, "a bulk %s needs the permission %s", r.Action, principal.DLQAdmin)
+		return fault.New(fault.Forbidden, principal.CodeForbidden, "a bulk %s requires the permission %s", r.Action, principal.DLQAdmin)
 	}
 	return fault.New(fault.Forbidden, principal.CodeForbidden,
-		"without %s a redrive may touch at most %d letters: set max_messages or name fewer ids", principal.DLQAdmin, s.RedriveLimits.Bulk)
+		"without the permission %s, a redrive may cover at most %s: set max_messages or list fewer ids", principal.DLQAdmin, numbered(s.RedriveLimits.Bulk, "letter"))
 }
 
 // newRedrive creates the requested redrive; the store adds the remaining fields. Faults: those of

@@ -21,7 +21,7 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		b = &api.DeadLetterRetryInput{}
 	}
 	if b.Force != nil && *b.Force {
-		if err := httpkit.RequireReason(httpkit.Text(b.Reason), "force retries a letter that is DEAD"); err != nil {
+		if err := httpkit.RequireReason(httpkit.Text(b.Reason), "force retries a DEAD letter, so the audit trail must say why"); err != nil {
 			return nil, err
 		}
 	}
@@ -176,7 +176,7 @@ func (s *Handlers) retryTarget(l *dlq.Letter, p *dlq.Policy, t *api.DeadLetterRe
 		return nil, s.checkTarget(l, p, nil)
 	}
 	if own.Kind != dlq.ToKafka && own.Kind != dlq.ToHTTP {
-		return nil, notAllowed("/target", "only dead letters for Kafka or HTTP can be sent to another target")
+		return nil, notAllowed("/target", "only dead letters whose target is Kafka or HTTP can be sent to another target")
 	}
 	if t.URL != nil || t.Method != nil {
 		return s.retryURL(l, p, own, t)
@@ -257,7 +257,7 @@ func editOf(l *dlq.Letter, b *api.DeadLetterRetryInput) (e dlq.ContentEdit, err 
 	}
 	if !e.Empty() && !l.Editable() {
 		return e, schemaFault("", "excluded",
-			"only dead letters for Kafka, HTTP or a job can be edited: this one is sent again by its source")
+			"only dead letters whose target is Kafka, HTTP or a job can be edited: this letter is retried by its source")
 	}
 	return e, nil
 }

@@ -62,7 +62,7 @@ func (st *Letters) Alerting(ctx context.Context, tenant uuid.UUID, topics int, a
 		}
 		return nil
 	})
-	return out, postgres.Wrap("look for alerts of topics", err)
+	return out, postgres.Wrap("find the alerts of topics", err)
 }
 
 // ownPolicies returns the tenant's policies by topic; the key "" holds the default policy.

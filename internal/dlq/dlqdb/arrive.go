@@ -15,7 +15,7 @@ import (
 )
 
 // errKnown reports that a batch expected to be all new contains a letter that is already stored.
-var errKnown = errors.New("a dead letter of Kafka already exists")
+var errKnown = errors.New("a dead letter from Kafka already exists")
 
 // Arrive implements dlq.Queue. A batch is stored completely or not at all; a batch that was not
 // stored is read from Kafka again. The whole batch is first assumed to be new, because records are
@@ -37,7 +37,7 @@ func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, e
 		stored, err = st.arriveRest(ctx, batch)
 	}
 	if err != nil {
-		return 0, postgres.Wrap("store dead letters of Kafka", err) // this includes a failed commit
+		return 0, postgres.Wrap("store dead letters from Kafka", err) // this includes a failed commit
 	}
 	return stored, nil
 }

@@ -141,7 +141,7 @@ func (st *Letters) Group(ctx context.Context, tenant uuid.UUID, fingerprint stri
 }
 
 func noGroup(fingerprint string) error {
-	return fault.New(fault.NotFound, dlq.CodeGroupNotFound, "there is no group of dead letters %s", fingerprint)
+	return fault.New(fault.NotFound, dlq.CodeGroupNotFound, "there is no group of dead letters with the fingerprint %s", fingerprint)
 }
 
 // changedGroup contains the columns of a group that operators may change.

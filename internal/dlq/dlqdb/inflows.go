@@ -28,7 +28,7 @@ func (st *Queue) Looked(ctx context.Context, r dlq.Reader) (ever bool, seen []dl
 SELECT EXISTS (SELECT FROM dlq.dlq_readers r WHERE r.consumer_group = $1 AND r.expression = $2
 	AND (r.cluster_id = $3 OR r.cluster_id = '' OR $3 = ''))`, r.Group, r.Expression, r.Cluster).Scan(&ever)
 	if err != nil {
-		return false, nil, fmt.Errorf("read whether dead-letter topics were looked up before: %w", err)
+		return false, nil, fmt.Errorf("check whether dead-letter topics were listed before: %w", err)
 	}
 	seen, err = inflowTable.All(st.db.QueryWrite(ctx,
 		`SELECT `+inflowTable.Selected("s")+` FROM dlq.dlq_inflows s WHERE s.consumer_group = $1`, r.Group))

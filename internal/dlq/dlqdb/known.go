@@ -21,7 +21,7 @@ SELECT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.tenant_id = tenant.id AND 
 func (st *Letters) KnownTopic(ctx context.Context, tenant uuid.UUID, topic string) (letters, policy bool, err error) {
 	err = st.db.ReadTenant(ctx, tenant, knownTopic, func(rows *sql.Rows) error { return rows.Scan(&letters, &policy) },
 		topic)
-	return letters, policy, postgres.Wrap("look for a topic", err)
+	return letters, policy, postgres.Wrap("look up a topic", err)
 }
 
 var unknownLetters = postgres.OfTenant(`
@@ -37,5 +37,5 @@ func (st *Letters) Unknown(ctx context.Context, tenant uuid.UUID, ids []uuid.UUI
 		out = append(out, id)
 		return err
 	}, pq.Array(ids))
-	return out, postgres.Wrap("look for dead letters", err)
+	return out, postgres.Wrap("look up dead letters", err)
 }

@@ -89,7 +89,7 @@ SELECT m.*, k.n
 // time it is looked up.
 const pushTries = 3
 
-var errConflictGone = errors.New("a dead letter conflicts with another one that cannot be found")
+var errConflictGone = errors.New("a dead letter conflicts with a letter that cannot be found")
 
 // Push implements dlq.Letters. A dedupe key is recognized while its letter is live; archiving or
 // deleting the letter frees the key.

@@ -73,7 +73,7 @@ func (st *Queue) MayTake(ctx context.Context, c dlq.Claim) error {
 		_, err := st.takeable(ctx, tx, &c, "")
 		return err
 	})
-	return postgres.Wrap("judge the claim of a dead letter", err)
+	return postgres.Wrap("check the claim of a dead letter", err)
 }
 
 // takeable reads the letter of a claim, and returns the reason why it cannot be claimed, if there

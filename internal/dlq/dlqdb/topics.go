@@ -81,7 +81,7 @@ func (st *Letters) Topic(ctx context.Context, tenant uuid.UUID, topic string) (d
 			return err
 		}
 		if out = found[0]; len(out.Counts) == 0 && policy.Version == 0 {
-			return fault.New(fault.NotFound, dlq.CodeTopicNotFound, "topic has no dead letters and no policy")
+			return fault.New(fault.NotFound, dlq.CodeTopicNotFound, "the topic has no dead letters and no policy")
 		}
 		if out.TopGroups, err = largestGroups(ctx, tx, tenant, topic); err != nil {
 			return err

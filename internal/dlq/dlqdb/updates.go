@@ -141,7 +141,7 @@ func (t *LetterUpdater) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []Le
 		return err
 	}
 	if stored < n {
-		return fmt.Errorf("%d of %d dead letters already exist", n-stored, n)
+		return fmt.Errorf("store dead letters: %d of %d already exist", n-stored, n)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (r *Redriver) bulk(ctx, drives context.Context) {
 	for ctx.Err() == nil {
 		active, err := r.cfg.Redrives.Active(ctx, r.turns.after, bulkSeen)
 		if err != nil {
-			r.warn(ctx, "cannot look for redrives", err)
+			r.warn(ctx, "cannot find active redrives", err)
 		} else {
 			r.cfg.Observer.Loop(LoopBulk)
 		}
@@ -234,7 +234,7 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	}
 	cancel()
 	if err != nil {
-		return nil, false, 0, fmt.Errorf("take letters: %w", err)
+		return nil, false, 0, fmt.Errorf("claim letters: %w", err)
 	}
 	full = len(batch) == p.limit
 	fast := r.next(p, batch)
@@ -299,7 +299,7 @@ func transformed(a dlq.Redrive) func(*dlq.Drive) error {
 	return func(d *dlq.Drive) error {
 		payload, err := dlq.Patched(d.Send.Payload, a.Transform)
 		if err != nil {
-			return fmt.Errorf("the redrive's transform: %w", err)
+			return fmt.Errorf("apply the redrive's transform: %w", err)
 		}
 		d.Send.Payload = payload
 		return nil

@@ -57,7 +57,7 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions
 		r.cfg.Observer.Drove(d.To.Kind, outcome)
 		end, err := d.Finished(result, &policies[i], dlq.Moment{Now: r.cfg.Now(), Jitter: r.cfg.Jitter()})
 		if err != nil {
-			r.warn(ctx, "cannot decide how a retry has ended", err, slog.String("message_id", d.ID.String()))
+			r.warn(ctx, "cannot determine the outcome of a retry", err, slog.String("message_id", d.ID.String()))
 		}
 		ends[i] = end
 	}
@@ -155,7 +155,7 @@ func (r *Redriver) sendInTurn(ctx context.Context, at *handoverBatch, kind dlq.T
 		places.Go(func() {
 			for i := range next {
 				if ctx.Err() != nil {
-					results[i] = r.withdrawn("the node stopped before it was sent")
+					results[i] = r.withdrawn("the node stopped before the letter was sent")
 				} else if at.paused(i) {
 					results[i] = r.withdrawn(notYet)
 				} else if turn, waits := r.turn(ctx, at, i); waits != nil {
@@ -197,7 +197,7 @@ func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *handover
 	// This is reached only if a kind was claimed for which this node has no driver.
 	out := make([]dlq.Result, len(members))
 	for i := range out {
-		out[i] = r.withdrawn("target kind not configured: " + string(kind))
+		out[i] = r.withdrawn("target kind " + string(kind) + " is not configured on this server")
 	}
 	return out
 }
@@ -232,7 +232,7 @@ func (r *Redriver) turn(ctx context.Context, at *handoverBatch, i int) (t regist
 		case t.Busy == 0:
 			return t, nil
 		case !time.Now().Add(t.Busy).Before(until) || !loop.Sleep(ctx, t.Busy):
-			busy := r.withdrawn("as many calls of its target's participant were in flight as may be")
+			busy := r.withdrawn("the target's participant already had its maximum number of calls in flight")
 			if at.redrive == uuid.Nil {
 				busy.RetryAfter = t.Busy
 			}

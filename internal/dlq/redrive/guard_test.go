@@ -147,7 +147,7 @@ func TestARedriveReportsAnUnreachableTarget(t *testing.T) {
 		return since != nil
 	})
 	got := p.read(r)
-	if _, what := got.Stalled(time.Now()); what != "kafka: the topic orders" || got.ETA(time.Now()) != nil {
+	if _, what := got.Stalled(time.Now()); what != "kafka: topic orders" || got.ETA(time.Now()) != nil {
 		t.Errorf("it waits for %q, and will be through at %v", what, got.ETA(time.Now()))
 	}
 	close(way.hold)

@@ -93,10 +93,10 @@ func (h *holding) left() time.Duration {
 
 // Reasons why letters of a claimed batch are not sent.
 const (
-	notHeld    = "its lease expired before it was sent"
-	notNoted   = "the intent to send it could not be recorded"
-	notRunning = "the redrive was stopped before it was sent"
-	notYet     = "its target asked not to be called for a while"
+	notHeld    = "the lease expired before the letter was sent"
+	notNoted   = "the intent to send the letter could not be recorded"
+	notRunning = "the redrive was stopped before the letter was sent"
+	notYet     = "the target asked not to be called for a while"
 )
 
 // handoverBatch hands over the letters of a batch: before they are sent, it stores a note that they

@@ -49,7 +49,7 @@ func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 	case err != nil:
 		return end, fmt.Errorf("store the end of a retry: %w", err)
 	case !held:
-		return end, fault.New(fault.Conflict, dlq.CodeConflict, "the retry took longer than its lease, and the dead letter has moved on")
+		return end, fault.New(fault.Conflict, dlq.CodeConflict, "the retry took longer than its lease, and the dead letter has changed in the meantime")
 	}
 	return end, nil
 }

@@ -206,9 +206,9 @@ func (a *applying) mustChange(ctx context.Context, n int, query string, args ...
 		return err
 	}
 	if got, err := res.RowsAffected(); err != nil || got != int64(n) {
-		return fmt.Errorf("%d of %d locked letters were changed: %w", got, n, errors.Join(err, errNotAllChanged))
+		return fmt.Errorf("changed %d of %d locked letters: %w", got, n, errors.Join(err, errNotAllChanged))
 	}
 	return nil
 }
 
-var errNotAllChanged = errors.New("a locked row was changed")
+var errNotAllChanged = errors.New("not all locked rows were changed")

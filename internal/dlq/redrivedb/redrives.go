@@ -190,7 +190,7 @@ func (st *Redrives) Active(ctx context.Context, after page.TimeID, limit int) ([
 
 // Waits implements dlq.Redrives.
 func (st *Redrives) Waits(ctx context.Context, tenant, id uuid.UUID, what string) error {
-	return postgres.Wrap("record what a redrive waits for", st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+	return postgres.Wrap("record what a redrive is waiting for", st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE dlq.dlq_redrives
 			   SET waiting_for = left($3::text, 300),

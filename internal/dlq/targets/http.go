@@ -97,7 +97,7 @@ func (h *HTTP) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 		case <-ctx.Done():
 		}
 		now := h.cfg.Now()
-		results[i] = dlq.Result{Outcome: dlq.Withdrawn, Error: "the node stopped before it was sent", StartedAt: now, EndedAt: now}
+		results[i] = dlq.Result{Outcome: dlq.Withdrawn, Error: "the node stopped before the letter was sent", StartedAt: now, EndedAt: now}
 	}
 	sending.Wait()
 	return results
@@ -107,7 +107,7 @@ func (h *HTTP) one(ctx context.Context, d *dlq.Drive) dlq.Result {
 	r := dlq.Result{StartedAt: h.cfg.Now()}
 	if carried, err := d.CarryOverHTTP(); err != nil {
 		r.Outcome, r.TooLarge = dlq.FailedDrive, true
-		r.Error = fmt.Sprintf("%v: retry it with headers_patch or key_base64. Key %d, headers %s", err,
+		r.Error = fmt.Sprintf("%v: retry the letter with headers_patch or key_base64. Bytes: key %d, headers %s", err,
 			len(d.Send.Key), dlq.HeaderSizes(d.Send.Headers))
 	} else {
 		h.request(ctx, d, &carried, &r)
@@ -191,11 +191,11 @@ func (h *HTTP) failed(
 	case egress.RefusedUs(err):
 		words = "the TLS handshake failed: the target rejected Skald's client certificate, or requires one and got none"
 	case errors.As(err, &dial) && dial.Op == "dial":
-		outcome, words, unreached = dlq.FailedDrive, "no connection could be made", true
+		outcome, words, unreached = dlq.FailedDrive, "the connection could not be established", true
 	case ctx.Err() != nil:
-		words = "the node stopped before there was an answer"
+		words = "the node stopped before the target answered"
 	case errors.As(err, &call) && call.Timeout():
-		words = "no answer in time"
+		words = "the target did not answer in time"
 	}
 	log.DebugContext(ctx, "sending a dead letter failed", slog.Any("error", err))
 	return outcome, words, unreached

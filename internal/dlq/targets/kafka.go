@@ -134,7 +134,7 @@ func (r *Kafka) refuse(d *dlq.Drive) string {
 	case r.cfg.Forbidden != nil && r.cfg.Forbidden(topic):
 		return fmt.Sprintf("%s is a dead-letter topic: the letter would come back immediately", topic)
 	case d.Revision == 0 && slices.Contains(d.Labels, dlq.LabelTruncated):
-		return "the payload was truncated: retry with the whole payload"
+		return "the payload was truncated: retry the letter with the whole payload"
 	}
 	return ""
 }
@@ -180,7 +180,7 @@ func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 		return dlq.Result{Outcome: dlq.Acknowledged, Written: &dlq.Position{Topic: r.Topic, Partition: r.Partition,
 			Offset: r.Offset}}
 	case lacksPartition(r):
-		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: the topic %s has no partition %d", r.Topic, r.Partition)}
+		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: topic %s has no partition %d", r.Topic, r.Partition)}
 	case kafka.MissingTopic(err):
 		return dlq.Result{Outcome: dlq.FailedDrive, Missing: true, Error: fmt.Sprintf("Kafka: there is no topic %s: %v", r.Topic, err)}
 	case kafka.BatchRefused(err), kafka.Refusal(err):
@@ -188,7 +188,7 @@ func resultOf(r *kgo.Record, err error, silent bool) dlq.Result {
 	case silent:
 		return dlq.Result{Outcome: dlq.Withdrawn, Error: "Kafka: no broker could be reached: " + err.Error()}
 	}
-	return dlq.Result{Outcome: dlq.Uncertain, Error: "Kafka: a broker received the record but did not answer, so it may have been written; then: " + err.Error()}
+	return dlq.Result{Outcome: dlq.Uncertain, Error: "Kafka: a broker received the record but did not answer, so it may have been written; the last error: " + err.Error()}
 }
 
 // byKey means that the partition is chosen by the record's key.

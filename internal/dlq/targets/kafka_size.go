@@ -26,9 +26,9 @@ func (r *Kafka) tooLarge(ctx context.Context, rec *kgo.Record, refused error) st
 	}
 	fmt.Fprintf(&b, "Kafka: %s: the record is too large", rec.Topic)
 	if limit := r.limitOf(ctx, rec.Topic); limit > 0 && size > limit {
-		fmt.Fprintf(&b, " by %d bytes: it has %d as it is sent, max.message.bytes is %d", size-limit, size, limit)
+		fmt.Fprintf(&b, " by %d bytes: its size as sent is %d, and max.message.bytes is %d", size-limit, size, limit)
 	} else {
-		fmt.Fprintf(&b, ": it has %d bytes as it is sent", size)
+		fmt.Fprintf(&b, ": its size as sent is %d bytes", size)
 	}
 	fmt.Fprintf(&b, ". Payload %d", len(rec.Value))
 	if len(rec.Key) > 0 {
@@ -39,7 +39,7 @@ func (r *Kafka) tooLarge(ctx context.Context, rec *kgo.Record, refused error) st
 		headers[i] = dlq.Header{Name: h.Key, Value: h.Value}
 	}
 	b.WriteString(", headers " + dlq.HeaderSizes(headers))
-	b.WriteString(". Remove headers, shorten the payload or raise the topic's limit, then retry")
+	b.WriteString(". Remove headers, shorten the payload or raise the topic's limit, and then retry the letter")
 	return b.String()
 }
 

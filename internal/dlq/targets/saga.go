@@ -70,7 +70,7 @@ func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 		if run.State == saga.Compensating && (step == run.CurrentStep || run.Interventions.Left[step].Again) {
 			return nil, errUnderWay // another request was faster
 		}
-		return saga.ResumeRequested{By: l.Actor, Reason: fmt.Sprintf("dead letter %s is retried", l.ID), Step: &step}, nil
+		return saga.ResumeRequested{By: l.Actor, Reason: fmt.Sprintf("retry of dead letter %s", l.ID), Step: &step}, nil
 	})
 	if errors.Is(err, errUnderWay) {
 		err = nil
@@ -157,7 +157,7 @@ func (d *Saga) apply(ctx context.Context, l *dlq.Letter, by operator.By, action 
 			return err
 		}
 	}
-	return fault.New(fault.Precondition, dlq.CodeStale, "the saga %s keeps changing", l.Link.SagaID)
+	return fault.New(fault.Precondition, dlq.CodeStale, "saga %s keeps changing: try again", l.Link.SagaID)
 }
 
 // waiting reads the saga that is waiting for l, or is already compensating again.
@@ -170,11 +170,11 @@ func (d *Saga) waiting(ctx context.Context, l *dlq.Letter) (saga.Instance, error
 		if s, err := d.Sagas.Get(ctx, l.TenantID, l.Link.SagaID); err == nil && s.ContentUnreadable {
 			return saga.Instance{}, (&saga.Instance{Saga: s}).Unreadable()
 		}
-		return saga.Instance{}, fault.New(fault.Conflict, dlq.CodeConflict, "the saga %s is in the archive: restore it first", l.Link.SagaID)
+		return saga.Instance{}, fault.New(fault.Conflict, dlq.CodeConflict, "saga %s is in the archive: restore it first", l.Link.SagaID)
 	}
 	s := &loaded[0].Saga
 	if _, waits := s.Letters()[l.ID]; !waits {
-		return saga.Instance{}, fault.New(fault.Conflict, codeNotWaiting, "the saga %s is %s and does not wait for this dead letter", s.ID, s.State)
+		return saga.Instance{}, fault.New(fault.Conflict, codeNotWaiting, "saga %s is %s and is not waiting for this dead letter", s.ID, s.State)
 	}
 	def, err := d.Definition(ctx, s.Tenant.ID, s.WorkflowName, s.WorkflowVersion)
 	run, err := saga.Restored(*s, def, err, loaded[0].Logs)

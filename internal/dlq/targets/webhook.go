@@ -35,7 +35,7 @@ func (d *Webhook) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	switch {
 	case err == nil && !hook.Enabled:
 		// The delivery would wait indefinitely, through no fault of the letter.
-		r.Fault = fault.New(fault.Conflict, webhook.CodeDisabled, "the webhook %s is disabled (%s): enable it first", hook.ID, hook.DisabledReason)
+		r.Fault = fault.New(fault.Conflict, webhook.CodeDisabled, "webhook %s is disabled (%s): enable it first", hook.ID, hook.DisabledReason)
 		r.Outcome, r.Error = dlq.Withdrawn, r.Fault.Detail
 	case err == nil:
 		_, err = d.Deliveries.Redeliver(ctx, l.TenantID, l.Link.WebhookID, l.Link.DeliveryID,

@@ -132,7 +132,7 @@ func erase(ctx context.Context, tx *sqlx.Tx, e *erasure.Erasure) (erasure.Erasur
 	}
 	var p purged
 	if err := json.Unmarshal(doc, &p); err != nil {
-		return erasure.Erasures{}, fmt.Errorf("what was erased: %w", err)
+		return erasure.Erasures{}, fmt.Errorf("decode the result of an erasure: %w", err)
 	}
 	switch {
 	case p.ActiveSagas != nil || p.ActiveLetters != nil || p.ActiveRuns != nil:

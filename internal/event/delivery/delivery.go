@@ -143,7 +143,7 @@ func (c Config) complete() Config {
 func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 	ready, err := l.Queue.Ready(ctx, l.Now())
 	if err != nil {
-		l.warn(ctx, "cannot look for webhooks with work", err)
+		l.warn(ctx, "cannot find webhooks with work", err)
 		return
 	}
 	l.Observer.Round()

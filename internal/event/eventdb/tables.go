@@ -53,10 +53,10 @@ func (all *secrets) Scan(src any) error {
 		return nil // these secrets are lost, but the other ones must still be read
 	}
 	if !ok {
-		return fmt.Errorf("stored secrets are %T", src)
+		return fmt.Errorf("stored secrets have the type %T", src)
 	}
 	if err := json.Unmarshal(text, &stored); err != nil {
-		return fmt.Errorf("stored secrets: %w", err)
+		return fmt.Errorf("decode the stored secrets: %w", err)
 	}
 	for _, k := range stored {
 		postgres.UTC(&k.CreatedAt, k.ExpiresAt)

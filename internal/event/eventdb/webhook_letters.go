@@ -91,7 +91,7 @@ func (st *Webhooks) Letters(ctx context.Context, tenant uuid.UUID,
 			return err
 		})
 	})
-	return counts, postgres.Wrap("count letters of deliveries", err)
+	return counts, postgres.Wrap("count the dead letters of deliveries", err)
 }
 
 // dropLetters discards the letters of a deleted subscription, because its deliveries cannot be sent

@@ -212,5 +212,5 @@ func (st *Webhooks) Redeliverable(ctx context.Context, tenant, webhookID uuid.UU
 	if more = len(all) > webhook.MaxRedeliver; more {
 		all = all[:webhook.MaxRedeliver]
 	}
-	return all, more, postgres.Wrap("list what can be redelivered", err)
+	return all, more, postgres.Wrap("list the deliveries that can be redelivered", err)
 }

@@ -61,7 +61,7 @@ func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBegi
 		case err != nil:
 			return err
 		case n == 0:
-			return fault.New(fault.Conflict, webhook.CodeLimit, "there are already %d webhooks", webhook.MaxPerTenant)
+			return fault.New(fault.Conflict, webhook.CodeLimit, "the tenant already has %d webhooks", webhook.MaxPerTenant)
 		}
 		if err := putSecrets(ctx, tx, s); err != nil {
 			return err

@@ -23,7 +23,7 @@ func NotFound(id uuid.UUID) *fault.Error {
 
 // DeliveryNotFound returns the fault for a delivery that the subscription does not have.
 func DeliveryNotFound(id uuid.UUID) *fault.Error {
-	return fault.New(fault.NotFound, CodeDeliveryNotFound, "there is no delivery %s of this webhook", id)
+	return fault.New(fault.NotFound, CodeDeliveryNotFound, "this webhook has no delivery %s", id)
 }
 
 // Stale returns the fault for a precondition that no longer holds.
@@ -92,10 +92,10 @@ func (s *Subscription) set(c Settings, now time.Time) error {
 		}
 	}
 	if len(s.EventTypes) > MaxPatterns {
-		check("/event_types", "may have at most "+strconv.Itoa(MaxPatterns)+" entries")
+		check("/event_types", "must have at most "+strconv.Itoa(MaxPatterns)+" entries")
 	}
 	if len(s.WorkflowNames) > MaxPatterns {
-		check("/workflow_names", "may have at most "+strconv.Itoa(MaxPatterns)+" entries")
+		check("/workflow_names", "must have at most "+strconv.Itoa(MaxPatterns)+" entries")
 	}
 	if wrong != nil {
 		return fault.New(fault.Invalid, CodeInvalid, "%s: %s", wrong[0].Pointer, wrong[0].Message).With(wrong...)
@@ -139,7 +139,7 @@ func sorted(list []string) []string {
 
 func mistakeInPattern(p string) string {
 	if p != "*" && strings.Contains(strings.TrimSuffix(p, ".*"), "*") {
-		return "may have a * only at the end, after a dot, such as saga.*"
+		return "may contain * only at the end, after a dot, as in saga.*"
 	}
 	for _, t := range eventtype.All {
 		if fits(p, string(t)) {

@@ -14,7 +14,7 @@ var (
 	CodeInvalid = Problems.Add("WEBHOOK_INVALID", "Invalid webhook",
 		"The URL, an event type or a workflow name is invalid. `errors` lists every error.", 422)
 	CodeURL = Problems.Add("WEBHOOK_URL_NOT_ALLOWED", "URL not allowed",
-		"The server's egress rules do not allow the URL, so nothing could ever be delivered there.", 422)
+		"The server's egress rules do not allow the URL, so no event could be delivered to it.", 422)
 	CodeStale = Problems.Add("WEBHOOK_VERSION_CONFLICT", "The webhook has changed",
 		"If-Match named a version other than the webhook's current one.", 412)
 	CodeLimit = Problems.Add("WEBHOOK_LIMIT_REACHED", "Too many webhooks",

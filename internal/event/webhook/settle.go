@@ -102,14 +102,11 @@ func Settle(s Subscription, d Delivery, o Outcome, p Policy, m Moment) Result {
 	default:
 		r.end(Failed, m)
 		if r.Subscription.Health.GivenUp++; r.Subscription.Health.GivenUp >= p.DisableAfter {
-			r.disable(
-				fmt.Sprintf(
-					"%d consecutive deliveries failed permanently; the last error: %s",
-					r.Subscription.Health.GivenUp,
-					r.Delivery.Error,
-				),
-				m,
-			)
+			failed := fmt.Sprintf("%d consecutive deliveries", r.Subscription.Health.GivenUp)
+			if r.Subscription.Health.GivenUp == 1 {
+				failed = "a delivery"
+			}
+			r.disable(fmt.Sprintf("%s failed permanently; the last error: %s", failed, r.Delivery.Error), m)
 		}
 	}
 	return r

@@ -81,7 +81,7 @@ func (st *Answers) Keep(ctx context.Context, c *claims.Claim, a idempotency.Answ
 	if err != nil {
 		return postgres.Wrap("seal the answer of an Idempotency-Key", err)
 	}
-	return st.write(ctx, c, "keep the answer of an Idempotency-Key", keepAnswer,
+	return st.write(ctx, c, "store the answer of an Idempotency-Key", keepAnswer,
 		c.TenantID, c.Principal, c.Route, c.Key.Key, c.ID, c.Hash, a.Status, a.ETag, a.Location, body, a.Withheld)
 }
 
@@ -91,7 +91,7 @@ DELETE FROM saga.idempotency_answers
 
 // Drop implements claims.Store.
 func (st *Answers) Drop(ctx context.Context, c *claims.Claim) error {
-	return st.write(ctx, c, "forget an Idempotency-Key", dropKey, c.TenantID, c.Principal, c.Route, c.Key.Key, c.ID)
+	return st.write(ctx, c, "delete an Idempotency-Key", dropKey, c.TenantID, c.Principal, c.Route, c.Key.Key, c.ID)
 }
 
 func (st *Answers) write(ctx context.Context, c *claims.Claim, what, query string, args ...any) error {

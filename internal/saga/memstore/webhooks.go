@@ -41,7 +41,7 @@ func (w *Webhooks) Create(_ context.Context, s webhook.Subscription, fromBeginni
 		}
 	}
 	if count >= webhook.MaxPerTenant {
-		return fault.New(fault.Conflict, webhook.CodeLimit, "there are already %d webhooks", webhook.MaxPerTenant)
+		return fault.New(fault.Conflict, webhook.CodeLimit, "the tenant already has %d webhooks", webhook.MaxPerTenant)
 	}
 	h := &hook{Subscription: copySubscription(s), cursor: w.m.end(), deliveries: map[uuid.UUID]*leasedDelivery{}}
 	if fromBeginning {

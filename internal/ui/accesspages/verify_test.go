@@ -44,12 +44,12 @@ func TestASealThatWasKeptIsComparedWithTheSealOfItsNumber(t *testing.T) {
 		{"&kept=" + first, "Seal 1 is the one you kept, and 1 seal after it"},
 		{"&kept=+" + strings.ToUpper(first) + "+", "Seal 1 is the one you kept"},
 		{"&kept=" + second, "Seal 2 is the one you kept."},
-		{"&kept=2:" + firstHash, "a different hash from the one that was kept"},
+		{"&kept=2:" + firstHash, "the hash of the seal differs from the kept hash"},
 		{"", "; no seal has been added since."},
-		{"&kept=3:" + firstHash, "the chain ends before the seal that was kept"},
+		{"&kept=3:" + firstHash, "the chain ends before the kept seal"},
 	} {
 		page := pageOf(t, s, "/ui/audit/verify?trail=actions"+tt.query, 200, tt.want)
-		bad := strings.Contains(tt.want, "that was kept")
+		bad := strings.Contains(tt.want, "the kept ")
 		if good := strings.Contains(page, "No tampering was found"); good == bad || strings.Count(page, `class="box `) != 1 {
 			t.Errorf("%s: not one verdict:\n%s", tt.query, page)
 		}
