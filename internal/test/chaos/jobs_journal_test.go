@@ -18,7 +18,7 @@ const (
 	didRegister = "registered" // Worker is its id from now on
 	didClaim    = "claimed"
 	didBegin    = "begin"  // the work begins: from now on it may have effects
-	didEnd      = "end"    // the work has stopped; How says why
+	didEnd      = "end"    // the work has stopped; How says how it ended
 	didIntend   = "intend" // it is about to report with Call
 	didHear     = "heard"  // the response to Call, with Status and Code
 	didLog      = "logged" // the chunk Seq was acknowledged

@@ -15,7 +15,7 @@ type violation = ledger.Violation
 type jobsVerdict struct {
 	violations []violation
 	ends       map[string]int
-	overlaps   int // executions of workers that were stopped, rude, or deprived of the run by an operator (J4)
+	overlaps   int // of executions, whose workers were stopped, were rude, or lost the run to an operator (J4)
 	refused    int // reports of zombies
 	confirmed  int
 	doubted    int

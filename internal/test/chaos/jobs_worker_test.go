@@ -311,7 +311,7 @@ func (w *jobWorker) claimOn(r *registration) {
 		for again && r.ctx.Err() == nil {
 			sent, since = time.Now(), monotonic()
 			w.orders.during(atClaiming, w)
-			if w.cfg.Exchanges { // an exchange also returns runs to start
+			if w.cfg.Exchanges { // an exchange also starts the runs that it returns
 				w.orders.during(atStarting, w)
 			}
 			h := w.call(r.ctx, "/workers/"+r.id+"/"+call, ask, 2500*time.Millisecond)

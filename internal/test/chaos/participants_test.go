@@ -131,8 +131,8 @@ func (w *witness) knows(flows []flow) {
 	}
 }
 
-// checkpoint returns the number of first steps that must be on disk when a step of a workflow is
-// called.
+// checkpoint returns how many steps, counted from the first, must be on disk when a step of a
+// workflow is called.
 func (w *witness) checkpoint(workflow string, step int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -49,7 +49,8 @@ func (b LetterStore) AuditActions(t *testing.T, f operator.Filter) []operator.Ac
 	return p.Items
 }
 
-// Driven claims a letter with edited content and finishes its drive, as the loops do.
+// Driven edits the content of a letter and claims it for a retry. It returns the drive, which has
+// not finished yet.
 func (b LetterStore) Driven(t *testing.T, l dlq.Letter) dlq.Drive {
 	t.Helper()
 	queue := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)

@@ -15,7 +15,7 @@ type damagedRow struct {
 	name, damage  string // $1 is its id
 	make          func(t *testing.T, s *uitest.Server) (id string)
 	list, members string // where it is listed next to an undamaged row; "": the two have no common list
-	item, mark    string // item "": the API has no page for a single row; mark "": there is no mark
+	item, mark    string // where one row is read, and the member that marks it as damaged; mark "": none
 	pages         []string
 	refuses       map[string]string // verbs that need the damaged part, with the refusal's code
 	allows        string            // a verb that doesn't need it, or that repairs it

@@ -62,7 +62,7 @@ func (w *watched) refresh(t *testing.T) string {
 }
 
 // TestOpenOverviewsShareOnlyWhatTheirVisitorsMaySee: open overviews share API responses and charts,
-// and yet each of them shows a visitor only what that visitor may see.
+// and yet each of them offers its visitor only the actions that this visitor may take.
 func TestOpenOverviewsShareOnlyWhatTheirVisitorsMaySee(t *testing.T) {
 	t.Parallel()
 	s := guarded(t)

@@ -33,7 +33,7 @@ func guarded(t *testing.T, change ...func(*config.Config)) *uitest.Server {
 // of its own, by which it selects its resources.
 type operation struct {
 	name string
-	add  func(w *acting, n int)                // stores n more resources that it would select
+	add  func(w *acting, n int)                // stores more resources that it would select
 	ask  func(w *acting) (at string, b object) // the request, without the member expected
 	read string                                // the path to read it from, without its id
 	kind string                                // the kind of its records in the audit trail
