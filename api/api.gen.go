@@ -1282,8 +1282,8 @@ type APIKey struct {
 	RevokedByName *ActorName `json:"revoked_by_name,omitempty"`
 
 	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-	// sees all activity, but no contents. operator: has both sets of permissions, and runs
-	// sagas and jobs. admin: has all permissions.
+	// sees all activity, but no contents. operator: has the permissions of workers and
+	// auditors, and runs sagas and jobs. admin: has all permissions.
 	Role Role `json:"role"`
 
 	// TenantID Absent with `any_tenant`.
@@ -1316,8 +1316,8 @@ type APIKeyInput struct {
 	Reason *string `json:"reason,omitempty"`
 
 	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-	// sees all activity, but no contents. operator: has both sets of permissions, and runs
-	// sagas and jobs. admin: has all permissions.
+	// sees all activity, but no contents. operator: has the permissions of workers and
+	// auditors, and runs sagas and jobs. admin: has all permissions.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty" validate:"excluded_if=AnyTenant true,required_with=TenantRegion TenantMajor TenantMinor"`
 
@@ -1430,8 +1430,9 @@ type AnswerRules struct {
 	Done *string `json:"done,omitempty"`
 
 	// Later The participant has accepted the work and will report its outcome to
-	// `/step-callbacks/{token}`, whose URL the call has in `X-Saga-Callback`. The rule
-	// is refused if participants cannot reach this server: set `server.public_url`.
+	// `/step-callbacks/{token}`, at the URL that the call carries in `X-Saga-Callback`.
+	// A definition with this rule is rejected if participants cannot reach this server;
+	// set `server.public_url` so that they can.
 	Later *string `json:"later,omitempty"`
 
 	// LaterMS Only with `later`: how long a report may take, counted from the answer or the last
@@ -1442,8 +1443,8 @@ type AnswerRules struct {
 	// NotApplied The call was not applied and is retried.
 	NotApplied *string `json:"not_applied,omitempty"`
 
-	// Output The part of the answer to keep as the step's output: any value with expressions in
-	// its strings. By default, the whole body is kept.
+	// Output The part of the answer to keep as the step's output: any value, whose strings may
+	// contain expressions. By default, the whole body is kept.
 	Output interface{} `json:"output,omitempty"`
 
 	// Refused The call was not applied and never will be.
@@ -1705,7 +1706,7 @@ type BackfillInput struct {
 	// MaxActive Maximum number of the backfill's runs that have not ended; default: 5.
 	MaxActive *int `json:"max_active,omitempty"`
 
-	// Order Which slots run first; by default, the oldest.
+	// Order Which slots run first; default: the oldest.
 	Order *BackfillInputOrder `json:"order,omitempty"`
 
 	// Overlap The concurrency policy of the backfill's runs, which overrides that of the
@@ -1724,7 +1725,7 @@ type BackfillInput struct {
 	To time.Time `json:"to"`
 }
 
-// BackfillInputOrder Which slots run first; by default, the oldest.
+// BackfillInputOrder Which slots run first; default: the oldest.
 type BackfillInputOrder string
 
 // BackfillList defines model for BackfillList.
@@ -1804,8 +1805,8 @@ type CallerIdentity struct {
 	Queues []string `json:"queues,omitempty"`
 
 	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-	// sees all activity, but no contents. operator: has both sets of permissions, and runs
-	// sagas and jobs. admin: has all permissions.
+	// sees all activity, but no contents. operator: has the permissions of workers and
+	// auditors, and runs sagas and jobs. admin: has all permissions.
 	Role *Role `json:"role,omitempty"`
 
 	// SessionID The session that was used.
@@ -2152,8 +2153,8 @@ type CompleteInput struct {
 type CompleteItem struct {
 	Attempt int32 `json:"attempt"`
 
-	// Canceled True if the worker has stopped the run because a cancel was requested. In that
-	// case there is neither a result nor an error.
+	// Canceled True if the worker has stopped the run because a cancellation was requested. In
+	// that case there is neither a result nor an error.
 	Canceled *bool         `json:"canceled,omitempty"`
 	Emit     []EmittedItem `json:"emit,omitempty"`
 
@@ -2244,7 +2245,7 @@ type DeadLetter struct {
 	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass DeadLetterErrorClass `json:"error_class"`
 
-	// ErrorMessage The error with which processing originally failed.
+	// ErrorMessage The error that originally made processing fail.
 	ErrorMessage string `json:"error_message"`
 
 	// ErrorStack Content of a dead letter or of a participant's response, as text. Callers without
@@ -2260,7 +2261,7 @@ type DeadLetter struct {
 	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
-	// Generation How often letters of the lineage were redriven and came back.
+	// Generation Number of times that letters of the lineage were redriven and came back.
 	Generation int `json:"generation"`
 
 	// Headers The headers in their original order. Names may repeat.
@@ -2852,20 +2853,21 @@ type DeadLetterPolicy struct {
 	// of the tenant, regardless of the topics' own policies. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
-	// Inherited True if there is no policy of its own, and the policy shown is the one that
-	// applies instead.
+	// Inherited True if the topic (or, for the default policy, the tenant) has no policy of its
+	// own, and the policy shown is the one that applies instead.
 	Inherited bool `json:"inherited"`
 
 	// KeepHeaders Headers that retries send even though they describe the failure or count a
 	// framework's own retries, such as `kafka_dlt-exception-message` or `retry_topic-*`.
-	// Entries are names in any case, or prefixes of names followed by `*`.
+	// Each entry is a header name, or a prefix of one followed by `*`. Entries are
+	// case-insensitive.
 	KeepHeaders []string `json:"keep_headers"`
 
 	// Known Whether this topic has ever had a letter. A policy can be set in advance, but
 	// `false` may also mean that the topic is misspelled.
 	Known *bool `json:"known,omitempty"`
 
-	// MaxGenerations How often a letter may come back before it is considered POISON.
+	// MaxGenerations Number of times that a letter may come back before it is considered POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
 	// MaxRetries Applies to letters that do not specify a maximum of their own.
@@ -2931,10 +2933,11 @@ type DeadLetterPolicyInput struct {
 
 	// KeepHeaders Headers that retries send even though they describe the failure or count a
 	// framework's own retries, such as `kafka_dlt-exception-message` or `retry_topic-*`.
-	// Entries are names in any case, or prefixes of names followed by `*`.
+	// Each entry is a header name, or a prefix of one followed by `*`. Entries are
+	// case-insensitive.
 	KeepHeaders []string `json:"keep_headers,omitempty"`
 
-	// MaxGenerations How often a letter may come back before it is considered POISON.
+	// MaxGenerations Number of times that a letter may come back before it is considered POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
 	// MaxRetries Applies to letters that do not specify a maximum of their own.
@@ -3063,7 +3066,7 @@ type DeadLetterRetryResult struct {
 // DeadLetterRetryTarget A different target for this retry, either a topic or a URL. Only the letter's own
 // target and targets that the topic's policy allows are accepted.
 type DeadLetterRetryTarget struct {
-	// KeyBase64 Equivalent to `key_base64` next to the target.
+	// KeyBase64 Equivalent to the `key_base64` next to `target`.
 	KeyBase64 *string                      `json:"key_base64,omitempty"`
 	Method    *DeadLetterRetryTargetMethod `json:"method,omitempty" validate:"excluded_with=Topic Partition"`
 	Partition *int32                       `json:"partition,omitempty"`
@@ -3272,8 +3275,9 @@ type Delivery struct {
 	ResponseStatus *int                `json:"response_status,omitempty"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// Status `pending`: waits for an attempt or is being sent. `failed`: given up, but it can be
-	// redelivered. `discarded`: skipped when the webhook was enabled with `from: now`.
+	// Status `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
+	// made, but the delivery can be redelivered. `discarded`: skipped when the webhook was
+	// enabled with `from: now`.
 	Status    DeliveryStatus     `json:"status"`
 	WebhookID openapi_types.UUID `json:"webhook_id"`
 }
@@ -3284,8 +3288,9 @@ type DeliveryList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: given up, but it can be
-// redelivered. `discarded`: skipped when the webhook was enabled with `from: now`.
+// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
+// made, but the delivery can be redelivered. `discarded`: skipped when the webhook was
+// enabled with `from: now`.
 type DeliveryStatus string
 
 // DryRunResult The effect that an action would have. Nothing was changed.
@@ -3425,7 +3430,7 @@ type ErasureResult struct {
 	// values.
 	Changes []PlannedChange `json:"changes,omitempty"`
 
-	// DeadLetters Number of dead letters deleted, live or archived.
+	// DeadLetters Number of dead letters deleted, including archived ones.
 	DeadLetters int  `json:"dead_letters"`
 	DryRun      bool `json:"dry_run"`
 	JobRuns     int  `json:"job_runs"`
@@ -3450,8 +3455,8 @@ type ExchangeInput struct {
 	// Queues Limits the claim to these of the worker's registered queues.
 	Queues []string `json:"queues,omitempty"`
 
-	// Slots Maximum number of runs to start. Runs that `outcomes` ends no longer count towards
-	// the worker's `max_runs`.
+	// Slots Maximum number of runs to start. Runs that end with `outcomes` no longer count
+	// towards the worker's `max_runs`.
 	Slots int32 `json:"slots"`
 
 	// WaitMS How long to wait for the first run; default: 0.
@@ -3473,8 +3478,8 @@ type ExchangedRuns struct {
 	// State The worker's state, as in the response to a claim.
 	State WorkerState `json:"state"`
 
-	// WaitedMS How long the call had waited when the leases of `runs` began. By its own clock,
-	// the worker counts the leases from this long after it sent the call.
+	// WaitedMS How long the call had waited when the leases of `runs` began. The worker measures
+	// the leases by its own clock, starting this long after it sent the call.
 	WaitedMS int64 `json:"waited_ms"`
 }
 
@@ -3510,9 +3515,10 @@ type ExplainedOwner struct {
 }
 
 // ExplainedParticipant Whether the participant that a step calls is responding to other sagas. Present while
-// the saga's last call to it has failed without a definite answer. The last attempt of
-// each call to the same host counts, among the newest 100 sagas of the workflow and the
-// newest 100 of all workflows. Refusals do not count either way.
+// the saga's last call to it has failed without a definite answer. It is based on the
+// last attempt of each call to the same host by the newest 100 sagas of the workflow and
+// the newest 100 sagas of all workflows. Refusals count neither as successes nor as
+// failures.
 type ExplainedParticipant struct {
 	// Answers `again` if other calls have succeeded since `failed_at` and the newest call did
 	// not fail; `no` if the newest call failed; `unknown` if there have been no other
@@ -3525,8 +3531,9 @@ type ExplainedParticipant struct {
 	// FailedAt When the saga's last call to the participant failed.
 	FailedAt time.Time `json:"failed_at"`
 
-	// Host Host and port, as in the URL of the call. If the call names its participant,
-	// `participant NAME`; in that case the calls that name this participant count.
+	// Host Host and port, as in the URL of the call. If the call names its participant, this
+	// is `participant NAME`, and the calls considered are those that name this
+	// participant.
 	Host string `json:"host"`
 
 	// LastSuccessAt With `again`: the time of the latest success.
@@ -3545,7 +3552,7 @@ type ExplainedParticipantAnswers string
 type ExplainedStep struct {
 	Action StepAction `json:"action"`
 
-	// Attempts Calls made so far, as counted by the current retry policy.
+	// Attempts Number of calls made so far, as counted by the current retry policy.
 	Attempts int `json:"attempts"`
 
 	// InDoubt True if an attempt may have been applied although no response confirms it;
@@ -3712,13 +3719,13 @@ type GroupRedriveInput struct {
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
-	// Body The body to send as JSON: any value with expressions in its strings, including the
-	// participant's secrets. By default, Skald sends the saga's payload and the outputs
-	// of its steps.
+	// Body The body to send as JSON: any value, whose strings may contain expressions,
+	// including the participant's secrets. By default, Skald sends the saga's payload
+	// and the outputs of its steps.
 	Body interface{} `json:"body,omitempty"`
 
-	// Form A form to send in place of `body`. Its values are strings with expressions,
-	// numbers, true, false, or lists of these.
+	// Form A form to send in place of `body`. Its values are strings (which may contain
+	// expressions), numbers, true, false, or lists of these.
 	Form JSONObject `json:"form,omitempty"`
 
 	// Headers Additional headers. Their values may contain expressions, including the
@@ -3731,7 +3738,7 @@ type HTTPCall struct {
 
 	// Participant The name of a registered participant, whose `base_url`, `headers` and `timeout_ms`
 	// apply as they are when the call is made. If the participant was deleted, nothing
-	// is sent: the call was certainly not applied (`participant_unknown`), and is
+	// is sent. The call was certainly not applied (`participant_unknown`), and it is
 	// retried.
 	Participant *string `json:"participant,omitempty"`
 
@@ -3904,7 +3911,8 @@ type JobBulk struct {
 	Matched int64   `json:"matched"`
 	Reason  *string `json:"reason,omitempty"`
 
-	// Skipped Number of runs that had already changed state, or whose definition was deleted.
+	// Skipped Number of runs skipped because they had already changed state or their definition
+	// was deleted.
 	Skipped int64 `json:"skipped"`
 
 	// State HALTED: the operation found more items than it may change (`halts_above`), and waits
@@ -4011,8 +4019,8 @@ type JobConcurrencyPolicy string
 
 // JobDefinition defines model for JobDefinition.
 type JobDefinition struct {
-	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
-	// arguments of every run must comply. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) that the arguments of
+	// every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
 	// BuiltIn Whether the definition is supplied by Skald.
@@ -4183,8 +4191,8 @@ type JobDefinitionSummary struct {
 
 // JobDefinitionVersion defines model for JobDefinitionVersion.
 type JobDefinitionVersion struct {
-	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
-	// arguments of every run must comply. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) that the arguments of
+	// every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
 	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
@@ -4564,7 +4572,7 @@ type JobRetry struct {
 	MaxAttempts   *int   `json:"max_attempts,omitempty"`
 	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
 
-	// Multiplier The factor by which each wait is longer than the previous one.
+	// Multiplier The ratio of each wait to the previous one.
 	Multiplier *float64 `json:"multiplier,omitempty"`
 }
 
@@ -4633,10 +4641,10 @@ type JobRun struct {
 	ID             openapi_types.UUID `json:"id"`
 	IdempotencyKey string             `json:"idempotency_key"`
 
-	// InitiatedBy The subject that caused the run, that is, the one who requested the run or the
-	// backfill or bulk operation it belongs to, started its saga, published its event,
-	// retried its dead letter, or last changed its definition. Absent if Skald itself
-	// created the run or the subject is unknown.
+	// InitiatedBy The subject that caused the run: the person or program that requested the run, or
+	// the backfill or bulk operation that it belongs to, started its saga, published its
+	// event, retried its dead letter, or last changed its definition. Absent if Skald
+	// itself created the run or the subject is unknown.
 	InitiatedBy *string `json:"initiated_by,omitempty"`
 
 	// InitiatedByName The person's name at that time, according to the identity provider
@@ -4751,9 +4759,9 @@ type JobRunExplanation struct {
 	// WaitsFor `nothing`: the run has ended. `slot`: it is not due. `backoff`: it waits before the
 	// next attempt. `key`: another run holds its concurrency key. `leader`: there is no
 	// leader. `worker`: no worker can execute it. `turn`: workers can execute it but have
-	// not claimed it yet. `start`, `end`: its worker has to start or finish it.
-	// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop. `queue`:
-	// a person holds its queue.
+	// not claimed it yet. `start`, `end`: its worker must start or finish it.
+	// `confirmation`: its silent worker must confirm it. `cancel`: its worker was asked to
+	// stop. `queue`: a person holds its queue.
 	WaitsFor JobRunWaitReason `json:"waits_for"`
 }
 
@@ -4827,9 +4835,9 @@ type JobRunVerb string
 // JobRunWaitReason `nothing`: the run has ended. `slot`: it is not due. `backoff`: it waits before the
 // next attempt. `key`: another run holds its concurrency key. `leader`: there is no
 // leader. `worker`: no worker can execute it. `turn`: workers can execute it but have
-// not claimed it yet. `start`, `end`: its worker has to start or finish it.
-// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop. `queue`:
-// a person holds its queue.
+// not claimed it yet. `start`, `end`: its worker must start or finish it.
+// `confirmation`: its silent worker must confirm it. `cancel`: its worker was asked to
+// stop. `queue`: a person holds its queue.
 type JobRunWaitReason string
 
 // JobSchedule When the job is due. docs/schedules.md is the guide.
@@ -4875,9 +4883,9 @@ type KafkaPosition struct {
 	Topic     string `json:"topic"`
 
 	// TopicID In `read_from`: the topic's id as shown by Kafka's tools, which distinguishes
-	// topics that successively had the same name. Absent if unknown, which is the case
-	// with brokers before 3.1 and for letters read by a version of Skald that did not
-	// record it.
+	// topics that had the same name at different times. Absent if unknown, which is the
+	// case with brokers before 3.1 and for letters read by a version of Skald that did
+	// not record it.
 	TopicID *string `json:"topic_id,omitempty"`
 }
 
@@ -4889,7 +4897,7 @@ type LeaseState struct {
 	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 
-	// CancelRequested If true, the worker must stop the run and acknowledge the cancel.
+	// CancelRequested If true, the worker must stop the run and acknowledge the cancellation.
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
@@ -4903,7 +4911,7 @@ type LeaseState struct {
 
 	// Reason If `ok` is false: the code of the rejection, or TIMED_OUT if the leader ended the
 	// run `timeout_grace_seconds` after its `timeout_ms`. Otherwise, the reason for the
-	// cancel.
+	// cancellation.
 	Reason *string `json:"reason,omitempty"`
 
 	// RunID Absent if the item contains no run id that is a UUID.
@@ -4955,7 +4963,7 @@ type Node struct {
 	// Alive Whether the lease is valid.
 	Alive bool `json:"alive"`
 
-	// Incarnation A number that is new, and larger, each time the node starts.
+	// Incarnation A number that increases each time the node starts.
 	Incarnation int64 `json:"incarnation"`
 
 	// LastSeenAt When the node last renewed its lease.
@@ -4990,11 +4998,11 @@ type NodeLoop struct {
 	LastSuccessAt time.Time `json:"last_success_at"`
 	Late          bool      `json:"late"`
 
-	// LimitMS The loop is considered late if it completes no round for this long.
+	// LimitMS The loop is considered late if it has not completed a round for this long.
 	LimitMS int    `json:"limit_ms"`
 	Name    string `json:"name"`
 
-	// Vital Whether the node is not ready while this loop is late.
+	// Vital Whether the node counts as not ready while this loop is late.
 	Vital bool `json:"vital"`
 }
 
@@ -5006,11 +5014,11 @@ type NodeLoop struct {
 type OnCompensationFailure string
 
 // OnFailure What happens when the step has failed, which means that it was refused or its retries
-// are used up. `compensate` compensates what was done. `suspend` suspends the saga at
-// this step, marked as needing attention, until a person retries, completes or skips the
-// step, or has the saga compensated; the saga's deadline keeps running meanwhile. The
-// default for a step is the workflow's value, and the default for a workflow is
-// `compensate`.
+// are used up. `compensate` compensates the saga. `suspend` suspends
+// the saga at this step, marked as needing attention, until a person retries, completes
+// or skips the step, or has the saga compensated; the saga's deadline keeps running
+// meanwhile. The default for a step is the workflow's value, and the default for a
+// workflow is `compensate`.
 type OnFailure string
 
 // Overview defines model for Overview.
@@ -5072,7 +5080,7 @@ type OverviewCause struct {
 	Key  string            `json:"key"`
 	Kind OverviewCauseKind `json:"kind"`
 
-	// Link Path and query of the operation of this API that returns the items.
+	// Link Path and query of the API operation that returns the items.
 	Link string `json:"link"`
 
 	// Means The consequences of the problem, and how to resolve it.
@@ -5193,7 +5201,7 @@ type OverviewMinute struct {
 	From time.Time `json:"from"`
 
 	// Letters Dead letters that arrived in this minute and have not been archived. Absent for
-	// minutes that lie before the newest 10,000 letters.
+	// minutes before the oldest of the newest 10,000 letters.
 	Letters *int64 `json:"letters,omitempty"`
 
 	// SagasFailed Of the sagas created in this minute, those that have ended in any state other than
@@ -5379,8 +5387,8 @@ type Participant struct {
 	Waiting *int64 `json:"waiting,omitempty"`
 
 	// WaitingLetters Present when a single participant is read: the number of dead letters that are due
-	// for a retry and wait for this participant. The letters of a redrive are included
-	// only as far as the redrive has reached them.
+	// for a retry and wait for this participant. A redrive's letters are included only
+	// once the redrive has reached them.
 	WaitingLetters *int64 `json:"waiting_letters,omitempty"`
 
 	// WaitingWebhooks Present when a single participant is read: the number of webhooks whose deliveries
@@ -5521,9 +5529,9 @@ type ParticipantSecret struct {
 	// ReadAt When the responding node last read the secret. Absent if it has not read it yet.
 	ReadAt *time.Time `json:"read_at,omitempty"`
 
-	// Readable Whether the latest attempt of the responding node to read the secret succeeded. If
-	// it failed, the previous value stays in use for `participants.secret_max_age`.
-	// Absent if this node makes no calls and therefore reads no secrets.
+	// Readable Whether the responding node's latest attempt to read the secret succeeded. If it
+	// failed, the previous value stays in use for `participants.secret_max_age`. Absent
+	// if this node makes no calls and therefore reads no secrets.
 	Readable *bool `json:"readable,omitempty"`
 
 	// Source Where the secret is stored. The path appears in the configuration only.
@@ -5575,12 +5583,12 @@ type PlannedChange struct {
 	// Member The value that changes. For sagas: `deadline` is the deadline of the current
 	// phase; `order` is an operator's decision about the current step; `failures` are
 	// the failed attempts of the step that its retry policy counts; `end_cause` is the
-	// reason for which the saga will be compensated. For dead letters: `status`. For
-	// runs: `state`, `cancel_requested_at` (the worker is asked to stop), and `new_run`,
-	// the state of a run that would be created. For deliveries: `status`. `place` is
-	// `live` or `archive`; `content` is `stored` before it is erased. `secret` is the
-	// time when the newest secret of a webhook was created. For resources that are
-	// edited or created: the name of the member.
+	// reason why the saga will be compensated. For dead letters: `status`. For runs:
+	// `state`, `cancel_requested_at` (the worker is asked to stop), and `new_run`, the
+	// state of a run that would be created. For deliveries: `status`. `place` is `live`
+	// or `archive`; `content` is `stored` before it is erased. `secret` is the time when
+	// the newest secret of a webhook was created. For resources that are edited or
+	// created: the name of the member.
 	Member string `json:"member"`
 
 	// Of The kind of resource that `count` counts. Absent for the resource that the action
@@ -5832,7 +5840,8 @@ type Redrive struct {
 	// Sent For `retry`: number of letters whose target has responded, whatever the response.
 	Sent int64 `json:"sent"`
 
-	// Skipped Number of letters whose status had changed, or whose key was blocked.
+	// Skipped Number of letters skipped because their status had changed or their key was
+	// blocked.
 	Skipped int64 `json:"skipped"`
 
 	// StalledSince The time since which no letter has been processed although the redrive is RUNNING.
@@ -5863,7 +5872,7 @@ type Redrive struct {
 	Version int64 `json:"version"`
 
 	// WaitingFor The reason for the stall: the kind and name of a target that does not respond, or
-	// the leases of letters whose node is gone.
+	// the expiry of the leases of letters whose node no longer reports.
 	WaitingFor *string `json:"waiting_for,omitempty"`
 
 	// WatchedAt When observation of the canary began.
@@ -6100,7 +6109,7 @@ type RedriveStop struct {
 // RedriveVerb An action of the API, named as in its path. `update` stands for PATCH.
 type RedriveVerb string
 
-// ReleaseInput The reason for which a run is released.
+// ReleaseInput The reason why a run is released.
 type ReleaseInput struct {
 	Attempt     int32 `json:"attempt"`
 	LeaderEpoch int64 `json:"leader_epoch"`
@@ -6232,8 +6241,8 @@ type RetryInput struct {
 type RetryPolicy = json.RawMessage
 
 // Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-// sees all activity, but no contents. operator: has both sets of permissions, and runs
-// sagas and jobs. admin: has all permissions.
+// sees all activity, but no contents. operator: has the permissions of workers and
+// auditors, and runs sagas and jobs. admin: has all permissions.
 type Role string
 
 // RunConfirmation A run that its worker continues.
@@ -6274,7 +6283,7 @@ type RunLease struct {
 	Adjusted     []string `json:"adjusted,omitempty"`
 	CancelReason *string  `json:"cancel_reason,omitempty"`
 
-	// CancelRequested If true, the worker must stop the run and acknowledge the cancel.
+	// CancelRequested If true, the worker must stop the run and acknowledge the cancellation.
 	CancelRequested bool       `json:"cancel_requested"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
@@ -6332,8 +6341,8 @@ type RunResults struct {
 	Results []RunResult `json:"results"`
 }
 
-// Saga `metadata` is an object. So is `result`: it contains the outputs of the steps by name,
-// once the saga has completed.
+// Saga `metadata` is an object. So is `result`, which contains the outputs of the steps by
+// name once the saga has completed.
 type Saga struct {
 	// AllowedActions The actions that are possible in the current state. Lists omit the retry of a
 	// failed saga if that depends on its step logs.
@@ -6472,8 +6481,8 @@ type Saga struct {
 	TraceID     *string    `json:"trace_id,omitempty"`
 	UpdatedAt   time.Time  `json:"updated_at"`
 
-	// Version Increases with every change other than to the note. It is the ETag if there is no
-	// note.
+	// Version Increases with every change to the saga except to its note. It is the ETag if
+	// there is no note.
 	Version         int64  `json:"version"`
 	WorkflowName    string `json:"workflow_name"`
 	WorkflowVersion int    `json:"workflow_version"`
@@ -6595,11 +6604,11 @@ type SagaBulkItem struct {
 	// single saga.
 	Code *string `json:"code,omitempty"`
 
-	// Detail Why the saga was skipped. For a suspended saga that accepted the action: that the
-	// action takes effect once the saga is resumed.
+	// Detail Why the saga was skipped. For a suspended saga that accepted the action, a note
+	// that the action takes effect once the saga is resumed.
 	Detail *string `json:"detail,omitempty"`
 
-	// Outcome `DONE`: the saga accepted the action, which does not determine how it continues.
+	// Outcome `DONE`: the saga accepted the action, whatever happened to the saga afterwards.
 	// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 	Outcome SagaBulkOutcome `json:"outcome"`
 
@@ -6626,7 +6635,7 @@ type SagaBulkList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// SagaBulkOutcome `DONE`: the saga accepted the action, which does not determine how it continues.
+// SagaBulkOutcome `DONE`: the saga accepted the action, whatever happened to the saga afterwards.
 // `SKIPPED`: the saga did not accept the action, and nothing was changed.
 type SagaBulkOutcome string
 
@@ -6676,7 +6685,7 @@ type SagaBulkSample struct {
 	Code   *string `json:"code,omitempty"`
 	Detail *string `json:"detail,omitempty"`
 
-	// Outcome `DONE`: the saga accepted the action, which does not determine how it continues.
+	// Outcome `DONE`: the saga accepted the action, whatever happened to the saga afterwards.
 	// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 	Outcome SagaBulkOutcome    `json:"outcome"`
 	SagaID  openapi_types.UUID `json:"saga_id"`
@@ -6806,9 +6815,10 @@ type SagaExplanation struct {
 	Owner *ExplainedOwner `json:"owner,omitempty"`
 
 	// Participant Whether the participant that a step calls is responding to other sagas. Present while
-	// the saga's last call to it has failed without a definite answer. The last attempt of
-	// each call to the same host counts, among the newest 100 sagas of the workflow and the
-	// newest 100 of all workflows. Refusals do not count either way.
+	// the saga's last call to it has failed without a definite answer. It is based on the
+	// last attempt of each call to the same host by the newest 100 sagas of the workflow and
+	// the newest 100 sagas of all workflows. Refusals count neither as successes nor as
+	// failures.
 	Participant *ExplainedParticipant `json:"participant,omitempty"`
 
 	// Report The report on the current step that the saga is waiting for.
@@ -6915,8 +6925,8 @@ type SagaInput struct {
 
 	// WorkflowName The name of a registered workflow. With `steps`, this is a name that you choose
 	// for them (default: `inline`), which is also the `saga_type` unless you give one;
-	// the saga's own `workflow_name` is then `inline:` and a hash. Feeds, streams and
-	// webhooks find such sagas by this name.
+	// the saga's own `workflow_name` is then `inline:` followed by a hash. Feeds,
+	// streams and webhooks find such sagas by that value.
 	WorkflowName *string `json:"workflow_name,omitempty" validate:"required_without=Steps"`
 
 	// WorkflowVersion The version of the workflow. Default: the latest version. Cannot be combined with
@@ -7074,7 +7084,7 @@ type SchedulerLeader struct {
 type SchedulerNode struct {
 	IsLeader bool `json:"is_leader"`
 
-	// LeaderID An id that is new for each process start.
+	// LeaderID A new id for each start of the process.
 	LeaderID  openapi_types.UUID `json:"leader_id"`
 	Node      string             `json:"node"`
 	SeenAt    time.Time          `json:"seen_at"`
@@ -7089,19 +7099,19 @@ type SearchHit struct {
 	// At When the item was created or last seen.
 	At *time.Time `json:"at,omitempty"`
 
-	// Begins True if the match is only a prefix match, otherwise absent.
+	// Begins True if only the beginning of the value matches, otherwise absent.
 	Begins *bool `json:"begins,omitempty"`
 
 	// ID The id, fingerprint or name of the item.
 	ID   string        `json:"id"`
 	Kind SearchHitKind `json:"kind"`
 
-	// Link Path of the operation of this API that returns the item.
+	// Link Path of the API operation that returns the item.
 	Link    string           `json:"link"`
 	Matched SearchHitMatched `json:"matched"`
 	State   *string          `json:"state,omitempty"`
 
-	// Title The name by which people know the item: a workflow, job definition, topic, name or
+	// Title A name that people recognize: the item's workflow, job definition, topic, name or
 	// host.
 	Title string `json:"title"`
 }
@@ -7151,8 +7161,8 @@ type Session struct {
 	Name *string `json:"name,omitempty"`
 
 	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-	// sees all activity, but no contents. operator: has both sets of permissions, and runs
-	// sagas and jobs. admin: has all permissions.
+	// sees all activity, but no contents. operator: has the permissions of workers and
+	// auditors, and runs sagas and jobs. admin: has all permissions.
 	Role *Role `json:"role,omitempty"`
 
 	// Subject The subject that is signed in, as in audit records.
@@ -7320,7 +7330,7 @@ type Simulation struct {
 	// Calls The number of calls and job runs.
 	Calls int `json:"calls"`
 
-	// Clean Whether either none or all of the effects remain. Absent if the saga has not
+	// Clean Whether all of the effects remain, or none of them. Absent if the saga has not
 	// ended.
 	Clean *bool `json:"clean,omitempty"`
 
@@ -7407,7 +7417,7 @@ type SimulationInput struct {
 	Answers     map[string][]SimulatedAnswer `json:"answers,omitempty"`
 	BusinessKey *string                      `json:"business_key,omitempty"`
 
-	// CancelAt The step during whose first call a cancellation is requested.
+	// CancelAt A cancellation is requested during the first call of this step.
 	CancelAt      *string `json:"cancel_at,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
@@ -7483,13 +7493,13 @@ type Step struct {
 
 	// Checkpoint If false, the next step may be called before the outcome of this one is on disk.
 	// The outcome is written at most `engine.checkpoint_ms` later, together with the
-	// outcome of the next step, the end, a wait, a failure or the turn to compensation.
-	// If the node is lost in between, this step and those after it, up to and including
-	// the first one with `checkpoint: true`, may have run. If the saga goes forward,
-	// they are called again with the same `Idempotency-Key` and body; if it compensates,
-	// they are compensated in reverse order, as steps in doubt. A pivot, a step with
-	// `when` and a job are called only once everything before them is on disk. Not
-	// allowed for jobs and pivots. Default: true.
+	// outcome of the next step, the end of the saga, a wait, a failure or the start of
+	// compensation. If the node is lost in between, this step and those after it, up to
+	// and including the first one with `checkpoint: true`, may have run. If the saga
+	// goes forward, they are called again with the same `Idempotency-Key` and body; if
+	// it compensates, they are compensated in reverse order, as steps in doubt. A pivot,
+	// a step with `when` and a job are called only once everything before them is on
+	// disk. Not allowed for jobs and pivots. Default: true.
 	Checkpoint *bool `json:"checkpoint,omitempty"`
 
 	// Compensation A call that undoes the step, or `none` if there is nothing to undo.
@@ -7522,11 +7532,11 @@ type Step struct {
 	OnCompensationFailure *OnCompensationFailure `json:"on_compensation_failure,omitempty"`
 
 	// OnFailure What happens when the step has failed, which means that it was refused or its retries
-	// are used up. `compensate` compensates what was done. `suspend` suspends the saga at
-	// this step, marked as needing attention, until a person retries, completes or skips the
-	// step, or has the saga compensated; the saga's deadline keeps running meanwhile. The
-	// default for a step is the workflow's value, and the default for a workflow is
-	// `compensate`.
+	// are used up. `compensate` compensates the saga. `suspend` suspends
+	// the saga at this step, marked as needing attention, until a person retries, completes
+	// or skips the step, or has the saga compensated; the saga's deadline keeps running
+	// meanwhile. The default for a step is the workflow's value, and the default for a
+	// workflow is `compensate`.
 	OnFailure *OnFailure `json:"on_failure,omitempty"`
 
 	// OutputSchema A JSON Schema (2020-12) that the step's output must match. An answer that does not
@@ -7537,10 +7547,10 @@ type Step struct {
 	// must have `compensation: none` and no `on_failure`. They are retried until they
 	// succeed: after `max_attempts` the saga needs attention, and retries continue at
 	// the longest interval. A refusal suspends the saga. Cancel and compensate are
-	// refused from then on (`SAGA_PIVOT_PASSED`), and missing the deadline only raises
-	// attention. If the pivot itself fails, the saga is compensated; if its outcome is
-	// in doubt and it has no compensation, the saga is suspended. A workflow has at most
-	// one pivot.
+	// refused from then on (`SAGA_PIVOT_PASSED`), and a missed deadline only marks the
+	// saga as needing attention. If the pivot itself fails, the saga is compensated; if
+	// its outcome is in doubt and it has no compensation, the saga is suspended. A
+	// workflow has at most one pivot.
 	Pivot *bool `json:"pivot,omitempty"`
 
 	// Retry When and how often failed calls are retried. Omitted members are taken from the
@@ -7573,7 +7583,7 @@ type StepFailureStatistics struct {
 	// Code The `outcome_code` of the attempts, for example `http_503`.
 	Code string `json:"code"`
 
-	// GaveUp Number of these attempts that were not to be followed by another one.
+	// GaveUp Number of these attempts after which no other attempt was to be made.
 	GaveUp int64 `json:"gave_up"`
 
 	// LastAt When the latest of these attempts ended.
@@ -7623,7 +7633,7 @@ type StepLog struct {
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	StartedAt       time.Time          `json:"started_at"`
 
-	// Status How an attempt ended. The status is RUNNING exactly while `completed_at` is absent.
+	// Status How an attempt ended. The status is RUNNING if and only if `completed_at` is absent.
 	Status    StepLogStatus `json:"status"`
 	StepIndex int           `json:"step_index"`
 	StepName  string        `json:"step_name"`
@@ -7638,7 +7648,7 @@ type StepLogList struct {
 	StepLogs   []StepLog  `json:"step_logs"`
 }
 
-// StepLogStatus How an attempt ended. The status is RUNNING exactly while `completed_at` is absent.
+// StepLogStatus How an attempt ended. The status is RUNNING if and only if `completed_at` is absent.
 type StepLogStatus string
 
 // StepReport What a participant reports about a call that it answered with "later".
@@ -7688,8 +7698,8 @@ type StepStatistics struct {
 	// Attempts Number of calls: `completed`, `failed` and `running` together.
 	Attempts int64 `json:"attempts"`
 
-	// ByOperator How often an operator skipped, completed or failed the step instead of a call
-	// being made.
+	// ByOperator How often an operator skipped, completed or failed the step, so that no call was
+	// made.
 	ByOperator int64 `json:"by_operator"`
 
 	// Completed Number of attempts that succeeded.
@@ -7701,10 +7711,10 @@ type StepStatistics struct {
 	// Failures The ten most frequent codes of failed attempts.
 	Failures []StepFailureStatistics `json:"failures"`
 
-	// GaveUp Number of failed attempts that were not to be followed by another one.
+	// GaveUp Number of failed attempts after which no other attempt was to be made.
 	GaveUp int64 `json:"gave_up"`
 
-	// Retries Number of attempts, not counting the first one of each saga.
+	// Retries Number of attempts, excluding the first one of each saga.
 	Retries int64 `json:"retries"`
 
 	// Running Number of attempts that have not ended.
@@ -7966,8 +7976,8 @@ type Webhook struct {
 	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
-	// GivenUp Number of consecutive deliveries that failed permanently; absent if there
-	// are none.
+	// GivenUp Number of consecutive deliveries that used up all their attempts without success;
+	// absent if there are none.
 	GivenUp *int               `json:"given_up,omitempty"`
 	ID      openapi_types.UUID `json:"id"`
 
@@ -8505,8 +8515,8 @@ type WorkerID = UUID
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted `metadata` is an object. So is `result`: it contains the outputs of the steps by name,
-// once the saga has completed.
+// ActionAccepted `metadata` is an object. So is `result`, which contains the outputs of the steps by
+// name once the saga has completed.
 type ActionAccepted = Saga
 
 // BackfillFound defines model for BackfillFound.
@@ -8669,8 +8679,8 @@ type ListAPIKeysParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -8738,8 +8748,8 @@ type ListActionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -8813,8 +8823,8 @@ type ListArchivedDeadLettersParams struct {
 	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
-	// lower case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, regardless of
+	// case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
@@ -8882,8 +8892,8 @@ type ListArchivedDeadLettersParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -8929,8 +8939,8 @@ type ExportDeadLettersParams struct {
 	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
-	// lower case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, regardless of
+	// case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
@@ -9013,8 +9023,8 @@ type ListDeadLetterGroupsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9064,8 +9074,8 @@ type ListDeadLettersParams struct {
 	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
-	// lower case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, regardless of
+	// case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
@@ -9136,8 +9146,8 @@ type ListDeadLettersParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9188,9 +9198,9 @@ type DeleteDeadLetterParams struct {
 
 // GetDeadLetterParams defines parameters for GetDeadLetter.
 type GetDeadLetterParams struct {
-	// Include What to include: `attempts` or `lineage`, as returned by the operations of these
-	// names, or `raw`, which adds `payload_base64`, the exact bytes, for JSON and text
-	// payloads as well. `payload` and `headers` are always included.
+	// Include What to include: `attempts` or `lineage`, as returned by the operations with the
+	// same names, or `raw`, which adds `payload_base64`, the exact bytes, for JSON and
+	// text payloads as well. `payload` and `headers` are always included.
 	Include []GetDeadLetterParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9348,8 +9358,8 @@ type ListRedrivesParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9363,7 +9373,8 @@ type CreateRedriveParams struct {
 	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -9377,7 +9388,8 @@ type GetRedriveParams struct {
 	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9554,8 +9566,8 @@ type ListDeadLettersOfTopicParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9575,7 +9587,8 @@ type RetryAllDeadLettersParams struct {
 	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -9587,7 +9600,7 @@ type RetryAllDeadLettersParams struct {
 type ListJobEventsParams struct {
 	EventType *Label `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// Processed `true` selects events whose runs have all been created or given up, `false` all
+	// Processed `true` selects events whose runs have all been created or abandoned, `false` all
 	// others.
 	Processed     *bool      `form:"processed,omitempty" json:"processed,omitempty"`
 	CorrelationID *Label     `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
@@ -9605,8 +9618,8 @@ type ListJobEventsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9784,8 +9797,8 @@ type ListBackfillsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9854,7 +9867,8 @@ type CreateJobRunParams struct {
 	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -9893,8 +9907,8 @@ type ListJobQueuesParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9949,7 +9963,7 @@ type ListJobRunsParams struct {
 	// Definition The id or name of the definition.
 	Definition *Label `form:"definition,omitempty" json:"definition,omitempty"`
 
-	// Worker The worker that has the run, or that had it when it ended.
+	// Worker The worker that holds the run, or that held it when it ended.
 	Worker *UUID  `form:"worker,omitempty" json:"worker,omitempty"`
 	Queue  *Label `form:"queue,omitempty" json:"queue,omitempty"`
 
@@ -10010,8 +10024,8 @@ type ListJobRunsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10043,8 +10057,8 @@ type ListJobBulksParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10095,7 +10109,8 @@ type GetJobRunParams struct {
 	// wait.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -10174,7 +10189,8 @@ type RerunJobRunParams struct {
 	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -10207,8 +10223,8 @@ type ListParticipantsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10239,8 +10255,8 @@ type ListCertificationsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10380,8 +10396,8 @@ type ListSagaErrorsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10450,7 +10466,7 @@ type ListSagasParams struct {
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 
 	// WorkflowName The `workflow_name` of the sagas. For sagas with inline `steps`, this is `inline:`
-	// and a hash, not the name that the client gave the steps.
+	// followed by a hash, not the name that the client gave the steps.
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
 	// Status Repeatable: any of the given values may match.
@@ -10462,7 +10478,7 @@ type ListSagasParams struct {
 	// Lifecycle Repeatable: any of the given values may match.
 	Lifecycle []SagaLifecycle `form:"lifecycle,omitempty" json:"lifecycle,omitempty"`
 
-	// Active `true` selects sagas that have started and not ended, `false` all others.
+	// Active `true` selects sagas that have started but not ended, `false` all others.
 	Active *bool `form:"active,omitempty" json:"active,omitempty"`
 
 	// DefinitionID A version of a workflow, written as `name@version`, for example `order@3`.
@@ -10510,22 +10526,22 @@ type ListSagasParams struct {
 	// EndedTo Only sagas that ended before this time.
 	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
 
-	// AttentionSinceFrom Only sagas that have needed attention since this time or later.
+	// AttentionSinceFrom Only sagas that need attention and began to need it at or after this time.
 	AttentionSinceFrom *time.Time `form:"attention_since_from,omitempty" json:"attention_since_from,omitempty"`
 
-	// AttentionSinceTo Only sagas that have needed attention since before this time.
+	// AttentionSinceTo Only sagas that need attention and began to need it before this time.
 	AttentionSinceTo *time.Time `form:"attention_since_to,omitempty" json:"attention_since_to,omitempty"`
 
-	// ErrorCode The code of the saga's error, which says why the saga turned to compensation or,
-	// if it failed, why its compensation gave up. Completed sagas have no error. Cannot
-	// be combined with `archived=true`.
+	// ErrorCode The code of the saga's error, which says why the saga began to compensate or, if
+	// it failed, why its compensation gave up. Completed sagas have no error. Cannot be
+	// combined with `archived=true`.
 	ErrorCode *string `form:"error_code,omitempty" json:"error_code,omitempty"`
 
 	// Step The name of the step that the saga has reached or failed at. For an unfinished
 	// saga, this is the step that is being executed or compensated
 	// (`current_step_name`); for a failed saga, the step whose compensation gave up; for
-	// a saga that ended compensated, cancelled or timed out, the step at which it turned
-	// to compensation. Requires `workflow_name` or `definition_id`, because step names
+	// a saga that ended compensated, cancelled or timed out, the step at which it began
+	// to compensate. Requires `workflow_name` or `definition_id`, because step names
 	// belong to a workflow. Cannot be combined with `archived=true`.
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 
@@ -10554,8 +10570,8 @@ type ListSagasParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10584,7 +10600,8 @@ type CreateSagaParams struct {
 	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -10622,8 +10639,8 @@ type ListSagaBulksParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10707,7 +10724,8 @@ type GetSagaParams struct {
 	// request the step logs that matter by their ids.
 	View *GetSagaParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -11051,8 +11069,8 @@ type ListSessionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11115,8 +11133,8 @@ type ListSagaStatisticsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11204,8 +11222,8 @@ type ListWebhooksParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11268,8 +11286,8 @@ type ListWebhookDeliveriesParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11386,8 +11404,8 @@ type ListWorkersParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11469,8 +11487,8 @@ type ListWorkflowsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11553,8 +11571,8 @@ type ListWorkflowVersionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -16306,1696 +16324,1700 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7L19l9s2ljf4VbB65hzbGZZSdux0p3xyZit2OamOXXZXldvPc1oeESIhCSkKUAiwqtRZ79lPsx9sP8ke",
-	"3AuAIEWKpCynM/N0/zETl0gQrxf35Xd/97dRIldrKZjQanTy22jJaMpy+M/TLJN35j9SppKcrzWXYnQy",
-	"ul4ysmJ6KVNF9JJqopdckTXVS6KK9VrmWo3JFROa3HG9JE+Pn41H0UglS7aipjW9WbPRyUjpnIvF6NOn",
-	"aHR2TRfN37llueJSEDkneslIzpQs8oRFhAvyayE1U6btnP1a8JyloxOdFyz81ppqzXLT2n9ORn//z8no",
-	"479PRv82iho6cZ6y1VpqJvQlW2d0Y5qrd+ldzpQZGJ/joHOm1lIo07E1o1q5TuIftSRUEEbzjLOcmE4y",
-	"ZSfFPKfoik2E/2yyOfqZbcYTUZksJorV6OTvIzOw0cemfr/L2ZzlTCTsdL3OeFO3zUzeUa5dH1iKvYjx",
-	"3TgyA+Ka3FFFllLIImfpmJzOyrEyolh+y3KS8pQIqScC2puxhBYwUklWVGzcBxS5YzkjNMsZTTfwbS4W",
-	"5GGMrYxX9H5q/xg/qg95e4iXVLPXfMV189Ay8xNuRa5Ikkll5llLMmPmq+x+SQsz6Kice1GsZiw328r3",
-	"OGNzTR7GefxoIqhI7aATKVJFCqF5RmiWEWqGdUt5RmcZI3RBuSAPYx0/GpMPSzNm6IyC5xIp5nxhJjOa",
-	"CFUkCVNqXmR+gyiypLfMTDw1E5ZlA2bincx4stkxH/Zs0vU625i5sPsVBntC4l/jcuRckPgu9oNlNFl2",
-	"ndhLpvPN6VyzvLkL5fy6VrUkdsvMZW4Oic43XCyqH1pxwVdmwz/2O50LzRYsh69++PDhtNBLJjRPqGbb",
-	"n/5J3pkPKSZSQkmSs9Q8S7OqPHrcNboPjN60yyRNF2afuSNM5jInM6mXhIlEplwsVETWmdkYZhst/sHX",
-	"Y3IOW9M8GZ/Pjy6kYEdvqE6W8URIkdlT30uMffh6tyD7FI3WNKcrpq0U/4EmN3OeZecvzb+4acTI6lE0",
-	"EnRlXp3ZB6Y83dmJf8vZfHQy+h9flxfG1/ir+vr9+/OXMHU/0MWCLhqW5sM3L4j9MSJUk5VUmnz7lKyY",
-	"2SkK5urPj797QmYbI9UJSH+aFcxMnNIyZyk8s87lmi6oZulEZPyGkVjnNGFKU83iiLBbJmCdZaEJtT+u",
-	"ac6Ejt0y8IWA5lDocUVWNJvLfMVSIvOJyKRYsByXBKYLr8RwwnCMuzfRD0V20z7nRXZzkPl+wXLN5+Y4",
-	"cClaP5eETx3mu0WuZMvhL0SypGLBUhILdq+nCTwbu0t8nbNbLgujMpi9UCh3HZUnimdm947JCyrgspkZ",
-	"YbqaceFvLvNuHKzRrwXLN8GAsXsV2ULvXzOx0MvRyZPjp3+OjLBxf3jcdLG+fP3XU6X4QjD2CjrkJ7f2",
-	"MWqfGvWdxdd0xjL3jRdSqGLF8h9zWax3fyixj04X5tl9P5fnLION0PUx/yDumH0+ljNzUl/lcrW9Vd6K",
-	"bEMyZiSbMrLaPGkkg8wJNTcLXlmar9i4bZXxpenctB920Jxmqkcno5RqdmSaGLWssO3htezZP3t99e6a",
-	"lnt27CzPZf4io0qVy1Tt3yXonEYPOSFG97LHa8GNCATRaSTbhqzMRdN+VJj50DQxX6p0lWu2Ul2r/ZLR",
-	"9DVMUdnf0afIHLZzfP/xsR8gzXO6qY5PCk25aB3iB5k7I2NVKA0amEySIjc6ixksdJ6smFJ0wcYEluxu",
-	"KTNG7uBVGDtYC8V6bRQSkO93LCcJVaxzUmz39tv8MMLrzbpDeuCnYIr2+swrbq6rdc6FbptGI5Tn5WNm",
-	"p1ACMsT8J3RAtW3k4L1Ri0ry9+Oj7+jR/ONv3zz59G9t+/lHJlgO0uSN+UyjUYnaX6A8mgPijUxmDyOY",
-	"KTlLc9joRidIzKVh1Ji2QSz8x6crLppPJBf6mycj2LpWBz2G/0WlVnrcqJWawZm5vJZrnrSojOYnf0DN",
-	"ww8UmfNcaTumto7Di/vti59Aa2nbEqcEtRqYP2MtgMCIjCUSm29/D/+Ox6QiZbLMihfrJcBT2SFgvPrU",
-	"IFuCS/np8XffVi7lJ1s7qY9c+YucXRYdV9svcjbNi0HXmld8Xr7+689s8wNV7Nunu87bDfMSGZcYpNAM",
-	"3nOKDdnWa27YJm7bDDdsM8UG2hQbo0C3nL+f2WZgd6kimt3rHb1p6wYuZWM3YIv2udGC8w6bDExlkP/h",
-	"NZeZ5lplF/zaufEe2zPergyG++5Jy757TZUGq7iHspNRpcEC5kM1HvPmFGznz1F6fF871Z5KT/vqPkEn",
-	"91Z/3uZp21aV5icy25DYKVnU2HYv2ZwWmT4hsXkljohgd0xpFLNtXYW2Gh1uVBm5a5pqdru9fP3Xd3ST",
-	"SZq2i1i0bfG6/cvV2wuyxjeahK4x2KzQjcBRwO7pap2xiYihk+OkUFquWP59cvT4T7HZM7GWmmbfP34y",
-	"ftYqqJ153UdQ2979XpL6Eq/wtumr7MO7pVSMZFQzux83oAWsaMrMTrDOLWivbantz/sK/UumZFZUzaYv",
-	"oo/n/kOfo46X3e0nvkAcvJCF0G/ofdu9iWc6MU9NV/T+8HpU0AtUEjt78SW0uUspda9dKW0YIOOCGfuj",
-	"bUWl1Ptuuyu6oLuVGUUXdO/WIZryhTc0hmw+ZzNjN/tJlStNdfGlbWYFH/msIWELvc7mDsNC5nzBBc3Q",
-	"whiTdyxPmNBH4IpmJFnSnCawV1WRLOGi+brUL6tOQmdrtHsGQxfas2e9PGjQ912KZ3UEJxAxu6eJJqZX",
-	"EahGZJ2zOb8nc5kZ2z2Fu/+r5mtSjb/a4Rb8DHPqOqdJhyUPvuY9fWV+Y7T6cK2T4yDe25cs47cs37R+",
-	"LLUPHOZr+eayaLD5P4DFY5o02prUSy4gsuK8xy4K5wOqXJEnx8doKd0tqSZ3sshSsqTrNRPRRHCRZEVq",
-	"WjGvJTTLrPMAn5sxUBjat0eab4xd2OTYn0mZMSqC8bydvxXswIMKY9zmsHLb9YmYseckxjZUTDIOMdZy",
-	"aPjLZ4/s7JYJ3ebaP6268+Fsmg7HgX/fnF7TRkTWVClzVGlyUwYExl/QXQ99v4Y/fylPqfnCtqeul+Q/",
-	"LVKuyy5W5P6zJrn/iomE/cxaQrzrXGqWaJYGkAiqQGamqBAzojbKtI8nIFmy5IZwPSbXRmPhihSqoFkG",
-	"j05EIkVS5DkTyYbcOBRCg1yYm15N0fTfTyqUMi9wXLZIoarvsVd4tNsXGQAuGqf31PlCbrnis4yR06sX",
-	"5+fBVVq5dwglRs6NyV8BjUJoLgsw7mA9uCDxZHTzeDKKo4mgOTMSgaxprt0erE52PdJYA4eM+l/G4ZT8",
-	"H0f/98d/b5mMOYShm5AuMmEsJdLou7yKviFLqlDxjc+u6QJsT1wamBm5tr5Wc6jyG5ZORHx/xOdHcLxO",
-	"iFvH2MhCi8lwwBD725TPp/C0veTB76OXECdGqEQ0Eew+YWtt5jjNNyQvhNo1k3MMuLf5sB9OJl/9Xw8/",
-	"fP3oPzC8Hn38ajJ6SL6KyFf1vz766lHbZF5IwVom9JLpIhfkm+OnW9OpNM+yrUndMZISP/BFhwO3Kbss",
-	"hDB/2hpRnOMvMaFpavEQmq1JJhdgGuH9ywWZZ3yx1OQhas3k8v3FxfnFj48icrfkyZKwe640bLSJkMJc",
-	"fPAqTMiMMUHsd3AnmJeyHTcd6gAtEto5d2yLDZ6dThPDzsq11DRruP0hVCHNjCDoprzox9ZfY6cL/4Fm",
-	"bBwR+P/uvFFF5jQnVBnBXAjtVQhG188tZoFmd3SjjGqsPLTFRsVJDBr0NPycU6tti27uEyqIpjcl0snM",
-	"8YpnGRxfOScwdZ8529CPUTQKerXPzP9Fzl6yORfczPWluWGabkaeOr3EdNGJ2V/kjKT+5RYDqHzgoFbQ",
-	"X+TsrwUr2AV8pREtFfT0V/MoXB6onnBR67wak7/ImQpALvAKKZQxglL0gsatNzg8fOjxXRbt2BMfaPlM",
-	"KwI/84E2oQB/knckk0bvtyizud0DeSHM35i5aMJbO35yrGIEGVlgo9H/1FLmmglUiUw77Rvf/Np2HX/z",
-	"pHvSfmZr/cfTRGBCHFDVyAVF2HzOEiOeE/bcwlxBHKHI4YI8eUqWssjVRORwxQXIOCf6IqsIkLgE2R45",
-	"lO0JAWNpTE4D5OySgqSC8Lsxmox8yhkIPtNv7AdLycOnx99FJL48++v0/OXZm3dvr88uXvyv6enF1Yez",
-	"y+nF2+vpz2fvrh3G9J+jY/3M2u3sG3YYE/u1XPyNs7vmk7EqkqU5Bbg+YaRkXmSZuS9mVPEkJhJwo2BW",
-	"mqGt1loRuF2M0ZqzhPFbwLKaBeZiXeAPstDmP+Ucrn8VuVuvyPzeUnRBI2/6xinTlGfK7MRYaZrcTMF1",
-	"AgohiQFSHAfIBPJeAUoW73/TFl53gDh2HfXNC7MR7Q6uqCQII4E1syYSzwlPd9xut2ZKm4JDMF+jaGTm",
-	"rwWV3QiCBNONLhw+NiJK0xzOE9XkcbAyj8d4mZOv4Pmp4v9gMQZxZszDJx8fR8fHx+OJaA0nW9N8V8yn",
-	"BmTs8KBHXRhdM/Ar/o+Gwb/BhgJ4ByoX5aifHI93dBMmoWdfn/Tqaa55wtdU6H5X87p8oUWDgP+36zC3",
-	"wfe3Pw6qDkuN4L589YL86cnT4zGJzbXz/ZPjuAJAporE/2F/UbFT7VB8r82xTY3VvkME2j50Qb4hftZ+",
-	"z4fxtc8UZ/ZbQy97fOuPeeE7E/mSUSVbAFA5/BaMB8SYW1AIcSYyT3FXmCdokXJNdE55NibnHs7MleJi",
-	"YQV16Gh8+uQJaAMoSe1zZCbTjQ0U7wpLQr97Ko7PtjEV5W05mVw1XpS/hxZ5RRd0JzIbwmkHg2ebz+3+",
-	"1EG+otl6l/jC7cRFyu4RjGAuxRYRZn4aKMKuS4x9M+4fHiAvpAA8EbliNlMqdhETe/OrNRXwL+ykuei9",
-	"zlA+an6cCGMU5YUwamMJ3/cJAxbijyAm0AKoSGmeOufTLldRkDIw6jFwyDzoMe4y6+GbJ5Wsh2ePdyY9",
-	"BND4BZ0ImYNRU02FIBQEIjwKqT/mwydGEAZ3Fn7tTuY3YDrAP+wLEwG+bdUrQ4JgggT4/9GVlTNUzE3f",
-	"eToR1ayLjpnG+ds90R26rVEVqZGQmq2aFV1UcMeH1/MGXlGwp/vdT/Zuwv1rGpkILUk9gy4mD588I+pR",
-	"RJREDXedy3vOFEklmEqaGwlQOByUuSXKBtn92hyGaCsiFeoWpaPBvBQk0WHEQBNYQWccukvHauCS3DC2",
-	"dhmAX+56/UB1smRpGUdVzQLx/KVy6lzKaOqhHLBQGhPfGjFt8NzwuA/K6Kpvq8m5ZftvFZ/uzltdp7vj",
-	"9sEv3/NCdPfaCu0evS7EF++xuZu7u2xObHd/zVNfsMNstpSyXWe5w98Pokt8gPuh/VPw88G+NM/kXT/j",
-	"684+fSjL6xM+zJT+QaYcT9xpgh//bZSYOxvVGbpeZzZz7utfrOreb6TY3LlYF9p88FM0eiGNsNfMKWwH",
-	"+UzYqP9YfSoqGJMDj7PecDhi81vGEShxsI+ZBneN9JXMk8N9EVrr/JxbhcN+1rW66/P2zrhkqlgd7vOV",
-	"VsMVPfh3tj+g880B29f5JmweBdyBj0DYaPkxWC2b61/Kl9MkYWuNPA0H+bi5yHBvbItQCp80Kl1a5MhZ",
-	"IMB9sM7lImfKGh3gArB6n1fr6IIaaRswgrik+Kbe2Me+hmcqfBpHIaHGrlcbKDg+YVI5Zqi/koU43LS5",
-	"Vtumzs2Dy4//Y8xFJeH7sBNSabprViop5X+MqSnvIcylPujk1Bpvmx5I7tt7OqqjcDGEA/f/NVe6qfun",
-	"GJqQ84plNCY2zSUiN2wT+cw/I0YgdoPOBiA8sWiA1II5MARhjOvvMdA0gWSEYIBAYvKl1slSpLQs1Bp+",
-	"PdBKXTkf0IGH0Nb5YIH+KEcP8cIHv9tcw+0zgb/Xb7i0YLWZOdBoo9FraSVkS3hPL0sPA3ZuPMwy8RDj",
-	"U6HuMDZ0mLmERi8hMts0nwhdtlDh+GQbYv1Zp+UV5VmR7zol61zOMrb692GjeodvtW0QiCHXOu6JzXb1",
-	"HB+qs0/teqN8MHzrqKRq6vWyE1tWET7yLEs73y75mJAn6ahOlLTr7Tqv0icPQD6sbIYm2xYKoMXjESJ9",
-	"fiiym8N+2zbaqewV2U2JYP1jCNcK8O3gs1I23S5jQ+DcH2I+AFB38KmAVttmAYBzf5gJuCzEC8ypOOQE",
-	"XBaden9eiD/UJGAK+O80CXkRmtKfMQ/9dQg738MhJUacHgWUkLu6tc0hGUzxwY/ZF99lB56AcKf+TpvM",
-	"U95YHKUDglRo0uIadDGOajRVz4nMI2eHOb0uKoGxldQ4+2rk432x26Q2hPvPPfJ7nJnf5YxcSP1Gpnze",
-	"SrzamObhks/MJH2WVh2A2A57ToOGW03oKh7un38lvMshi8EmCDiB+fvZG7HLMooDGBZ5iPDkV9M3p9cv",
-	"fppenv31/fnl2cv40Ziccb1kiAzwOqfL7HBIlYngmjxszqB65JMwLWiAq4B1FqEQ8CjheiIetmZZPRqT",
-	"C5uqekcVSaVgYwfTjSEMh5v2x7NrlBoB1HsiMGHJEa9uCYt/kv0U4AgP7pWw7bZKcAtErPkkAOyrCF+t",
-	"WMqpZtmGFCJjSlmQjWk9LTIE2dA7CsAcul7n8pZm/+VkcMnG8k/RXRy7zEGFYse6e+2lHPs/e8EONp8O",
-	"OHnYCXWt/lc0y6+Y1lws1IFnxLbaNSPKPvdZ2sM1T24O3H/TZFuEATAd7F4TlUmtwNdjoS2HdaDbRtu6",
-	"YOEyf4xdhJHjw64Bttm1gxDK88eZhXkm7w5tzrt223fjXb3GRAg0+q9z3QYDGR5tcLN00ICja7Q73Ohm",
-	"HFOBXJrrdkSRbAUUR0HnDyxCOjbOH2eXQAdttyG48e7cZpPSFE0hmr3Lzd2pAeY2p5li0Wgd/Om3EU20",
-	"0Wsa8tmZt1BuGETZrPjINoRatTpytTciIhhaNDm7lTcsJQIgzmuzFVGBrZPORCMqNlPNBMUV2/7dkt50",
-	"mmUZFYKlL+zT5kXPDtmXerJ8Z7ZpOCvhz1NhUYsdAECZA7zxUzSyWOtB3eFp5dmiANzl1mNAuFkoP9ba",
-	"QUuSIqca69HMEMm94qLQoKD264gb7dYPSM3VIp+KWcaTepJxRGZM3zEmIFOhEGZjJzLHSj5b7YPXvQWl",
-	"i7+VvrIbtnmgXIID5ncZexcw7xSK2YDva1P+BMQi2MxE2C7iXrRIdYfi3epXFaNrBC5s+EGr695p2Wzl",
-	"z8M3Wy6zzhcuzTNmKDDgKW/wX9kSQCh3y4MaVzZO26607a7oL8gmVU/BLJ/gouOJnC3sLbhtMZZX3d9H",
-	"0BELBbY7085FRc5ETt5VDnxFYpTJHnL2C0vAJYGSFeF9A8VrRcbtFrEJFUSxjCU62I4+xcW6gsfk1Bch",
-	"8umCMmMTQdMVF3BdYorPIqclschsUymL47l18COqiZfauY/9LonbBHlVwG0NUvgR2gefk9Tl5wh2i5ro",
-	"MGlUzy/eEEsZ4MBLEUn5gtvMp3gck3gak/j/jEl8FI/JlfkqzUyfUFwAx3RZmst8Bgc7kC26TWihQa08",
-	"M4ytU3DDcliek5IAxEo1SMfflmdngHhJaJZNhCXFwVbgpSXQ4y+40sxRMlEB7EmWKcQ5754efxPkSEFr",
-	"9uO7ROHezNnuaffPJiHanBt7uSPttbo6z4L8iUCS7isNO/MYotH9kaRrfpTIlC2YOGL3OqdHmi5griAf",
-	"DtTSEbtHTXbK59+fis01HmvQzp0Em5qT9j3+cgkSj+A/3hgR6v4bhOWnBvlanzN0H1dObnjCtnLmv332",
-	"7Jtnu/lxt0X27/nR8hbo/qpLmrYixp+5UpwGaWq1TfRNI4d+eM+4bBOzZ9pvCrB8Bl4Uaz414qg/ryBq",
-	"+w0ayZouuPDW4+5Qj3+yPlDfn0p7jUP2gPqdw60JROEA6vnuI75lrTTtvg9LSbSUN9gAtBtWMbQFDq9u",
-	"aAbs6yybN6qc0PpwlYumac5Ui6pqfyTzXK4cP4Ox2mXKPLFKZUdWqy/mDLou5EQIpo2w9w+Gl3Ewhrlm",
-	"+XRJVQMT3dVPp0dPnn3rE9wKWENfgaBp6sLnhLQJwEjcpqCmjuXlMR90ll4TKeO3T5tIGaPREK0ZQ9vD",
-	"xuYrF7jBRUa/WRegGEHcTCtk6HfBb+QbUlgK0noUFHmYykR9bXOlV+mjtjmyVTIdtV1ueYsmYt8JKnW2",
-	"Rj3dbLHTd+egXWFUnyoorOY7CMSMoAOUTdkkcPNTWbcTxz8RUljdp1PPxzAhnMssezsfnfy9A/1w9fbi",
-	"rZUbH6MmAj3LFltCEdwCjMkrUHdSljFcxjs3WvgTS8el2VxtGF704kYKSzAQ1cqBmo0A6+sEkRk+8hEA",
-	"u1afCbnhIu2XG/izefJTNPKRjRaObPfzuZWPGObVOU20jwC/eH1uNvWKiq3arXbQKEK050dCqlgqNn6t",
-	"G2xQp5E1/ASN2P3Y8DPAjJvHU+hErtgJiVMpGDIJx1TdsDR2XQYZh4TfQF62KjLN1xkzV4JQOCBL4uCS",
-	"9U1bxrQz7TTyC9rT2cYbGFVrZOXVqk325TGJv4qRTsLRqKBK8UA5XWMibG5B85TahqaiV9qrfdpV6E35",
-	"fG6MAbhHQomD99lJxYNtmTKAc8BukhLKiXsaGTTCK7Iu3ltGccvyWctVh5tN0xsmopJ2PuUqoXkauyNs",
-	"KcFIfEUXFE+D3Qg5A+YLYAdjOQUusJzEQmoWN/amyQlAjZUPB7Fcd9vrdu1lH9M+78/n466eVjofMycP",
-	"VAlZr5pa3baWP9fWpdSPh7llMn62UqyhVhQXKZZOtsgm74Gza0+BMxDpvv3pZDSdehaF4F++mCUctyme",
-	"HQhhOOKCX+RsWuHmtPW77H+5/Dz3zyK7sf+JVrH9h0NX+H+7QCv+E+Dn9r8dR6Y7SHBZl3CoyCXcm32G",
-	"CrLZZUwpRx1qLqtKAZdoZHZykQMPg2MYGkXVwqz2t23ZZaxMdq+ZABpIn/iL67SPlYHis7+RkbhCMl/G",
-	"yLDd6WNjWH272d/MciXFA6RBJ9SWBDd6ZERoYo4aR0oWYEMCJUhvyDqXtzxl+UQ8jGmhl+Nf7lA4T5OM",
-	"8lX8qOE2lbm7TAm1nyV3S0mWNCVQC9Yd6ZxFQNljX9Xyhgl4SkjoJWbfQn+5uedQt4BVtC4hWwsXCX9Y",
-	"DqAyKdREQN31UC9n98C3wttsAswmuiwyuwn6m2m2rLaxyPN1zmDQ5Xl4YDpnmra5xFjXMC8y5muymw1L",
-	"UpbwlKnITo2Zl5TlADaLSM7mRl+FkglTisCTCAo+5REpxI2Qd+K5mUajmLomI8ftpAvlmh9PBAwRwofs",
-	"fp3jsVSo58f4cByR2MbUYvIQ8W1ckLIy6CP0GM5kurF3TvUEga7RuAmButpsDjuImhxvLI0XjWCgbVFe",
-	"P9Pg2nNRt1JNQianLCM5W8scvYZWxSJaTkT8tdJsfWR6ZmSl+vo32IefwEkiFSPvL1/7ihnwDS5I/D+P",
-	"zM189MK+ZcmJzLKCuWcXzCxJhWMqQQ9yDt5q0FQRdHhCFNOevghDQ9Miz+ItD+uuKZquVEtNJvRSw0Px",
-	"CVk6AibqJmVFN6CTlFTbXofC3etUpIwqY6gxmusZo8YSt4YxxfCRYxwtPcZAUm6XmzzEPkxt1DPGncSR",
-	"Hjc3GyLgu7TUuTVDiwsNJR5LNstn3z3ZKl+FGsG2syw4QB07FMSX7TZ20pX667dpkfi1fdc6HdbOr+OC",
-	"oiVX/ANl2WOxLgdSn8FKhieXi4kwexq/rMbkh43TtXFFsOKv4zC4YWttU43tJh04DxCNwBM1Y/2mwkqo",
-	"HR9q3C19Gm/U0MTGWNENEQaxQT8GTOWYmNML9fMcpt/W+FMnOaNpTBbMRZnuNYm/+uorcNeKIoPQkkOP",
-	"3B8t5JHtxC9KivElvXuD5YhGwa9H6oavj+Qab5WjtYQLo1RXfAmU4V5CNMmxkokUCcuFcgyB9tguqGZo",
-	"04QC82EcgtS/Asw1eG+QA5uvVgXUhWmS8Tu8jKUB3e4vY2LBBfwI0TeUynfioC5HlEQtdpgVU0E15fLU",
-	"mS0Jm28HRW40mhWKC6YUaLiNeIhqjfjGR1qqCWEOvuLWYPDVTyvOl4wrHZE5Q0i00jmjK/ObtaDA8+N4",
-	"x2sIk7IHYE71AaJCwW54Awr9pFR3Z/IEvqwoLBA0uBxQY/jdLR7qUSIxBiVTVkKaCxZny9Nljrfdio2s",
-	"5NFIsLupZ67s57czU4Qgq2233TtbhkLLBUaz8TqWWYpf8X4da+LCH0s/n+OiNCLKrCqweHu+RMTN+/MF",
-	"bsw7juXbzTXkPtJnje0A6u6r5joS2OXTd+clnyFIIAqaDxxyM/+NR9qRu/aeXuRF25pZ67cMFjqQaBE5",
-	"tv87avg/7n8RmTHoM2SBpJLhlWcFqdk6XCwynOwxicvdPw4+5SmnA+/URITSFVfDcrg2ygJbNnHwjitU",
-	"w8Rcl6q/vRdyJFtKIdgX+x2OMEEj+BoXO7YrdYJPiJTdx2PiNrS0U68ql09AodswSNcMRMt3Bjbh2VZs",
-	"FVS/13S17h8c8SUIm9pz7oy2Lzb50UqO4kr1s7JrXsI3GuxezO3hpcB536PC2hdzVNgedfspqtK9Ub6Y",
-	"l8KKec9JNbZkNOCMcqFQ0EvBQm8aHFWQi8yt0jixXHH+D3PKs+BnKhKWBX8wa5hOZaHdH2BL1xqFv221",
-	"DH/1zZufmVCYmlG+X/lz2ETlh7ZWKl3Z/q21vWrXoFbw2KpCwV/Y/ZIWyo7ICImxvYuqszX1il44ye5b",
-	"27+mlpxwitUP3Z+tRzv4t843nW2rYhXMeKHWTKSVNsPf/Zdr42Ainc5lnpR/MZMh8BOUq6a/JxmjeW2x",
-	"wVdT+5tR99fBp3IaNCekDjvjnA9jma+XVMDfwstjybL6n3KWMWixtz/UHLurRDYdOQsNiU8CFMgDUMi9",
-	"G1tByuM6k5sVgyf9DzXZn2UTYRFzEVyH2can41iXlPM1P1AkAz9ThCizGuDOFy2ZCBQ/vpSe2g3UqwS+",
-	"PKqx7H1j/Avm528sLx3OA93GebLktyydKkazBj/Mhbc0oNokSwk8aJ1M9hpFVD/aTdjeNtaB5mwiygj0",
-	"biPFfmtaXhe771z3vB/E7sfBmzmd0XQvH3tfHFkljL5twcDV26S8ODWFz0s1DlXFhAoyc27uufU1tIaq",
-	"fZSGL4xSvOJqZcsL2izmqb/7CsHu1xDeKf9m5rLpJZzjj7vV4z6To9ivLbHSqnXLaFaBPNCK62BpnT3g",
-	"gjHPspRsmG5zv+0uHxMqBjbQaJewSSVYsh47aHt4GVUaelrCOuz+Dep92EIBLFPsDs8PYFZWayPFnQ/d",
-	"qP7rXN6GgPlkSbmHBZCcrTOasJRQBWUWZbNbxAFvhsBXcK4HgePtin/OqpgmIuxv2IWm5YHCxo2b7APM",
-	"qJYAuOCiwKDLbSBFS8NUJHD68g2m0vsClm7Jhu+zaCRv2iHjwbfq28Psi3nO0FKjqzUz8zpuxG2vi3xR",
-	"kZ9tUt1CbJwkT+QtAIxnGxLbNuC8x92OpfDx/veIvYVvceSmC65Hdj8z4Yx2nhMfhZ0IM3qZIvJAL5lC",
-	"QaEiBMWjo0ncuMjgOme3XBYKz11Zr3tFueBi4WplkDuzMfxpbLjDSN8rrBB2d3avgbtFPVjPS4ioXhaM",
-	"vLWj4zlBuY59ngjfaXd9bM0fiobn0DBsLygm5bKHsFhobWTHnecRAubV63fr+m40p+4o1yy9hEDOHkLU",
-	"RoCkqFWtYOuQZ2dBzZmxhSrM5dGAO+3vb/VFF20Y7RR/7XE2fORpdyIFrLt/ltA8N6pZG25UDMj1cszQ",
-	"3WQIZlrfuaeNzOYiYTv6HHrmQVZRY4/271khNM92tA+lVphIlePVoFszpOpueniHY3i4b0/q+AW7LdwE",
-	"NO1hTzZ9mLzMi4ra4xAwD5StroHKzi0W+QSzsRy2AK+6GjddRdu70QdBDhazyDJ5Zy7iEoPShiGzAzGS",
-	"tEw6XUsFVt84zEnZSfNdZDd/Y/msySv0ubmluxYGVsKTamEiM97UUgWQKbPvMrq2fMSgM8AuIta6Hk9E",
-	"/OPZNfn6Fzk7Mm3+h1vtKU+////+n/93UhwfP/kWnBjfX/18/u7d2csYl9jKCWAJblY9GqyjPZJmS2zW",
-	"tGfCavBGIXJGU4w2bm2FvGA+cIBKbrUWMjDs0BWFIIKPC9hkT8tsb2fLlgbF8UGxqpXMGa4SyJU6PhKi",
-	"4WvKoYzYDAMT1qhC51B7SjOcuEFT6EyqLiMHiDMgPlI5+CBNvT9pvFPLbLZyHf9E227GD8NjDZ9f0qxx",
-	"l9PMLC5grBKmVLcK3Ny5XK76T6Xpy7QNlflhuan2nCvy0+nr67OXJyR2ixCTh1Cyy4wVNgkOXi+pILFp",
-	"Xk3pTN4yKCsM9StsRWRwnCmrLpoOPLdbxf7uQi8tgcqg6eZ9UJlv5bIauPbzq7b6q5e8XlcO3E12szxQ",
-	"wbD3Wpy+Kepc3KgevIiv4TnMG5yWt1+DXZSniJhyrguZpUyZS1iwO/MfTV4HK2x79OOFFHjnJJuSkBlA",
-	"TW2HFBXxTOptU723grMTbm8XuW9Zi0v/guWHSIuMDRW37r3DCNqhctQ5mDvlEs64UXczNtekENbx7AOf",
-	"ck5iP4NxT92nV1DZqBc+qKxlfzll2VoanRwdhhRHZ1N467reWmkJXQk3jTswlYNV6jHlXJcdqygD24qb",
-	"O9O7tN19APWWp3R70c/nFvQpLFWhd31FgZVuaxjaRHALNQs2CdCd5oXYkcW+4yZ2v9av5FoxR/jbVEtN",
-	"M1vMNM03mGxxXnFym6MRbd+loWwHDYWKjVX2V591hTYAJ3FyKGS8BDgcs237C66qtO6q+93TZgkIAp6N",
-	"65XIO/1m7n6oKwA8Wdox54VAsPJzMqshCvEyCSOuA6+XnqlwjRdNI9QhKZ9ztkLzTLr8EtOZnKfO3+sQ",
-	"GwGZ+xaOEhbC1yvFuDM4Gq05XdWQHyiX6WROYgzyIfbAS3eRdSfnf9bFhhK3dVv7xE+3o8mbQmkbBPAp",
-	"foUucran8V+K212CcA/4g1vW/giIsqDVF8I/lF3qhEC4vrzL2a0t3jtg7IFd3nAS8MfShDbGrtFV0DYC",
-	"Ab8CpDeA0GTmUL13qAOrGqFFb8u/aV7ho839xP7YPYa5DrUTG7psj4/7ezTs61eZ1K19wtunhVUnL0Ti",
-	"/Bf1K7AeRAkac8MNWyidKLu2wWV4yNslMvp7rNEIlwHFateoQBK6oFyMSSykYPGJ0S2RSZLEiPiIT/AP",
-	"E4ExZ7TuM81XSLfr8rJVkSSMpWMSexxJfEJopqS3sP3r9lnQUq/KXiJIPKfC3Jugelrni+dvLsTzems+",
-	"Agn3G7YxEamsxvMFJrJWkDGIdWm6dCq7YaB3cQhZVWN931emWW8zGOOHK+KoTiAyVNW6OzYbKJrwpcbN",
-	"5FXt7YLb1oavMmkHJjwcLDSJOaZu4LYlD6sWvcWiIvcy+oXQP2zxNma1vdlCXrx98+712bVZdJGSF6cX",
-	"L85em3/kjMy5cKTNbl0v319cnF/8OIpsd0fRyDdg/tu+3rzKzosZWLzYJQDXmA41vveC9vA5N2Z7QdZC",
-	"BW16Qiy7X7zUeo1Zub/IWdwQKPGFq/rpQWFq2rb6A/c55lqHECnM6Prp+vod5vtUMtSQ9CnISsshKQwx",
-	"AROBRkyZuQZLhj6rAChvlRmaL9SB6A1OiWardUZ1QNtVQD/yRbFiAAnyycAryz5gE2YcfPOBIjFmzRht",
-	"q0GHIwsGQsfIUgETVI28wA25YBpCVEZJkunGDtUsbNf1YxqEbfUJsmWbL7+an1ZLtH4upCbUM5chSPzo",
-	"CKw4smIrmW/iWk7Mk2fPuqu/b4kKzHs5tzmeX4itDcJXeTthGw35hbYtzZTdskyuV2z3d3wGna8IYO69",
-	"gMWjufUbthlIFdKH2qIPaQFXLiX2s5Juz0HsmlOScrXO6MYmxFbEdwSUBYylVqU3Mpv/WjAU40JCVqiy",
-	"7vwZVS4Vp8UDGyTYVrTuTvrHITSVuG32YKrsRc/WzVQ5gAzN5rS3biT7+x4baScXh58hTIwWlg0K6RKa",
-	"eUIrtG1/RGrKkoQi3GRhx+tN1rpZ61ON0DIUJk26U7W27+Ag9H/xGHBl9G3B4FZ0xxXW7aCaPB6Tn/jC",
-	"yGUAXAJ9V8pZSu6WPLNgIIx+VavjVDEHlbSZCmjLQ/gq8qkCXt03YB1iy4s820lvPChyCVwfqrXNPWKh",
-	"eS7z6crml7aG8MI5TEClccylZdRlq+05FymQfuwM3Gcs2HazXN6wMG0zxOpI1bBffjIWvZyTuMizOCja",
-	"BSikSsUX61Az2hv+6pRPs45s/FmU0M2EAjbEA8A3p/taXN2Kufx5PG44jQ3hnkZ9I0zP356oweE/IfUU",
-	"UtF3rdQtM1LFDyDYAz6LvQF7iBnQnQLLplibN/A09eqJRLv/mIS2I+SGt/TG8753NW0UeyXJnObNLUHm",
-	"FyLzWhZhd3TRYet6GTkVgWqBeQ3WThVyhEpZ4EuusN+YifLm8Ljs1NCQpUX7JZ7J2LzddxerG5ql0yA0",
-	"t30vBeUikEoSd5+V4Hq7LlpTGmQ+VMz2ikVWVsUHJY0l25pfKAvdemjbRPoty1Oe7Ltb3iIzSft26b9B",
-	"hoRQo9EdzYWT/X0CrGb4VsSX0VV7XkuhENwpwSdCAXaQiGplCl/hF4fSKNirDC64MYkTcz2ZSaVwPM2G",
-	"zrhwVx/47dIiYcZa2nLwJDJlTWTQTen/2QBRa7rWq13FmBiwAZE/8prdt3JOGjVMzsDWcgnpYflzR9wB",
-	"WcaJHuP50Vu9bY5xoQxvkyfAJ6WljdvFZmgx8g/hEs1YJhG83zkt9rJooBLIMn+TeAIFbf1iMPhSz2ml",
-	"+t5B7h2O22vUd8tNu/4GH14BOlH1YPGunVDYgHa/uJXAD/rZtpvE7sFybjqP1z6ohSb9ut/eDAptvr98",
-	"3bA931++9qj84CvbQevgQUtJ0qCgH6hTp5Y0CnyMqEYCTPU/btjm+5/P/ldsnXu/TVwHJqMTApxTVcJV",
-	"+yuR84mg5IY5T+QORixA7ruv2vQmc1xsNgdXZMaW9JYj765PdqiTaaGioCbCOqdciqoZmfKuLPS9IZzf",
-	"IvjmMod8AdWGIWmnqnIVAOQOyqq6ceOYq7Ccp+lzCYyYiG8w2cORaFlW9W2uqMOownUlcztyAEMwjxEN",
-	"GScQumNrLEsM1V6I+aY1ixhfLDVJMm4+GOA9tgfUhXApldvdOQvwVKAV1dTukHrVbDPrjDd7I+xfnCxp",
-	"vmDxeHhxiKrWVdvd+JsNdth8TvPt4NM2uyecnW/6LfcXE0uOACn+zczZp9hipzGbcLYJiYeA9HBLmpue",
-	"dYrlPTAUFf2xP5Ci6iz7UmiKWuc6IRWNWvR2ovuLs8vr81fnZy/jkzBB0FzxoI9GXuRiAhuy4XmHeV0f",
-	"mIj4h8uz0xc/nV3FJ9Y3Ai/a30l8fuG0cptdDxI3BGXCd200VsiJCPXQSoTU930UjdxXR9Go/EJzjLPB",
-	"GN0nS0wVGRipmLgFpmDVywTf2ZCjI7Q2yC9Kiobop13YZnhFeSHbmW9+KHRUDd+zzkDYrr9S38mf5ycK",
-	"UyD7mtgVz87wob0X+HK39tnmWvlb6DWCEUAxfEkszsKWUDyYFuxuv+b7Us61OQrlhYk92r4xx50gzx6m",
-	"Vl2qV2zoA/g6OucqNMKHL/4HfLtzXzdcLxUr3B/QwKCvH8tuw75TSKMs+jxW8X7aTOm/G+y1q82Vbalz",
-	"bC1AnPjd2cXL84sf3VVQceAArMYqN0KmDPjew/pU1ccdZBWQEEupgN54zgVXyzGJX52ev4ZLrk8w4DmJ",
-	"K2GFeCLAo6PI3XJTvYPsAEZRgNcJYTr43S68TqPMGrYHuLDlSzs9n9aF4Jkxja4VBJzDyfHsb0t6i1Fy",
-	"INrLEScbcMMVQiPcTul6vDwQ5o043wozbZMTpENK1HakN+ftx6LqzHTu1DpsahdaqknYDFMlfnCmp+O+",
-	"tl4+SH3J+A0zNqokqsjXOVfsM1xrmt3rPjPf7DmBtxvnLqN81U9m1V0CjiURKsoUQjUMzjTeXGpSEJ5a",
-	"UJSx2s2DDg+KRUDg+M+Cu1HROcs248PV53vNV9ymzdrvS8sXEdSGBmBCUF8PGxv/TiXyWvDG2zkWmFQh",
-	"cSC7a7D1SaeAmMWOnByfPjBjoCFa2Un4asVSDujbspwPJYqtKdSkhXaRjrZFxJhLo9FY9t4GLcukBR0Q",
-	"0IuKQ2HnFNQt6G4yC1yI1gPE0stCDD9ARYClocqWErD+qbJee52Wa6EGuHACmMPWfDRQANPFojEMb9TD",
-	"D9+8ID/gA2A2QfjG2fvm0kbHTmMQDC5moIgeAhO1o2jOkPEtuuPqmVzsmMcWCbGiooWsuEyy+RzO46BY",
-	"ye6f++KVQgKwzofnTCRcLKZA8t9EKoxVKMxpKZQFYaL6pTbKCB7E3tXYhqHkKG7JFRNlPlGYl2S9t42o",
-	"BVu4fMfEIlHelK1lsuwZ0gOCwOk+lbXxTT9FnZO6zrnMLZS0x7HBCjKNkfai96oHHGndz9pEXWB7bM9H",
-	"gVUvgz9QPoIrqMHhCjMZGRQI6kza6IKZSWJEk3l7Imw1xZJ0gFxC7QCsVJIzuAwqBXVtBrpFM3tRp5ds",
-	"MxF4qddyGz8/Iv4XObssylD4Lt/rMVkxKgBcax/rmSa8k3MXflTNtpIToddg/UOM8l5vCVKUoThXFjlQ",
-	"MhahotWMiMz5YsHytgj+vrnHdv9WhFwpVKOADCc8YrXTXRdSoXHuIu1bZ7uyfPUdX47XHb7gzG7Ln933",
-	"ttrHfeiTWMGB0/fyxlHuVm/862RJVUP9Epf0HIFhAQqVV8dkjmrXRMTwSxwFbCdQMiiodGIFgNOvQXWM",
-	"quxnKAac8EdNC8Zgvo2L1ZtrxqUU9fMDlVpVU8rbMCr7DzCdbWT216Gmj+zAyKVGBTl9cX3+tzO3HrZ0",
-	"q0u8VZK8vDw9B8XX0zdTMRHmRGwAZTEmp9a2gGVUSLZo9griL+YsAo43iyhF/JglJUMf/YreMDURlLx+",
-	"e3XtOmK7hflxk4YsvsqhgvPTmmb1IggyN6kPkBgEO71AMnkX3olsnT7h6f5zZiufLm0SgHnDHAIpWB/Y",
-	"BmaZ7H7oQlY6/OljbQjeUTXwQDsatHrljJBsmnjIkjtSlQQlc7MWrJVHrg9ZrUv9G46gHVTxAvL3g15t",
-	"T8dqy8J0zz8nx84RVaVPKoF73b7rz8LE1S/yNQPHbUQem4Mp4D+fED+XEfmGYHJlRJ56nq3QHHzao7ua",
-	"9QK+b21FBMG3nM+g3ajcJrX16Tq05WcCr5edEzz4Av8rJFEvyeItEUijf8y+8APw/A6Gn5m3St+EJ3xA",
-	"grqtUzLserA9O9dsteVT2elUqZY3+vtH89jfw+Y+9q5xtK0qNSyWaeyXIl3YAFg6Oil1qgxC3Pjip2C+",
-	"93HHlTFNWx+mSBKm1LzInMrYSm657SfZ6RtiK97gGjqzTKUi9b4ozPML8xuDar69kznOVlxrljau9LZm",
-	"wO65njqfag/LrdMK3T0XNbuyD7e1p5nvDPcU4tI/Wymx/Lnuk1NHQ0De8B/GrlYIy3szdNd2fvl2T4Og",
-	"TaT5I723J21JlWPA/OCKoMH96CCWNpk7hlTCMtn/gOfDfWJ3EKdU8c05MSLY28mOxYra1PO65X2OY52I",
-	"hGJRUKt32XRt6uSAsIzoUF+4jf/IHuYvcRT7qCWXhQCtBEXe/y4HuDc8ekhFgbLAyzYIF6CHeA5OYAeG",
-	"Xnzk0KWKXJ+/OXs5ffv+mnChNKNAD40B0B5sDv5a+2wRcKXZep8welmhsu8E96/mbc/fjnLemLWqc8qz",
-	"HtW8Sz79yeRqdLDq3tXYPoyueaZLhPzW6O2PlsnMbAMs3W3svXpJMgiOOX8EVVBZcqsO5UTUC1FaSxpr",
-	"ULrd1uJMfgGW8w8bp+I2b4heDuTtecAEjdN35z+zwbwBthZ413bDtjFHv6XCOtvYiv4uDx5Ya5byznHg",
-	"dPJSYVFy16WmJX/JaPoaC7IPHGf6C9ZOai9HIvwmAMWPknWhlidYmvQd6szKucZUMcNrBPZK4ESbCEWN",
-	"NfkPpF3xnENDM95/93TjcmZbc42x9M10R0qeq7bTjA/0tXiGGMzWKdkcmGg3/8taeB60jkS/7Hv3UrzH",
-	"3FhK/MPyckuhihXLp4tcFuu2GJ8RZlOJm65NKbM5i3a8t5zdfT8vsizGgtcbxLDfsE1EbCFxUCeVpskN",
-	"0Qjns7UwJ4LdG6WSPHn2Lbn5oYk/9dLIVKAyQ7nKRcpveVrQDNEiC8toY/vepru5ofXJmLTP1vIkg0qR",
-	"CqWQrxU554sitycR+Qjhfa4mwjLDPm8Y2VWRLINniZ319hF0F5StJKm3VUfAebyjjiK0P5VlytJizVqj",
-	"lPBzxhO6lwDUgcJv++joztg9d+TdTVwxGb9l+aZ3wBjAbklG1YADCXr3C3inOw0f2FDNI3hCUAmyVF9c",
-	"LIjM+YIL2MDoWhq39xNOTbeHJ8jhc2+6WrtNif4Llq9z3kSuc+6KYqHv+oZj3RO0iwhOhirz9pGJqWzQ",
-	"sjIRkDEtOsqiR3DyR6rZB8phOAsmLGvZLphwZrtmXdIZF4wumIMMpzm/ZQKrP5kuQ729Ts+rFV/NK+xk",
-	"G2q0PPfLioSGY2J0MGSwsRHc4ffAT/CNpmtgybI+ym7QlMzS4MWpnZM2fR5+LN0EicwyZPctj2dkTmts",
-	"27PZsvZFzCjDxyaCuyJamOxACy1XVPMEToCLD0BeLX619EtUw2VtJ7rnwf9FzqYDIAZWyh0iizYoRaed",
-	"CqvILc14St5fvzr689jRUs2oYt8+HXjeM2PRDGRlyqjSU+91aJNf7jBRzRQu4KZK2ELtX0vvkL0Ew/I6",
-	"E7GtFBGsTK4Io3nGWY4fVC0io+xtV+WfsqOl77wn7MV8A8uPDkfLtJTfcQuPEctQi1Hk8uz68n+dX/wY",
-	"mjHuiMw2SGsNPip7c0zEFmPvAEiIlYeDNFj7zl4KrEigsGvT1lvR+ykOtEeUD6rPhavSTKMxr01uq7wZ",
-	"kw+wFhW5tcY5iDBy39xKlfASy68OWQAhdfN17MrHtvLcZY2XrhEimECK/Wsg0+U5VnairQBSd2VN5Xyu",
-	"mO7pGfBvgW9DN6BlWvyP/sU9yneX78o1Txpnck3ztmKg5XVUgkibtQIEYRl1vFYYrBX+Npw0B9/YT9j7",
-	"lze6EacNXjOP8sSHzeaA57droMEud891a0Tu60wk0vFs9NSg3RvoSkynjne/3wX7M53f0HdScYtkaIQl",
-	"2J/dWUgZTY/cqptdg7igEuMXmEKmS5ZZB3ZF6y6qqEZQ2MSdwLLFXvsmZ0pmRZ9E2XISL8t3Ptl63ZiU",
-	"1S1Ic3bL27PZ3K8lmwKapejycXc8E6kak2NHz+UVXmd7d26fXMr28+kQU+g+rajx/XgTh2BCIdLQf+Kv",
-	"8HkLbygG3IRX+LxNq7eOtk4Aimbr08StM7zIRcrum8mI4HcHuNjW/Gi+YLp/h6/xeciiyVcgcvv4E2YM",
-	"ROjl2dXb1387e2nUwJdnpy/76187saLFOh1Mv9eavnnehN9Gv5pTxszAzq7pImRcKvUCozuMibGojDkP",
-	"iWKoEsA/3YOpRP8QkmnrMmd0r2K3YXZov4X84N4wb7PZUsqbfsejifGpdv3WfSBVYVTV8fyZqXE8BWta",
-	"AbniUas6aqpeC2/y+N0dyLdSoyrlTcWJsO313h0COE1u9gmw7XJblEXHrJzD+NgDReL7ozT79ah8ObaO",
-	"huYknZ3SVpZECD6D8/Lti7OrqzBb8+POYlt9cmxr+6Uy1a4PXVO8L7nQ4J7u6kXGBtMj1MSgwqAfahtq",
-	"iRWVKHh9BaGm/THxqXQ2mmL9vkZiHru6B/iOr5FcCzItmmHRpwu/n7AkD5Fr7xnbo/Kh1yza+BeD5tUe",
-	"7Qt2VwYjWji+Jc4akRabUamGBHUmbMV6JmxFm2Yvcd6IhyyH4pZvzXIyN/rdiotCs+HD6thizi4eCtop",
-	"1SIaKkX1dLddcbF9KGyrQuwg5Q4rVloPLTlUx38HpXpf/a7p0vT3XkUkBuvQIRXReB+acrG9qa2ogTLY",
-	"zjgC0yXc6RFZyiIHYzilm4Z0DKr09HEHbqhxY8CbT57u/eqz1eA3a6vhmon8KIJedSxCiW0bsAZvBbNG",
-	"k5zXDMMWAvFdfi1sCRJfnS+rMWS0J+f4njzUjYo6YuArwuJxh25SG/mLny/efnh99vJHV7QGVTxCk4St",
-	"qxGIsQVcndSt+YTlmnKRbYwGPhHu1TF5f/Hi7PL69PzCF0so+SvLp05/OL14+fbCNGxz+ZYUqhJJ4Lub",
-	"FRqYIZDk3PycSaXH5MP59U8vL08/XPjXkE0ieLUsxmhW1HFKTARctWOSykR9bUWeGq9SCIVQoiFRoELF",
-	"EU5TyLzhBziKRn4Yo2jk+9ai7w2UsqUv4cvkLhTK4xqbSA7NAzaC4LzlWMwF90ozC/T+hvBdbjQ08YW8",
-	"VS5xFOuf5fKG5Y6wuTQNtonh7Ekrj1KzMRSsQHDSe8m8PVjlQqTMoTAvW4WwduR6lM39QJMbOZ/vkRkA",
-	"aXwzpu+MULBG7LbghmQemk0BsHVLM6uRb99SJU/j0z8fH/fgk/iF61Z+z3mONqvZ8+WmcX0gtxTSjLlw",
-	"5ahSnjOfQlAeP1nMgBS25LlovE7tFrMxm8OPdFVkmq8zjqPd1b2WtlwH68pXw9psj6HyfT/tvXbVuz2S",
-	"fFq3FnlrDcAVM6NR5IaxtY3f2KqM/5Td9996u+xc4z6LW10P6wfbR+55NH+NK29gWlatwb0zs/xIOrKz",
-	"bD6Wf/xTZQ4Rh7y/4WLsEme9zDb2xt8+Bi/PTl/uYVU4HrPhbzr39l6vYrz/c22ZgITNtRj0K8I52S3F",
-	"XiB+dw8BZpG/mPrtbJsA9r69RPvHSz6DicEb3q6N3fPxkquE5uk+/se5tHGkVv9Vio2HJgpksUOZJGCq",
-	"KNPYIYOCt7CDfpZTdkd+Q0OMtln3QGbXamh5TGKgesWMMc3udex+QoJrLohLaIgjTOn/y9Xbi4mw/m9g",
-	"cwbd/zmJZ1zQfNPegg2Zx1Vb6BdlS4LdGyGFbTSaOY14zta1c2FPrirkdLY87ruzyzenF2cX115Omb4G",
-	"iJGJqAPdfCTJlgZXdKOIkuRhjMGTNctX1Kxm/Kg6wOvL04ur87OL65GRXfa7YOwZI/CiY6yveNYnkaEp",
-	"IJs5lzYQ2H+dZr9+7QQ+sGWkttwjIFIEXQHCwO3yVaGMia2TJaFZBiz2ZZH+mtkQoO975O40gdl7vlbH",
-	"UPd7zXrsHGShnx3r3sI67EMKfHlw8kBVoopSbswxnCZSaMqF6j34Kpq41ys1hHGZvvWffz8++o4ezT/+",
-	"9s2TT/+22+E8XfFmXFGFnK+Tm86heBuwwxbAW/HQRVjbnyoSm/38PUipuI3C8Onxd99WktWedHAYbq9K",
-	"FZXaJ3fRAlO3utGEYA0wRsHzf3783ZNGBKRZv21IEcRag5rywfFe0ls2JqdwvM2Pq+DUH4b38clxC3gV",
-	"ZeawIxm8OORUBhCvGl82mGfOpe5zX/wWWlO9/PJbqOq965uWW4ZJBkqZarxkuzMeBzBd0fuDnOBKmweS",
-	"CgEUqc+MBeCiXo97fNHAyS2BRk08TkWDuvLS8XiaSxYfwsSa0j9kfUYUK6zsAectlfLdB9NjM7eVCQ8W",
-	"g2dOINn+niYa1IYI9cB1zub8nsyl4wXekPirOAKtmN3T1TpjExEDvEONv4p9IZT+BbGrMKN+acI7FOYf",
-	"nfYxQLPqzKHxadNlKo4U9VScnSpUA6PonkmDw1KJGn7PlZ66gmQDZPSwV3pkYtlHbG0dc1Ruac6h1Poa",
-	"StiGRVni/xGPh2G41010oq2BWOb5JzxcTsicvDy/enF6+fLs5Zi8sER2xdqcZKxrE03MQ/Yv5g9lJqbN",
-	"r9RcaZ6oLnxZM1hozcSUq2lCgeJoV3X3nEHkbMbICvMRqCCxeT9uM1whgb0J9ik1zQLeLDdP7LZkkEv3",
-	"QJYokBWtSFOe1jJbBsB2e3Fr1iRESbLZLh8RMmS7BVbNA1WBxDbuyC+Fi1wyUdboJ/gVVXYNYqBg7MKT",
-	"pQWMyV8eQzkRZ9d0sQfesea9qIL/HCOYgyKGIES70yqiJ5Qp4d5ogSB+7Bb5e0TGYN72MerwjvlSlZZs",
-	"tzorLNX6824PH3l4Q9Uv7VZRGz7YXDtheHWzRijY5dmPl4CMDNK+FYaSnRvm4uzDKKpH3r3n9WMTjrZr",
-	"HltKhZyWFwMskKWOV6TsJRw8rhUylbqE6RyRA707HZXj7vAi/eSt6AG6Toy2T5Bj5etygPevmgX5nODz",
-	"zssXvmaGi9BIn7dCsZExKasrOOcGKExWluo7Ceqlu3Kxxgo6BUo2Z+uPbHJOOTxN556FFgam84QDHvRq",
-	"HQ1AO0G2uIL7hi5juY5JrJiOnaoE9Tt8GrQrCmk6YpUsV6VPChaRmKZpbEwQJFCaCHwRITFxzlbylpmm",
-	"zf9vb3nI+nQYAnIdAqOVxU2Yz48iMzmN58EvcfMvwULuxtTL9SjqtWYya9TFqAYGf6QR9MgnnPW4kjMZ",
-	"Y9LTjHGxaE6JPAEe3kJg+SAoE96a/c01eKvh9/jRcxKblvBbsVFHAdhsruUHaiLQzR0594hmAkmQyrL+",
-	"4AaXuec9hIKiwCSLnBpwH03EwzjNfh0Hn3r0HPh0lzJLpxSYR1zGV9hy1YnuEt6t3jDFZ5Ct27xU/qHy",
-	"dahzjZ/pkJDnq7XM9WnAADTgcsy4YE1VV4QrCBshfTVkmGjyeNyZMGLRBNuNNjINAb/QeAB3UB1hafpf",
-	"fnT3rsaZeunIQoYWf2rR6oElxMzPAG3+0NPePCs87TUhZw5V+U/dN+tczjKkldx1GZ1rtnpnH20Ztmup",
-	"z9gvS8LOQ7BtlfmEy0KkOUurWdQU9nuZCtxCpjXcUVaTAQ1au6fIUTsdBlBt/m4p1S4ynN1GMOZL9Jkb",
-	"y72w73A9VXZ9rJY4uTtzAJrp8+SNkHeiz5DKacZVhlmzEUtKUj6fMwAy8DQKOEQdY0nVNwdozhKvKYOY",
-	"Z1xSIsX4DVWjYBsykaVE7BK3fsYqGyqgqsaJ8pug4wjuyaHs08uVwxvC3fLQB/wfRQ7JyoWxq6QwKgeS",
-	"BD30hIdcGMMQisshV4Zmak0T56xzsDgFIyazDckwyd2CqQEMaXSpR0bPnwiaz7jOab7BnPeyO86uKHtV",
-	"CPSMpmOCqqJHHOCrcm75WSbi1IoOhOMq1KpgZ0TWxYgUfejdQ//VL6g0uf3lWRlsvvTJRFBhaxBj9dDS",
-	"8sT+PaTk4v1rkixpThOITi5pNnek1XkuF1SbZeB5ZHuMZLcOigCdf+Stx/f//urVq5cWhV4SCpqntZRY",
-	"UgP+4SWgUdtRlsVmnSo1NTDgD39yS1QW+XDz2qCvb8fumxmXnzx75lgLrt15y/iKaxfIcLoLxgvMLLp+",
-	"gJN0ImLn7I9beGV6FawKOc+2SrxVlW+wU4CZIxTWKiJCEiwND5Yp99Rr5E2htC3IueDCSp6Yp2x1EoOO",
-	"C7WWT9oG8OXJzE6xiIkmj2ExxuTK3ZV2H7m9Ylbjz9Hj757YRdvqbjS6P0oyRoURYQA93CI5q35615e+",
-	"fUp+5j8M+YgLYvT/RrkBe32mlS3Mb+jjY2fUHpQLrAoh6JehgIHKrcSEK5Q7UKWSwRWZMKAGGneSsgaE",
-	"tk6KJXI144KllleoxCM0h1eqeIXmOcR1R+9XyhKZtrDnlZxYze1884TgI1iuw3K8Hx9bMcpoDb/QSahV",
-	"YzXqrEGJjwZlGBXzda2sBe3M2CEVKo938u7soPnxDX53fPynx9999+TZ0z89Pf7uu8e9G9/NBuTbf/L4",
-	"6Z+e/vmbb5/+qXfLB6ELqq7IY3fA/d2qxl+K3aeloMAxeVPfye1nx2lU4w7mky94+sv8qX4f2c6kasyD",
-	"sul9HrBQYZsJAEfBUeFa1fAEgEGSdyydiBsuLHA0vjHqWRyReKn12kJUrbCEC3U360jdZbebAWO3hv26",
-	"pF8baNzbtw7Gv9Zgqvfp/uB412dkRHyxYJfv04BwVz9/+YqL8K+PPyv21cDnuDd87psnQ68qo5DOGFkA",
-	"ejW30f0AgRVvs+3ZlITPv6i62P5Kvd9+spF9ohcP36EDi7uDfe/QtzzQveX4SHqeeXg8IHVHydrkATIS",
-	"DFEj7y9fqyrL14puiFqzhM83xhB2/XXGFk74A0XknXDpthMRfxUj6BOKnG6CW5Ww+4StNYm/jp+T+D+s",
-	"FP47PfrHxxiktCrW6MswGuQdc9Wum7b+k+Onfx5aMryNXj6lm12VJUvEDhNEabrxlSvw/Y6a2d8+605n",
-	"K+MZ3dyPpbcB5u/y7Oq6wv5Y47h8yRWdZehXgDr7Sk7EUmapQp+KWVdrkEY1cJI1XCEtnmJwGfdFyTi6",
-	"jfCZlcm2/faqy879HGyaD8vskhPbUaETo3JhgoebNKeNw5QuWYYqENRyhJMyES6WDCGsiORsQfM0C0og",
-	"4oMP4FTAd3jAtgh1UeCBtgnkYslyrjsKIZV8jTZyNkdV6E6UzAIutwQKYjiiPsGcY8jOTFMVkaA7N4yt",
-	"p632rAPOe/pf06JR1zCxSS9lsQD36YbgizOkP5tTnhU55PzATULoRMxzumJ3Mr+xEsU2FxFVWAw1KHHT",
-	"NNNHKEm4FEf2IkcPicNzr3lyBKDQM1GuJvqozH43UokqhJoi0BQdfPhEDXO6Qwb1CC13iKAWJ3aJsOM2",
-	"iIpM2LdQ+ir1rqYxOXWrnFBhcSooqm+pSJglqIjhTolBnhsBADWcSxQ/foArsuJKrVmWtVceMPpCmZeh",
-	"drGwe3eY+WoiHaeqZS5G9txECsWBoY28e3t+9faiU2/oUht2KjSBMKhIOkvP56466st4ejetvBOHsL0P",
-	"Qu9rjjCda5tvBcTQUZ3zF7Ax3aS/uHd6VcLA4q5gFFoRD0BtYOTiitjiFk1lO2zdNTxyyJbixHDQkpBl",
-	"Y4WCMMFOuZSzlCYNiuEb6/eV8zJ1MMDamhOEAlFLKwiyDLAniqQScu/XVC/V+Mud+ZxpJsDP3KF4eOAX",
-	"EDFh7mgQvgRVJAOU5VvYPi/PTl9u/2pmPGdIOADlykzb2zjMba2lS2mpZSr22NYQw4wDR3WMJoNLn2xV",
-	"YyDrciJgb6kxOZ+b8xrhvXJHubZIrjXLFUblyvIDLdunxRcU3tLtOJWD4W/dO7PNTqrT2WY4k1MrtPfa",
-	"8pmOy4LE9grh5na0ysc+ZHcV+7rC+umUwoqmW2HnrJ6Jmm6+fe9E1iLycmDb1KmpLtv7NWQaLZWujz2M",
-	"t32CpOZUt5BDgqpJRZo1FtT8l+X3L8vvv73l99/JgPuXxfQlLaZ/WSD/rSyQoSkb/1L7/6X27632/746",
-	"ah9Ncp8UjFOE1q1YvmBm1yZL8vDy1Qvyp2+++/aR5+SxKr0gbD5nid5FLWcTXhR6Dm0aKawJ5sHa5Oqu",
-	"uNbhFNXfS+07qO52OIUIN8VurcheuI3JDjZO30c3+f0u6UPeqQe7BA95H/1u18bBxXeDmNwhuC7ZrwUr",
-	"2D4MaQddxuErpZiLKPtyBkOHHnKl7LLvbcVBf5efkMuzl5fnfzu7IA8hMcoRWd8IeZexdAEJVY8i8uLt",
-	"xavzyzdnLyfioa1lDAhZzIPKV8AETLVjlbYFAVn6KCI/vH1/8eLspflAtYYZxRvUlbN7FJE3pxfvT1+P",
-	"QXU4KckGInL2P386fX91bVoR0psnGZubvqGCDO0bOaImIpErY1+aD9V4ytxwR9HID2kUjWwfR9EIuzCK",
-	"Rv7ro2jkPz+KRvi1jkSrnrkiTVWuzIugQBhttpWTvTWtZFiR9j5pJZ24wnpR5YbYYc+6C3vk9bSzzjw5",
-	"flzDgZQFpSNAuvK52a+1rJUwVKBLKm9rORDbx4oid6AaSM0MkR+7jn6R9aAxrZek8W8NZ1YyG7sLs+U+",
-	"0NV5nW++DKWldQttE1qieQ11v8gl9lgRSmIU2y30IFYzma6dWrwXMNrrTyFDUVPwdRfIOEgMumGbQwBC",
-	"o9H9kaRrfpTIlC2YOGL3OqdHmuIuhux3SIEcsXuouppOjRn+/Tv8zA/QU2L/ZcfYB2Ray4HREt1NNr4G",
-	"lI7tkNLP7PR2N/3SNho170pz5tvvjp88AnN9vUbCza1qhHdQVAmi3iJEm8PFFEBmvZeC6DvpDKAByVmm",
-	"a2/9uartqnZy5j2UlKGFCeBkO0ztp24hsFdu5d6wnCCTpC/csxmm2Ue+XZeY5CG2dHnMrU6GsT8o7avz",
-	"TeTS2VywBrwM7y9fj8lbkW22oiET4VQ7kdoWVQ1p4dH8BExftLV9xZGGLKldcurs14Lf0gz6Lyt5Fei2",
-	"dznd9WIYIWOWXsq0Uhnu7RXQy76H/3t6/eIn4JJ+fXZ9tq2O7SsgIPxE3vlEAZQRB04b8FHe0CZ7+l2n",
-	"TVbk2WD3w+EmousclxVXhux0QVjKjWpqo561+q5j8ibM3IM9iREP858+OxKDUMDn5FDwjSy+hV62lAXC",
-	"n3xAe1s1xwceWP4QamW95isWmWMicyi1aTc2MuPpjdEXb3nawo21T72z1gjO2WqtN07jNXNqqUrSkKrk",
-	"cFldsK9WHCqdbPzi4t/+wXLpk85sStYAxpmqYBnwYt/STv+kgtifV5J6S1Pp2fXyrt+dPeKr9dhDMqAM",
-	"nDv7eyRhuDpA+xkjVuR0myPuI7vHceU5UbcMi5yF1gT4MYzICXmsfj599fMpUleZG+rq9Efzr7+8/WEU",
-	"jT6c/fDT27c/d7gNrjQdrAQ5l9FQMsXuYvUHqjO4lZVU1tqFvncsiaaDzVvl3qmuIlb8gAxGxLdYSspC",
-	"jckLUMzRLewpt0LafFsCdU9m2s4dil3unoomR4dNNDmplGiwiJkxcSU4TqoES6EP0HvrII5uIT+QTK/k",
-	"ypkod3TjHHN5aTdjjMuWhUuzX8er1OMDbGocnzOSbJJ6ebiBRUKajsteqnV3Qh9tdbv9Imc7Y+dAgOvz",
-	"906sJgAwUiMwrGbzi5yRlM2hQJKZuzOaLMtCDnQi8sJqQVSbh6PSWnR0FlQBrJ7mi2Jltt1ePMOmt0Nr",
-	"zf1s3qlo5x2TAXmNQWKkUeJDoTlIqa/r4h3fxuTKMflh474PQVrADaQMa8fbXeqb3aOIdRtms7k7wVzo",
-	"LdLpcW0V+9sEfZah3np36LImpWDH7BZSwTYJTDcY+igamW6MbDaw0sz8tz0tI18BvuvQu9kemqbWwjOU",
-	"Ya1rR5APFvADRWJ4Jy6tDnafMJbWbgA3PldUPkfaV6R6LYtHN41oOwhcltLtGap2bwRvT2eb6VIW+QCq",
-	"Z19zF2oCeNZhpcmTp1BwV0UI7bIQe9B7JkLIO2Q9gVTxnCXGJoP6vMjkYlqo+bIGqiiBQ+tp6M8y/6rP",
-	"XuKrefWbO1v9y7/ZSir9zrF7Qo47EvwX66mWVryXdPa+6DdQTgeTLCzfDM7heCIqpXONQQtcOK6S+t7E",
-	"9/U5wQrrU6DNbivIDobtgYuyV77bDMQRLV9z29HDGvmcCBnk8Zpn+2fSarmelqzGDWffCCulkcFWRZ5l",
-	"Y25BtIfiQW7TsWvi1SnIdjMHMqHhgHeIYdPUHubYfknsdoT72HAozrvUY9v8gKT4v7G8SVcTrtKE3fCn",
-	"784jUM5Qp0J60DXVyzGJMc0hNkfcqIVGqwYFBVHiKcuY+XUu84lAhaXO5olIrRyBCaNoZEFzI1vdBGlc",
-	"kxvP8g1Mn6ZVfELLnHVchh+CcGOz3OLCs2GBOkDJulDLE3K33KA7GRlNHbFXyjJ+awGUIW0U12oiXGm9",
-	"CvsoXgI+wmrmrxCaZ86JVz5pGbeGRDhqod76uTITkXGxF+ijdIs0ReHNbz7dxnI3+6oXylKslUAnWqRc",
-	"E51TntWULA8Z2aXD2Q/4jJteJayM0JOFbhXrUMm1XArB7qAMopmv8kIHtylc5S28LhMRQxtxG0W+B/k8",
-	"/vbJk6fdVVL7+6OdAJhae/z796YjIBugS83Dro4TV2xlGSPsas0LXeRs15DLua2Pu/2+2dvRjt96c9Xq",
-	"YjciIQ2iUb9TmKwXaqPO+thmH4BY2exhq1uJBKnkUjAI5IPpDv8QKZSKbUDIBGW+2xRh9wyxFci7CUtn",
-	"Mt30pxcK47ONxEIvMlmkZ7c+cAzi2Izmc0gH9gkq+Krrw8oANul2m7BqiZ1hgqSfjTEQWM8edVBQxMLT",
-	"laQXSuBLbpvs+EZrjaBFj3opP1LNPlCuy4NRI6aCkJQisbVij3ga49XJYPfamehH+UyVntoXBi0KkNNU",
-	"X2yxZpY8Yxaia48XV2TNRMrFor9+7TSLaRsGyyzhT9fX70oUFUan7LF9oNxGcS2NR83Fcjx7WK/qN328",
-	"1jjs0nqy6zbdU+pVGqjsuMDh7YVSj9gK9m8PFd6uKB9EbGXF85eitQr61EOHryzN1p6K7TaNT6y6CVJA",
-	"eFkjwVBEZzcCcGIUP/EJWfBbJoirDgSAVAHAnJzZLgKjrM9uiU+IuuHrtdEMnNVq1xnQhEzQWeYZ8Iwy",
-	"dWK0qVr1X9thVO/xIyERsv9as7Kfby4LsTegFNMsrK/HWz+IUMLSmBcS+X3NeBwnbkPgPOV6iuUcWtTN",
-	"zZqpBmEdwEzsx7lWLJvbPtzlXLNheNOEZllLJ+CnGghrRVMGaWAAsI8In4eerpWrl6zGxPMeRsfHxwOs",
-	"FHcH0yxr7G95kzf0GH/cPUkreuOopmWWgv1p1FxMjxkP7SZ8sbGjaN+hZ7aT6LwMYQwl6ijfDCg6zLld",
-	"caW4WOxg65iIhFpg7tZaY7qnxYUAg40t3QJPQnIXgBXacv7SfAOe6NKvq/OCfWx6lIl06qs09VMGr+iC",
-	"2iprjbog1qvnIiiKCaXXcWyQ6s0ERuggmQ6vcISzqkKtEdmPTE3TecYXS72rcLiZE1cjjwuCL4zJuVZE",
-	"FhqyUrki1EhYYybyXOnnfiYxFwvQNsEq2PlHkK0/VS2T/UVmr6mkaOUgZYziHPkZ69iw5QrMWDnNmGV6",
-	"R/NUNe3VC2k3J87IRKAVjmuVM1Ws2piM6tem3ZFlQbnKEXWiMNyPjTeqdcBc+fqLQ4tkOZ0ytS3FjrcL",
-	"nAwOe+WLXFlTzd3IWoJbzet4ExGb/ne1huUSgkas6liJUUjBoongwljUyCnArFrAzc2u7xgTVW8y3nbA",
-	"W4XJMBB/XbM8YWaZmA3Cus7ZqzPRBaR+ygSWIIUbZcWzjCNVgWrmke8EZzxuyyurhUxSWRjx6p+2aB2j",
-	"oD07HvDwd8+GPPxd34drG9fFw2zf/Hd9m36MTfv1DLEWYBjvAScs7WlK8kIQtuJYOKi+OHVm/YHx8yrv",
-	"/sCXqybp0MJgdhMOMg6Hgt5qSxp0eMeanWvM3xmwZGf3NNHmZFUK4vl8YBCZ2I3tNWRui+waUWU7mVEV",
-	"oucrl0VL7l3w+1BgtwV32OS3QBeKiHcDk9kG926DIp53JxcF4L+y+YbaEFvIlACVMhxOwlO2WkvNRLJp",
-	"rkXxXvBfC0boSlo5DVprqfn6s1qDSJjHAJxuq9ugF3cijBayF/DFzFNaZCydztGH1ecAbVm0fmIbj4NI",
-	"X9BCsXYPGagWSkswLvNCCIvcMlpFCJCBm9LbigkVCTAhgjGJXu4RlEbOqZZ5owV5Zq654Vu1QSm18lSk",
-	"jSbiHykn0WoNjYD9BlMm+9WxpLd6Is1suzCXr8plvThOXTSzA/Sn2sPs+vj7XFnDQeIcWBA23QrsCi0l",
-	"5Oe0qY4zxgRJaI6sKYVuK4pdslz37ZNGjbV1Fs0MVSiGeD+XaNnmYcpf/0XOLgvhq14HrHRbqloHo5zt",
-	"Wamil+xtbhM2CoicqiLfK3I5KxQXTCknZftZUDZuuGU9mY7YcqZGJKmgTJD7ELlhWCMTXdl3Mr+ZZ/Ju",
-	"3Fyf6LDdicKDh7Rwv8iZ2UdhT4NeEI4Wnnltiq8dovCE7ZdRUkJJ4DiNfZ+CzZ3C5j5s9ZugG/aT0AVj",
-	"74TzNK4C/2t1pNuD18QTMGQbKJKuls79kCM9lZFtoDIAWg7QvxOBVDop1RScLKaP6dbN/Gw7EL42JyQ3",
-	"fZpMrjrKhnRP1hboH4a/4/DtV9Fxpye0DC5a5ydYs6VTAoo6uigI1GQz14hN1AHPgSuZm7OJQDRISXSz",
-	"wxvX6mR0IR8pMuRMJGm+MRsHlauK/7HmM607HB0hzx6u0VafY3BMd05nRQrYeYmAUQpSH5FBp0cEN3Dy",
-	"bd949qCqbufnSua7EtAB1me9awAH1BKPRfNNC5Ku+6OgCmZy0eNRF4yqBoPaJtfDWcrH3cY1B9tZ1F3b",
-	"t3Obtru3YALCEUbVg1bbKMFSNY7VLlDj2b/HLb9vRUnrHfXEpOY2hFKKa5lr5S+E8jKARDww7JqcEBnl",
-	"q0Zt6dTcZGXWL+hwlgUTsnM5uMRmQIeFSqiic4YESwNrsbghNatsfsB23XHAD1QwRIC9Wm/aG9z16Gnv",
-	"KyZeyNXaHGlwH9TJh44bMg8X8sj+7e8fzZN/D1v4GD5ypG74+kiucYmP1miG+OxEwOappvrEAAsHEWnW",
-	"yJotvkZmMA1swZUGqkZsrI2sb1hZnMedSfwqk7pfJTdYKIkwlzG59OsWu7WNCWS+CKywyRyXp5bg40bm",
-	"Ez/gGPiSCqHiLt6+x8fdbGV3lDdj2DzxoJYlq17pF84LEfgJjjs4b487mZvqWWvuTLh53pIlZo/9UqQL",
-	"NMHMES5tgQzC9mUjnwLBY0xxtTc1kPLT4BqPfDwQ1tn9jMu1LXEyRlUzFtyFCbx/naGuOScxrjZ5ZRPL",
-	"rMAxMimyjv8V5eDBABc+NjARuFLQDtyA92uesxYgYROTlmepqXb0ragQJWE0F2fD832C4QsR395CqAyz",
-	"N+gpTi2oqdL+KJVTjmhDds+SQjPi0iSQqfTy/cWFLUPVTy4a0WP9kA0CYFgM7QN0b1cUzR9xaDmykOhK",
-	"RV2AEINEHLvTy9KO87sMXBA2oOjRFPVNRmZsQQXkbNnCMSTJZHIThUIIxZMKG7BRI65sjWCggeUaECC+",
-	"Bz23XguZUWnil6OOyvNk90izzmE2fnrl1LxB+b14r/WoPF7WMq8XkDVmPdYYh+glFpgXG5vZaY9Ot+7s",
-	"DH9PkrDbRVp9PAqG4vvaMlkZ5YKlp4nuwydRM8+SPlAlMyW2+U+1g9DgXDRGMVftZQvK37dgHC5Vdtzp",
-	"ULYdr3yt2rWdk/X2TvRABjfApWXKLNdzzm9tNqRRx5so//ntbqMHWnugrMTnigDoudnmwXPD1hLJDHrc",
-	"B/iGh373LaaXtvB52L6azTkmFfIMmBMeqkPuUtEyZ91LCd+sjjCys7dzDYFsJeFrOjjsGa7BumzF2SjG",
-	"rLKQBO7i8I6tBGUAGGBjUsGHosQ1vzzAdD5rhEgjV5dUWVSvT5enLn7ECBXqjuU2NYQGUXw5nwi4r11T",
-	"/q5eSvMBkOtRECMS7I7ZusfongzU7znAfdDgmojgSTkHB6J7Ro3JJZsXimbKMZqjfms5lO7oppEsBgbR",
-	"hECkC8oFVJnE2cOpBSvI4l6MOcZFwhz2cEp17G1D21OYgpSnE8hCMM89J7GQvnpl+Bi28pzEFtkUl9mD",
-	"8Fnw6Au7mg6VAz2oQhGh5yNzLEbRyLbVGDSyg59CGw2HHgCPOA8nJXbDLg7qfTAVynYjRIXbmgG9Myv8",
-	"3bY7nbBpp9YPRAlE78m2I5VuUm0UMmkZmz9Uk95fvvb8RUbfIOflP1zZAkgw8z2KJiIOO3hx+uYsfo7t",
-	"2eJUdbSbdb/ySju4o1tq8AOg3C5H8xzuXE67bLaB/pOnitWK5i0F2eHQc4EtmavSVWfvFK+wJuGW8Lt1",
-	"VH5zp6C9sgDHw+sVmq1LvaI9B+UFrOaKpowoSeYUGf99ljVGiF26HVJDlCWeditpXExTWcx0e1wwwEqv",
-	"6CaQH1h6MSU0s+U+gGvXKv6W6Nds4OeW+74CegPaOeo2ybzI/EfQPYiaBXStvcRkyu57+F7p/bR9aiEl",
-	"fcsF4p5/XlaXqqJQSwhr9xT3U3+t1ouDikr9LkgCqIykace+ojzb11HpK7PMW7EkO4Lku502Pvunw54+",
-	"M8/hAMxb91xPE6uQ9QjLZ8A8tkNH3N1J1L+0vGGiXwAJ83KLPGE9fQX2WZuMmU5l0XDszBWQFywqMS5A",
-	"MqPI9fmbs5fTt++vQ87TV6fnr89eNqvMaPzuGw8r3y4j09VJqs24W+bGjcmsWjDU3ECdZs5EgvrnDRMB",
-	"nGLJkhtb3p86ftt6NiM8slsTwGZNi6gM4Dv9Ly7TPQ/sa/yVi0W5s1qHCU+MydssBVbiGyZcBQszj40J",
-	"cbVFK3tS/24UTkXrEr0wz+xpTFA7jxaca8ckBdtelYETth2BuGk8N9g91PdzY1e4RN6GCWzDUMubUbRj",
-	"GnfP3D6y97S+uyVuwOZZq8xLGQ//z78fH3338bfH0eM/f5pMxsG//m03PGYn5CZhwPXij4inwHZHLjiP",
-	"FfsXCpbNNpacKiIzltDCmPgawkAlmprYkCBVii+E+Zb0UEfrka5q/RbFUxs5PZqfHr36+NufPx2F/3w6",
-	"5J+PnzTNVcP56rEZ9tkH73LpSLwCz6XSPMuIvBPK3QeHvJd//xvzd76TWldoj0RJEAr9kyTxyvtSGZK2",
-	"M53Zka9knjAf7PyvxXvRCffZiwcj9yiefWDtO1BCMNX/muIBM+aT5Icrhguqvb+h4sEMU7reX74mM2bu",
-	"JBUFOezwrsXdAkHURLwPMq7AVWJB5LrIReSTgCzfAgZQpTdYXanvYh1kDoGXzibKAvei9t9uch5CKn5C",
-	"BfUQ2hZdFejQ8UHIhizYc8dwXQgo/3l1Q7OUQIXU+vT0V2nXVd/ytq+mxc/nuglzzATiHJA4SFPNBjiD",
-	"+sByAw+4x+a2epE++KuV4kJjInhK7pYb8KdQWF0jWLsV7XB+ykAfzspurxKwfr3EHO699EXwHsaXWCEQ",
-	"Woi3dYIAt9ZiXlbYakW28YRzjbYku1+DBt0spdyvgQfFNh9hyP2emhsIo64eUejcnZbSbiVzVN4hvd4M",
-	"jixpppWrdFp6ii3VXAvDUKczyEL3e2FhPC+fdLS34520Ro+P3f86K5hRzaZrlk8xIbABUmQ/vTZqoK1v",
-	"TJNcKoQ7C5kyhSETVzePKxKn2a9jO31T84nYTqnzccEDWMEseKjuW3dpe+Vkjo8fN6T8DSsMMuBmMIck",
-	"3OJf5JCgGO3uPTTyAh+uYkL/dbZCQIErs7Q9xD/OsQOMT88lf5un/9ueVXOpyfW0zwvQtyst183Jjz9d",
-	"X797Yct/Dkt9tOnhSEMYaDHkkqU8Z4kt8Ip1kV317u1j7li4ts+W+cVXkqIKijedANQFkOuWkOl+nTMA",
-	"WHjGR1QKVEQqieQTEXTygdEVk5xpVSWURu0MmcODKKRn6rYxX1nodaGxzDt+ka0BSI/nbHUgVrFTI0JW",
-	"QTEtArVyAV9lJidGigfE8cNk26FvTU00EbjVVGSFoPXGydzyP6C2Dvn8tcIkzbvit6YU6krn/Wu+XIk5",
-	"Yjx3/cWC6UJTLipd7bVs5GH8A6M5y8m//eZWEnwMn+JHFqJnKwvXtewHaiJsh5yJAtFLgI6EsazyjLTx",
-	"o3tCLHxgTF4elBi9VPAbfNI20ZeGiOUwEu0qYs8AZpNncURiO2zELoS0iBOB9c8AWWbRjR7UB+FujgFO",
-	"HwMPrbo7GiRxWLtqIqw5dlK2AUEBlpsFzzZg37kY5cMwaj51qIhHCIblylyLmIDZmCDcMHt62QQ0zTaW",
-	"2yn4mo2Qm1e8q5SuLTOI5booJxHSqGZswYWaCGzr6ziCrYy7lhFKfi1YvsG+r+gmggLjJMY1aNjw5baZ",
-	"iPjreHuMwOzekypeGHNTZoVmZKn1GkpAaL1WWE3s3PLhQt+gm22ncCIexv/2m5V7Y7iWpzz9ZNYEN1Yg",
-	"dCzbxhFUxAG6Z385gCvZ1jabCJgDLG5WWYJ+Q268vRjN9HKPiiJFhfG9kae+fwXPnxjN9YzRvWrENoKO",
-	"7aJwUTTEZ5buc1PIfril2bSFkr3NKdwfMB6RFYP0utTlEFmp4DuBhVhZzX3R0YP+jtrX5nHvPtjy1pZF",
-	"ZvvdtxUO4o9RQzp/DEUqbSrUvFBmQ1+X0GSM+Al2x4w6sLmjG6QgYlqbm3c6JPm4px+lAvVu2JXg06h/",
-	"P2rZJhWMs12LnXt6v6hZuT3gkmrNX7AcJtXXX+WMHYHqA1pXgCuKiFrKOwjDOZaEGoRpW99uUraRoaH3",
-	"JvSTYbH71YymXilNYRNDUpoU+7XBlBVJjtsRFT2aLKszXsqSiChp87rcA5ViEYAHmwjc1olcCP4Pd88O",
-	"ijfV9yX7tSvJhuayEPAw7IKPUXPajVuraKTWNGfg3svlwlxULmwOczb6+CnctvuyudRFMXhqDxnVC3rc",
-	"W2r5eMeWxHpHlUJFxbufHTmtUdVsoavIZge7LyNGyvND/lNijX4Re8/CZSHeuZe2Z6I+Wtf+9ljL+Prw",
-	"NHS3OfeOb56LlN2/dxVrhxBFbDTbp/BKC74tGqmEin0a1MU6Y2o6ZzpZNrnFXhupkss7RewjZLYhioMb",
-	"DPBzBL68Ry2S/5+9P29u28j2xvG3glLdqiT30ozs2LkTu6Z+DyPRsSaypNGSPPk9zAWaRJNCBHZz0ICW",
-	"O5X3/q0+5/QCsAECtD2r/0ksYuv19Fk/H/pywUOHBgxsxAUikRS8rApB397zcxVAHHXXSGT0VfCu6YWm",
-	"HxFcKdh+So4obCUwjbxOXA6ukZnQ7RNtIIIjxJoPHJJ6kZj0R2xGpqKcL8tIgscFPY6U1r+QlvBhXmWE",
-	"AkB4EHM+E2kB2EW9gAwpFxIXpB0m01CzsOrTtbVsgnvDU86Gym7SBAnmQCDQFCofc1YubkOQcSlv8WOU",
-	"DKtSwkDp/ZVX6szbjOfpTlqUBRaa0NdD4+M5i1qHB7w7W1bhEzKf46vGB6GD2Wksvykpxpfs4T3xYvdX",
-	"Vv4k5xN3MA5JyKYMo0EARd4ZHEhq9UDwG6Mxb6Cme5HiTNhzY1iCYXdG3M7TNeAJxzq+gBvj8uLd5Gx6",
-	"PIoup6fTydX0WFvUl9PJ1dXJD/A7ZSMEMGhrgF+BbIIWblmwU4qhNAS1ZKJhEOzudPVzihr5rP6aCe4W",
-	"uxj3SCfyU9L70fe7pb9ro3cmif9Jzr+v8rtPUtBA7/ZqGhZlG4G2vmJLQzt1U33nmb5RP4Ze/hjb00ZR",
-	"hhcdGx+dTPlTtJFKZZS232vYdX+AHaobqvvTk26kUvCeW3sPfo7WGORZAxdCD+maodplfTVoKgNUPFMO",
-	"mHIPlWiZ5eXuAJ0HWYkPDMUUN+5DBygeQmaGGFGV33n9K2+5mIlUcmUc0Q1ygAgxF9u1rSUapTvGGe4K",
-	"DfAty0vEE3YxDKnbTGB9lp13rxiufnvclpBmsChdYzIVvZucXk+PX0eJWUJJ9CWgb+j2A5iRWTciSiDo",
-	"HLO5vOfJV+MZACisIbWqjBY5ZwWluUID3tBQ0nUz5i1Fa96rW4BpakNoQ9/6ywRq1WhteZtR0BajgZky",
-	"EXRYO18or89vIBafYIMTo5MbgkCwnOvza4q3WIl1s34BHX1grwnsiXqYZ+Kuz4lzCveBQ6rFGGusW7v8",
-	"qFJt3Be8o10zQEaNfpLJh60ki9ygU8iCAgteJZcXWOqNM9LLo6pPjY8BF4muAFMLZnyxZjLoUHBj5MNJ",
-	"emfM9rFpVkCHguDwFCxtLaxuYBssqnAdMD27TxrsnhrG7mwcP30TpP/IwW555YolyyjLHmtjP06ujl6a",
-	"9USdhGYvQdsxmLAzEzZjp4fcAmwOpCfZL3Gn15mLGKhv8d7alm2iNvZErqDPdizBPdRqfVwP0qlBF/5U",
-	"afrYmp1Z+tSMi4LfZ/xhf8K+T8EXM0IcMIi4E4KqVIQBwgxbkKV1phpHR47z6vBjwj/qPZSJ3YeBa3SD",
-	"H8IEl+3W0TsJ4+qQ/pLQhaSmZdQSSO052OOsoLvjrJ0x2vf1IW2EkR4ECHmbrfC6VqCM7OhRyeYOie1W",
-	"eCPprJiWlXnEci5Stg9aDEChGXiN3+Qco0mAKrrhRSYDyVpLUH5CSSl/0s87/MBSymitJR9+pJSQZtTb",
-	"rPM69icZNO4sXt7Q913lMogJZrHJdyGBmoxN6hqCU/kUJtBVjuw+cKNTaVQvByv2beRG22/djnWgh2so",
-	"xVw7q4CfamSQkeu8AgHvqWWS6qntauX6f8l87ovTjx4hr+nea3aMECyAod6g/ra69bS3MSfoMb3jT07o",
-	"60FVt6ww4VywdNWOwf07zVUuFyyPoe/BBjywPH8GGG9oMxnoE/hDz44BWEnKbHGnknEY5mm3Cn+dLe7O",
-	"JGrwG1apXcJbjwaArEAxECtds1yEvCShGD1kea6F+9WPJxcXbQX8u+zwokILZvsl/Ut9TYJiLkuf9wgF",
-	"ERRJCR498X6w+/tg6fffm2DI9NugtWXUtlvdNroAsJSWkqFbSNZT6IthhrQhrTg5+E29MswGKkiU8Kn3",
-	"4C3DQjN0is9EspTFPEspKZBgOPULzSRGCdhqSfQl5Qx/hRnJDf+BVg7kPS9yttFvpVRUeq3W4ui1xhuF",
-	"6s84SgB0NnmNbzGwk0C/ZY8Z6E8dCApbbQzJA+KTgGInpKtvMQaPa+JkiEAsVirGJfPRcp0hQnUF90Zf",
-	"vjh8cfjs+QtTNZf8B74kIdwlS7hTsGX5FU6sDXPMBCtW1RqQ1xG7HY04BBwA4ELEwyea/IIvAdGB8L9S",
-	"ucCHKRV6XmV5GWeiW77UAWhURZmt8yfMKQ+LkIVW/eJqE+fZOmtFclpnapkVPEbQoCRKzGO0nrYBckjp",
-	"ApwAbbweRmvOhJqJ54YKs16bMQCPfqAnXa7XTKQ2kBAwgfCOBgA3rXy1B3PRzvP3Sh+1CICQ575u5gFy",
-	"ZWW9LgAyrLwpvoWCRC1B5HImCNu0Z3ay38CNFW27tNctcbhnnMI8Mw+je7jLw4M/Hqh7F1mlzbLyUAcx",
-	"z9vn2onmHIHKmc8WoGdlJuy0QOkqJpErLOUqJYpOx9kAiQ4AiNjGFIpvi/cm4/oojKlBmtRSgeuLCyp9",
-	"5mImSLTDAqamE2p0VhKFEYB96GFo7zI4VYcFuOq4qrVs7YBbaXTASaTtWNnTdVZey022UBgbAw7mcJ1a",
-	"L4I4/Up933WRrYZ53X/LgF8mlBwNrJJ64YLjwhh9LCqYSOU6SnnOwMlXbTAVDzJx9OhY7GKFSlxnndw3",
-	"3x72kcY5m/O8V3gAb9wvoPAY51KpbqoJDMGvHTE0OUVyCcg+tniRtB2Ew9IGwOn51TX4VA+pqI7ylxGO",
-	"3gTIE7O3t8+snZXEdGauCrbg7YjWrOQRQ52fmk6t3jp0TUtcoyNq80wk6i7bxPplgKQfw5xTNWKzE+2z",
-	"/+3hyz/0mv9603rM6nt8wB0crTmBAHSQVjyYOHPtwED1gFkZjsIGzJA2G6V/Mg20QJtFoRZYRFvQi8gz",
-	"+EfvEau4P1IjjQFFJIEjbScgTnahTxs8uw3oETKp4QnY6Erz8BfSvhNfhTrXTOR8WY4IuMBxOqeZQm55",
-	"WZAJOgQvFZ6IO4JwfQxgVpVyzcpsgT2kSg84LLUh4lIwsHnBcwOvDSQqhUcs0HMLIgXcBmB6zYHHKzlT",
-	"pYqQetkz54l/2aBZBSOz3c0rMllk5VMLGwCCqxsnr7kZXIC3DCGyqpKMt3YJ9ez5YXAjo20W3GdwyUac",
-	"K+HTaCb0ryTEDrPVQ3hTt4GxrZEmzhINWxgPLAN5DVqGsS8iIWcCvhQwMnZJtYIvuCjjMDVDeON7j1BD",
-	"wQX74jDIZgNsElDJBkq72QUjC2MIs9g/HIKeknPK06tVhbw4DHBOkK8k3uP4BtDYPu2B+yx3I9QuhI0g",
-	"p47bmURg2oLU5roYhTCNCdq00F6ROOzRzCtzq35swxd+0VRroYstRyWFeIvl1kSNxsFYj6t2DWw4vAZx",
-	"YI/qvFn7hpXewLrjFnxELx5/nLPdcEjvGMFrfdvvo4Nqkw62AM0zLRaguzzcAuwzj1CwBC4ZnC/wxBAq",
-	"5fSarcZ7kHqAPk9p6S7Fora0nGlhj0vPtUNfaDgszMYzkjpouzdSObwZ2ZHF4Zxve+Vj/Bt54P5p3GSf",
-	"vV2f0Nv17+Ze+hu7W9rwesmVhInaxJBtbQmW508+wXtRtZBi7uu6+Rf2yXx2sfw7uFgGyvPP9ug/jj06",
-	"mHB7HODIDmK2frYDt+zAf0X7LFw3G7I0fh1Wkdk0IPbIxP1NzmNPGxySSedlDXyqzNxm6/rk6LpmXWjF",
-	"f+d4rDPh//r8s4X12cL6bGF9trD+CQLan62iz1bRZ6vos1X02Sr6bBX9M1pFH2LrXDkGiQHmTs8UsHa9",
-	"0ilrRDPtIpIm0d9kjgRz7zvDnFDFjhcDcU1bm6A/VKlwhLMjIlb79k7j6SfXyM/hqM/G0mdj6XPy9b+t",
-	"7fbZPPtsnv07mWef7ax/HDvrsz3UI1vw3yPPrwkPUM9rq6Wf7Z3G1tcu2CPURE3dM8Zk7JFdqIr2Ky09",
-	"sUf7wNbDCo/NfG3RbfBHtigjfXmEzBabgi+zR0t4pFXd5D+TPXTp0jTWf+7ld+0kof/z/ybP/v/s2f8e",
-	"PvtuHD/79b92EyZ7fTPf2zV6LUg2P7LlHYvgFcrRfJJ04IjLrYfCphJtqnmeqVvDroB1JVxoqaI1hplA",
-	"WBStQuJrvlAwyobPcxydCKi8XjDDKg63ORwphJFCrUxFv8k56K4WiCO6JNrxKFtS80kJXkixzFaVhaIC",
-	"elfqmVZmkCSq4CxVw9LF3RKsZYt/82I7imq0yuEoXTKo/0ug7yHPwiLTO8UvtMiQxgN7huhDQTfGvrCg",
-	"Hw3V1yDoBtC99CWPvCRFVJ5yu+OwUSuhb6hD4z4wNRMGVrY34pw+M+J9sBXuMpH2tS5+1Pd2I/GVcq9W",
-	"DCMs+SBQ3wPqc5uM0R095nl2z3v49wIQkliKAQYICQ171G+DobTj/Xaf3MMxU1Ls0lDM16JoweYlqsZW",
-	"4BDPZMcd4DknXTkbDjPy+8+19SkaiLCtPlL+WMalZULu1xsHdDJs0TQBRXZhJ8Ma2ieffiGLgufMm9de",
-	"fOUpT6sNN1pzP7cnPRxgHzKI5Hf8idDIOWC4jdC/ohcyLmvAJoTjcMEE1jhl5dj6LOI+6qXtg1yAMph2",
-	"U1vTh+lezwAT8mEIc/WT4fzZh+Dd613XAviRJKuFxsTFr9dPiroI8CPlaTxni7saQqcR/wcW9Bz15WVW",
-	"rJGGhv6AC7LY3DK8u+DABIL/9N6CEC+xRV22P+E3qsUCqCH0CII7joBy0lhWpVHdY9cBz89H31pSMUsu",
-	"V7FcLvXw1mDCaPBHB4/P+GPJBQBs+5D9MGR76PWo3Q3R6lGl2aXJ03u7JvhCa48L1gu5plFJ6J40ygKu",
-	"bOAx9dRYywaoza1smbnYZv0ssU5o8NkblUogrWaITN4K9jBsFH68AOVUufYF1bGPcRJg7xEYHBXiXqeA",
-	"1d+7pca8kHfAtby4E/Ih5+mKp/VO9ZMb1hjqPi66bRj9SQxU7w/iORT/pnmqtDr9h2Fx+KdOwybNlSQE",
-	"kUiKRe1AETLKpVjxwh0t4w6NJQt5eZsrfIj9U1PwArmjabWBzcnbK4AzYWGBFXEPux2NFSj1lW3wpvkj",
-	"oDJiab5W9LWpZ1dxxFYsE21RCjx2eqp79RN463LjtP00x6Z9Ik6z5ZKIfLtKqu3IJ/UxNMzHsoZggyNL",
-	"r7YYrjNAo7NyBjBsWgbU4pB3Sw9E1PRm8wuFHgRfjsnCU2CNALZBBkBwzwy1b8/Rrp8ufVa1fyBhMTtJ",
-	"mT4PXwEsL/g34V/xLlhAGGPjVQlL017atV3Xo7orqOZS9Bfsbsn6t9MjSJJ/qhR0alWfzHN/Eoebrahz",
-	"4IoxJKvGK+EfziyAxyuXS8XLnrY7UO6WAVsfWAsDPuohZ67/+pFpV9d4mXjp8AGzMQdmAK8w8HIQTErR",
-	"I9qCHWn8PgVf8Oyeq0jbwiZTZBwl8CEP6jFaSKEMW3qWjtDtOxM1evhsbUJ6xvowu+vAyfFfd54bf0NH",
-	"89qWS3x41s5pts5IbSXXqz6kqdvKsVFhTocEAQaM1LfIPR6tsnsuENx8FLGZgCQgtWA5A8zL4QbhW1ks",
-	"+D4eAaD0C+dtDwHXD7UJTO+3Ftffe8lLCh21OPj/54+//tcfx//5HwdhPM9TGyzcl7SfcOG/eYF5VYQ7",
-	"T2Tfcmk5U168ehUtblnBFqVWAfR0jg9aOmuwx/Zs0wUrb+HboEkDO5DBsW/5Yj2u3Y0bW0o/74oVHHBb",
-	"04rr/bQmHQK1EcgZMNDoEQT3k5nwgGAtd35hsmGZjxwLwXmtkievKV8GMWa5QdQiyD4/U4zluSGP0JdH",
-	"kcxTC1YzojSRpJ6RltTFj24n8DnQ1w9cBlsbLuwFq9Ree6b3xhgd7EKE0lY2wjuper15ndg2KyNVsieL",
-	"7IwQUYC6NRM+PFQ0GB2qZfNe+MS1AxwPho+24BtZUDjMEQ2H+CkrUZLq3rZ1tnmvt7iut7pAToMwkBhS",
-	"+fd6dcvw/NmkcQyi77QZHjDtwdN8byMcHX1P4bAYZD3APEATGkExigjqNwQNZXr18IhYKwLfLlRxHKhM",
-	"QZsATJ0L8AWa5bThhZL6mDV9y8o26HHDgd5iGCKitsrEKve+qxXR1yHOLDT8YDEr+DSJp5l4Pjq0Gayd",
-	"sRWViQXvkAnYCNNhyI6DkFcglAncunbi+tl9fcNnsMRDAbTeoEdvokM/Dw6j3wPwkLqHkZJ0PsrU6pPQ",
-	"m16WYUyNzYThl8czqPccU+N6kq74fBtwED/on4iebdybq9hQc+3IgoeJ3cOC3c/gpHycQZYvStddHnR6",
-	"bx/b1VvLW/OQnF9MzwwYfT3Lbxwl76anx1pDMRKnIUkNJrFyjwPgpveOmpqiv3UwOtBvbVNLLkE2flK9",
-	"pOVQu+RFtTdM1wCv3acrr1IbvihjL/GrC/PHy83NVkLS6UKEBtHili/uVA/Yn9bBLAfH99/JB5OubpcT",
-	"Jau/0VLfp/5/MottHE0oUTFTEbN0Dnkm7vTxIZHbkV4rBYdUJANaa55cekqa093QWqCiE0MgDXxd6Fi+",
-	"5fkmFPyBoBHLY+DNvmc55SkOyyh8HpKrmHTegtpbELHY/Insby2FVXTPiidKPc+f6uekUfpc1mpQsDs9",
-	"00/QDrRClo46y9KA+Syp3HBgPHc5lzjDatyRPfs8TOz1+AlGeF3lZbbJs9ZRhuwoN8bg44ATM1Mm7mKN",
-	"yU3B7zNZqWgLHXl75FuatkMRv6wGF3FRcLzbKa+30Jwv2JpH7J5lOZvnHHSCRc6ytcPvdQTrJEr0vtDq",
-	"hCzAONO6WTRni7shrvkAwfQAsNY2puiBUno/tnrz0JAUqlo6XIBJmwQProQ3YLGElE5XjxEGR7Xz2Ir7",
-	"7U2h6YhTYLW2mq0HgHzrWV9med53EGwORWvyWzPLYlhZ1t7hXX0SbmS2u0rIWz3NsrzhRXTO2NlBPXTw",
-	"aSvgEIm3F/2FQe2lCss5sEhDnRnAe+vDyMao/QxcLSx81F8tOIgx402AMeOqWtz6lBmkFrSFIfWdmagw",
-	"Pg+TGaecpXkmeDyQ8635Hkoe2v81KqyTH52fvT25fH9y9sO2gM1EpE+P8jWMJ6QjgV+dP24yyGZGKnRl",
-	"bDdIHlNllucRJTVR0guMHTkI6lr62fnZ9GDktSKoq3+qtIf8L/HglBcX5LG6xO4QvknR2X2kTOFW80ys",
-	"XHV6S4CnbxbBY6bV9ZSHE6G10loVXMVh4P/rmg1vbh5ZXnMtIFCvvZU58K1mSAfgBinwTS4W2nIv5R1v",
-	"KWKHS27caZltmKJsDdSX1ZPSZ3ZQPC0z4acV9VsYPcc0S/l6I0tfsG7fAwq6K9IN0KZWoGVR/BG9zrTI",
-	"RiZpjLihBQxwZE8luxhRqs2EOQj1D/Mqv/PJ+7WU1FqjHjhizOVoUCu2YiMvd0X/BotrNBOmglf/5u0F",
-	"iBlCOoXhXccbbEa050HzqwAIJ3+r6XYUMhVV4k7YCuzOAR3uJ60DwQ0qHDJAEXsy5kAFQWwLDnrE10Hg",
-	"xihs1aD1O5ieJ5ereP5UctW3aXIVw6sDWj35IHPpcbAHlHi6Tg6IlJVszhQfh0lC9X63oilsn7kq4kCm",
-	"gleHGrrqAjA7BszGavz60o8MPkM5O4tNZUp741Jbuz3jM/YFmdQKbjpoXv2HH4qs5Ps9veHsLi6UGvp0",
-	"lZeDnFtl8RRTz4Mzi3fIZdy7XGB0UEhZdiZMoXPdY1OF024cXWu7hRztoEAh6ToBjKAOxNAL1I9ela0Y",
-	"2aXBVQbXe3YK7lUl34THyVTPpvFSFq0G2xcEFRC9lQb6QduEsiqpth1PKaDmZSU5LTKTbkRH1jia4KHy",
-	"hFknBTdsSZZIFbIDIuZG0iiRBd9wVqoh9j1UzA9l1o285NAc83NE/vQGAxUmygHHs+IcFWD+uMkZesZb",
-	"zq19FPh9GXZdwXKPfVcCdEGLWl26rKpdpcUOr2IfFpFhUS8YmKgsmFCkbnwk0o+GfrBV+eyxgVAIyIxQ",
-	"cxc1vCCuWNoeRtsHhdUstnXLFq4Q485pavD1Q7N2QgbtQl8FqMvAhpztoidpOtN2EJZYa2doZVXaRhYO",
-	"5sEXKtK3gIaqNWbFS0ub+zpKrk/eT4/j85vrBO5ITs+vrhNwy0sZrZl4IrE+EyjyfOwRCBYC6MiXlTDp",
-	"Q4CrYm0TXJnwCsIf+qpFIHTlTcCQhz0gb/WYoK8mEC2IbLAgDJNQssXdrs18hP6Oa/5Y+tAC3VmbMCuu",
-	"U34XOqbfSc2hruVP4red53Jxp03SXgnTLkDpbc3ojvc73k318McoeLLmBcuz+5Ycw6YBEkDvQs6+UOXz",
-	"uF/p8gA1y6ZmfLqT0POdBJJ+3dIDVYM/htNadqWVQTyGi1QZRU/JNQcwkIW2olmRZ43h6+wnxNGMFra7",
-	"rz+zrMQo9taGtOLbCHj3ajc0/jLclt/tG9flmg7MtQYFbwlPK6Pi/aXSR/qGFWzN4Xez9DKs1jDpW7sA",
-	"1htRgK7Ru7k5OQ47FntVuNYfizFzuv/TdICaTPJhWG+lHFLX5Xs6GnoV+MIBII/Ge7umfWDiN7oszfnc",
-	"xE7a8bB11A0bFvvYkHFZsXseV5sWQQnz1NNmp40Aj4G1HK8zkxeC8dVXL159uzsWbJ0JvVZQw0bts9I9",
-	"a7HX7U6XHTQd7rkh8wEiaughbuV8N0+mQWwZ8nbPlul+OSp9/Qa1Paz+N0gE2lPQ7eHA8n1tAxHb/rWy",
-	"lXa6VWoZEJmK0orvB4PQvrL2JHIxpLkDduMnpW6B9vTJPvQIdIfng6FLC7h9t7PF94ojDdGHByu4u/Q9",
-	"v8Xtw9WSqgm6mjFlGWIRpHKhvv5NztV4nUZ4+5wrUtWWPFo8LXLYCSa4ezE9Oz45++FgdDC5ujr54Wx6",
-	"fDA6uLw5O8Mfzy8v3k3wx6ubo6Pp9Bj+jeidB6MDa6kfjA6OJmdHU/yZvHStSZ1k3vlwHZDM4QFpwD+L",
-	"SnS8w9Ost/NYteWdiRXhNxoHJq6cKFG5LJPXXrp/WvFxlGj1VC6XeAXz5VzK9kwA3CHZ8uMoueNPyWtr",
-	"48MnKPtebZmbUYJWGrbHJBzOBNluUYLHVKKFSuSF6gmYGQCSk7IqRPLaJtzXr0Ok/5bdc8xGhMwsiPkh",
-	"S38Czs1kFCVcpAmmC9B3wLMrMdyoFU5clRGAWCaUJQBbuv5YpiKV5ZCDkeD01a8DzJDCtMtIlXIztpia",
-	"M9FIIdaPYTFGLfWAJlHvmFyWB5hFJJfLg9EBOtxw+A7sKT860GNkgFzgTR6YCzMOQ7PYUKUbgJty5WFY",
-	"DhBdtQonPEZor5rzBzYseUdXVZbybfGWqjJesc2O4jbI2M/zZ4tcLu6wNBVdIamEhQ6YCKYyDdBpvWrX",
-	"17jOTUEOgEmMIorsc2ExAVZsY6rhYKukkhOYdCW2CmHdlwh1J7ilde/o/A71MHPujvJBGkwiseDKoAOC",
-	"6z/cdbg7Kh+yBX8zEwlEh/waX1lEyVyWt0mo7QrWnSxvwxW8Im1LoKM6BmGqDRlsLsR03iOBDlZ032/t",
-	"n6enf/9fKcIFySeTswkGj/QtYJl66tDN9VEvQN4+SFVmoxnWcwg4hZL5O03WZtk6Qh3gu1rOW69GfTsS",
-	"RerHo0FBMStFH4MHo4PpT9MzfRK+n5zdTE71QTq9vvzlYHTw/eTox7cnp/qnq8kPk4PRwfHpn9tOtutg",
-	"OTic9hC6hePer460sBiIRTyF8ItPks9ExHIlIQWvEtGaiQqqKmurnRaEKVvHm4JtBPSCC6myPbCYdDc2",
-	"9CjpLYiCkAlERfgHATygK0EP84mIEgjba7ubFAy4+wsVZVAArG7lA2TeQ5e+0MerzNWI4q1ppspMrCqt",
-	"+qmZ8HFGARtMqeye50/RLUtdxFXvNT9jhzJwzDvp6FgwxWcConAGholEwTfj5xbZFPODFOVj6mXtMZFg",
-	"KhAeGVmKBTxmjsptyoUXo4+LFXFqXDsDHVunnClX1DRwRWJeA67HW86Kcs6ZA5LUh9o20ET6WwXYblvL",
-	"A+ALLiQUIygTelLV3GC38EdTeg6xKsX0Nv1fynstKrEwjDLWtGuRoM6K2wKcC5nOWosZ+XEwoELRiplV",
-	"kfUC8WC7aEnpd4et5/3Tn+TdLvO+rZHjCDHbN4Wc53ydjExhfabVSL5GpCfCyMOKNAqSKO44LwR/aM8R",
-	"plf3x8c4Kfn6gh7aBsgAmQe6NSow0EqLmUQthRL3RN4lsJXtVNlmU5OhQzORmISoBJQXl5SeYHYeZfwR",
-	"e02b08b7Igz8a4qUpQ54H/DhDICutfZMiRRh7oJVZQOyUWLyG5BxwZEfWDqLxGVAJOPo3OR0k18HWosQ",
-	"zPqVtADDEdq2KKATlHbEF1KULKMqo0poUW3w/lh0c3NyPBxMSd6FZRhflkdyrfVx61pp6PIO0rE1iCk3",
-	"XNRym00uk/dmSn83Al2f9HNbJaenrOBK5vc8nYkMsbNloe3NenpOu8ODb+JMpPyxJSdJX2+paWgC2LtX",
-	"BYmPA+bWqVxNtE2TXtqss6GRLIQuW9xW4g6Fey5X/+CiHKB2Ff9LiwaoJbxY2ExvY00wK1yAqQNFpu17",
-	"MzQc1IWaVdSmHcEFLlf9HOJNzIdNxkmBbZkKV/q01eDu6Ax0tI3yCotDKIbsqUx2wsbRjeJajlbiLp4z",
-	"xb99mYAEgnQbAhWvgMlmJjYFV7y45ykCNBlF2ldYvn3x/OXLkFthoc8YPcIg4g8en0m2yZ5pkbviQu+C",
-	"gj0rGcYN7lmepaDQuCwkyub745Fu6ffQ0BF/XORVShf9KzCpfp92jg90t2HEffPyu1cv/hDK+d2VL909",
-	"Y6g82MqCXiEv3BftSyMMMVEWnK1bhGxVbiq9W/Qtni2rypSYP2rm7E41tFbp1yvg5G8697SfNuYPVGPU",
-	"cUhCW/RMNk8g51QTPGjXnVFUeFCODyWztKI5OA0GlnNYj8zEghUuDNGUGiTszGkt+APqdTkrVrwgtjhw",
-	"SwCQhdZfkGurZ05MzpSWdVx0V8HCi6GggpQxV3PV37+ip091jRioqCk3Fh2pWFoW+Tg5bbq4zYXp15p2",
-	"TBoKL/XTf8/veXGf8YcjWYkQRJyjCbOuRSwFfrLObMcFaIdgbILin6QllTDRF6Sri9ICcOgIU0dAfiJb",
-	"FFIpgOQquWBCL6k9E4U7mUD1175QW2a4b/DbFUhWOQEThLF+mnmz3v6yHKG4d+sLp9a1xsYwc0GLwyzl",
-	"sPBJ98FUyaXctJDNzNniblXISu96fZczUNRGCsATwCXTE5oYWijlJqiCyXRApgNIzV3oLPjKEfWwdch0",
-	"gwYOGcwQeo12AOtKuaFyMLne5ByAkSMYUjDuACBoLUVWSr2GAO9S6zsrJgZIN/K/BMRTts5aKLpM4zKF",
-	"aJspQD0BIR+CO5kGo+kGiwCtQwJZGO9UAVrl3H1GZTvtB5iRxrjnWPpkK6Tg89hw3dr+2ETNWfOGh8bQ",
-	"tCy0VM6Ff7S/xaTyHWEhy1zsW48O4plvIAqISJwVBHdKuUkwaxJ9kCsWMTUTBJ1iqkrc6wjRQ7/LOh0h",
-	"armSsRSJuxP0aamgfOSB5/kbxGSBL5S6mfBRy1VKeJRS1At99QKAc7/WIThFVuye607MBLE4a5XOVIbo",
-	"rtLRqo+eZS4fvlAWfJScRfVnzH1QiY4DM44mpsGok7jegSsbrGxtMK6kfskDKwhuPGL5A3uCmrtNAzNW",
-	"/3QwOoDhCupn50Pn2s6rHUkwfBBrxVTseD4ogOkolSkJnglWcIytwZJwfazP5oNxZaUAqJOoSmmzPYno",
-	"H/4KKvVkQ80h34yiNSvuEDJTcA5CXGu9Ah1OCOtoA8XUqJEnDWQRqbtso4g3FF4pC69SacX8iXljf/0C",
-	"C2XzTPDojusFS5XvMDawvQEYyFLffrTV441hffbdBcj9hYELrwLScIaWZLAqyOCqtwjAu1bFCtEa9H1Y",
-	"QfcaHGeWz/UOAozG89icH7Yo1Qi2svCqzyHkkAkIUwn+EEH+qUIfbiZoB7OSr2TxNDIfB0jWIiWIw5lg",
-	"K07hXChmH8DAZtVB/eKg5/yWL+4GYzZUBF7eWxP16ov7PneKdwPJq6jKtrmDE/3bw4huqqPFItEe3II8",
-	"eyZMhGUEgMZEu2km8A2+yil4hsX7oB8LWfgS2HobIdi1x5y8h++1+sCMBRJQlvmj7t89N4F1p6TX86P7",
-	"M1WYNl3lsuxUCRvWhP7ZwQiDRk0i6J5Hc24cuBh0UwqxoJiIbmVVDG5cWNMcHRDiSW+N1bzvnJ4LvFJx",
-	"lneBQhEeO+kPXrIn1V/pFYfvGMj3EsQRc/FR/rjgoLeCvmSSTROW86JMqDlZEWHt3eABtkSN2wnKbLnE",
-	"OHGv99DtWwVYTthYKTIyknlkjQS3/O2guEkOKoQ1KfexSvVAVFM0qKCozLhVHnZxg3unCGwM0ACg24Nh",
-	"3rQNuOkkIsc7AMfUF1agRLoPj8ikxkw8hzVqIAGfZgKaiueVVZTBP/G04dGXiR6Y5CuzBPEK8Dh9mWgt",
-	"P/kKD78ERieB0x8TBeqoeLhgqZUNMNUXoRFoCxdlqR9frPfPUMmZ+mgYoxHoestMrHixKbIWvqlPhNmK",
-	"CXxbr7wCXG87oNBatPFMJRKCR7kUnK0G3zWI4ODwirV+GVvl0vgyYlVWQAYHAxIL/mD/XXDQcohwDXxD",
-	"8S3Ly9oPzCDbss2mkPcsJ+dIbHnd4C+y6JCInCyn2GYsktM3l5Bp9sDnt1LexWmm2BzfYX7SL8U4AuRS",
-	"LLINE2V8y/PUvpz+EDK2mZHqgXNkpA+qk3kWCptcsPIWli8WftHCckg18EOmosnFCe7rgpdVIZRdf6qF",
-	"vIy1Hera8qfglt1uFIfHjXQrH7RBRQHNNohrY+gHtAavjMro5CPcsqOG3jAycLYG75hmAHg/7MhDbZZM",
-	"eUtkWkvx3mpHyTcme6nvMxf63h4A2qQPYs8VzY7FFqIFPCQNkW/actH5pjnALsIOzGM8DKneWgU6iby/",
-	"t1ZFJqh4XJR62ex2g2LOMAgIGmu/zBIXpznOfMlnBpl2C81t50lsjsRBJzE903YgBj1bfxtM7e0x2dn7",
-	"oWQJ+BAmXVF8XU8RWoME9redE+10/RjZIAaZZU6jANn/0aIMR4S5xtaS3GKAlW50E7SnJQSSFlyU+ZPh",
-	"I7L6ythrmjuK/tEaSP+O5QZjuB+ncce+3ua0RmONglll8lrQKs3UghVQE/S7PZxV4HT+5ONH1C6mCfX2",
-	"kPrw92mEp5V8tAZcWpIAA6hdgJ8GoN6NZgy24IuXYPKqEQoedKVDkhIe7licMBMIf4ckj1pDMwlsVov6",
-	"BG33bPWKu0IYLYicvGTkYHGDafiDP0GLMJkI3x8cRteKSkChj8Eh+TgtOTX8ahSVlRFblNk99wuTSnbn",
-	"BWhjvOHjNeEKXE7e5pelKfuz32zo9EMFv28BfIp2C/BUmOZZ3FtAq286U6FXpGUqp/t/tGb9TK/21pf5",
-	"iAXeiQpG6gITdfqkWuOMFTJ0uCnQj3bOsId/79A13ubyYY/UQNSCDYqF3lvfHB5GlKoKubioNcFQOTEA",
-	"AnbUpPIiuhvQVEinIuPf5r6S4xWZxCxa6lOkNkyESAOcMtip/cGWCAAQSXLajsBs8iCT1ridbAVt9+vd",
-	"gbFdilt7KWYAV4JimssqR3KB7tdveBGjWA0DJ3aSD9DQbjcO07OstQAjPtItxPgSZUuD6EhGjp7QWq4R",
-	"K/S5mbZA9Le3qUVnNg2t9bdLfT61cYKBixoi1cbi6kgeanCxDsA73SfVHyo8d+aIpYAKVvJijZCkWZ53",
-	"ZYyJOkyyZ0s+8E25IxMCR4WgcWEtoIdeK7yYV+bxi/as7m9mexyMDkyKHg5AbfC6pv+93REDpv8tYKcr",
-	"W7Nigjnmd7mMmKgZVp5dNUIWVB4t6W7kULaqmoGQ9o4wMigtIBv6fKLkh+l19LUqWZmpMluorxVQiif4",
-	"CojRzARIpnH0jhd8RLEl9CEx0dC6ygdpAlvoA9Ky67dKkS4AwPdzCF0ppXc3ejeX/MFIchTDEAheeiOE",
-	"Qr/UWrJ9fcHt8GRL8NVuGc3PD0HMY/sDQjvMO0t1+q7+w2iS/VMGyzLI571tKJHoQqUxU/QpN3YIxM9F",
-	"xIrFLQg5E+5bysKEAOldecZ9wjKyKmgMag7rgVxlqHi1nS3nSxumd4Tf9f6MKIHEqYe4HKjEgUARrDIz",
-	"s0HOdKSVrjWwq0KaxAe0nzxoAR92R8sHM7s1JAussC7h8ffL4f2Y+afhrKlQwmLXWJy7uOiA4SAhF4CU",
-	"2PACBA0AIWAsIs95AVLIJIfhZGv5ijlUBad74d+uUB6BGrIGIZr7AmRiyiLssx/uJm4MKPk+TVe7BvGC",
-	"vrVVyeEJNEn3ApznUpvuXMsXKqv0C6VNBqlX/6QI0pUCnsbOsPHQrhwYCNcPm94uvLVmmGAbbW0btqAa",
-	"QhvSmIYaii29qWsursj3PqjkRlWrFTIRQN6EKvkmUHeDsILdUoCW+605r91qDUsEGy5qrW/DyydOSi6k",
-	"KAu2CMd2vN0RfKG77ugoXMiKBl7tDhO4do/qO9KMUtccXZuC8kESmBdlW34PsquTFwgTG75QNuXBdhRj",
-	"z5gfUc97cRlmaI8UGI1ECFjBH2Jw+gb32VamCcSSurVrE2/acGFyNYMGVWd18IYP9+e0lfK31KPToNPH",
-	"OqfUZX8MiWcQVCt4xrLyaRxdQDjDzljo9DBMG9uHhVZFZ6JGbtTIBHda4jCfEXhQ+njh7TTuXR/S8qk/",
-	"maIQzPHRupyL+db8DAE/84dUibS0x3PiYZwMdbkxYCfxNEHfDrYliQq+xFxfjK+idRB2Wl3U0NYGSIhb",
-	"cHdiQDlgDPPHMl5UhQpB2Fmg/CU0G1xX2TJKzCu9gnMtPTbWcb/kPEWskTQrKeNrNBMPmFSCUV1MZt7g",
-	"J1oC4RtC0G4r0E6w5YkB8hnvrBzUb4xV9r+85iB7Hsb3KFkeD8lQWrOSvEGEgfsmMsEwsn0IRTiB6k8k",
-	"/khmok6hsI9dgW3tCOhaLmcAQPC6lowjx7qmFWOxggzzDXigqaIKOjuKMIo2E8aYt0i+6wxSGhw/m7bu",
-	"78DEz6VYjSIlrfDSZjHY3mgdo/UfRFPY0jzN1I3cov41uFVsosVglUfrcGmk9B5fkJWIZQla5G4rP3Mw",
-	"J4o8lN9ZrFme/a+tQrg1LiKQJBzYJ+QDhEQUmtmObsOkgW9kEdZn9ucg3INIzTwzf+rkZtuHsOkW/Gm7",
-	"++Fm9B090cXU7/NuOV9unee+JGQNem0td1ma2/Ux2iKa9ubyz0S8zLPVbdmXcN3PG2qhXdeLExQ9fDOl",
-	"Nc8Ey3Pw7Cpw01H9KXISY3638WyBQ49EVfkgjQ8sAl5+WRhq/mW2LDkX9jI6zZzvWOv3adYqw1rKZ29l",
-	"VQxYAeSXtI8XHKx69cHjif5+5fz6VOIC9aaAnQIVCvS9dGT8WpAvP3Ljx4ektHsdO69KtuIXTAXzyJGl",
-	"2Fs7PSCqWmvX8NhnghVPOwqXteGHN1r0QdopdJZhADC8qfpr7dD1wWMF6iQrebzhRRwMFBg+ssakz7k+",
-	"58xMhrfThhe00G2a/oyQOcv8Seu3UXlbyGp126Qs6mDv6qYqarTSmLbglURPu0tZ8wQWrVPB77WNzfO0",
-	"jaSILwpefvhGofe46oU5FFaWEimFMVvZsLLWygUbNbejaP6E8GR7bZgraEewCGFHZqPfNT2gBU+9oR6E",
-	"rFgOWbb78zjVWZcC3bLVVDXexr135DDGJvxctGYpx/g/tqUXcVO3ZkuJWB/xsPTCRkDvsYTSxfFMUARK",
-	"X/7/WTqNP/5Vr8/fE6IK06Zk79PNJJG1RmH27kMasLC5ls4zsSTitbJ4Qq3S9NG6l63KA04iegkBKkLe",
-	"F7wM2fZ5OhNg90EpaGF52+jGW7Bc2OIWl9rwobE+2483NuaVWtlTPEp5nt1zLEqtz/ceLGIUTrBqv9Ng",
-	"7RnmILpN5q+nP3fxa5kdt8OkMerPMMtmwGganRBYZRUdhs69Atse7fyZAFmj9bca3gWonCFH0/zJ8oeE",
-	"295LFNZ7duNljlBj50/EEaaqxa1essltWW7iV4ffIOYdCd/EM63cUMMrerakLRB55MYMqxsg29QEBLS1",
-	"p7TlJwtyEvGiZJneZcCYv9nkWcPl2YFa+uowCI3wjuVLC/uGzdEmOZYSIt4NQ/ViHJ0yrVJkZAeYkH0m",
-	"onm1uNMHPeykmag2WieCwx5v3WgDFnOhHuQ4muS5FvwLLsos5376tSsposwAbFNvcbH57lX/o3Lz3Xd9",
-	"b27m3cDc23kd2QW7Y0++c2Zs27r2sKBeHn73bZDOpzZ/+Eo9tnTE6p2FIbKSbxzozZbWPTKaea2On80E",
-	"iqpaQRpCwwLsr6GfXrMnE46sCwjF8VuKODzVKFISdL0nBDgjLn69lI2KOI6uZVQpDoqr/sXmGFmVcav1",
-	"wEw7E8l//NW85Gzyfvo7oHWCRJIPwCudAd4HjIceQgKDjPjjpuAQdsEFiDiUxiZds0d/Xl4ddk/sPtwt",
-	"7T6hidDbQeZVySMtkaDctyw3Krq5PPXcP1A5NY4mds4hSgMgQl8gn7cy+c4ELVg/2dEmwLfWuFfR9TRy",
-	"viiAAQLo1pnYsPIWSMQfPFTADN4CWY1Kr0OW+x9S6PIkvFEpVtoc1v3XD83EQybUNsDd4cs/7MRC+yC/",
-	"0JalXJ+F91gj0+U+KQ18ffNMi24EeDsh08eUlmwJMQSW80txdlenfogF/ImIdeo2SsPFhtc8LJW+4oky",
-	"igCQh74QyeVM0M6GpWZyy9DYLO4hwc84RfF8bM0fMsP+zbc9xr0h/+3W3SHv9wCo2o8tp1av2R9YyveA",
-	"78KXqn1gJwvP9gLck86ioXre8jzFjGMMD20KOfdDeRkpqOiw2XbEky8LjsqwPiQfIrksORb+kfmBqzZT",
-	"aLiCf4V8XQ9tniPd0DcW3OV19Nylfg9fkIeHrbnTVcFj8J20JCxst8rAcBWebhctC6R7xEiV0eYNqA8d",
-	"xiM6xffXVaPnBA0EPqjxTByb8Tkcv2pzjzkJ6TsBxofPA56zdSZiq5kHYGjw8ZBMh5rSTKTygdzVhhNT",
-	"n5xz9Fl46J0vDnfNI8rznQKd1uqArXpJT2jzGBocXMj1HHXqmXVZY7c9Nd7r2jduqXZ2sOc6/b2PeABv",
-	"9mCoX21VUr2D7RmrrXnjl9+WBBCYGZRkvmcYiedpVxSJ/OL6rqz82EEkbXfztBUTDwy8ZSHXUULDkejV",
-	"nhj5qX/oS/o7wGVtJqXpqg6ir2NTYkAJ3JF0j3ErzCQ1E+F9FoEGtd5QA+OwjwCqv+A8RZEXbjNhrPns",
-	"N1LwpujqpINzg9vmos3z2smjgKcDkqr9aMIgOmHegunh+cNqX7QIb2Z0tmEaexrLZqPZNVIfAn+R2qbu",
-	"UCkuncwcSsPBSohgoqyodxmtwDbNYcn0xgoPIl4DrFlb6ANfWhXyQRGEOqi/FCgyNhwBDfhEki92H4Ph",
-	"M8WrWwIep5ZY14nIyozlW8ErrwnPD8e7WtCADRg/D5Uq9ZjCfQznIshV2KNfCRpPY5rksTdOyUfo8aey",
-	"sHaMJEW3Biften4W4/jbknpr9hRVio+jk5IwCBEd+54XVgvc3irtkM+cpd0yvBH4MzLd0BRBmxshTbQR",
-	"6S7iIhwkjllqaps7yhOwlIcQ01vClAgeU2sr0i3xFNlXtPXqKdU82hT8PpOVGVsF2ESZAFeY1kIT3+oa",
-	"4yvjNXuM2QrQHX3sZoPqvWZ3CGNLUg0hIws8sHTz4KLxmbXw0yAP2OAY6xU+ps+c26d2ZYDGZiGrPKWC",
-	"IWhZIFgNP+8uh8N4C7X61z4b5sr2cGvWqRyJWgnRXlmYVBhwf7HNhrPC2g2NGLbAylSTFb3McuSEq/Iy",
-	"mAO9FfjdLgw5v5ieJa+9g0qbI+MoeTc9PU5eY8olmaT1e0aIIQROW22qmpDrTLTkNyWX09Pp5Ork7Ifk",
-	"deCABAtYK9vsnjfQZXUbD0YHuklATEev2dXlm8vTJhnXYYN2L0QNYXLWWJ4PzYVf9HGvXJV8M1kY98pc",
-	"pk/9k38t5fZW3m9tfaccsWulgJiqliXKy5ACw5mq7bRQazg82yIIOwIG55DsT++h2CdKH685pTEOvMhQ",
-	"MAq25uWtTMNlslRKsoPzpzusH/SPn7hGke+Q1UMDDFza6KMGbwYlyhuXs94UM+EL19dff302eT/9+mJy",
-	"/S4xWPgN5wkeMqtMQR5I0FQLUBId1Do8MqvPDh320c1sUHj5+ZmDT3pKusDwP6Doain1AMIXUCIACwXW",
-	"wDi6pGVIYcmFvIcCAvEEeDhaZCoodpxngkf8L5XWuDBtNMpEKcGgAiBYSmdN5DLxUQo7kQi6zBP7eR9n",
-	"Eb7sF5iaYxlpLG0hBPZ5JkpWrOypN5BMpr30VuYpDt+b7TAm7GPBDaUcDgIe/pwVeUbAaRQ0mQkAIR5H",
-	"yX/+538mUcE3OVtwZflzdA+xqENZGyLZsKdcslS91mdl0uJCWHNQUoPtx+2P841zOY4svsPrKDFA1hZj",
-	"wiJbG/GA+2smNrdM8TdRAtDKcLu2saHYSaJvnnxqbK6b7j0L4YA3WPJQFVwlmEcHSfJYkUG6l6pByhPE",
-	"uKJEFixeolLwN1BMEUOuuWn6THjcb85Yg/LthyzPtSbi4XnjOPhZNK+B5rqsVALXgI7O/MiTkeGpdkSJ",
-	"4FT50qMbzBqc1QbFU/CHuKhEMiKw+hrvOuUhwZ6de+Ui2DyTueI3LoGlg6igib4BcxqoKjt5o9ciLCoY",
-	"GiwkTRMHq69/5QXYwgAyUvDSDSKcDQ8u+RPyW0lfgiZTcg2s/1pj3TZ2yZI8hUiZXtt4K6XqeHWSuHxb",
-	"1rZchtf1XYZ80nV5YOBScZHsKzz8ctN6takrNjWiP5crLfi10Rcb8lsLwomT9xQujpNt8NQPbQIn20ve",
-	"9DjLSIDsPJ46UrSwMMg39BQdPklaPMHip6pnOlHsFNBu8g6tEXHQSsy5dkOihuSI1s7VQH7ohUfTOcgz",
-	"jc9FqVxUa931Ly/fHkXfvXz131+1VsbGuM46xs8wBGjBoE2OPFuUr70l6qX4baQCqsMoE6rkLB1RxQpT",
-	"NvE2aXw38axa2AGNgewu3RwdPD5byWf6t2fqLts8kxscrWcbJDeksQIw53S3ZYkDeER45HRI9NfAjzlL",
-	"T2E7UpFkQBevD6sZUNTGPZH/uqZCUuIvqNUly/IWoowHSKIrpFjZ7GwLdRXieAcM6EAmSJ5H60yVYNIv",
-	"IRXG7h/7tn5LHQf0bcbzIBx7tt7IYq8BPoEniUGzfZRRGzw+/XN88v7i/PI6Pjk7On9/cTq9ntKudxTJ",
-	"AJS0xqomKIVRJQsmaluD3C7d9jFec6VMIHpgF3t16+Ly/Gh6dRW/nZycTo+NJKNl460nQmyEhhKLXzBf",
-	"vFI1pNZX333naagvwxHhMivzlmFacyaIdMlS8BJdpZ9+bUGxMZtMLrAHLdGZMkgkP4nyTNwZfyJ/3ORM",
-	"1NL74eO2asEkbiAfvGlMwXMGiIAlJo+BSVefZlsmia8Yb6p5ni3iqsgTYnrCHNVmnVFVZM+gpJZj4m0v",
-	"Sn8cWjs1dv97y5NEW212g+elJ9wCg6dKpiU3wuKbsCbA+LE1EL+DEsgQJSkrrFKtxvq8UV+boMJ4neLg",
-	"Z0LNBDEZpZzyuTOF7t1VIR+iLxOfHzf56rVWKJ5kZTBZtRpPdPCUMruSwJtiNNVKRSy3gTCjHF1O/xxf",
-	"n5/Hp5PLH6YHo4OrX67im7PJT5OT08n3p1PwEv05vjm7nE6OvR8uJ9fT+PTk/cn19Jh+0m+5Oj3/2fz5",
-	"83l8Oj374frdlXfD+8nZL/G76eR4eml+Pjn7aXJ6chzfXL/9Q+Mn8NDgT8c3F6cnR/qrP05/8V54PJ1e",
-	"0J9nN6fx0bvJ5eToenpJv10dvZu+nzReezG5nLyfuptuzn48O//5bOv3k7fx+8n10bv4cvrnm5NL29Mf",
-	"p9OLK/2psx9Ozn6wL7m6udBSc3ocv58en0zi618upoGL07Oj82P33Nn5dfz2/ObMvPz99Prd+TH8PDk9",
-	"Pf8Zvjq5uX4XH12eX13FVyfX5q0nx9P3F+fX07OjX+LJ2dXP00t47MfpxXVzyK+uL6eT91c0wSdn19PL",
-	"s8lp4D0/Tn+JL6c3V7azzYsnZ/HN1dS0yRsZ+JuG2Pz59vzy+5PjY3A6wg/X07PJ2XX8/uQKRtb8rF/s",
-	"DwT8eDW9ujo5P2u/cDl9Sw2Fny8uz386OZ5eNtav/YC7/Wryw6T2WvhhcqoX+S/x9P+eXF1fmV+/v7k6",
-	"OdOHhn7F5Oj65KepuXR1rdfj0fnZ29OTo2vz68XJT+fX8cXkyvvW8fTtydnJtW50bSvBxaPzs+vp2XXg",
-	"yuTy6N3JT/Umb/8WX90cvYuvrmEjwG/vJlf698vp1c2pbddP00sYta32Tn45PZ8ce1MHP9+cXV2fX9ba",
-	"OTk9/X5y9OP2yNkrp5Pr7dunk8vTX/wuTC8nV/6Lv785DbwUfg0PMVxqtBd+C/TxaHp5ffJWi47mWqpf",
-	"2fpS/bIdUr2Lt666tvx8fvnj29Pzn2tfsj+2rQN3wwmMTO2hQKfstcCHr345u578X/+X6fuL61/8Hzyx",
-	"ML24qn3fillaT/bK0S9HpydH/i9GbB5PL6Znx1pABFoW31ye1h66PG3INtfM/3txiTu71p3p0eX0uu2Z",
-	"9ydXVydnP8RaT52eXcFs1Frt/R5P3l5PL3F/Nr5wfna8/fv5GSiKN5fTxpO0bS6vT45OLrQ421q7/sXG",
-	"OvUvbQ/G1i3B7gdfdD35EeTs1kU4puPL6eToXfjp0AKbfv/u/Ly+K81vx9PTk5+ml78EL3oLkn4JzDhd",
-	"6fhus832225/aIXebwHYLfbr+q+gYKUL5oP6z0A79M/XWiW6jilYpn/RR8D3p+dHP9oG0D31/mHL4h8n",
-	"b3+c0J91y4N+hIn4eXICh43+4YfL85uLrU5dn1+cHG39ejk9vjz5adr6e6Mz5md7uEEDpqdv48mFPjhB",
-	"GQiafvR7/VD90/n3vjDzG6EvXd5s/zb9adrYKvpXN2P6r62TQP94Nnk/tatb/xCYr0Z7ajOurwWXgr6w",
-	"Jfbp7qOby0vQeVCFoQt4/uvuXdkWn5zq0aI/307Pjqbx6fnVtXv/6TSeXpyDsgPdOb/Wv16i5gyfm5wd",
-	"TU/jn0/sW7UMml7GP5yfTeu/bA00HPHN9uu79E8nl+9R0dQ/np7/sH1ffAq6eK31zW+4X0+urm5sq6+m",
-	"19da9NZn0F8mW/7S0YFvwxy8BsAh55WqB499b8hQ5x45ZIwnZi7Tp+jLhNxcyVcA+MzILVEQvdGGFWzN",
-	"S17oO82/9b1QoORVXX2Z4D+Sr8bR9JEtSqTVstU9twU33nCFCfAeMFKYd62laqYbnJBRiHjb7O/h6dND",
-	"X/e4hAAmcRB2YyS2jOSHtMz+vW19a7MwusDr6Lb99rvD519hdNPM9ziarjflkw0awBqAZNaHW5nz/Zu2",
-	"BfAN/gQzkC3OBMD375dJF3CfGbJVE2oKOKgx8hYEE+mOmQL2NfTwYyRPXDCluC0GBMgRatrYkgTuSI7o",
-	"Ab7RKP17fhiq/UOA77gd2Lx7XDCnuZR3u0EIb25OjhvuyyaUnMhKBJCCXK+iEgvABS4lsbUsblnBFkip",
-	"E1qYi5wzoRec2R1Ym9uCmO+lRO7AzyfauSzt18fG2ndPj+wKrI9cYxpCu+OSszQTXKmBOULYsrgV3eIn",
-	"vGBEVMpKBh45fM4GFSlVASS2LJ4wkWwcTKB3Ll/jPZN3waDgAytEJlbBOBE6/myqh4m8G6fhMnuMWF7e",
-	"ymp164jnF0ygE9b4VZWtiJ8JFl1IVa4KfvXn00jxkljYGToPEcdN9z7KpVK7IkZr9niCF/1dFa43s35W",
-	"29+W+f0kNY343r2yk/9mOcCXnILH+zTTIt/sASqMz/7a1SQKBw2kp9sXrW4tC96bnM6lS2C+Lv0dBhi2",
-	"l7F+YgCOuv8ktbBlxApDa/SxUxjp3S6LsaWE4edb6XAlfdyWYMwHXjK8FGlnlPs6FMd2OFomot074km9",
-	"/4kX81DA0zC2xW7SQsCneFs7qqF3Pe7HDOrVhpmH/TEf1fh+9e4EZBI36m0ZXnNZiUWozOfMy6EDQrQ6",
-	"ItBCf2fOFnd7oC5hynHPmTjCm+1j8YYZysHtcd8fuVIS+NrCnzC/zVjw2LfRllt/H0jMVArerR62cy4N",
-	"+hAv2fbET1WZrUEV5IJQWl1EumAlH0cuNWfBKakWkshvmcKCMzkH1SAFWF5T62xgnTIVXd6cnZ2c/YA5",
-	"OBLyI/J8K+La3fbHDSBvdK3c2or1mwAJqpyKmm3NgMHIHb6iHVTP0AcBynenSDTGjXkgrkR7BYpB3LWA",
-	"3akNfWcqStmarbTaDzwkD5myJKYQ4TUjBGCUqeRqJoQsbzOxGkXzqtSDpTW/Ocz5gueNlGZvLy4lVUps",
-	"X1oBoVvbJr5leRnvqgz1FtO7yen19Pi1lwU6sv/GKnf9Awo6+zekcps1lERfAnRXJVI87b2FI6JEN0jF",
-	"bC7veYLm0qaQC2A+xSIJQgH/ajwTWoVZZ0R7aZdbDnUf+JPu1xsaPX1jVlpA9bZCXv39rnXOqlKuWZkt",
-	"Irh1N8GZ16Pw0eMg2PJS+Ww7AEdq8POxIGGZiVQFxg3hn65v+UzYIjAvD+MLQKqmCUAC+IQIUyn3O+U5",
-	"h/RYAvU2EKj6jWJrkxtkKcM74BUimASffcCvs/q2riowLbfp6BHQDshAi+6qMLt08REVArP3Mmqh3lC1",
-	"cNswVcaQBhaeRrjk2ARLTH/xIM0UF2Hqa/fmQScKQu6yvOx5UL7Tt4JrY1n2keS4R+v0m3DiuB0JRS+D",
-	"pxmghvqdJtgGJaMlK8bR20ywHE/CxMg1C12/V0MeY/LaqD0OlDV7mvNYcVH2PhgBeeOWAfweFG7ozaft",
-	"dOlIIBwXreVbNok8mOA8svjsQro0XVOIRA5PcBxQYj7qBXT2UsUY4ktuV8b36zoUmA7ruoc3QtWpiDbJ",
-	"qFevo4QWRgJEWZA1JspkJkBAucFO9moxFDz03CnncG8NkhgqlXv6J915Gqhl3YCO2mPURha4U9sbOBZR",
-	"cyhG4WU1EwiCgHXtzC2GqqDsMhxzWHOw3uxSA4oNH35hsd8K0UOaVjlP4yVKzJ44vDzfqWomWaqSaJXd",
-	"c1H34zGia9hDFISX8lt9UELhSvI62j4GsTaPhhIRVKHcGKgCblkJ69zPpd9vJB3J9K6Nhg2idL9blhr0",
-	"YIhi4cU7/gRiYJ7Lxd1eCjgZEHELNLOFLYHrlBwppNFjrN3iTpGaw3PbchnPRK0+ARe1AbEzCPYeYAOy",
-	"KQ+wb4jGb9Dp2wswmuSJBYtWpdzEvd1CV6XcgGMEFtiuh1wy9DXer58smFC6PwOsHsoijbO0o9AhUCPi",
-	"KX+YWY3b1ONT0YtATy1lWWs59DQTAFG8EtJmAVvf0U5FsOkxqkNrfwp4bFseN3/y3ffD4LGfd+EoL9v0",
-	"S68sjnJ68xwHGqqowLy3oWGSSTD4lkKKpBMaZJbSUW0LEDguMhWtrHoQiHHAUd2OFYFuiXpSOXoutnFq",
-	"+ju2MdZkCnQNPnPzmK77mMzZb8xktw2dq8kYfk3jIuSFNF5ap8h6VjZ5lDzkWSO+nf+PVHA6dGp6pKch",
-	"1JSsPnDT2x7cDnf2ZNFOykf1xyW4P/Mn/Q/ITcdFMsISpTqzHpXIExq1KaNweeZwhurBQaMT+qlkfm9z",
-	"8SsOCfvaCA3G1OoeyuFBdN+WrmOkG1/MmmVQfuFMDz2a/pGDkLnI2llzvQ0omT7zcO1gNxgS3R7IozuR",
-	"6rQ94/te+vgbsmUX0iAK9bpPeiGNO3omfjbhU4LwGUWHI4R8oXczYbrocfD0RRAMRaz1lotbed/fyQeA",
-	"r9Vr1mLEWzNEuraDE59e4wEQHXbPwx++fdkSU28FooZl0LERyX09fEUTm7buqK2SdkSRCcm4BPfwazsI",
-	"Tu1C/czTuZC/jAB9VAXViGRA6PkMsl3v64yFJdXbdrQYPVqPxW9+KIsyNsDK6Y4ZesfyfdJ2DCBRzV9o",
-	"FIU7vimdVPGVXhr5UI5Pf6WmzaN7jg7UAd5btDit73A30I+FkGOdy36fZKhGth3ol7oDYPNRS1mOpWWm",
-	"SYFx3DMymwcqSa/AWlWkHBq9dkJmqAMCF0+RljTQUWwdQpk7gPdMAQ6A4mWbjz8YDg17PpVccxgkS3/u",
-	"a+e8QJR3im3WFqB1hc4E+UJbWrNvXLEe+2s9G81tZfTu+vrCpr0AapzWTj2R/Ydukf3ty12nJlW2h1Fs",
-	"gBPTyCJtqiCQE6qNYUdxe7TsGostcerFtsMHqjof2XqTE+gni9LiCVL+opNlI01iZNAyekQP9vI79IuX",
-	"ObPzLd7vh6MaqZuI900ApmXxlMBovo4ejMdeEkrI8XRy7EZdRQ+8hm7kDXbQStXjnKWg5j2HJDvk7PRU",
-	"rV75CTaxz0+K2k6L6h+QkMal1xWG8Lcj7sFRxMqZSGoetQTJ/LTWTXKBaBMeMsVHuEprH+GPGcDj2YDN",
-	"TDRqdX2uoLZt3/SY7wLk91QvUjzGfSCZ+8DsG39uv5zVumf319CBDW/UjaaWZmJVg6YETutk3OIXbmI7",
-	"k7ZlUS5DHATXTnEGiJc0/8uYpl4fvzyhPU7DgzfoKajd1KpT70DidkpC3yGE+7cH75IOJFvtbbBCXGgm",
-	"5BBut0ysxwLWfw3KV6/cIaxuH+ZvGwpDYDxv26hybaJP3vOiyFJiVyC3jVz6BjfQ8Wi7Hhw9ChF5kju2",
-	"vGOk9NyW5QaWQdPl17MRjHLqwUtnMupffFX3ANxjbj8gWY1n4tTtbMuxuWCCsCIJTh50dVznlB3hH6VA",
-	"M4MO6gGQMLqp5w7ezsrmFzsTVknz69JKyx5QMnV1sh1kBJMnyPh1pOXaxiKfUBcKRtwzGL6RKmt35Zir",
-	"HteXnzrYAzZ8iJ9bD5/1dQ93xjb5LEzPamPivH7eB3ZM6R4sH3YpDslkhOUT8EvvRxnSdH1CQ3byemxN",
-	"xda6+P785uxoevzaX56YlIV+HpeykD9BHlIt/9B49H6enFxjdZmpzTvGcjVb43j148nFBfyLvtjl2Psb",
-	"ErHQ+h88uzsJWOyL+07SeRGs8jKqxusI/+FckshPnAmoscpzno+jRKshd/wpcS4eW9MACap3/AmPDDO/",
-	"2jJ0rgewEUd43tR9nQ77GIlWVMQWd0I+5Dxd8fQN3jgTzASWRyRdmo5Uag4rTVOs+KtBkWBfD6C4RXeo",
-	"a7Wc3/MiZ5uhhYECDeJKLDORqVtI1jMpeKx0SULafq6xqxnLIZrUn7hlmLMXzfmqEiOfNz9TkdV4tNhn",
-	"QERqtfWRU3JuJTBL2NykN6j0of1mPyf1N7QEB6QpR9H5UZwbrbymLf64uSxvTdOUGbc9gl5Gj+151u1Q",
-	"IT2McuPNWGVChQiWtW5pXjZAnWyLxLs0UHDu4NcRCk8/Q5EDM4RmldjtBxsMA+OrSiBDuQV/XrcigA+P",
-	"QIcFVv1YtdE1syhcvztEGeiOQ6tJ6s6gD/Hh/IsZZH3MsP2sm987plCLe/4wmAeMlR7hMC56tlzyRbnt",
-	"e6WkEy3eA8LmR/4EPhswxKE8cpMtVB0IFgE0mYCjsYjkBilX8MiqZ57PhBWxRkLt4wabP8WrQlab/vYg",
-	"hnS+f8LCmi1bEC9H86domYkVLzZFJsqRDey/OIxybQaqMoLvqjG1wtUf9v84PAjjOPS5RRtW6HUI/pMi",
-	"hlmpeL70QUCjFgzQEdr2kIhICoI00Oq4erAqU2IwChFpx9GE8pJfHX5MEFEvIXVoViEqIoFhutlSMlRN",
-	"y2hVMt74yddRyQWh9w7ocENLCtHqg5M50OoNpPJwG/yFofG0ud7OUx+bMZCp05VkdN0jeegD8oSasLk2",
-	"icMseW/TeNvf34N2AEd1keYtiI6zEuoW+IeVrv5dTogWg/JienZ8cvbD62YocyHznC9KLLxQLswhi7p2",
-	"DDF6Bp4uU1+SlRiM1h3Y8NRFUZk2Sr9MvLqV5CsQLVQpY8KnkcGvOYariLEyPcZ0s2UmWF63PqgPB6OD",
-	"CVm2PjIOZSIejA4uJgQihy09GB3YD+l/02e6bBcY5X3C/RQ/VFEl9NFnyPTqAaDaQI2D8foOQsp38A5/",
-	"GndRUYLwx9p/z7uHOTKGRwcS9lkJ6WalPt9chrt99IMTQ0xIu3enoCtrl5+Cre7MLhgapejYSlD0GuSV",
-	"rg3t5OKkBgwNG2nDyttxlKD/K9EHqUhRTbqYXB+98700G21oYLZVBTYN1kLZvDbnR2tZsgM4wDpTFu1q",
-	"rUQ3/+v+UCYfBfEjl6rsLikikgBHjVRwrdbYfErIjcvWHKm25ajG0UdJO4jbkAN5t1LZSqwtQlCg8Gg4",
-	"FElb/kcXEsmrPXBI/iHwQzayKA3GzsBF+k4+REvm5hWMcJNBrk+R94TjhHppdMtZUc45KyMJiVZ3HBgu",
-	"eFYQO8vWcm4FhZlEdMlj2rC565QlpMx09cCNCafpfhygmN9bx92hSIR2v75GYrV0ANeWHyRBRuIkKqqc",
-	"N92WQBs0jhI75MlMIDOxNTpgxhZSlJmouHoTZWAqQMgcr5sEQNyBgFZeO/QpVbfgy0phxq0sYwpdHVgl",
-	"Fal/sBEtUnJffU6vn9hwtXQmDpiV5phd9HkA3qw2XIywCAikklMCwMgE8rR47guF8rzJBPY8mI5mqFbm",
-	"O1OGTtmc521LruTC+DcH7nJICoWqfSTNASY/tChc3gV6p4mAJQVH+zrL88yQLUeH4MkVM6G3v96JWGxr",
-	"1uU2xz3K2WeGVFt/6J5KH6LCdIf2w0xQyiAldBt+fAjD5jm129BFy+JumcuHcOqxtk26aIVrn8b3EpkU",
-	"Pdmt/3zz/NsXL15uq0DPnrcX7A9uC05WJiB7Dt2kD+xpHF25WwQn1iF8HqIcWFxo5nAnlfuAnnQuyX12",
-	"P7iwYq1XB44H7ACF3YH9yBuVZkbEKCr4ihVpTjBxxLeETZsJZOAe6ZcJdFMDW3xUCUgYhoOuUhC4zwyp",
-	"vxrA0dk5MnsBDZn564pI4Foxd0bzpxqLx5voEGEeTQbdbqiUvuw49p0BLhxLAIXUjk3vF5Xnf1QKHC9/",
-	"MZCwNQR4iXafNIM6jk683o5snh5psVB1umDaQJ8JVpo0O1OA7HirSVYBrAAoLm2qrr1z8CS4b7iCdf64",
-	"gbQk6NYoUrIocZ1o3WLADEzxPSB4drqTzGyM3BruBJcqi6dJnu8jPj7nrfar6v/75Sj+G0alfu9Y5Hud",
-	"BK0GlDMxLEtO0ALyolpDMkVNNKydWAh2FLILmYTHsRfUHpBVQpkZ8c6aMbNUg6k6hJLxgXUx9bZ0I9vC",
-	"xB7lTKlw/huzDj7jVoMEimWlWF6jKddf9N1WWs2QVQk1kKUW7WCNsXuW5QxXLSrahMcyOsj0uZqlsSlI",
-	"brHTyuJpH0mrZVps2HK3VyHyXErKVtU3j8wpg+jRKX8cR8cmk7hOjen8jVJwWp7d5lQ3yOGvdUTt35QU",
-	"40v28J6msT8Cc6YHKt7YuP6H8ipjjumaFysAjDaZpv/9zXfffuVVNfPNF8oypibGJp0/+RIQpJ0+1b9Q",
-	"XkYq4JJ4BvzWXB1JscwKg77qoUm5TCdLYQrpTvgiZGpEH00G3LrwGsjuGkWJN05JrbbHkAGambZYG+j5",
-	"ppe3aEL/muZ78XQB/K+Dcww4ZMVEt/IhksuSC5NP62jPjRSJzsk0NxDs+mLJ7vQzWjWBtWO0Rb1+oEEj",
-	"BGEzd1g7PmReZyIrM5bHsF3uWd5q2YL/ydNs8IR3iNhdSgZUmvZQMX7LylaIdhunmT/R2sActHumlTMm",
-	"UrnGGNEHhF20mmE2TQsWiCxZ7qlbMGUG3Magt4HSN96z5HnnRORSQD4FTUj54IWedih73x6+/EO/hlR5",
-	"mekt3TYZABrgpgISLqFB/HHBuSH691Iud81MS5t8za0snuI2KWICZg7K1W4hqOpmIuIAoZ9nWriAuGTF",
-	"EHRXqxyEbKa6ePhYh9alDGU1YKDhdbTIWbZW0W9yrm0TBSIF/cKKvPjksx5ZXK5URoTJGPFc8THKUlm8",
-	"ngnFOarpepfdZ+UTojYKacjA1dgChLzG9D5Z3kaKI0P2hhfrTAEtIH5ONwmPNWzZb3KuxhFL15nAx/W3",
-	"vKfqvmzso2ExBqXIfFz/qN8SVooqceQdaIO5Niz1tZYsNjZGPvnteEiTfLsFW5ZeEL6KESK07tUwyDx4",
-	"MiQmjquihlUCd46iNWeqKvRhrk+GB5dgSmzHTEWA59mvlqKoRL9U16ZOjs954+J1JaiYV2KqNeN9Areg",
-	"uMO0Gp39mj+WVLFDCjtpOCaRFccsK8zCfx0x8YSbRi+NmXCFQVQG9CWLzm5OXfxqFN2yfIm4HKoqCrli",
-	"pVYTs0Kr0qUvpfSLbq7fPvvDVzMx5wu55iq6+a+3b98eU1ATWmtvL6VE5z/8YUJo4yhh6W+VAkDSBpjR",
-	"TEDsyWM198H7agVLYTqXAewPh4fYPfJOtmphoeDrXnwTfxg9/+6F++bur8AhEga/NV5ERnn1xtYDRZfn",
-	"G696EqoAo5NlhEsOxxtTATCEjidPe6bz4m5YP799NXr1zbdDOhpmyu36xotXr/p/IMQb07J1T/XW3gdx",
-	"AlIMOlhiaMVv99Kn1FEGzEtVc1KlvS0Fe8DFpbUJYvdUfy7y30fuIGjFSgwdFS2OTi8vA6ANVCk3do3p",
-	"efMqVwwU1YK3lJT/+x4vtv2BwW9Zq3smXvTkNfpbEgb909H3/B6ekUuTLT1wSuxzUaUwTNI2KZvKADDF",
-	"YNy19KPLbMyk3vlpDOJzj7zrTMYPRVbyvV+w4ewuLpTa8wXtY1/l+2XKgSObIHn/mcR3px6f5n+JB9Yz",
-	"7y99iVV9l116UvI18TARIm/Onto6gCb0MOilEoMBfTvsbm2YVrZoTc+mnhlQr1kmFOA+a+0ptaF8Ft3c",
-	"nBzXDorWKro+dWN/kvPLSnjApab2ZHvtAkIPYc5SnpziG1ZoDX6hbVZ0VGYK2owB8oKXVSGCyD3be9WD",
-	"6Nx5CoY5qn7t2q5q7/2qLBWMxQ7xIfC3dvBA/QBORsKmBe9AUGHAqINWFRYhYo8OdcH1vp9Dx8q33YXQ",
-	"+ObQsF+xFRs44MmalyxlJUtM7Re8bRxdSYiH4ueS1wBBYbYIzEpVbqrS5kypkm+UicyMZsJSqkB6zS1T",
-	"Xv5TqLZ2L34kw4pkVorBtYJdOI5OM6UbuM5Ki7X4BAqRSZ/HxpmknZRvuEgBbTMrFQYXcrkakk+iJ8BV",
-	"/m6RLrUm3kCNK8Q0hEu60Y0bEakJBTwgp47clwEUM3pykEzFHGneEgQmuiYy32GsbTgJm6ciro9G0mo8",
-	"2N7gx8p4xUoey2XL51hRZotswwTAKSFiLrgr7FLKLMr+OEoEfyzhPGBlQsErgbFjCEX43BlAmAmMnOaX",
-	"VY0DKBPgjFXw+BsTYELMVeyq4hy5VnKWiTYeKpsxt5P5BXpDO1tFLprAaNDHUaJXGBcKpFeMSzYZzUT9",
-	"d4rnAlqfLBbc3Pi6vv04QqdrLZtDDaCK1uxpJhBTYBwllZAPQn8gSoSMKX2YMAwzsfLft4Y6eSGtmeFX",
-	"589EpqK04sZhC4DHugUYKMrKUcTw7LJw5ZXAz1Fgz7iVsJqpVAZegXLCqUHjKNFb1HWXgAEqtcFEPjgt",
-	"zUYv+WY8E4nJ8I0BYCHeZPcSRo5ULv/X16agXfcFIAIiO+5EuTQTUDKib49uGSLBm0jkyBN40cSmWWJS",
-	"K3BFFFqDrE95y5qC0FKM3vQO3HBDGOz2EHi2zdDODqAQbHaAptb2hoLBp/GGhO6WDaYf5SLFfcQw9NOy",
-	"kdq8TvNKATEpgFH0cVAMkmn706dB+wJQlKVzIMCgcUhZfqtPVD3u3o4ikI6whA5t3GE9s+nHreDgfhu3",
-	"yBJkVS7kEJQv8jr3IuriYlE8Qa0aPeWBVqXcXHOSQgFoCbkpIfK/Av3LQKibtzyA8FhvkOosK2/fBEi/",
-	"rqrFrX0iw2O/bHd7LmRR8BwnIkvDS3APyjvSQFoSWk5Eyh99jcmaGHMOUbBHvqhKtB09WTOOpn+pWK6i",
-	"BFwC8HKVQOnfTED2OihfWiNKLar8jnxcr52WuXGbwI+zNMa8qKAZdY0w5QIKJwxUAHic/IWOnVyxex5V",
-	"m3H0syXSI/EzE4k521Dk6pVh7Rp86xvHs6O1Uvd6scIMPUvlpWYCB7Pm995puKV8CbkHMmwwnrE1B7F5",
-	"X6c+NskOoAgleiD/D92RjHd8ZiD1nXvSY7+DAycDOMUQEd70nhcYK9IbCldaPV2j8VrUn7p3Tq2lgUXD",
-	"RRrDDt+Z+ivSI7hPP2S4v3Zp1xB6s0/EXST7mEtStrOX+jcMp3TN+bKM/XUeStSDDEYp4i1Nrir462gl",
-	"YylIsaq9qbZlELMGsJ3KLM9hx40gs2FDLBSGA8KaP3wD1jMUxKi6BT0TIC184B6XQyys+Ohl7pzyZXnk",
-	"tTtk9OTZki+eFjnvM7un9mZwGqNlOoBfpVWSCc5TFVvlvLsKdadmHtwXnqrUcjIzq2jBF2qR/H7Hi5Bl",
-	"uH+UqTdgqArnTv3A7MMtFtVtkx+XOOq+KV/krDBFJU6EfqEPAvQqAK+ln5e4y+FAGYroH9zYNLidKTSU",
-	"MQegHSvWGypL32tCmttXN6xVpfhkZEh68wQcin0eqRQ+wzdxLkPE+kZQkF4/aiMoAn2JzkZm3AMiRUGE",
-	"t6qolDNh/DhIa8JWbIiHpeSbUxl0m8OK2FHcginlBBPzR1SkxkO+/RPkrQc+bszOHoo5hB7N/f03v/49",
-	"jYdaDPtYGeaZterlFx4deHppjSj+eZiegi142w759DRTaBzW8PslsTqWvEk25Y5HMFMAkHAn1FWYg4rE",
-	"XLu2be/w+rMDAaPmjicJ1vxU4MVNddcXaQ29yUoTB2LnTvSGvVNfB9uHrk+n1E651IdoyfOzfhDOx1tX",
-	"XDWKEkh/1I1P0Cr5Gjry9V/1/37/Wl9N6nmBFvDDGWsWD+SZr9AdjCxLk/3IgbPmzd9aMTT/JgHh44vw",
-	"x5KL9JmtaScygGfmNfYH/R5AG7SJGfiasl4q55aeHs/vq/xuaCVpL0RM83KP7wM4vkJ7wBH9D9LF9wsf",
-	"0OLNn2wgofdRoPsDMDOh8O3e3qcP4NjvLuTFLi+0xYA0pDQYPZNf9mDk78Fq7zWNcMKck82Sn/WgtA+0",
-	"l74eZyrGGtpdZbr1+hGHyRRk5/HJ4XvxeOgd4DF4fGLq+3mV33kDWIKj2sA17seAX4keM4l80oEpvGV5",
-	"iZAPrixB6kbnegSeZsLyZu1Vk9qLZ9+1xmfabyXOt2uzQZtfo8bXI/gRGPG7+Ovrg6g8OnVTGd9srmWr",
-	"j3yy+pnoYKvHFhPfgTvKQoT1rtbEZNP/nenq005g5SxVu7iMA2BVmbhTPXI4TuG+fpzrOFYeP1x7Peke",
-	"pc5NVw7oqkhYFy50GUKr3YMi2ZPkaYbAXXjYDD9qelm7+vS11u4HZLCEGU/t2RU8SHxmUsI4ciykLfpt",
-	"Uz0xa6xNtfW0pUEkomhz+6ouBgTLW7MlnTzxOEVxK9dVW6OuDlFxAyqrr4J2KZ4fg7KuxlUHEKcfgatu",
-	"W3ndDQ1hipoyRYf3yEZcrc/E5tI8GMQtT+WBNK5Utp3Hg8EkCKTDh5JIaBUn6K0JQkrMhMWU6HEQAZTQ",
-	"0kNV/ySUaHVVahdDmXG5qHF0XG3ybMFKvAbZQ1YaAxH/hzGXQe/M39s2wU4RjshLDqtiHN0YACEt101M",
-	"ZmfZYr2a8mPBTvRk+rG7eTjVz7AgeKgW6C1m7KAsJlFIwH/zHBI8U+7zK9utGBSNM+Hl/rRob7voiZyz",
-	"jzg5ImqjTVFx2FMB4+y1ReMzLlMiqMBsg4a/3aM3DbeWQv99Bd453d5Jg3RhKJCaqZqO5s2BkQNCUV81",
-	"YIg73qgM/QIZnqs8SFVH2AeNXMJ6xrAZcYGJSryAzLxx0M/XlXnc9p5dVSXO1+cROZkJbqWH9bfnJ6dt",
-	"qsmCvzNvk2nLHp3WxvTwTn+yDmNzenf43O35Rtrv8fnZ1E/pC8gfA3phmR5SXvJinQkOWBGUEIwRzJlI",
-	"iJLKf2mrMYAKkdGTIL/aL/00SiixXhmyqy4Fch+OlMGH8psoEVWeJ1HB1/Keylg7zKxdB7N+GTqAQHH8",
-	"yAd1s3tdC6UvP0ljcyBoP9+DN8OIyc/UGR3ggzt8u1y3GZJRPQOcSGKaOy4S8mHc4ixlek/vNvC9k9ym",
-	"DxFrmqt/cm3KRJrdZ2kFrAKUND4TBG845xZfNYQ70tOfom0ly89P/bQgkRb4qoe6QV/s6S/Wn6oc7sqa",
-	"Penv3WYrG1G01lXYa9zNEPL80KikjQn2JqC5Nk3lz9JwX5HTZVjpAvhVsG2hELdzBO3wqzgPyfbAegsu",
-	"4ECp0YRYGTFyksYOXpc0u7LjO7D0iJstXpcfOLoQHwDzgKyCbQomhEz4iLpoCbUPcnuZk0jLOUuRxChs",
-	"FF03DCCqB0aYuP7WUMBR1GENfUTTYy87oHeizK6YfKvWbTrUtghNyZnaF03boMXKO5S1WIhWyoiL1DdG",
-	"hGG3s7kkDR7PV4fNLI52J/Dmu1f9b4YWdono1IyBdzoUnKV7UBnilu/gBjQlP0TnVIfznleLO+43IJoA",
-	"KwBB6hqoY7yoTW2LEYpPqrAfLrA4HHkRmGY49nZc2xbL1OS+DqH365NgW8uXNfKhZd+qAamDXUm3NUiT",
-	"FrSRGDKAdmt+kMt/zR9Lk5OkSrbeDEhjCqfohdBCXKfoMb8n/sc7J/EHy2W3Tw5FzyOj5BvjjP511JXF",
-	"WvINmFbdtQXdZwdkWcPJEXKBEP+EFkJ177Kp8TDlX8jRBlUd65bjw+Kz9lDXQOvsTrRDpGOUAMq0Fp1u",
-	"shgRXSnAtBsquVE05yvMBhMcUbcpcak/WPvoIGe7WqbvaGtYvQkOfr9/kqANXvZbTS6MubWWEmhaEsEb",
-	"TY5cnm01ftwrv9qdC36/A0wDvR2EeqHFnn7Qr8Povd/q7LnFKzVtG0WVQttF60sLzBOiqB6W4BqVQ7Uh",
-	"17LSs0Vtn/VJg/VhvfVyq7CEUl7DnnCvwFmNPHkAJkOtOoeqDDAXALMi4SkqGUG0dywls6+B2twMCq68",
-	"N8Hixfd4NNCuCTPhVyi0yIGBOlkz17EezQW0HQJb3s5GtGLEbduthbUrVAtyfw+/Ym+r2yjohq+01+7A",
-	"mwe5Lb0DLLDQOgzjLR2MnCONLYOdASUMWqfXk5J2e1AO1pyCjm2hz4/iRKXRqVmivoHaw7k6fdzkTPRD",
-	"dQyd920pigaF2yQroqP04VbC6JTsjmOAdQC9Qs50F//ZUAk+KlBA6AuGWxRrw7a/4Jc0Wn9AoGDalb5T",
-	"HkJWqnox10zY2kcoOvHLFb9MLs6vrqOv0/wvXxteha//6mB9fv8a1NDkqxFUxRZcyfwewu4u+qcFsi2l",
-	"90vU56boHAiSehZC/qsW/LYzgV37zF+NUrrNLVMDqqX/Bco7QeNvw3pGDi28ZWSMbYsvPeysCckioY29",
-	"4KcBvsPBnkYPGQBIbDbc1m8Yn1yg+O9xWP2LfBC7M1GsaD2Hu+FwskKp98MX3jOImEUYD522uJY/PEWa",
-	"wMFuskyg8f2PVn7We8y0CYw1V+s1K1rk98OtzCEZypzTnUwmiLCxlAGA8cSbVj+4iXXqdDDA0QO+Vf9k",
-	"Mpvyludk3cFetQStUYLzbbBGXOG74VRseaeP6zETFtijHj2l8KpWiuFWrwgFF7jeGQ+x+XdZFcJP3fMQ",
-	"rv2Fbdfor/2TFLZKiNxwu1k0K9OKoNHBrhKgtzZlbKCfH1gwMeFMeU5wY92SXQtuyRq4ZUiZu29xdfnA",
-	"Sj1YHXzoIBiIWAvxIRpT/elS9n+2icbSq7n+Q/Gm4Mvssfez2+gbezw2+KOUkjtsXM1TQ8ZzC0zCYwX5",
-	"pkEK8o3eXloX1Gvzf8b/9X/+3/Nn3/36/w6ffffrXw9Hf/j9P4LlNVCQM6wj+MyQbiDEgnEOen148erV",
-	"TmKTJvpCrymqgQX0VifqqAFeWua2guFjCmyLBayYqGn7X6jIPIPwx5S4C7EzKHjQiglIaUAKRQEF3tCZ",
-	"sMm2f50dFHyVSTE7eD074NXs4HcqJfRG9eXhd9/WhvXFqBeQQdDLXg4bQnt4u+F7cRjyN5mjfdCbK9Xn",
-	"1SFX1qVBYUhqjp5En6ZJbZslDfadPmvUr0TutT5NoeqwnWeeGrL3agpJP9cmtTIYSB5oL4f8cIPG9veW",
-	"E3uvPP8MjNjQCiAkpM48/+bh9mGD+XPTFQAM46NIaWuUIYImJMFipHQcnQsqUWi4RAmI0nQKavHA18qw",
-	"YkmbygRrsedp2QDq8eevDzPVXgK8L2aLlpXndmX0qfe1nwA0HbHMswWZigARcvD6AKkzDsIzJqNUapOb",
-	"idBE+DgkiFUIcWNcOHomXs9Egu9Poi9fHn73FSw/RNqN+WOmAIkq+vLF4aHJzWEYhv6qWVdDjWw8u61O",
-	"jw4en0m2yZ7pA3jFxTP+WBbsWckQowM4+UDMH/BHgLNI4wfkUvvj99TyHznix+6DDlNHUulL7+hhqvwa",
-	"xvYtiyfiBUMEXr5BdAZZlZFjjcuKSD6IXYRj6DXaIhyjbeMZxX3qOWqoLgGqracN90tKGqSDGG/89qWH",
-	"V99cWF8ojxzX243fvty5F1ugTa4tDg4oIHYFIygU+uMzhau8Ugg01BvpBLZza03LxyKVqkONBIY9W/MI",
-	"YDm9HCgje2sYebXp8MacvjCCxSICDHS9GMxHu0FNhEJ7dcCa21EsAI4vtrZZW6tMIdSuZahHOjE6B0c4",
-	"3YBYDo/BOniSVbS4lVLxmSDnwjr60rLHJJnIM8GTrzyOQ5YrdKkldlMkUSWAAV2/bkUO/ze4AUlPlg9i",
-	"65A2Tkf6ymuszgN0qNtx9FYrs6NIlQVna4U4Zw98fivlnYqWmUjxWMXQkeEgD+6hnRpJf2lqNAkrTa9g",
-	"8/3egtASsCLCEIGNFUq+VLp5HB1Zz/lCrueZIM/3TNDkbq9VQHS3a/XF85f//fIP33z78r87l+qep4od",
-	"hDbF7tS33Jo8ZgvJCsWjRc6UypbZogbHTqsH62y8k5J8Kz5oKsyjBRUjwJQaf0q9MGCPuOx+AUYvHa63",
-	"YbQT6d1klPUIR/arftjpzfI8Vs291QpFt6VWBlLCPpTkGuxIXmQ9eFeaPWqNIGotdc6UOWHKxvFiGPgd",
-	"qXtfV9riju904GNnvod7afTsswPNa+9NdSP71WHAym76wLbHZc5XmRCZWJn9iZoNtm0AbnDNbRZILDP4",
-	"0ZQQNfT9O05ODxObULxrGDLdjmtcNXYuG6NW65ubtF871+33dlkMTBW457uZy71cKsrHK6NtbLl+VdhY",
-	"75/7hOlD3+CUsg96B8Jc7/0GmqOdgwf4yX6iTWAl9vukSXjus21dgvjv5hTrO8/UTEovw2dHkZ03hBow",
-	"UIF7dGOYb8uBEu47U/29Yo1tSrsRdmF9ukf1rbO9nkKrtDEP21thu7Ote974X0PFGHyRKW7KipMNFym4",
-	"DjIVXV1PLq+nx2+ipKhABBOWBWBz2i4kCM1weXN2dnL2wxtE7KErmYqOzt9fnE7xNTWYbHNxenY1uXZP",
-	"0iAkM/GlgxL3LnxFFBAAksSCqYNfYTPt6Oh32YSKDVMKEDCCLweD/u3k5BTba0YcGzs5O5qenk6P6x4U",
-	"GrEDYHcS+K/6CDWUxID+SJ93GqQ32/48t2qWeoYzVWYLtVf0kaoTpPDcTtYSIJT3TKhSt0kZKypS1RqA",
-	"TmgEcBECIYi/3IHOor7ezU+1BU+Ly1/0CQJHUYYyGHeQLXrPCeOqp9AJEfx0nmVXHkpdARRtAnHKiE8c",
-	"Fs6olrpOeV0DhQ27X8VGThuivbZUPF6wFamHO2pwGiwrPTGX/lWO2q1o59aOaR5wQ08kxEuPi1apatn4",
-	"5TJyyBq+TmRWb6VI3ERfeqM3MksaOYNgFX/VPceNmoDB5P6QcYxFGW2A5MLD1LHp47A5TbV8f+Dwethw",
-	"76moiZ59DvuPoC7UhGP3G/4+SLxNcN0eeLzNXjVH+m+l0bStlK312qX64MG4h/Plb2+u77aHb2VVGEbA",
-	"zDoj/a9BNVEYovSDTGT4crVx5b8f79N7e7lqas+gHAB6bJfTy9je3pd6ecCuOkg0DX+mjDYyz8fRFLDy",
-	"oLR6zTZwAWq64TbfBUkK+cHogLTtg9GB1a/p30adPhgd4MGifzeaa1h/XNzytMo5YW70C4kHuJvJ+4ZS",
-	"6dXuEEV4jUN8WuUScxllQcEWcLXjXoPK2LIqBE891nnCk+iZREpd7oGqaUZn2x1qLgSXAF28pvidRegu",
-	"QLxCzOme5Xpu73nxFIt4nYkKC4T0PsufYlbSbwejg5Rl8IsW1pzfpexJub/wStfMFqecpXslJubwoHWN",
-	"m/eF0AspSjGoqiLPQkCzJ8sIG+TgQx00tpDUKIPZA2gpRSUwGEs+47SF72xfKGy+kejQHqgd7Mksn1qC",
-	"q53p06Ktjlof3en8aYBkNLN7pl8Zqu574JtdxaS4XlApNCpBxKJCVqL3edAUwTnGXXAOvI51bTzsxLAF",
-	"P8HiYFu64K1/gMnD726v/UzFud1g24uuNp9b3AAer7NeyFC1rM8DQqxDK68X13P7SuBcDKV4GUgL05gy",
-	"gTXsrue1d7oWjbyxC84mZ8Xi9l02WHHrriHzebYzZWvJAjUt4Qqyrh0ALwUEMVObS9tB93lA3IavsmBV",
-	"ntd+ALOBUiMBZcGYf4w/9+1LG41epm3QTKx4sSkyAQexifybXgYLF+4yBC4zB57WEQ9GB7/JOYDU1jj8",
-	"6n/FUAYJmUhQnk+GCdxGQXjPVqF3OtMGjJZNtggehHkm7gJBmTAQ8RKVjcnFCe5MVDZUd789jCjTdVj2",
-	"3hgeNBLbtxLpvARQykH7tasAJuD7LvOurI35EynuGy43OY/uBOTmYK9eewk7o+g3OfdqtUYRDO2IlkAx",
-	"E7dShTHkG4IAlsMIhwKb5+NVw7S07/tLRwnWf+vfZkMilla+BI47Kkzr/bLze15oBZpyxHaaFtBS95nw",
-	"OGzFZWsphs9vPevg+fpgdPBK/wd+ft6Sh8CV6lMlHDBb8ElM/pkX8kGZUtRMRah1EZBAQxinacFVm1sT",
-	"L9o6xzz7/9h7++U2biwP9FVQqq2KnduiZdnOTOSaukVLcqJYkTySnOzWMpcNskEKURNgGk3JHJer9mn2",
-	"wfZJbuGcAzSa7Ca7KVp2Mv5nJhb7Aw0cHJzP30+4pqLSI7fIqbs5jeoamj6aH6v8Z8ZxR19Ln+vt1KFn",
-	"ByZiHU8XPRsI4aniFyt2mh8pDQ3KGzGvJVe1OvFGEG1ZEPEIvpym1wcrsSX7p1+vOuxC3Oob7JgU9jE9",
-	"BZ8TPKFhTzDEfuwUV05adzicZYRTBtXQjDP0pDCdUJ5LhXEN9DJlTgHNWZsu2/XFciAFxF3Ph0OdIesI",
-	"FrXJRKhc5nNr8t3KRGQ99Sjms/y68/tdDjG6/jDlchI/dmxgdk4TaaYpn8PZD+16E+64xIAnA1BMsIKr",
-	"p2ZK/jET3mNKxFAa6sEdcEQcZ7KOFCTT6x3lC43dLmaGuqs67oE/LusMB/zGZ4kEqAadJaZy1+dCcZVX",
-	"29IlOKBhJmBaeeomjKcpw9tNA3O6ipnBfVyhDxZ4FYKtvCCk1cod5PAhi8LwjW3ORzws1paGuQevj42J",
-	"HPKebT0zg/ctny7+MGyEEreWLBgAF2v5UomrL4Q9rxRTFwGoPS+Q/BFagnFwFL1AYo4aU930g49d/t3H",
-	"3hrNhI9bNLq6NjUxUzLfGnGiu6cKA+MXCYxoVEaugw1eub1XPLs9nRv04TWaqUU/GBMseH/kZbW0lsVS",
-	"FEtI8xoFZbIkmWURXrHDCMa37T5zbJRAmVq35yjd186Eons+xdoWz26/tisomu/6fuHrjhrpI0W0nA1z",
-	"7TpNPt3D67jH7jvN92A2KjKLtCUCEVorxI1OyPKnkr0PVWr4KFMnxm1Ow3BnrTsT3dNXfF7bYp1umjb7",
-	"nHYekQlG02Yiqpzmpp0IPPgUlusxHIutoVhrpcx/0qrZb1alXuUI+3GTvlxejHZF5nRErJCHqrNnLVx/",
-	"FWyNQ5Z3VOU+t1Mo+wl/X6rLp1TeQq3+wrQuLgV+T+X0y8nM+q5JF2FANuq+5Yr9eHX1llBH2KMYs6Vx",
-	"FNK07+/tPY4YZzH8E1jcI3JIf9cDwgCMs5lCMO/Y+iDUdJQbls3QR6wqHxvoZL4NrnqocNeJq6qhz4HK",
-	"MkLBtt8Bp/HvegCUWFiBRFbgyl3q5vk1XP0x2rmGSPtKKVvfPrEgHS/2KpYYIVlMTXYXfW2u3OJ5gIMA",
-	"HSq3fhVgocQAJhMfFMxkQfM4NdHR+4AKHtqdO8zqSvoz0Iv6yn5ATRgIdi14lg/sW7BrDQIFPYX3ILbk",
-	"HZc5hQlgyDEOuAMj6k9cE1QznelWo0BJKjF2rSPsckLa/D0zVQGBVCTov/8+0K37e9XFTdbRqeyF9Mjg",
-	"hdSiWxS0le0VRBSOihO6akceJ+4ldnTYy3sqpgtixtM7PjfkZoF02Fdt1h25V3lq1Cul125rLaAuucEd",
-	"lDgt6culgq/rsHiolRLYdplq4wCaArJca9xFTiJ7qrieDTLBb0yHxVJB21vfYeD7hxAkPgHWWf3XYXEi",
-	"edqniugDIIT3ZH9C5eVaZfoISD2UxgmuRvmt1tUoHl0dS3aTVsvrc3R+doyjH9oT/44boIiUIumwi+PX",
-	"7y6Pjw5cRwww8+CPEKiiz8wEMmf01Nn5Vb/79u3pyeqb7nSWXzOuEGuQ57mYTPMOO+1eHV8cLCsQQG4j",
-	"dCvIBOG3dNi7szdn57+eBcMvszK7D6miCKJv24l2gkHvRDswiJ1oh569elYvPPhai/MR4AXKEF1ODbpg",
-	"KHwLBuFyD9uFMd0Cums5jD9CpbdCF7hSHa8R6BibZuJW6pkpphmSloLxDIC4F3SGU8KuABuuCR4OatlX",
-	"voKPpDWEw0EEHOsO7YStqQ0CIGoBZh2ASlQgPKdzB83gDnrDYqRMSeKIxUrnfZIxqo2fqRul71Ts46Us",
-	"E9wJL6EM6Fnu6rfuaZtUjZDFiVYCSTpVQZ5VMRo0A0wDOwXFnJJ9S6RR+OeVduQFate2ZFFkwi2TYAte",
-	"k/5wahwaSRyFKhlVDoBpDoG8hYR78fDf9aD62da8c4Fxa3lKZXLBE5ppsHXp9UQWFdsPiGHu7d7OxrOJ",
-	"qPPcJyK/1tW18LMsrUa1XjHfzrIIkt2X7w4Pj4+PQMn5usOrk5+Pj/rn7658DSL8eSV/Gr5kAxxjXyG8",
-	"gjvaar6aRGTBTgsXwfKSye2g91Z1LUAQtjbcK9BpAXYUCrQ4SiUI61nNOOFSVfI6XuMxB9my1XiyVEmx",
-	"/gtDOGCUOgcJ3LircL1ViKiUBVUR4KSErPtWbgFXaoPGGa+KG2O7NkIqm3JMsbcx6aVWxyrP5lXhkEID",
-	"bsNTDN3BoroOcWY3hEbVdexiRBnrP5EOW+JZDikVa4XWNx9VZA0wMQZWQo243og5xO/I6TIxoYTRP7Hu",
-	"HMy/NIV8ewlNpoZ8pS5/RTigqB8WNlMVVH+4C0hqlr5qxZnlRWZTbpamjCwea7Wp10gxGYQ8XwmCA7Ce",
-	"xYID2QI44BOZppJ62TZpiUODfV2PyyqWGM8sppw1T8DjQIZnTfSVtWst9vwbe8saCqKmbGOLztRWjbkC",
-	"Jy4XU3YjxNQUqNxla71kwDWBf64IbWSFSdbwTrw+AF6shCBc5ANrIlLVJWko3g326BtZRcUaW1URH4DR",
-	"i0YhEGsDDnpM1Y7ws7UhAO9hpjpo09uLSncO4YyEI34g3DOIgxAuhDWDsGWp3dn5v1Y9AXqznaFFSGiR",
-	"9NRM5TIlPrL3eeESE9xzv/q+RejnhbAdYbzfFSG6ED+ae8BoO2wfayNvLnlZOBZ2s/bUZfeHbv+we3r6",
-	"qnv4pm/dZHBO8Wrv3xVDJhh6GrUL1JEbWwrldcK+c20XBeQegjhQ2lgH4EXt333fz2Q/q6eoaa1YgqLf",
-	"icWuzbwv3g9hVWiAvv3c3uB+K0cOrECVKmWdrJQIKe2XeszrfulfxZ9pckq95nBsLX7RTsFD4Edcjfwn",
-	"3udCQfrQQ6UV++Q+KJpFzBchNJcBu+qhNAP7oS6e3S42W5x+bWKzFVWNZKNQhRd6FHqElf12N4eRajJ2",
-	"XK63lJSxl/bUSGNdCBvMWfykENIYtugiwUfQNO/CkxB5obq8V/OeogRJxKD7CANCZja0AoDoh4xjWgK2",
-	"+Mi+wQ3nG8NiPJb6OH1xxOSopygko1UBhhauRBhgLlTtIhZqS7xcEmee10MRsmSWAUEt2I6IHQSfy1lp",
-	"I8sFRJ62I9kUEtWXr6+55VfaFrjVtoJ2eA8IOjeaMz4RURmYLfxpQ7DPe6MQtl+/jZD0KgEQV4Lq+ZBa",
-	"Ty0ous8Mp3dUCGINpl7Os/zVBgnzLhtAm4oeYZNerouWpoWU+axNZaJ9hlXJS8p6rzlM6H//Zi/7b/+s",
-	"3xoDhS5GKWdVrBD2Yb/PkjH1ECR2J82UY3EzOf4boRxxDBuco28zDeJI5j22zDCTyzRl+o7aViBvXBUx",
-	"I0drWe5Wel7U19WgKbLudiP6ub4RqikwaattOVOuRB4cVd9awOUEz8aRUEN7KExx7viNMD01zcRQJEIN",
-	"RV3GYC2Kg+/yW/9JFbSBrlPOrUt5ohZm/be6PQp7ou0WtVNWvzH/TIJCG2yTNfB7834LAPHxzVbAUekM",
-	"EGMIHlZR57VoxNd1nRpr1G/Uf2xEZezHocR5pER7ZcQmghvgTSNYCjd47AfhaVqD/Le84JmYpny+rm/T",
-	"ztU1TxhPM8GTeWm6EJaXGHXsu6trqQsxaULjnrUtZG4Uif1JD8IajXtUV3rJdXHMohDOL2a1vIrpJwlB",
-	"HlpftnHwEb2ui1mK5Yg8G5stJVl/JOh8kIaJ4IAjyg2L7Tug3CvGD4qRd/paDG/goF8DSoBxFPAvkCWU",
-	"xDwMj/vI46jId8P/sUSam05PXQUXScPuMpnnAo4uKJmJhRpLJTrFoPoTE4NJmUW+ZNLHUXqq9MJgiDhi",
-	"oZKIYWjH/j9hWLmYXz7L4AQo+ZE9dUKP0gkMMbXjksrBoBG+NzLwQjYU4vPUSRURVgxUZbicDwJ0Exm2",
-	"EpTJLD7xgFnzKo6KUguIm50EmYWxFlCufMezBEHUMeVKK8DHXKoiugQrH58kYjLVuVDD+e4bMcd0unVw",
-	"X1KddeFTm9IzA/ZKqVhm3WUj0HGHhC8iCErFEj0b5B3WZVN5q2GGkd+YbP1roRzU+O96EI5XIx/HUKAv",
-	"jsU7hRhNQplhZzrvKWoSAd//dz3AVCW8NiyksPNYlyssRYXW0t4H1y7c20f+toMWLAx2h06FSky/kpWb",
-	"T6hoG+YVDkRXr+cJ4/3k4KbqMMACh1MBakpyxsHwi5hUKG/W2IZO/ERkDjceMcxwMNYcFD7QxDhL5Ggk",
-	"gHDTxzOaZpZqUvy1muh3PVhQRK2d15DkZAtKs+tPAyYVHkVAVwjVQz4qBeJHjeRWAKnIqMNOsGPVAWRF",
-	"TFqZnU4FzzxY7K0UdwTm76gCUE3QH8WtHW7sI9D47zAqRtUu1RGCbkA3AJz68g9rPagS/v0Bcd6aiCVy",
-	"DDUUKmFxJ2ZxP2bxQcziXTuuvKdAH9uVQCsD4kkYJCPaXOjHHNd2UAJsWbBtSPmubShX4eZ7TTfh8xo/",
-	"IrwtDNttS1iQZuwSrmWP9vf293af7j8OSMswZojvxs0MAAAd1i0XACdaUJ2Dx7XICULD7pOaokjQsjJQ",
-	"wSgXoA6ryo+HIji0pGGJVqKcA1BWD5czAQWvCQJCWAeTTrmegk+Co6qUZziAao/YtdzGxZohquncAVll",
-	"UiTMZ2jmPUWB2ANXdDzh7/vkkpi4GCokpZlPSke0C+3zDLDCSTUTIL6gArUaQwUqIU/ZowpqzXjKzMxM",
-	"i05s4JI5BB8Dy+n8TCDQL1Wo+eyh1brsUQwJnLcnv5xf9d92Ly+Pj+LHOCRKRpTTIHDqZVwa63n7b/AH",
-	"PSwfk7kR6QhMFVObp6ET3ASmVE85aUCtklMJTcm6KT+QpgD61svMS2SO9aB2B8ZVd6puchiuo5uh+B9L",
-	"As/LDsR5NtvhillNMlTs2XBDE9O1nS9MT47wamveeOMNTzfgUSlM7mnKhwIrO+jIK+XBrvN8inmwygIx",
-	"a0pVc3qohMBKHPdZ/B8fKPjcATxL1pvt7T0TbO9jDJKG/XWBVe+UAqXbDiCrASoBk1Vksild0g+RLwUE",
-	"aXJbz9QQKq5BTqL2uNDqqnPdut4Xc3N3/J/Hh++ujkMowOPqMrtcTOlkaAEdXRkW2gTytL50I6ZtDDSf",
-	"sW+LoVeh1eFpLK2o9F/sPYsryznG/Fb0Z9NVCPZoBLqnE5O3qyvKtTU7w9ybqym3RmH7whYABFiNnobp",
-	"guWBVcA4rww/wPz0A8KxatDvgvGi+r3tcRKGCPzlRaNYheL7l8ZXJ9+bILauBv6C3i/lAb9gEiLCx6LG",
-	"sJS4pGqgv+jOVtGgh2XhP8FAYk8Nwfom2rWSAYPWuNXFoPFSPUb4AfST6s43T/rWmLLtFynuGtTe2cfW",
-	"yoBuixVxrrwAA4Ko/ecwPDvBfdjZSm1d81I1h47cqmUej9hGQiPUMJtPrbFMd7GhJ/BKhPttIIZ8ZgTY",
-	"S1RyYK8ZajWSYwjh6gztRfeUO+u38snUt4i8rBC5S3vgujusV46QVrWlyuUS4k9e+Yu80atK9EZS8XR5",
-	"cl9b+UKWzlIzUXEo6IxB/xD+YRXE3to4c3jwVavshQCftUaqDsTne99jKY1rWas8HSl90N+EixM9sA1u",
-	"DU6kTxZ3nzVSTad6XDBBA12HVIl4X9rKleIH19bDobRGPakEGqJpKo0sfHXk1FWYrKKPd9K8ALkZjGyF",
-	"rv2rHLkwVfZca3Ve2cOmyXGFT14xjXXo3z/qO5gMUiPkcQaY4NIwgva2m3qYA0qQTEVIocLzGImel/s7",
-	"oQvn8nKxBwc7cFzbTYEeXucZfFmNh19K1x0GnKwo3PIUYsMjCNZcFzWx3xjIKixo5Q89sIt7Owest/N/",
-	"//O/vZ2I9VzJePBX5OD/LD18Fd+29FUd68RjAzwOEImAPPsx5Hwo4BLEDBaqBV2ALtNjhwq5vjnwrbv6",
-	"0zcVevFHjdZCETYCcvSQAh3mOAHBQh+V66Sb+3qusLO++YwrJniWSpG5muwweZ6IoUxEErrZEQO6XV40",
-	"6vYU4fX4ptoyvGMx7trYWLs+qPLyrWmGKlKKYd9w5YdZs8gPNu60lQxI1p/R4b+KAKyCFHYN8Zcr8a7T",
-	"yRszfBU3Mq0ewh3qNyUedOUkZTqOMKxUF7eBguqDkGouYIUDpe0Z65phC1WaeoN5H2GhdVZ9lOsRJOwV",
-	"c5e5yGEUtOfpjMicghBj0NsL39JTAyHVmE14srb6bDVr1kpqyVKci9IMG7Fykkg3fpcjaLtz8IcZdu7V",
-	"uFUbjmiWibqGNaGwqGIEbo/1jnWCmWZamzDk1dheXI6gLhSjLieHGwQlF0b0iaOSlDFqspYRBQtmKncJ",
-	"naKSw3c3QDdq+2GQ6mwsUvdmlvUM2Q1obO2+ZDyHgjcKKVEP1QbvtQ7E/VRk2V+tbnz4xrCpNi4j4tLW",
-	"PGd7kcuEK3EnTI6RYN/LZa2CTrOPqPGCqxwm8lpL7qx3YR2xeBA1XnOSFkFlJ75lbR3og1VH+ebEYA3O",
-	"qIr96+Z2Q+7gdky4ZTqvpomD5nviPl+ECYDVZZ6ZwFdMdOYpSrNiVkmGpyKTOsHG3tKIthG/XsUTtilv",
-	"Xyte8BbYh4ukfqs4wis2nFuRaE08HkL67SETCTCbWM4Cy5OQZunQaL/LfGsdmPlo2IK2NpqNeBYx7HMB",
-	"/ngMnxpmRA7nJiGyU562GbMp8LQ2qe4NS3d8je+GeYANGAvaR8lruFKl6kMpxep8lZ/5CoAsxtP8Ws/G",
-	"10zpAsQMcg7ZxDCZv+ypmpwC9yn5sBKTG9ov1o/1UwrNjAqi9T0FwSRvV+K+ghBPnYMq1XSW910VXcNw",
-	"NmU00etpszphSc/qwg+1dJ68ZHtu1svpwSJNtP78rlVZFKxpORGt4vrk6K7Jf4opdtTj1eF+tcfAYE5t",
-	"r1T0wR5hje3jKKw1pt5PqLuFWqpwG1cksmoTn/foACh/4x6jaEHEnha00vuhFD/z3tLzErt0xF6Uq06+",
-	"c5PTCet+vltvuvFcNMLJLkc8WuVJWmQ1vGmIrQvB8EoHVGnLlHRi9VGlM94A/nyBS4BqVvuDeV7lEl3K",
-	"f/nsG4L3uzs2sIFyu1Ob2yNX9vJ3kMFcl6JY+Az/qqqJCh7bcq4ET/r5bJpWTdSFviMr8Zfu4bt3PzsM",
-	"K5aJib4VCZuLTVyna8Gnxdq0vBnk7X53t1iuE3t9zXK5g0PxdP4v0aIxC+6a5XrzO2/5cDabtLyx9U3y",
-	"VgSi0XKmJzqRIymSPgAMVc5SswfVnnG5tl+1Zo+nPBsLwsqOCBUakP2wMseIKc94LtL5Jlsf2LUbKBkr",
-	"8BG7Ou9eXoGqoSp5EMUQSS2/FjID8uDWo6muPwxHWNp35dkr76ryykclFVG7rsXWqlRPQEfQHebyVuZt",
-	"4bJQ6pGnfGVSBkkPvjFEQJRnXCJWLRE3cgpeWhm45lN7BPucJgJdoX3RU1xhr8IiHf9ap7uvBJxmATpd",
-	"E665QyBeXiRGalezV9xaM5b6hXlA7iIipmh+XpYlZ92Z6R6/lsDoSg5vWkeLWuhOPeRpH36tgTbL0IWC",
-	"fX/H03R3mOrhDba6U1DE8TR/Y9i/ynUVIVvseh/WfuuZvW6Jkheao4uh1k3UBvIRsC4u7Nbyt1IESBqW",
-	"IScT9pBgSPi9hJ4xLHbD5n97n7WXocthEmFReom3HzgvqQkFejweORCu/phP48cdFlPpBfVTOi095lNq",
-	"6Ug0AHBjjJzl+o5niWEx/LMNWDwIWYXdkMvhTR2pPFCmE2KyYMlMEE6s7yfFUTChIGLauf9YJsJK1/oI",
-	"sL/SfcBq0ksvdZXfiYCplDqDVSUKDhaDaQlrdYCSsbg9/OqCgJAMuKVHCvG8cnFLggDY4xWPKgkRygGC",
-	"vrkUvRuWdJyHcHLoIQbHhkWrMGDJ9xTcmGPhcCpGed/hzzsqfCg9hPuxg3SiM1EeClzh5Dm/FqpcL+Rn",
-	"rEhA0798WQH+58IoGmOEXcmJSKVq61yQjDZX9vSaWhxWJd7n/eEsM1WpXCpl0KogiZjycbXarFVPgOIl",
-	"VYI4Xzj+ogsOOkcyiI+hG8TLcKVuQQj9bQmDtKoqYOV55mZw3VYL521TJICFolkiSxfTiFE/CtMZKxpS",
-	"XlLRSDZTEURx8kyOxyJzf7cfTo2V8HtPGT3LhqKmuXKlZWenYR5CaTStvF5bg5sxCLFCIrlSUiAv2Spm",
-	"VMOdjR2xygVOShiB9r+KClD6O11cz7SNnWq/VbYSQ1Fa01heE+ZTEdBKo1SUyaUBgkBP5bDaTEEyozWA",
-	"1kGNj30cfF9nbRdSGxCQdoXLdYeXS4PojEGRLuZDOmtNdLC3CLi0FC+r2tQAblMx0KmdocwO5f/7773d",
-	"7/nuqLv7+rcPf/+4G/7zeZt/Pt3/+B9VU/BLke9qg8g/k6mLo1dsycmkhmpyrKtn+wfNMgEAKMuExdmt",
-	"yMDFg5euo7tbvToF2spYV67Ir8h47kHz2/KNuaQZZ5kgXeg6Zd0flgySeAxFntKwKeUYyS7IRE8heQ0K",
-	"XwW71ZjMuhUQPNWvxcIebDbO8E8GSItLiaGecjXdtdmY6lxUjYJEVeg1XSaSTN7aPTLO9GzakkS/XMFf",
-	"noGfPcVyATOLlGooAeW63zvkjKXhsAmwGbm61zYBgnsgAxX8+5VyKQbXWrd1Zx+WeZ3uGVRzdRQ/t2f+",
-	"XMcFnEjDB2nbXj93Ux0Jp0PWv8O5h74+uqfGjIDfqkG+INbUt39fuxy01sf2jiu4garmpBpjSG6FGYVl",
-	"Xg4zqEB+x/jYbDgECn90ZFqYWeMGefQfeC5+5RLkdSxvhVpTPTfUyojhLLdbLhGpvBWFJU6VdVORTbh9",
-	"Szp/6TpRXM2J1U0CoBsWygIqLYimrV1pAq1WmPqrVC2+EERBF6Y5QPUBQFJwt0scuo+aV7Lt+9IZCR6o",
-	"Em30jCtkbjC4vGR+Lc4zFLm7xp/CLLMzC3WuPYU5fscO9zTa29uDn6eZmPIMqh8JxeclG80yJFFBEBh4",
-	"OAW6IF7bUxCw3ahu1ohhJiqW40Lks0yF8Ey+as5XMDhwZ7sEUqvK3YvPrwvZ4I8M4TR0BoT4kOmlyjzY",
-	"do0DNbTDL/GTKpxgamTpO3vcrFxp952GqIIJBagg2DrwHpbEUtoypC1glXAP56J0gasxFxQxIfC0iTRm",
-	"KgAnsCXW0kYs45WMRyswRk+U/Xw7E2BGEmY2RZ1OPEnz8RUfdzYDDi0mreEihyjLpjrdbj+zfMiVz4ul",
-	"NxdnTSG3pQO4dIKX5r6YvBVmxjE8vRnGbdnicIWPS6dTJhC0DhE3XjriV1CeBMPnzlmiuukE0S/7J8DZ",
-	"v6u0EetO8Asx1FmCiHBeCWHSaAG860UFgerHFRNUnM3L+sL+uUA2gYK5sPtBZ1Z3juT78KoSmt+3CHpi",
-	"lfE8YtB0AIJAcEzljRd8hMO/X4lAVkbLX9yl9H2bLP2CkVYe195qe6m6HWrB+KLrA9kB5LxKt+Te5tZq",
-	"OR6IsVTBQGKl72Ikp2Ux/AgtLQ61H0bjQc4A8bmnKD1dyf5pBT3a8Q96QKH3SrfBlL27OP1EatGOYYV+",
-	"esBkJslf8wC389TWhX39g9fmMemJzTjQt7cnt7+p/moSW7dSl95UbeOrb1I6vK6PlSvrk5D5CgerQbt+",
-	"yZJt6gouogitLu4Lpn05l6OsR6fTWS7YdZ4DbZL9f8PeXZwGqIQQAPzGMAHRGJbNUmEYIKt22IVIZAas",
-	"jJyarsLGtBJD+vO/rz0bKxd6adyncuJYVtzhlOsA95IaIBxCkzfhF8704geyu+vP9UbIomvOdUCtb411",
-	"Ps30ECFYee5gXU2JbHMh04ST38eMU1lprvUQNo9W6cmEq8RUQkHTjAeMC0Ou3LfAQrjbO638mUTkfHjd",
-	"NuaUcala3eFboDe8y4g/GkUjo52UD0Qd5SrO3DeG4UURNhBaw9Vq0H9A7V3cbv4cHk3xQXo2SIOvoXwS",
-	"XGraF+07jpIlHoQW5YeKkovL8ZeFcFL9rE4zqYZyWoVZdAV82/Qz0R4NM5EIlUtgZ/acNYXwVoYu/piJ",
-	"mWi52VZQ7xYvbjXpDfpCoXAjI8wG1xkAkclqOIX6JTPJTeXYTXLTr88GNYT7R2XZCO6/BdNIu1K/kGZk",
-	"oe6eljsQ87ALE/bV4iIu6JGQdmBRZVce4zAYhA/YhPkGQSCswHmcaHxdBbWQl8vVoBNwVbURBoPdfJh2",
-	"3goIV+5ODToKK0g+ak8frALEX5d4f4JTyNGyx3QxEerpxdYhgzj/dKLJfOkkwzsmW7Qk9qoq4t05Ucfk",
-	"t/jCCpjFkkFFZwo3UIuA6N6unNvBOBv4WNohnWXWumf7FaIQngOL+cHFpq2hVi7nD7YNYj2JHJqxAdn5",
-	"dz0w/anI+riCkLEdaMfpMJtORcZSaxz6ui6KD6xjDHvaBPq3Dj89kWaa8jlMHcQ4lUDwFzYQhKe+AVC9",
-	"qi2rWSwXAbPgWmP0e+3K1x2cq2P/xQG3PB78zRHauLIB2mSZGAp5K4BywITxGvqvss1yv1DaSuJJOq+W",
-	"h3959AZ9MWLDKY75xdE0j4JXMG1dHr1p8MyqDoP686BRFGbJo+BjEB/8zgp1unGgBh/YPE6DHtHaMA09",
-	"dn2UBi68CI6PDU6fKc/4RORASLpwXgCIfIXHZawD369ngioR/dOzrnnB7geZP3iISBz7XAO7trAnHE59",
-	"7dsRe8e+TwCtSq2tt/ZVeV79lpNRiVEPEPKVDriM0eoAXhw1jghO/PT88qrhENocJMiduLB6UFWj06Sh",
-	"eZvN2i4p8oRDqSaTo/LX46kasAs2+GI6+Uy/TUnLZvb1lqxkZx5XS2aFGC1Mc7S0l0oW9tKE1CuBy+qy",
-	"wu7h1ckvxwflQ6nDji66J2cnZz8cMGvnmWthwC3CIncgiqDLlYYKJq2E6YDwHtiNjBl6D3wfMngrJCJP",
-	"uZzADojLU0DE//HLgoRKK6p+Ajx9HDDyNEXQzIYUPHk6t4LuRtlhR8dX3cMfj48O4G8uaATIgs4PwaeU",
-	"sxz4/J1ox03BTrRjv8v+hZ5YmflwAbrPUw1VWXgjjT9xEcLAeV/NS2zaMwyHVLAPjV3+s7D6zhC1PBRa",
-	"O5qR8Hkcc7tqLdD0mgqvtblCuzN85JWruV8OOwI+HIppLmrQZhBTvxmfMHxt8a6ZcXM5dx1NaB8rsb6o",
-	"uTbsBE330AO0rpoaEGAgpbwFpAkP/2TqLf8SsxM0tpIDiuXhCZqum1aFVGUwSvsKYkXF5oocKZ6vV/EX",
-	"kcAASrqv2tuskrMFtA9FagJSx7JslQo3ilUuzX197UbdibOgC1pqxfuyxJUesAlLDoLYFw9h0+tanIYN",
-	"OHPqc6D7NTnQ99NMGOMSGEuUawF1KRan5zoM0lAkN3gKG2s2EHNNUYFMAGPdEDZTTznEV5IR38J+p2dp",
-	"Av1HyC5obXbxfqFQYCjSyiOyvt3DbZVvMNrSmFuNLVOr9dS2uNWaQc3WsKxVYs6Sg48pzoJPg5S0ETmT",
-	"eWeZoa3pQLb18pbw0WsI3nIxmVqN46OsBfIuD3BOkTisy3BpWPwfH/7vf/73I8SzgNZ36CW8p4AzDoJx",
-	"Hg4c5Nc6kAf2Vvi+zln35+POlOfXH4E4ipfJ5KKeChieissAFg7/Cqocwplu2wDtXPHPoI4fhtNTcylS",
-	"6+jN0rTD4v/4jw+xlUzr+7nPH17zjA/BnY7/44MHtMY3PiC7Hr3RlEn1EM4RtQVdUUWtlwn7Soe+/nx/",
-	"nz4jEw0RCC78hRtSn7WH4wOfeVU8bN05AU2ziAQV9AItc8pt6ZSoPsZr8PWinfe7Y71Lf/zdaNW54Hc/",
-	"E2lJ8OuuuZHTXT3Fk3gXaHNF5jtu3dHtUxVLoV1/qMDu+K/uz6dwBDCpjEwESJydAK1EA/Gt9Bqa3WLf",
-	"DDK/6sODL3rI+qywQrpx4A+8xyahP3x0o+CfvfRKvK9cyeW5t8c5Z9a7SgWubKKHswkQ+ThFp4bXOsMD",
-	"maeSG4QCqHWHf+GpTPgGJuB9Pc+GjsxqM+1zeB/AUxq0qdmN+duyi7jYRAh3RaGWqLbjg3ldJTSwu9qt",
-	"mC9gm/NJulp1WEHzmoOcwPqsRh1UKbxn+SOwb2KWyXwOJx/FpKeyfyPmlSVf3bcnwGcFoamffr3CRrxh",
-	"KqF8CoMJSIdlzaS4O8uvdSb/xT3jsrQPuhY8gQ5CFL2d/9ztvj3ZfSPmxf7gU2n//THaGQieVTUmV4zG",
-	"vgBkHdYf7/NPBLpL+GJTHSjoskGm7wyEoNFmeRSjL3eJ/44fd9gFosa6b8UeRaMnAvnEeWo0pvCmmbbu",
-	"Qe7IWsYF6gT5HQarisXkgMWXYrj7WuTD691LmYsDYK/e1ZkcSxU72yo+x3/TQ6EZwj8tBFksNc9Iw57v",
-	"Peuwc+ADlYr9eHX1llnBYqnW0wEf3vQUTxJrp0XkzOkbCTcSDWdsbnhKeP9EZHZpxUa4LCvOljRMjhVW",
-	"RY/Q/CSMXchYEHY5NFohyacvlqEmTZANfHshG/3+j9rkuzCEZfH4CIhxo4q+5Et7A4ZhIdhzADH3Xaq0",
-	"YHnGlaGiCcaHmTY4k3KIgF9ktyDSei6mSFGreooAWJFivlT3z7op9ZlDHG6W8UEKSEFvtcnHmbj852mn",
-	"p3rq228PtbpFm850vv0WTc8JRuQg4CUVM4rfiD4yCyIKD/1w8fqQPXv27HuGdpP907urQ+K/n0j7JRgY",
-	"xsYf56n7+ycyTSVdwh7F//c//9ufGCvZJ6jM8cK7TOa5CKz2nhpl+OkITs8Ni5929mIfSlw08OExLmxY",
-	"bBuwgqk/yn1zT+nM/+2PmcjmYSYN2ZvRiO6wYzWbUHUB/PLu7dvji/5h9/K4iOSBHAyEHTR1dMP+IUQJ",
-	"nJdU34kM5heAbB0aNBtea20w3TJhjzxtTwQPsEfUY1rDt92rwx/t6tktMNDJHN00+DOwRrllzcbWP7De",
-	"wCO7dn979v13j91GcIvu8k09hcjqVsJS7OmOAdx3CH97Ak/bhaf9P9aAQ34qCo/aNbkTaQprE94FV9Kw",
-	"AYUYpO4YexsAW8M+RZVvmmZ6kIoJvcZbN/AN3z9/8bfHjpndAOhlT8VAJPvSXmrc3aYzSawTaBWPoWrN",
-	"RBTc9UOtcitWBKfkNON0NkghlYKVikuzgp4nvcI7thM+Zxm0E0aeiUlmREDxKH6/6+6w0n6IR1ZPmWsI",
-	"1Izs4KwydN2GxBPmmkN9gNhKKez8REQe+QpRkF0IyI4EdCp9rdv0kynP5UCmMp/bBbjwfX9WIKkC2X7E",
-	"WGCQ2quEHELi2KTpzlrri/YUKtwlOSqNtsNOYdL0yG2cCc9urF4PkYRifHVmv870lBUkGvil/JcwTtJd",
-	"BBAk3sh/ga6Lcd06E/6+b39AmMI4Yk/Zz/IVG8x9KQ07dytpXPhJ2XFM+Ptde+cu3kkyXTBBEDmEmjO4",
-	"gEb2GlQgjO1kVNDDFHJixK3IeEq60kQs7sKDY7/PByK/E7jEkw4708WZJT2UtV9mypr5h6Adc4DFW3Cm",
-	"+V7OiOz+1MtphB3PoBXurnkO7PcImWZXFLrK7BriDnv6dC9iRuBh83S/86Lz1GmeCzfAJNjHBdw3z6BN",
-	"NP7PXbpw9ySJw/ZJfN83hskk8ic1DQLxKxjYyO7EdsHDp/t/D0Iy+IFBZsllN524B6f7t9+6/UZFBMum",
-	"WxFJ9gyp0piZyCIQx7IlecBegXHH/u9//hcZOL0FeQB/67Bje3AX4jBTichY/IRP5ZPbp3GRU++pqcgg",
-	"UWYtmNyVqBlQou93ix+dZnMGs9VshTLKdCpCvhSIov4anogyCauDl020p5E/QYluwY0KzLcTxRJxK1I9",
-	"tWq4pyY6EdSeFhpZIHD+VtNhh4CHVZzOsQtmHWSCJzEzQhAy5/ucxd9++20MpP6eOj6gqA3aI8CyKNCj",
-	"/H4UPJ9lqCx+ckhvNKOMewznKKiw48kuhZ+hEixsVLZmGiQleU8lYprqOZxAdMqh7elXGAeHUPYjHAbY",
-	"B4Wqo7/GEaNcu1aASSczlvOxlSLCJSukRuZGpCP2KFYA8TIRHE6xOz43jN9ymdqTLyrv5pyPe8rwuXkc",
-	"Uf7fnkjsxd6zoFfWjVAa96U0gwimCRPY9QuL8P7GnUyIoOmUUSFUHqomkDMJ0dSegvMD7ovsZsHXWMXA",
-	"HnH27t3J0ePw7xdibCWePXJb/9l+sPMfRz1VXPsz/11nxAVW/FEq+8dHe3bM37148ezFY2ZECniCSiz4",
-	"KkaQIjU9FdAZlr/kG+O++9HzvWdOFRL8EcyX88dNhEIauf4eE5VkFYbqykFwt1ojJtNqzOLjKz6Oo55C",
-	"6x8VpvQnu7Wf/5hpewCR2i1kJfAHQ19nwq610jP7bfHJaPdn+2kxe/T86T5RK7iaWTw/6EUkO7i/fzi+",
-	"cg9h9hlnWgn/oGd7z+1kAKM/DB7N0GuRlnYoOabwrjvQUjpNjH3/o7i387dde/0ugIP1pxA47u3EjyNm",
-	"tPdgPQMAT2FEicihc8ujZ9CLpMGXAzoY1OIkL1nw6dZl4pmwRr8jTKePDo2DYN/K0S4IxIHTJEnscmwi",
-	"kXlBoE0uy2Budbqe2p3pdE9p6vf/7rWhzB+7tl8yYeiOvhz14a0xdXAHiibRTLwH8ySH4L8bqosUx53i",
-	"fQfsW683iqqGjjv+TE8RvVaBbBSgqcoMYTFQrOzn3Go0zyPY2VLxNLAuXebFuZQlYAm7ZniYo0X1lN28",
-	"Ag05pDtdimL8LzlFpVEK63BzA7EexAQhE2j3WA11ItXYnrgwJ97VLF7u/QS7xXqK9lg4OjDu7M6numcs",
-	"bIE9EGGoYjAzc/IOqJzFBE4l3DsQVEs1U8EnPXr+9IXTFieJmEx1LtRwXhhOb88vr2jzQqzHBNEca5xY",
-	"GUfTAG1SjALEwbOs2RF3WNcRvZuhnoqkrK0jcllcu5A7ADM9yx22RdFTTuDCfCLCOAWkkMFugM/+xjiI",
-	"VvuwGzElJBi3wPvP2bXVGZ2eugCMUYhP+UMFVsXR0yNrQAEAA88tjunQUkFpD2fAnhfTlM9Fgi39aGxe",
-	"02jhK9CZ6rDXOnPKOVTJkcPuskaya0+MwB0byTRFlT2YpTfheW/HDl6IM2td+T8hpjklgaWVAG9pP5Vj",
-	"FSn0bBCYmmGPKETk5oxyV8FsP0bQTNDIKBwCKOtx4fyHupmy4pDIEVQK5H7OH1nB0knEpjy/BnYVncwf",
-	"F7TB8AiUIuuHLCQOXxJDdcjC6l0Va7MR4pmdTQckWw6fUJTo+d73eF5DonC3a781ttuJrqLH2kWy5qWr",
-	"ZCTnHCIGxjmYVlPNpozbYbtzKBHJbCr6N2LuuI8RQeFOZzeBUNxxYuMtVgRwbuBaaUCkOz0VHApIp2k3",
-	"iaPHZY/iW8ybWMMunmbiVoo7e3TZR8kJsNQCcFLZAOgp5LMazF0pO/Ar201gP4QVOwbOcHeu01sLJc0V",
-	"vURYb0CJnpJgsIwk1YG64xfChb7hAvi5naeGl3EAOroRqhMEBnJN97jxEu8uD5YYPJWMdqDPyxOPtFV7",
-	"4P1bhRdP+VjE7FFIUvj0MYqC/alv/fmYZRD0LKTs6R6gRmX6zgQWbU/FyF1AmNssDqB/YyvioH8hpAIQ",
-	"KfjDgrCPZOoUAB9egyE0B2sfIgOJr4tFQHEFRoVdGWO1PDEl24G9ZKXRkE5QNFaCl6KIQ4x0DuIfcEcM",
-	"vhU0Ag25ERQDR4OUxadS3cRgYkAEC1rfMFbunCP71T0F8f1HcSbSf/QAA9naTxjVTuVQKAMZNgppd6f2",
-	"W3f3O3uEHoTJCXPw5Mnd3V2Hw88dnY2f0L3myenJ4fHZ5THcA/n3PBUuyB1UrB3s7HWe4iV6KhSfyp2D",
-	"nWedvc4zhCW9hgQPecFPeDKR6onIuHGErlNtqiDTChg3Zq+manRneJXZCsGeAUjeiKXyFoOvhEJ54Esp",
-	"IqvfgBM+oiITg6C1XvmQqPlwCgYqrZtqIjYROfc0HWDVgjtoJWfB0F/0Xz0AOQx2ILAQX/sCBVSY8JU+",
-	"oNrpIbGcoVA8jTTV48KvdpPh3lkiuHBH7TU311aXSKhrtefRNLeGEx9CTXaRIHHxPE1AOlzZLc4hFIt+",
-	"FJnx0tBYX0IANstEitVZMonR5neXO3e7NDvl2bAKaW6PNKvzjEhvIdAGUY9UjsRwPkxFZ5L4oz0ROZcp",
-	"Ov+I42aYPVviy+4P3f7Z+VX/+KJ72X11ehyTP4PC47WoxFpflxWGkVr7JxcTQwaRTFOGzCIHRF/oxMwU",
-	"pLSAhipEYpjn0ojK+NYOvaennEaxZkJ6C712GVyJaTY3JRVv6bBz5e0B9y3kIffUi709Z9rY/wxn2f4b",
-	"O9jkiMUTnSFcrLWVItJnoalBp7RzCRcsTVQq3g46SXYOdmAshyiBsNFd8gSqSsqb+RwcCqBNAAnCOsWB",
-	"k/kiCmX/bQ8Jmfu8LeRmitRcks0JHbuoxVpOvleXJBRjfPJGTPPgIyGv9xsmsoXJX+lkjoWu+HmQoC7n",
-	"NuzfihGsKoA4Rl2HJTsfy+lyKuvxKsc+a39vb9vvdlT7H5caaX91zMCkfXRGeYyYJtr6veXV6mBjTEKd",
-	"cxUmed2o6K4nxS3+DhoaBOzrbvez9MSXUn6MdsxsMuHZfOdg50ikIheVx0QEFnlBpnQtrUUHqX8+NgDC",
-	"bc+lHahXKmKZOwfImXOAv8KPFFm3g3y+9729dUnz7PwGn1M+8nzt3RMrvrXn3sVMBeaqvwlMm0WEG1Sj",
-	"SJIrra02B/YKOvkMapCewiMGiwaDByK3rtU2iAm0oGvQcEbQ/pG4Yy59S8rnZU81Uyy5dgNybl3eYZfF",
-	"2Q2FC16FOoRW/xVJhx0GbdbuoDbX3EEA6uymSj9lM1VUMTbXT8WZnJc0lRtO5Mz3Uarv/jpKyk+VV1Of",
-	"Ui35tzVQTG7iV6smLy1fqnLqBnvAM5LRxmOOsrmNMlrWMKagxRxXwd6+hhwX9b0X9SHfGAiVIBU2bvg0",
-	"pTFab3AM3VIRM+hxel8KOPSsFQK5eIKzZRf6DneScY1cPgUT4HKZXE6scfuSmSGngAHcZSdDqqH1afPS",
-	"uID+m3p5jMgxEzMREw0MINY7p3gS0mFioA6Talap2AnCLmsNvnCRrVj44CpVMha5oxz9hJvCvaJiM0DF",
-	"k/wXZe1nxjp+mLE0nZ37y+bltb5DxSf/JYJXWBsZZjNkJryPmE7l7o2Ym1oJvUQRAwEllORcE0R2h3VX",
-	"LBszAiHeIMJNyZ6eCsq9KOuojXN4ZEY3Vy15Kk3efXvyxo52zeERQ/zR+zzoOMAwIhZDKWYMQfQbe86p",
-	"xG96aMotatAWjhB8zNoTpOIcs28uyKbwC2teUiIHbCSkQD/S5Ox6i/Xdja67lP9qdO0hUjw1uPIEoy1X",
-	"OucpnZmfaNeikED1esXGLcAr7KpsY6/aN/lMTrgXAaa/YjPiD243RjVm51UYcS+FniA0DDlpF9yW1vzS",
-	"d6qATy+x8aGWp8SCwYtcICJkNvHR/VSbPKIt4l8JUOSQHPF5SqzzsFtyIaAH/bMQBMFsrTt44Mci/yEV",
-	"RUgyAA9FrQZJpwV319jDDu0/rQShCGF1gq8krVIaOF6UiGWtsYGxt17Qj7L5xUydj86V+GS2IX7QZ/Ff",
-	"aS6r7MOSJXjg5aZstVNbbBQUilK8+4xi+Xfc58CoSWp/7+nWxn+I76//jCu3w3zx7qexYKOdU8ri1oAK",
-	"QnJo5Kaxs7O4yhUHkW8A2IJ5fOi2utNtrVXbknO+vw+AEe+ufuy/Of6v/sXx63eXx0eLvjmZJE8+3Ih5",
-	"XyYfA9tkyQjceGfP7aH522fZJyRg3xgfv97GKfSDyLe6VnvPS2t1dn7Vf33+7mztaj3BU2NFOMVXLxTF",
-	"C5SEVzpxWcripLN6Qir2woU7rB9xq28wje30C1Bs8TQTPJl70w6IcgSdKgu5u04RSZe+OC2pjFrA0+4n",
-	"aNGf+KxBlMYHCUKs3jNuWUkZfpExhQs0mT7HRrR2VK0bh6Xfd9eaJTKBiP8C6Q1WylKFCeyIMpp7WICi",
-	"XbEwtj09gtQQFq53JsljDARYd60wW0MOF+tAuuqMUm4L48I9BRXFsAd1Zr5hrj1H0xXsUXwjVRJjyTkf",
-	"8/ixs4N9oRf6u1jb6uvYsU3Jw8sslJKAjWpHDR+dyFuZzHgK5nQ6pzCXmUHLXNzpqfiJfdIufnbsq24X",
-	"EMRrHVnCaV3SJ1U+IZHKNdxD8OQ39pY6dzSYULDJ8aOcBS+xInwk1Vhk1lTPS4yhVQOkJzQeI2CF4vBq",
-	"HG2dbethtyIbbPKsCiraYhU9F7rrXPEYNoenJw4ttsO6i5KL1TI9hbsLi2Cx9gELTAZzFtsBx/VRCD+K",
-	"bU0QnRltQg4rpwnq3jxJLM5Ahx150E70CONaWbK3N5d2q/Uu4ZZ10s6RE40quhzrd80ogDkmHEQzVoWV",
-	"AxiIkQY3eM27c73Rm79GfwL9tz764yRzWwEgd2C5B4cHPxzNcO5Txb9dzaLnwewsmQRJ+gecXjtLR/yT",
-	"W5HJ0bz2pL8QduTA8ACRfjm2h7weYQ8rVtW56hQoRHE/GcFT3xThTn1Ki8BZL9XSUW93lKfpQ5VWzGwp",
-	"dzm8FsMbwzhiK4uETXmWv+wpxyVGB6zdd30j/oihcTzXVE4Gf5mpXKbhH6zJT0B22IDMU9pkPRU8CVOh",
-	"BvpGAczbDoVoVCgzihVuUFtUdWLjlIOuWRd6vvJPg+HkGl8XKMCn/qyAK1AhxTdiWq8T3bdU64UmKPbV",
-	"qpog6Kw4OFHgNO5rnrO5nmFBsUiNgK6VyHOdccUc5FVsbeqYqj7hbrIkeO7eAJXZWMUDhWGuqua6tl8d",
-	"MDFjfXPAMF5ffyDaEZYmhviAdw52nu7vPT/4fvT375K9vz/9+9+fD/+WfPfie74/EpzvDV+84Mne0xf8",
-	"2WD0fPR0sD/YG/x9f3+YPH2RfDd8+mKwN9rb43t/X2Dyfrr7/W//vbf7/W8f9qKnf/t4QPTcv3347nkV",
-	"N3f1xGNBWA7l/nI0x1hZ7GxJX0n3KIAff+ykJqb9FZOx2lPWakDlsGKa4JXleSL0MXztTrSzTB6w+iuq",
-	"TvqXobkM7/yHG+9nMgKWsX2tjJrKrbm3VzciUFu1+28ZCX7NdvykJ6Cdjl+sYNH99Q61wxXLnVrcxnEI",
-	"r54vlj9Wn4cVScqlY8/X/z/54P5zXVjwFV3XOl7jblwRHVw9Je4Br/VMJdsK6/kWiKKG1FX5B9P6ux5U",
-	"RRfsn3FSa0ILP52/6r96d/qmNrRQswBPhlwNRVof6TvTbGItXmwdyILYPxT1+oJT6n3KEZJQJHDtYffs",
-	"8Pj0+KjDoP5Kqp5y3+wJSCszPjCorQjAnzlq95MeNAvcPaw4H8LqBBLdUH5XxsaqBDhypYD2x8ur7tVx",
-	"//D87PXpyeFVQ+m22nGyIo59SELoOtvSlJlU54bFIztZMTOajXh2YJ16eBbVOvpPj4I2Y2jOpcaywHCq",
-	"jkfbcX0V8C9TwC9gdRhn1zzNqfHlU8p5SZST9I8nVHa3rqBnMKcCPZBKORERQ5RjFw9GRyb12Ds+e88L",
-	"ZE5o7LBWaG2Yk2oAjwRPTr2v205gj07/eQl9g69hNI3k7/SfV3oqh63ueF0EPFvdB1A6V/OpaH/XYcqN",
-	"2eA2iqq3uvNQKyuZ2Q+Znk1b3flGzNte/4ob8d3zVnf9CImZVre8xS6idtOAJsjrTE/a3XGlG15/yk0O",
-	"HZUt3uHvafwWuPpQz1T+s1Tt7+HvG98D5K5Sq1bT/INQpAuaD+8SMkKtXnPJx7zVDfbUmKmWG8e3U7XT",
-	"QBlv+TUQVm91Rxcpf9q95gKbrNvdo3ULrfiLFHc7f42Y9GoboDjX6FO2Ekr29fVho15gQCTpHxX2Q2XI",
-	"OLAInnyYIMbv2pqapUO7/Zntb21mZp6MzrQSAJVx75XwjETPrNW07r4znf+sEzmSItleEU7VAjZfvxrr",
-	"7+j0n00Mv9Iy2wHnOlvhxVwVkC0DMdQTYdjb47Ojk7Mf2GCWO5zPTOSZtI75LNcTnmNnU6fKNbFve0DB",
-	"+ST+SfXKu0tkSdow3bTzcUsye3/vAxov7iODK12QBSH0Xrb9e41/bWVTvJ/qrL465Rh+NuRPODAQbDJA",
-	"fwR4RbUi3DwELmZI1akEFa+4fuQCTnTE4kCgrJ8YU8MSwAcyqdgALNWITdOZCfCLqANnhrVj1JuI8HEI",
-	"84EYSgALKFX4mrgoZAWYFHPj8k7QKmPHCw3I8YfejlBJb+eAGvWAvQFyQ8FPiBvNEEyAUBXs34nqASO3",
-	"OLvQmjWc5cxc68x6ZDAp8D4oTvHYCwcQ+nZ5N64YANpnMwAPxWdFrrkR8FSMzghmrKfgIxwJBT69EsoB",
-	"qvQk4mAC6kWei8k0oPjHF1WX3OFvX53Gr07jV6fxq9P41Wn8aziN69KyDisj13Q4BJlZnqbbysw2oJGp",
-	"MpI9chFBWb0P4J58RUcJ/MglVv25X/cFeH3pE0r8Zs//vo7voV06+f2uSpaD7UstJJUtr3km+ARqhvwE",
-	"EPbrFsxXtAPbu73Lfa3W6BzbQ8s0CITnjqqotGDw/giBTzMxFMqFxisj3YWx8gO+dk2dECKL8UEqDkLw",
-	"m7G8FarA554TzVRtVYejyy2WsRF7zsJovfsRkqEv8+o00uH2eWBH7dSUQ+KyEPiF2/NUFQQ4RgDwNJ/W",
-	"bhe4og+D26Bg9WuZZJUErK+XxGXbWrlkCPk8djtmwwAX3v/kQ1CyvjLAtfDtrZ2LwOi/d7QKLeutFoss",
-	"Te1WQk8/XJy/e1sOQEFh3PB6WbWeI9+Hxy+7EWLqIJStauuwLrs4vjw//eX4CIfog08Xxz9cHF9eHh8h",
-	"ojA1GveUA1DMAB+0ymlEitWtrm2TwCUFLb+MpPjC17/FsTVuEN5MaJ/v/339zW8z4aGjL9xY7i/x72DR",
-	"mwq9w5CmrgcYQ+VmuMtkLlrtBh8Juzj+Z//N8fHby/7hj92zH07OfoAfn+67W385vrg8OT9bFS6rUmhP",
-	"EmmGPEtWFKQQcDF3MLrEV4r3YTTHxXbduVv0/ATvKpBaAkjbgE4AgDwBMBlG60B746pdSW9/6G35MBBN",
-	"8C1H+IWfpRmfvLK3iHfbtCnfO1rEmIO9+RzQnktt+NSwl3SwCX9//S6lAXWJi2gLO5ymdxm4EorVm59v",
-	"7bd0s23pqVibbkqy9BvtRIQ+p9YInQ1FHDGkkxPs6Lh7BIg1BRWGB1hqs2vhHT01U6kwBpGsrT5FyOeI",
-	"cd8oXV2Mlmfzv/DmJnl+IAi2v/xmhmDiZ9jKkcOesL+enP3SPT2p2uCI4V2/mU8mmKeyDnsQt5IKc0nQ",
-	"SYR0fLqUmQHYdMTe8STw12LeU2jOWnOYTBePUs+ko0+E/zJslImAMecNH91wNtVGFqwjMkfoFCCbH2V6",
-	"UmDm2D+58lPo5GV8zKXyRNUe14dAFmg4HYZfDCzxniAeESVFks7dR8kcMIfc5SJAF6ZsT2UC+SXj3rDP",
-	"HbjgQNiBuusXctKAMXyikEcJ593Rsed6GoC9R5C9XoQ1Aizw5/v7PRWDIPz89vziqn9ydnj+89vT46vj",
-	"OFpKZiE+n1QsxgfHxaSiZHgKUDG8CchMKHuodC6HZIiFc1LQ/SypVHxPOfnVTL81jus9nIESpF/hs+rR",
-	"JZcbUnAithFxwHdvGlesgbGplKCd3z7ayzFMStO7oGSoPGMzyL0ANsnl9138lb0OqnWHejKQymFDds+O",
-	"qD2PIot6RNwB3CFFpuhdL955fhGVWW70CPv9RBZHPeVoxIj4KeUDkXpanupxsPhGzOMI/q+P2Xf7L3om",
-	"kjIUj3WADgtcaAv0ZXXlx18zyF8zyF8zyF8zyF8zyP8WZcdHp/88z5KvJcoPUKK8YWVytL4KNeBMBxzT",
-	"RRse8R5OrAFDd5RM9p4q8U4hsVfkeaLsA5BdzXlScIX9qXi/ZwuCJ+/v7SEkFT4YDGGRxB3WVWyJ/62C",
-	"3CpinifFjovdWMcvlomYHPRme3vPhvYP9j9E/JLxgC6MBoSctf6JC2/E8S5QhIGb1C1xngwhLKCAn3Rg",
-	"x5LKW4H0usv3F8RW1hN9d3EKFYsS/a4I/oheJJUHO2Zb9ErxJ0CARU5x4k8tB+nhqgg43x39HJRaIj4b",
-	"GJ0CkcpCWnaukJ4mcJmJgUEaD3M75MqOir7ROm/AkEqEBY5a2EMQBjSDLL7jmZJqbGJm+Nywu+tKppXp",
-	"zFzfo8r5gSJYC7Wvn8/3q/P3PCkp4jbCVlwiDDi+4uN1aH5wzcfoc0CzUqSkNTrrNjFtG890LaZtm0n+",
-	"9HNzzxPq7cxcl3mfqo6oMtf8zsHT7/72t7/tP/2uTchxOagYwb+uuhc/HF9BBLJ7enr+63FVtNEFAp4M",
-	"XBa9+nDEOu6CVperJEWMQjEVKgFCtgMWE5FaQFOnlQ+pQKk8VTRhpNJq3gQDmLEbSRwBQBT095biyhRk",
-	"CxiZCfcOad0wxgdnQE/9dHl+hgXvd9c6FaxEpE8HDSKQjzxFoT9IlKvtJ7ZYQJHUI/a0p3IdMmqt18pm",
-	"K3jfn1w1v2qZo9/y6zEgZ9ZH5EQhhV8s+ips/NmUkaisM1I30AC1e3ixuS4B5qvlzdxNjWb4I8b5i8YI",
-	"IDqknomOR3Qi2Cxzre+I7C9g2b4DfvNr3VP4yATIplQCdks1wjELKfrkyLHpScPuuARDmLr7XWg+YpQa",
-	"pAwkGuGVLf84iG22f5UnL6ATowkAdVX7FfWcdfAp9yWDcnUsiEPxycuFPpkuAMlpZUPgLZ3PXf1D8sA/",
-	"Q48bnvPAM/dr9+TqcifarPInqs4BkOOPjiMFuyPrJEXeQ8KkIh/eMHsSC/BHF5ICoTPrWG/dJRSyd//s",
-	"8zyuIVr6dPsZGMVyzYiJ94DFThvG0AeXSiX4WMTgQnuvnCq2Aw5wNDeN6Cloy8MmuozfFamIJDE+aVBk",
-	"HdD/t2YMnAARKA3oMETqEqT0xUxDUWWxkPSg9YjBDuLpnXUb6YOS+sJtuqK6dNsh89GLguM22sn43U60",
-	"4+YJiIVhkipQ++5dz/2Xasv+tM3Y96iFvSqzY/q4FgZriLfgpd0nRqikp4oIEd0VAf16DLU4cZPS2Afo",
-	"5/9Cy2I/VUWsl+4voBgW2pN1DkRP68V+ezWxDatho4Vm8TVHZMPSnUpD/Akf3qwozeNpisfJkJKUpsPe",
-	"XpwfYv05xAmziaEINBbvPbo4Pro4+eX4zFem2JGeXPx8fPT4ZU+97p6cwq3ItmgYZyMu7Vtgcxb1OzWQ",
-	"CzrDsj6ozun01IWg8ptgXPmdHIrV3CYVKoAPb5S+S0Uy/kL1wJeLNBeCPdy0jaT+qRQIihtaV7Pciqar",
-	"FAHpV62P0I10xoKdvY2C+hrt4IyoJpU4hEaRa6rJWdcG2C0stPvssYfpAaPB1nWBXYW4GFiat71OMFSv",
-	"8EyUtocEzakWjLWtFj/rW6jpJjWO9L2kw3MNOjwoJcx8MQM7Ork87F4cAaxtEYcB4u66EEab+Mtis8VX",
-	"Bd9uHyz2cvwVlLproOCfRXtvJ0rSaNc6R7hOmyP3A5eqBDYAdcciE8UhBxYVnyBQrzXilLgrUInQccdi",
-	"aml6SisR1ZwQ7NSajIB+s1CsCbECFySIHIE/29/bWxuDOaWv/DMcK26s644UWrmtHilcDQEMCy1k+3Kh",
-	"Ek7cXF/CIQOabCbaHTLgHeTaHzYcavX5LRbhY9Ist38xOaX/8qwSqA3e/fWg2DxtBhP4lzoo6JvKm4Na",
-	"SwxI3oPF1j/dIQG22G07QETXql5t0v3cPXvXPe2wLtpvbr7IiOsptOJcTAB7Q8TUnit2bYQyHMKDXCHb",
-	"IJw+Dlq+Bv/dfsG/0d79jHiMn3c/wkIv7EdX/uE5mf4CjviaHtqrihJQhIeAfjaejUWOGIfKWFMuObCW",
-	"FJMjyIZT92IQdnvJ9vf2Q59LZ+x3PSgudUl0maYsW46JpBwe8mLPNZJRcK6P4b+wi8xVuBlfZBNHNLBE",
-	"JljzAm9lMu+w40QCoZPLBgTVqthBjNUB5fIqbAPVmRxLxdNy1gADjjDennJOthEUhHTPw3JRxX68unrr",
-	"pjMTQyFvywlIV8g60Mkc0xautofSUz1FNi2L/3P3KP1j92f85t2TJI7c34oa/eJvFH8o/uDAI6HJCP90",
-	"Tl+4Cz02sf20ivpbasbDeKiXkWBCBcxxhD3UN2LOHtHz7e2PfYAW6ey+Me7THIRn7vqkQAh9ba7MmL5T",
-	"lH+0C6w0wmpORCJ5NmdJpqcG6fJykU0zgWfBBFeoIEGzkoLjwc6UuNNTQLqXpH90JokHOYW+LZQY64sY",
-	"PRFY4ezOH2iKtGPMXJxhfz+omtWjnuIskcY+J2F3YnCt9U1x8d73LP71+NWP5+dv+kcnl91XVrCh7trF",
-	"a+aEgeoKfnXWU1Oe5UFHqm8vhcpOJhVWCEdW/Edcpmib02DhgBRJx8c5Mg9CUepB7ynfAY0lZ9xxHTpp",
-	"hIfmuNQGGkGtyAfU36+ourlQH99A32yhYmbqRuk7FbGYZClm8Aies4vjq4v/wl7Ude3wX63qtlZ1ns0f",
-	"pNd+4Z2r21JJJVacJK6+AET4zhuKn7+C+WPR4/+w89WtPlGXp8zkfG78ZiJyz5wIut39wAIplK+k+PyT",
-	"+nkNQqt1y+ag0nefqrh5tXG4eDgs5nXxn2+O/6v/6vT88M3xQmn0j8enR5vZlFG7suto58Wev7xsqOGP",
-	"z4qv7L/pvn7TbWG2UrXmZgkksCi83RaYKOX+o8CMxEaa9d3OHnr7TxEldKNtlH1C883N1nazUGgvPHh4",
-	"cKpTOZyvDFs7HmZHBsvwHqYz8CZiqa6F3cSJYzsWRC6nBAof0g1nt3YOwb8oWqBqI87wprc4uNYdTlus",
-	"HMMheLi5z1Q/FlDx0uy3gaatLQ/r2g0EVvREZGNonxleWyWR1y97h73WGSOa4wipBPgs130wPz1twMeY",
-	"Xes0MSWYIOs6WnPdFEAS9NSIsBc+9HbsbX2epo6c4GNcoD9Y93KOz1hVanY/4flSq8fgez5VDdmCnH8h",
-	"lWTrZb5xBVldZHhT3MS60rBox3oQS1vtV2jNTeWNYPHbdwSDhpvhyQf4/4+ki+NORW9R/pcW6k9V1/QF",
-	"CTUY8sM/rVQvWA0Ov28jGKE6E/LCPfSLRi+nUVaglu9vUuX+7wL5TdO2HurbidbWjOusEKv7IkV0fSnu",
-	"NNNDYYww5VoODDVC5FfmrvNNmFwkB2TEpNBljphuiQHKpZ7Cn+AJ2OUaIyZW3GGn4eMRsY/xUS6yO4DV",
-	"hfZXCLrneja8Fokr2OqpmMLhfYjAx67iw7DgbfTAgRjpTJRqjYEN3XRYLN5PoW02Bhb0ClC7ZRINF57H",
-	"J13zNDfhK4DIwHuVIybznhpJlRgkbM+vuQojqt+YYBAvWUx1ZtQAg91gset9sS+j3t45PnXhoTRYqUrY",
-	"Hh12kiMnPP0w4MObcWYPDiiQsa5ZxnPRU3yYaWOAcFvpRJiIgkdomfo0mf1gobyYJMVCIvUAIfRBiImg",
-	"Md2rJ4Ir5ETGdACZvsvx8ghTATdyOoUQFUTq/faZJG59xjOZCIxdV/Rksmrs1Q6LfXQGq/5mo5EcSmCi",
-	"0Bk2uvaUvagzmKU3fWBCif12eFSWDC/sLJ7w933f8/24w3626+MrnLgCNFj7MJHQA4rKdT7EnquYakgW",
-	"hMABtsX+aIw7rGs/qaeymfJBfWwBDz6wJLHfGEK9TEQGdVPeiV3K+EQ9ZdBbuhFziipKBR0x3LBUq7FL",
-	"W7ndgJgwsBoIqHrHZU7dYPVpRne3NMyB/R1F7LB7dnh8enxkp/XH7qn9G0Ca+Nvss0EYxfupBJgRApXZ",
-	"B/Y5nV+zITfVmX4E5SS13drgpPt+5bIRqu7bTIyaQSc9UIv8IvTuV1ztrULxXtrThXFmNYcT7vuUEtwL",
-	"CsOpzCcf6L8WOGqr5v4hdy0qp/j4io9jNtS3EEmBvaoz8w1LxNBRHQ60x52FN/fUYJZDftMeYNNMjzNh",
-	"DIDIxiej3TOtxC44hrHPvT7be47aMcC/cl/RU/4z7ODdh9TE8O6pOprlID+dnrl3DNFBzn3m0GGB/Q66",
-	"PxSErQSXqSetYUMqlUFDgYTVkHMXbUzLdm5hYSdMifd5BO2EzujqsNjketpHU6anMnSuqVIFkF9esvjD",
-	"RyvWEyxkTVNEafa+/QoalweR3C8sJOMOna2GFxe3wOcMwByC1KFG43m5t+yThGBW7ZBSlZv7/X7Vbi0j",
-	"N6XD7gmfTjO9qjD155nJ2UCwoW9bNXoitBJYPbTktIkMTy18MGQYb3F7B16BA3lBiHPv41V2kOIAv7Sd",
-	"+aeuOP2SdmcX13f1lmy89XxW/fL49HW/+/btxfkv3VPcdo225TaqTat32pCroUjrN1op3pOXwiiODZ8P",
-	"r0USQjlgMGE5bYDv+rpn/qJ75hCWd0tb5oFPq4a7xUfkVyUZKG6GiIJSUYlXuHeKaG1gaq5JQ2BQ/36b",
-	"5gvMW9jP2mbuom1O4gFyDPaT1ucZ8lLAb4s8wr6iZ5llqM1G3cjvarSppnxmxPoTSCo2SuX4Gt2xkVTS",
-	"QH4BQwpo92ECAnIFCJ27kLe2b/p6/vxFz5+3UMb+gMfPpztnMmFmkzV9eQvhA5aJCZfKbhMBQdawO9uF",
-	"OCY8EYt5nZc9VUQvKHIRtmOU4hb2zx3WHUHjB2S3IuxVsG95FFPbQvwYGgggZYcP4WzIFc/mARrQlEM0",
-	"ZRC0H7goIru71gznAHJSDEPPIukpmde0Ac4mX3c27mz6nAuUoT/9tsbvYJyB9k6YzkDuAEbqz29nYslV",
-	"A15+a2112KHbazm/EZjRIz6ESZC2tH/IhD0LIwrC73X2mYFEKe+piUxTqVWHHaZSKEfa5hqGwCRFpOlc",
-	"KGauIXFjRM5we/dn036uG9BMXeGnbcA1tUgctaz8KGbDc2dda6cP3fyUyzxdX5ZUUAaMHqrVfKiP+kM+",
-	"nYrE8xzYR5KmAjiM4cxOx6jDXs1dtVRE00FYl4CcWW8kBzNXMpWRIREgMPNn+ztgAsvJbLJz8HRvb28v",
-	"2plIRf/2BrFUuRgDMu2fzyRekI4GZjEI0Sdh2s+dfG7ItF+ulmzGsQ9fvfGWeNC1qW0Ag2rnLRaS280o",
-	"TS6HQbtBaY224p9cnb89OVzpnVRWv9ZqZmr+RLWCwTDfiDCCtBa2TNZ1I9yKzBDnyp6rJ+kpegJVylhV",
-	"hQkoKoyXyuSCJzUZTli2DStyCxGL/k37GYrF4y3Ebq1dUSF3m/U/ONFw9r2DpifyoAVeXUdWwIm2Hi76",
-	"BoSysnGCreubsBLtqqKsdT/mWQKFWj52YTxZKb2gNqH5cIL6tXfii+mdaLS/tpflXNp30cM1V1wEXjQR",
-	"v7g9B8aruHOzgWY8beg7mV9L5Xmno5B6xu5iXyAbAWCA9YSEKsoBrWn7ksXFJo4DAAcrvfa48UUOPE19",
-	"vrPDsIroZITlNwest7PX26GCouJMsk5AyFYTHn5KsHk1EON0ln/d8P+OfSV/uR3foohv2Sto0ZDC3ops",
-	"KFS+K9RQJ1ChlPEh+LJmNrwGXJQnsQvkTXl+3WHdnsLtiAXdwDgo/phxwBXBoghgIzNiPBEqZxAheBSy",
-	"XcVoANv/Gmd6NjWAN+MClPbPhNxo/5N6wyKok0AqeEcK/xiYCQe+t8CqtZ6KfzimLjP3yv8X3veP//uf",
-	"/41DANjnLK5YzZhwZFJ5K5BnC0EkC2IepRkMG5ReYYwjRowkksYDJiQViNAcSQP881ORpiKBinCry3qK",
-	"jHiEvsEoJPQ1IIR5A5Lt81GNs7fsUvm+d/KtKIZg16sIIbgdVM8eN+HvT4Ua59c7B/svXkDswP376RIf",
-	"RkNy3/as3+0ZdL/y1D4MT211EvAhXWznW4N5ssvTFYUnSPltgnpRHRgd3xQ0Ab7Dw35NmoYd3YyzaSZG",
-	"8n3E5KinUMEReBESAH1LKFd33G52bJ2ROVyB5pdDo326x4zHnoZqa4gV9pRHq0LbDgj8HOaS72/hmWAa",
-	"voynUSnl4T7O6RngL/NdWoB4DYXY9pEjyIxguNPqCa80CeCt1NehElK9juHQDjoKwLX29/YLTI2QqJIe",
-	"Efk4qMNfLEr8wQrsqQDG0VuSXeXwosg8zNZp9lrsqG6a3ofBsI3h+OfvD8H5ehC8KPey1UBRYaEYSqPP",
-	"3LwErI67UtdIhHx+vlMk0Z+GWTHawcUTaih2MeCy9jnFHe6GrWNKtZvTYk9+ojlqTmtLQ2rHa7vFRdgO",
-	"jFSaeqKB+5yQm0QDgyNS3Noxb+gzoMmFFTBDPRlID5rUPTuqJuj4SQ+O8ZVLurUqiQXD68NaRg3FGoxB",
-	"NDbL3xJbEYmZEakY5mBaQ7INfBdofL3mtwLWBRpXsfsPVAjWp82mEYshQhljKAPrf+ozcL5/Yy3RZXX+",
-	"LstECrPXl8kmn1/5VPyqvl3R6rRgwnOxm8sJJLmXDfhVD63LNK555Fd8AFg5tzUuwC5bn6dEAd5annI6",
-	"G6RQ30YPDrTP73pgKtSP/fMauACruuFxAfV52FdHfYOP9vf2H7vuwQ47sV6w3ZGgWGgfmmud5dYELHr/",
-	"IwTY0hmyIydiJFUAfypzlmdyPAYj8WTkgxI4IDpMDJ+InrJS6bFd7Z9YnIhkNhX9GzEnQGEX+xCZ1Fid",
-	"MJizGDUUXXytZ5mJI4d02lPSFPN6sNQraY1obw8T0jA8L2JxMkM5EggBFRcJOzydgk7s4uSNC3bMPtIU",
-	"Gnf7RHAV1NSHb8MefM4KYkMPOKwSNrffBF2zcqw0oDtbw/9OOw1qroF5E9lRR/I9pRUzncyGIqsOz8KU",
-	"OIHfClH4lxF+dZ/0WbqmywqkzqDDJUfeFW4YT+0OnhdiWm0p5wt3gsE8sOvs7ouKwvMhN8LtAXiJv2gJ",
-	"RvQLxVttM5XhHv+CqdlhhIwrHHVD7b7Muo6b/skH1HvlNvGl8oD6HV4RbXRPXGnWr1q0d+9OjnY+PuAZ",
-	"vVIuOlvrXl44mYlgvnTAgY3Z+Liu8RZ+On/VP/7l+Oyq1lsYWV+oSengjZh32Gu4GhUG2NZK52RbX4vh",
-	"jcDwUpzNVN9nC/sJn5uYPeL2gLXO0eOesseLozyvCYLjq1ofJF9arRp8xnrLD5dha5bfyE2eE6A7nd3Y",
-	"GVxp8i2JxZMP8P/WYvqIsmGXbFlKXutsTPD7hU95IxSAMngDRYn39HfrcQ6ElxlpPKx1xK71nbgVWU/p",
-	"NEH8ng57B3FOSbWn+HVU0+TgsDk9eTBnE2lyfiMihJRiE34DeP6zTFD+W2kmeJZKkTGcF6SFkNZ/z8B/",
-	"d9A5ZUwoklh8fwFU3lM8NZqCr0XrFp8lsJu5TGuqzQUKeWsZh7samkguK3sBQeQNMwnwQp8Zvn8pNujA",
-	"EX17QxFdGRWxeu718dnhEmJDLf4viakdBFT6oliiXjPLKg2kz6rAqpK5+67i51+THzZZkXUHT8WCrNQw",
-	"T2DC65M5r3XGzNzkYuKKza1DCfYMyzX4g7G+gQpJiOlEjMMyZ7S6VQtrNQKuLIG5FbBc+OAJYQRk4ndo",
-	"5PfFN17JIe4YktHb37s9Fb7VaZxs5llmEISYSuIeEeI0kKrYgREJCHiWMxV5/YloX3fAnngrKIT1OCQj",
-	"YXF52k8uL98dH8UhJUgx0JeU0Kn8SsYNuxNppeKCQW5F5LfvrMELDu0AP4u7Vry+PvYOBZXUISB8FYGX",
-	"pOII7WwFH8QKFC+rueY73P5ch0tVJWoLW/x3Pdgd8lSohGe1FqZLP065yZlJdW58AEVmjiCKGsBm06Ge",
-	"wGFurwP3dHidaaVTPZZDnmK79AHjeU9BwvVFtLe3567Wo5AWNIgtOWA/3NRaCfO4w67kxFm6nA1TPbxx",
-	"oIaAToiRrKA4BVdO54LFhF7YH/Np/NJ7zaCt8muhOuwnPaCvnGiyShT7mxspK4elgvdIxeIR7BuVx76O",
-	"m70tTx1AkKt5T6FFgnnjicxzF7D6XQ88VxaCe2LhXwbaxSEyQhmLdHE7sPat9uypFYY7OoiHbs3XVK2c",
-	"q3RO4+Y51OOMkB/R7gM5EZ2aKDxFuutdyqZh6trheGBPGklBKPvdPrP+DA01tkOJ68YJwfN7jvITu75+",
-	"qWr0FU6Hq8gGgdxqO7l/Pk9TK5cg/Jze1CpevaB3gt3dwLmFiDREmWGxnXEoMxOQhRud5YTNCXoGijeK",
-	"WohOTx2RgxCqFgCz1bnnJl6XY6txh3/Sg6Pgk9bsrK7CXjKwJWAjuyIWNtJpqu/ws+Nva2UX/m9LGapW",
-	"yb6f9ODKXl/7NKFAPa3NwK1MFVIbaLBQpUwgW5sIhPvvN4bBTKb5rlTVo5gZkaEUiwTOpPrBwIP64B1t",
-	"kpScTLhK+psu+GJEI7U/RWA950JBlal99D8AC6RW3OCuNjJSKhCsbu8cSZEm0NSps5wN5h1GfAMHLHb5",
-	"TZ7XDsneVRqRULOJ1UXFve7i3xqcLnZEicwE4CQAejDok3BQ9oaYPQq1z2MMqAXDRQXEzTBGIlyYXUAE",
-	"HkI4y9XNYpuzPdK8dbIAJiMxXSCNmbnTvGoe4K7KieBmuIOHRs0MfN408ALEKbhRmvEkcc1QBVB2nOuc",
-	"p7H90dA/+lCXFgd8dITGPc2EESrvKUyoTPnYTn+ciaFQed8aS/ScgOAUjriFjOY3hqXWcLN3dHoqVuI9",
-	"3I6L7B5gDyQs3ltMiEL6FaNq9YtHp041so5bR/jenWgHjoy++1fwQfZ5xegqFjtE3Xm6jLrziY2Y4mBc",
-	"H2gNdO3WDBmwp0uH83bS7IuLXZdrpyw7hS7CZiA5AbbUXKTzlz0VuFjOKgFQdMBYt2OqwFevgdAuzfpf",
-	"K9tbfNfnSvkGM7sWJzty5CulOgmXzHWlFkAFQP3Fx1d87KuHpdVjBMKHBQR2zSH1+vThPqks7J+f67NN",
-	"6WJ53M2rF7eQAcbqdsYXFFCl/lmkr3z+9Pvnz/aet4u1f+8CP2fdn4/7V903x2dBk5P9oRqjdcEhe/Kh",
-	"+MfKvFKpauhGTEnFydxg281A4OE6yoQIu3++Z3IEaHTZTHmMSSgfjoCIAdw54kTGjsSXFEz2DG6UGOJI",
-	"76E8LngQH8bYGcmBqx2EO7i5EYmDE1mmX2Yl9uUlDYuzcT8NW7r7Qoza9j1Whl3sV7R0eTDmaT/Vd5qT",
-	"2g4Mq1WZsxq7Bp+5U9O49GJvb6NWpaUDpm1SpjTtX0QrJYYkmumIDZJuR8evT85Ork7Ozyp7Ju0l3cOr",
-	"k1+O+xfvzi7XwR3Zy6vgjqJV5Sjb3iULPvt6u758CoRmPWGfhZY9ASl4q17mJUOevQL+EowzF9pIiTuH",
-	"9QE5de6NP3JD8msxgRwPpIae7T2/p0uwReP/IaBAqvfdZyMn2GivrUunVm+1FUAgx9ZhxEJ3TPqVgPkw",
-	"8i/VGCpuQ44ByhXQTSYAZe4piOJ02JUmMD9AGUE6o6xMBuiMInbs3uNP8pzqf11TGVTn3vE5ZB0dYUjZ",
-	"+XFkCPVwIJ/3vPzSXJftooJ8eccaQYI8nOnb5sQLrOONDrw6i7oGKOR8Yb+OEYtIZgXKnHg/FNOcxRQ7",
-	"91Etu7URlYc2ttusUGxQbP1wN3LjIodur84J3w63tX+bFcxklorEpT553lNKO9Pa2uXDlMtJwSOIuQmX",
-	"Aw9e6q3uOdn87PLNydu3x0dUOQElF/6FLNECbX7IWhKefKpzqBGBtJO78rqgjoowWorxkVGmJ3awd0wr",
-	"BPGrruECrfRV9dwnavJnUz0OnOTfS/c09OafDPjwZiTTdMMGxMrc5yv/zIfYW/8uzWluVtfHzP2abjX1",
-	"75+K/bEPbTPXRt3duBrF3LEcMMX+rSGhTbiimagoRAKCUD7M5a2IGZQUYaUBAUyk+k5kbJpJncl8jsRD",
-	"5eOTgCFobD0VUA+VajT8yebLru3E2mOO/gmup2+7hrPgZU+VGHFZBSGuzAgul0LJlfS3diR0ImcCq/zX",
-	"s9+Wv6yWp7SnlolKWUOeUr+knqi0Jq3h9sTDHOIPg+rgvumzZDPcy1vyfnqDsYBywAUqk35SxmJny61i",
-	"XgpqUhUVGuLPlbNwH/DgGQtPkVrss08bhryXLaPE+3wXQmB1tsyhnkxnecim7PRvSJwA0RZIyIKahmJS",
-	"x6bQU48g/eruM51J8jjytcGAJJZXBETIk7MXYC0SnUT2dJWmp8Rkms+pX8aeAEUs0b2prtLsTLzPf9KD",
-	"i5nakr1VC2VeCkF6ydrfCwDMXzSBL29ZVVpU3Ch9t6bGdDvVmqu3ypUc3phtdXJ48wq6rZIZHviFjfWJ",
-	"DaumW2sNXc+ZXkYL4LNcT3guhzxN54RU7GsZfAqJGxcaWIg8WpMJ8W6KFJ7dGENrakHv1wDOHTbhamZf",
-	"Udnmbof9Rbv7X3RpBZDrrEOX+rPFAxxj0EYOTA31d2OX/zN4+Otohc7LUTRWCqIxIGKxe5Ivg3tgzI5K",
-	"c/35SP0T9Yw9X/fjpvsRm0L/ahvSc/38WXZki71Hxmh99MKeYM0CFyc51QpOrU0uFdO3Ikv5FLsQHU4l",
-	"gPca66r3h1oNZ1lmxbhosjwgXJHgxz7B+lrrcyCTiHLcvrfw7lqmoqccdg90NXrIHD5Bd75UtdNhR9SU",
-	"BEf3cvF+cYr31OIxzi5w85iFtyyFE8jSgHwodF6C9YyRhJ7iRdNpEUboKfReAcszqpzoIqPpipE8jiFU",
-	"EXGJlXni/dTKf0RIx36YyDJk12cApQHcCLOyLvNi9jBKEF/16cEu199xlfGhmPLMqsSmlxuiC1179Ss+",
-	"HjeMCD+U1p7dX2VfzFQYOqBqzya3YdHhNvT0FQKdkKLOZs0yKPt73//t6Yv9T6O87SWH52eH7y4ujs8O",
-	"/6v/+vzi1ckWIglUu7NZUiQK21Y767vDfnEvu78WeLDCfRpzXS7iquA6MlWFt1vym8NXPHBGYkGS/piJ",
-	"mWjO6GdHj6FuvBGPqoW+BKyZtWca5CF8AasR2a2I7IGcUB6eWEIEuxZpsqIj8Z84yjXNiFiXi9l1Gh7k",
-	"GAB0hee1bb7LnNBrxAmGQzzQXxN9SzOzPtGHq7O17USLrUdOwZv7dPTi0558gP+v58To4mvJRrP2m9FY",
-	"tWL0RGDuYGYoS4ftsZBFkoZ5GacySoLW6Knnrp6yqv4U5nYTXQs3nllZ37joER6xXRAYnL1PsmZPrnWa",
-	"1Lsvv5I+GgsATIHMoSPQmCkHrA/N4UYrlolUcEd/Dy/osF8JftkXL4EhLTNqfQQMCSPYbIpcQ3iSyIwN",
-	"ZslY5KbDLiDqSACKVvtZHesUpQ8goq7EuGOeSeuWDIc6w2C/pmeGZE04qb4sSQlsD0B4YuxTMD1VQ31k",
-	"Z21LcvY1tHGvDfY5oxo/6jS5x/Zc2dKzjZjFwlan3Vm/20u9PdccfeJZzviYCMjdxiVWG9jB1pm3z8UA",
-	"Is5FEDvsKdiyjqh8ZeQQhvd1W/27byuUJ/El76yVGeitY5isRCcpUmdQL0yOUiamgucQbxzB3Xj9+UWn",
-	"p7rZeDaxKxER9lWE8cWploR7anI+vGF5BjWVmfBAKQF4QXwrxd0/RrM0jVd4I9UZ6yVSRRrqARy85Eti",
-	"lwR904TPGbDJ1ffQLLsmvoNmffCGPJSwbWa/sm3mkwyd4GU3GjxFbNqP3dpAEmKe6INWtc5WDbbkft8T",
-	"muTK92wWOI8eZE/7PwLoqGvNwuhzzeDwYTstsYxrCiL+oGPoT4u/8mkIL5Y8VQQxIgEKns9OjiJf5HIn",
-	"02TIs8SUimKwkdc4hQm8/eH44lXM++GFfRzFtuCRDB/zNtNTCFJ1+ofSHNIwmaDC5mlKPITWWzG1TbVa",
-	"Y5vfRoOpRCaiOq/tPVFkmc76Q73QwBg0/z6lkqHVrIXbQaLzNbqbs680xqBbP4YNyVr+LKQylWVaUgGO",
-	"+nYH6p+64Ugr1rSoaDU5Bw3Ec2ZNzxxXeGKP9IlUM6ArJOlzfUvh+XQregpQbB3VVPAc+59ajZmRlPb1",
-	"fU8XuPNBG2TC+10Twc0sE0lPuQJG63LdKV84Vq8SU56L/mDen8ilNnwq3dt/8V376r0FjLRi2l53T06P",
-	"j+xEXJ38fHzUP393FXkYmxDUjoOamzOd9RR8KurARBNYPcxQrhlnVvG+9IBr7pVN4N/G/Fb0Z9MNwBCa",
-	"gpIRmbaXRO7yy3CYWXeOS2V6SpeFCyJKYLW89In50hlHXW4Ld2gl6I28pxxQIBzudH0BHwZHL8/pQwAW",
-	"C6Z+hbHcCEgtUKXaGlXBl+9Ei5bEdgHXrCh7wDXYa4CvhvjQyxPocSu8KZEL5O5cj8HWU18aCNtfiA53",
-	"iwn29bkSaMrZJoJY21j7ClzmhklG+8Yng1l6s8VevZ/04NUsvWlIBtguxWcf/DW9VyGwdmIatPHN0psi",
-	"x7U94V14LtNqs9xRXVMeMnUaj9rojy6IdFD7GYSd7DkPeT80r2ra3TpWqXM1FCmxOAdJb09q46006z6Z",
-	"G1MB+URWgsN5egmlckBs7BoBlbijRsCRzpwFY5/oTRj8GmkPJyvYBgrrCICj06Atj5ry7IhgNlzyCx3f",
-	"IqEZNuxhcRl27EG5IJ3o9Chp2BjGn63u23tpb5T22FSJ6SlI18HX2OM0g6q/UpugzAEYQBCCTnUroF8Y",
-	"BNvsKXyEY5ChEaoF+M6gB9MuEdQXmIk15EwupjQZ0FbYU4t9hewebYWz9Kanikle111IO7V1suGBGgVp",
-	"eJ8L9dC+u2WbYCH8FQ2DHDquKhsGHcTh/rbHX9sxWFKRf96+wdJnfL7uQTsMVBQU/NMZerXbS9+sMaai",
-	"NZWA3rR68sH+bwNWvY00A+zXo83rR+z92y0fWZB08Htkbtg00+NMGLOlMrpX707fNLNtiwV4giJTn5I+",
-	"pLyxq/+Y8ER46MmXTGk2mmWuZp0yZIgds2wL47vuu65fs8XbltJDWJclQd1WI/KiXJYqiy+vulfH6zK9",
-	"i0K7rt3q0LH4E5ZEmqJ0xiM7Y7G1ZUY8O2CDOSRgJ64h2X96FPxTZz2FlHomtAlX9l59FfAvSsB995O1",
-	"nEXy5cr5B8w01Vdybru1xvpTJ6PdM63ELlTjxJ487dnec4zTFf1S4RMjj5ftjjFfy+dJocCVsLZZXF8q",
-	"umFrzsVM0V4pT9CP+o5NZtYF1vQlYXATyyVYPOBGDmNwKu2ZtaIcA8sag3qMCDweqKNNdH1wEkz2qtgk",
-	"vHon2rFD2Sw6+cmajLYBOXox+0KwRut6Z9rbVRfvGoQM3c59wvNcTKZ5s7YWjBpaWXX8dvV1PF334M13",
-	"yycOudEIVzWscGPkWMFu8xGoGXDfUhxpq3Babi2K3pXPJRXrzOwuToOrwQmjbdJ4oPWQu4I92t/be4xh",
-	"HCrhga+8eHd2dnL2g31eT0lTxl23N+0/dlGq4k16OhWJ42/DsfbHVtv1DVQYmjiiYgmrH+G5BS0mVb9R",
-	"l60bq8/WIc47JHSv+XQqlAk/AxKRECUE7HdsikX/uTJo5FyIex8bf2YT67Wd0230O6J3lwSRn5Z3bcvz",
-	"aLc317Y0LmzOe1hitHN3+SoWXucku20Aut1txFwH+9fu0FKU5o4bF/YVSYdhQSOAzUIxF7guZJDt7+1R",
-	"/jqjSFWlWcWHN0rfpSIZC5ze1vskPC0+ER/tZwmoHlu71SqOOiJa1GC4PmIrpI7dYjGwOq8Uoas+lTYi",
-	"oN1I9qOAsfb0/LLBZtCTqaMl2WwrXL47PDw+PgIoIsJo/v/Ze/vmNm4kf/ytoFRXleRuREu2s7uR66qO",
-	"kZhEiSz5RClOfmGOA82AJFZDgBkMRfOb8nv/FbobGAw5Q1ISZSmx9o+NxXnCUze6G92fj7gBcwDScFwM",
-	"CYPSVTT0IufK8AQR1L2gsLvKievLXXaSh5WQQ2rZkxUS7wRuhY+ZerteFm4FHPyQYhK5u046/c67s8Mf",
-	"6Bf7vu5F+/yi46LhqPn774+B6AO+2+lenlzcYv/RaiDz8S4V2vlTiQY7knK+AE8kNMukYqmeXhXsyzh8",
-	"Ux+OWGNmm3N8/vb49PuvQBD9+SScDvI0kwrYhJSYoWxDhUiLnSn2eu+bKDgJRt50MDbd5yHVTJqE5ym+",
-	"Ec3IeqGE3h6GnX3evvDL1vLC4eGrSMPsiLuqTLMdAYWPOt5vElIIOAFGXD5VSqrhp9nBbrFZ4b5yJz+8",
-	"hJfY39vbazGgDRlxLJDm02Kk88idrouJTkboxaATs7ocp4OterJOPLRvlQufT9UXhjbtrXrrZAc8uq8u",
-	"PkwyLlXj2SRdv7cT+vAZex3bUtWoLd47OGwSZ5c9PdAAsjrSM1/vQ6jc4kbkc5aKRNrhp8PAKz0tmCwo",
-	"g+Ceq6GDg8tmo3mga1IslHIE/Y+1MgZcZnc3fWuytTF8g7nZcFSfUxEYT1kmikLkEGupWMPsIYxh27On",
-	"ZwjbJfJ5GMH216fmDG7Lgs30sHkXhjQ1PcS4n12yiFeLSqAQH6zB2obT1wP48wVciSEhHUtP/tv+HH8F",
-	"5zJaCfZj9+y0p1KdwKEOm4icJaOpumZfxuGC+LCr0n9DyDF4Ff3kCWTtlGL2Ozc9BaBA+S4cs9Fm9WUM",
-	"jYK/dk2RCz6uvNAYEVOQNpZp7Cmv4QHIvbNfmmgjXUTAWhjQXkq54wWLT7gpdmFj3j0+ikvrjiK2siiD",
-	"rdb+jyN8rT8bLB9AvJDl40HIErXKHfPC7AUoqEFYRKotNz0VT/g80zxFzRq32Ike0rE48B2N9Y3wXOJ2",
-	"XkF1ESwILzMMc9FwIng+VSd6eFc9VF9nBMNJ5w3SuFOB4FzQKkx3VtBUUkbX62ufpCpevdy5Eyo3NY5I",
-	"Lyh7byHZVJpyDlhMLWmsW4VF0Tfijw3burdxW8FKU6k7ucn0EHMOgdwRO+LoO8AoKKu4wGOHDUwXPENr",
-	"2RdpWamFp1vskCusSFqos499p+I3S/Kgb0Sey9SuT7mC973gMutj6GD1wLhqrX+9+te//rH3r/tMa1iw",
-	"qJWIqDSdPAnSAmnEzNT6EIbF+62Xe1BlQ0rr5R7TgzA72a/eQxwgSO6EISr7F1sJhBT3K55cz3gO+cW5",
-	"ng6RWGXY6qnGkSYd0jyO2KdmntlNy/8WxBK1ZzkUpkj1tGgGQrN3N9e7blDuWs/nazt/lxo2WEVlVj1q",
-	"XlcY5Vcoo82sUXhpNdZlDtidxt4Ie5S9w4iGBAJ4MSa4lm/GD6+oEN7bsIAMpF2mJZtOkkm7jnORCHkj",
-	"0hY7K7vrlBXia5RS7Pu/2MyKbN9mkd3OnXLbf9UmXOr/ztL2vtED3oFckfsb1VtCrS1lQbgN+HbudGV7",
-	"v5Xj1FipQoqM6JYQs/Prf7Cf5LdEBWyXA0KhEzr6Hug/sJO8titdHN5T+MbAxXnDOEvlYCByuxDxchXZ",
-	"mDbWvORDpxIJu5gzqezmMeZzxvNc3oiy2njB1K87b5tMhErvZ7c8kP90ooeP4j6d6GEbRwUCvU2rHedJ",
-	"VjiL7nveBp8NDdBPf8i25EKdnH2/ubfkk8JXxPiNZvlCKD7IpmnVcXLqvHhXpps/pUXqmvVYMfUTwGSr",
-	"DY8h31BwtmFGyLtF/lRrO9SZOkd17RMpN1mzT+YwbN2CzgUmfa1Y0Iq1u93j708xOnZ2/u6Htv23Vb1I",
-	"bUusuACntZg8BPEu2jmsUW0tKJH3FE0Zup6Uq+TcT8W0arF2mCzl0o6MS1kqE1ypViMB6H+7SYTcOArq",
-	"qFzSLTAM0aaFGVzmjc+B8l/gzOU7tVgbjw1cWlwJiAk7IpKQZ9qY+nxzfPA5H2r7+VD3Fmucmied27QW",
-	"kLI2pB3KahDedmJbxq2Q48JLbk9VRNcBU00RuRLR26yoeeDZt4KrAmxBV2TsQbjNaFpgmlSqZ8qFv6A3",
-	"/UybIoagnRwEG2SFUAKdNLxApqeXtAOKnk0RT8awWOeTEVd960zrwcDnRGLUTKXwrKtkxhzKMf9g22GE",
-	"sY707eLzxOOlURVwvB9GnodgbT0FJjXVZdlOl9BtBAtMbCIBubgsViB/Pr0DAEKifLJnAJi9B21MW1tF",
-	"3vxLpYVBnekKLUKl/9wV/5eF5siPU1Ro7TOprssgciUvGpywnvoyhiOzvh4QNFscsThAaou/IkZeUzqA",
-	"vsrD4X4SUoHVJhCUIwRrK/B6ptgAJ4i0EbwPSpQFkHddTRdeH1ewemKvBHvKvpAkEEFBS9wET1Bs35Dy",
-	"udNj6+p7UEG5wdyQP4fdmj4HpvUT2BZPhzXnk5XI5X8TvhroySdlq7mN+bMhRU1VmYHVfleTqNDOJGrO",
-	"jfPFHZjbSp5FJcTFzDSxPw6m2Z2O8+H1T287B7CCR9nMu1hMsz75283ezvagGZ7wVq50KlafzcMduAGn",
-	"EBk1fMjNAR1GLVDj8EzeiAgd7OASbk522UrauiDqmnLyAko4PTxaUAnPlU+RhzgwUvrEmdYTa3cTw741",
-	"yIe5nqq0p+CS21Btq6lZyszQcyixjtghWfy5YOIDTwo2nVjJ3Y8g2c92eyzGOp/3FB5fY7mn0jgawVks",
-	"VwzKgqUpoFL8C8OSXKRCFZJnyJWn5qwQiquikVsa5uAB1779wKqEPuzUtjL5FHXHrXV9I3IohoXFPhC8",
-	"sA8e7CitSM+H6x9XF5ZahwvVv6VprZ6TgtRKQDgf8z741IgIGVQhT0KMA1sIjiKm+dBaVbCcKc8THjeA",
-	"tDTzR1wQCBoLrgwQkSN2k8SqBbxLA5ym+LBmfb3pKXI43Sk65HkZJwmCAZzv8sN2aXbt8BDWJJdZAKEI",
-	"hl1ilz21mCw9MWFmBLIJ/Qp8S7Af4VumYocW84lYKLzQE5nQ4IBk5WKQCzMCkx4X9xeGuSnypzxQN44Z",
-	"gwPQHOg2Rz010jMgE4LUADw9hELFCr0kKyujkLeGJXos1bDFYijPRgBQmAP8YE/t77mPMJ1ZczjCiivr",
-	"IoP3Ddye9uURjeor/0Tkk++mudc9xUxDeM4+bTwomMR3APUGIJm58IQrhXS+QO5Cfiz22YgxVTwGOX4O",
-	"ghYUrGFxmv2Bt76BpQVD5QIHMGpzzIIUPPWtBkXVUz56OOJWE0ssVcfcwZgw1GJUcZ0LPmSJnTUTpv6I",
-	"D4mYlDhxdnStHMhkFJBFWb+XJgFxhnA9pA1JPWdOem+N8rVBSfpWdKRvYVOarAKQNq48KMgXmEik0Gfl",
-	"IEPhwmxAsVo8HJ0Jfs3sW4o5Kzjm3i4gMrQqp+AT+9XcPvx/71/0dn77v97O7//V2/mPGtTlj49Tg98d",
-	"6RnqxJWDds89Yolba8LzQiZywlcl/b8LbsJAYpU1sHaHDh9aR6bRVqS1kUbNqjMH0B8CMsf/2ZgBAv+5",
-	"Ny1ASDAYjsxD0AwG4/MMRbpicNbDkYYztTWLbFJdvk7oKj//fhcpe5GIvJADGpe7Erm6cwA8pDYtdiKv",
-	"hUesi1j1I1Zo7eaZCfvK2DrtuSCN0k/53HoHLndjbj2PqNzRvEMSI7p1jDidTYb5YbV3DwDeW/lCIDp1",
-	"yXLVUUCDzQg20qYwFWoTqRiv3v6FYbG9r1Hl2Iv15DdBztWrtRwSIQPO/t4GFDgY7QR0+8iHOHzuzwiN",
-	"SHINaeFUOsZmMKc3Ik9lgunU8WHn/OL4u+POEeZhf3veaR/+0OnGJU0TvSk+Pj08e/vupHPRicHuRlAM",
-	"CRC1gO91uDTmsHDy2HuV4IhiMI0ZYddHIbL5aoKAhaGuSy98Vp3L4rFeeVZFZGvqc1nyNlaopSXjOcuW",
-	"9Kz1HQaZnq1DfL40ZDmYa56lYRuohXO2u4s6dLfQ5QGEO0WYZq62biInAnxcUKVmpGeqdIp9c9BJwJIH",
-	"qPhKhSnPbfBDXyD/J7hvszJbpqfC1knjhrDeP8BXVeb6qaIBVxqJiTu3iGbuP0w7GgOamFgUpNf9lWB1",
-	"K1L3yVF1j8cwdgv7qBvSSa7TaSJSJjIjIBi0RS3QcACC5xi0uR22AXq3/kRjhYX24s/K3yuRBhdDBEuT",
-	"8gX5EG+WAQAJApbJGkCzobinrFeevjPQb+Ut24X7XTBRFtF+mTtlxtW07Q2k4dygunKaSl5vt3bWoppd",
-	"VELxhEe+sIwAKsLQ6YALxjVhB2955fyV0962AbP6IELgMb2Shcna1jJfCcTauM79KVn1jpUZc7cUBxLo",
-	"dUcUP3bPTtmX1QpTqHSF4DcrbK8VzxoLX3tqsfJV5+zHSyWLxRLXcVYpRv33VEm4H8O5zg40PZVKYzdp",
-	"IHGwvhHZi2gD0nIFhADwnhst0JhNcgnGoCxGeNKHyTG7u9iEGFjXXAUGi6tz8UO72z8965933p2dX8Qu",
-	"TwcMyqrKkIY51+2oIeRcY6ptRV88SuUXFXxRARhM40NXfn0yv47mxordwtp90EqrOsNum6VXZCqCw/VQ",
-	"ivBO+32DHqzI3no1OG/e9M/dNg+a5EYkBZ0wrtIbwHBvrPV0eX4SOaSL8nz/oKeAK0ckSAapUmYnRSgD",
-	"mYVAaYN15XTAq8QMUhWYTE1UlrdjNg1l7vUUSgqLf9nt8iHfrSzMA7ZPJ2VYYADckDwVLJPXgqKJeoCf",
-	"PgDyxDS19p2Aon6rJwXYezGyAZrg5PnipMuMgARm7IuRQwUzjwMVDnjc6qnKqYUOUEAgRAacC87DhkhW",
-	"Wb0GSY4tdjgSybWDrxciZRxAuCBBhRRXOC2OQtITRQYr2vC5YUa32HGQajHgMjOQQIkZx3RKjAUQNTaf",
-	"jyNciaGEEgp3IFuMcuFOHiFbRBc8a/VUT3m+IrY9uqLFjYXYiliqk4UNvzVOHb3UcCrTWvgCWs3BbP0l",
-	"Ahm3CGG8/LQhjKVdnxiCCKJuKBWk3hutFabvw7qz0p3wCU9kMX8Oetw2X21ZWDFoWFnUD2zK3zHY8ae1",
-	"dz7iMDuU0oWTqDJ/BpKkrcUtCyoyg+RujnkrZfEXKv9Cg8t+eX5CypEyQCiZB9MgRiJLW+wQHnA7A+lc",
-	"q6xlUX0W8rkjSCVHEvKU8STReYrwv5ryOsTkC8MmOpPJnH0Zbg39qbpWeqasRV/iuuCnDMvFUJpC5Pat",
-	"dnOtU1g4TPfRV8Gzp9bY3IhmgPI56snawa2FiQlS9gKC2VzYISrRsPg0lQUrci6zRg53eGczlsDeXVgY",
-	"ln38hz9A3pQDrrKXuwQ1ZIDDyFwtAxwmkb9uUlOViD4dwMIzr1/+a73KeZdDZEeiyU9a7f4660gQdOym",
-	"+qkx27DBju62v2/337XPL44Pj9+1Ty8WTOn9l7U3/dw571qlFcYVokams60K4J2iocFbthsLvce0rPJu",
-	"Vs0KQFFMa+Mvk4wnAtnMnfn9xjGLsrEYX4ncsCF6cDJ34RnTYh3wHcC6mBpK/ldi1lPeiqf4JacIpqvk",
-	"OR5gEtcB6+3s9XaoqGdBmAJVDcfdctBTytrx6KdIQ+nP7cqDLhXR7jpk48IGVKPnJ9PiEZX8EwiWBj24",
-	"bfnB7QXnMfXhOS2lquhFmKQJyx/sGLdst6Uqv6kVysvzk/5F+6fO6U60fPHk+O3xRR+zM452op3zzv/2",
-	"f+p03nX7hz+0T78/Pv3+dgrW1/os3essx6i+hVZ1tE9Ozt53am/pdg7POxeVu9aaoC9GOkubIyRdOPGw",
-	"WigwLg+wsoJSWgBHAGIVQy3oDjRZq2XT0wnjqqc8TE5VRYBquJrbxSBya1YNBdYxJFxxCoZQAMLrD1c7",
-	"3FP0DNW3Qu0wGbdSsUEmhyMo7bCe19RMwUtf0jx2IJ6u6vl7n+48Nd30g87Sx7PUUEfdV8uslfy1kAon",
-	"whUAE9qyIZ8U4fmkYjN+I3yFFS9YnANE/wQ8Rjsx7MuruTNOIgxj2Vs8PjAp96+oEmvAYUdAAGeejNxb",
-	"wIAA9TITWeZ8SDA8pOkpah8G+rTGYg0MVMjcga5wmdWaNKBJ0O9kWNSOIA9ADa6qMWAqqFTokazAJ3hW",
-	"JPeyfBbBFP4mBo9DTPj76BXbqF2szGo8TP4+19OJ8cqDCsIwDoURfldnYQ0AF3GLIJ4UMQQOx2MRqDZL",
-	"dCqinvInFBnPh8IUbGg/46rjYvswITnaB2JrR7ArK/zGIG4z4pRmUNSEtyOqQgyf6eNTrvBNGjh9gD60",
-	"WDtPRhDWxz65MwiJ6aYpnAG0HYDgXrS3txf2fsRvRIBlTDdM1UAqaUZ4LkJgD7ZLIgW9NoaiKXzN2Ap7",
-	"VFYG5iIRqsjmLKEEX/+GqaGvxNL0Ez6ZiBTq0KwX8YaOFcoKQNDBmZ6JnF1ZiWnMN+/yIe/grG+Ua+4m",
-	"tb9UMRJEt15+/fUGUKhLjrLgBVDxlxjJDt/Gn6QRioQehKNMc3m58EtP2ZFwU4lerqeomS8sWDxy8gf8",
-	"ODGwQSjRnFqNzanPYl9ZGc6HvIvPVhLYX9bmr9cW7AiRmn5Y13Qb8FjI7scV6BYaL6BuiA7x7MKS48ZS",
-	"HXqoP8j1uB7XOOWF2LWv2NkUmbfanBDDeJOWFHq77QhqyG81MvDIA4xL0J5NhwabcseBea4G8IIK6nF9",
-	"JQCo+O1VAODr/Fa1gKYDO1tgccA9mxdU4Wa/mqrI5UwtsORkGTYI8iW4YjpPCRuMKSgaJtO6xdpQLOwu",
-	"wnZtegqcgViJD0U/gQmPIeMCowSo5BGhHCoaiQk8gt+gFrqkIMHq74xPop5yB2dc0dN2g+S5cVpfKKY0",
-	"EzzPpMgR+50rugngEuym3Kq2C5lssxmfGzbJBR6cQTuowCFApR8IkeIWIg274ZkkYHP7ajJNME4yFIjm",
-	"eCWYGE8KtyPFI2769uN+Ty8PA21ryUq3gzKWYBKwTI6l1ZQIMtxTehCSGnJmRCaSQt442whKuGFbQ3cL",
-	"Wz7GoLGeFiymfkeudL2nKJeC+uvzJsJeNxkWd6ScgscurD5q2vns6uvLdON6t8vL46PmfXSL9kwt/D/w",
-	"Gd+itY21tbAX0AR77lZrZiO9RFLovJGbwV7cbgtutSduczek72+6B27FLPhBzzB/p9AYDkWIxxyOvK1a",
-	"QY3j859QjthcFIgtYYV2YoX85Z7B7C5H6wIyaUY6LwjK1b6+2dy0V5vW6KuXGyzRLe7WIKhuy37ILbg9",
-	"TWWxkiCu3IO9UtoqoTsc9tdsgcH+C/fcaf99USL819cxL/P/UMgNd97KBuTi9EM+MQdI/iMBzRPmKWIx",
-	"vCHGLGlctnaVECZ+ygtuPW1WDnmLtRWjzcy+2N6CeypPb7hK6FgS39/CfDnsEKvuHbSBsjCI6KjfyQzQ",
-	"+RLJihz0FOIkgrpZ3IaIOyTX4z587b+hqtdutIkejyl9HD7raV/Qwtj/2kogVn2EJYeAq1qUfQDDQRaA",
-	"/GpYqmfKtRpOSvU0h4Y5JOae8qwU3L5Ia2YyPcvmbyCDRCmRFCwIdxjkYeGGXeV6ZkRuv8H4tNBjXsiE",
-	"Z66sdxFozTbueYN93mD/JhssJgF6wSBiVH7DZQaZlwJVUSN7EGmQVcODCuK+RfCVTe/+PDVO84H2LVt5",
-	"T56al3uv/3WX2opbss7UbMNEUaCnjmUK37MdXENQyJW9GEO/czYCNpTb7cbL6Z8+pH5xdtZ/2z79td+9",
-	"OO+033ZrAuVrYUeuKIIrtQLxiRwABES1I1dmFBudO5oi2M5jZvgcE+hn0ohWT31HgW1IuK8s+/bpUZko",
-	"f8OzqaBa+9yHUp3rB/efnUP4+UoXo56KMXRJ3yZC7hKW2PqPfMgROxSdRvtcbcAcwb7shuqwKCLHn0Y3",
-	"4778Bmcr8VKMjcPRgoDGqiD1WhAksNd4tXlSmUJw8NIz6wlrJZq59ujRO/BwxZVNLi6R7SAu/Z3OwxiO",
-	"VICDAAcVBnKzpLF2SowXDujwgrMRNyPEEfQptotaZchvhM/YNSsch4eP2h+w8qiWCOdoTfq4w2PH0R+s",
-	"6eLuLReP1vBMDkQyT7I7Nv7EP74AwbO+Awi+QwEqs3SgZhA2FzSTXf3EBR0PeGYEFDYRjHpz3zgEvm4p",
-	"yW12I3Ljiw/K48sA5yi2H/gfui9ecO9Bg//Pq0Y7pMSbXzRYVyAevYpC9L3Wf/3Pb/u73/z+297uN7//",
-	"uRf96+N/7GxsKyc6z0XG6xqwob1a91boEpzBXM239c77WPW17JFTI5Uwpn8t5ve309sOXI8kz72dXYuA",
-	"YmQmszThufMw4eAZi7lUCQDYU3HYtlUEmMFtffz+9nsSrBB2fHT7vlRXWFzaOTWth9CEZyadiSxr7nz1",
-	"vVvsPpTF66t/i2QxVvdnbycXQ6lVb+egtyOmvZ2PsFl7pNsh/8KwsSg4xESsodRT1gD2ZS91HXH3N0n/",
-	"671v/lER/5cbS/fWToSRQ8iRYUhDeZyNdhPeLrbk/wa7gTUuXcIaDfuQF8KTtwZpNnXOIWWWLFihq6Or",
-	"pj/Ymif/fL6+oh3gJ08n6e3Hhh56gLGptGnTAXLNeU5A2G4CwuqGgKFoNV4l6cxIlQTtsqMG2Imr6NUR",
-	"xBOefKhRW9XYTcdysalbGVUEWklF6LB+YdAXd9WPUHo/G839DayY5rQ7eDQEMJrzqKcQzhKzAiN4TBam",
-	"eh/4rNMJcIlPEFEVxwqHSVMogBR6T9XQsm+o0Mv0v226vBfOGXeDVohJ1S6AEqpc8GSEqZGUJMkLjAVw",
-	"FSSvYSJgGQWovlEadiUQIB1AKOB1JQYFsFIRm1XfPoXxh6/eEKoPfdh9gd6MxR51cwLP9RTFfgKJDz4Z",
-	"MUTForRPu9RSpqdF8AFeuMrZghYLVBaHXwzoLJaCJzmLK55SQIoJr7e3Gbsu3Jls6aut4vLfcNHYT2x7",
-	"uQykyEBgrK3MruZBhmPsNlhO9IFFeT/YQB7IG4JlPSXHk0wK48QTTPAypIbJN2lgppNJSpkwi1qJ9xRE",
-	"DHztM3z6jYurOwml1iEsrkc0LtNfW+wnMSeYZO8PFAJCmFSUWB1/elm191VXCBkLFl0KonwBTPMVk6jz",
-	"elCj8ns70U7YvZ1o0Ulc8JZ/33CuU5mLxEEYYHw3nG77QMy+RExejAZ/hYOPvAdAWG9vAUm8FnPIG6KM",
-	"Asp8hlRgTGzyRyZwFixVKXgzbvWJma4aJniqdpy4SXYwvt/Q8TUHJT8DrcFzHmE1YrYufYECxu+QDx8W",
-	"g3cwa3KZQa5upJj992CaZfHWkh4Wkxs2SS6MGssOMQsAtxQiFA1qj53mZl8u7ANRkCpgF7a1I1Bqeori",
-	"b1/B5goUzJWYOmq/JRJDjcYh7dElsMsBvANyIhTTcN6PqJEIvyEw+RyzD4HEAHMFAH5oNXliT3n2xKpx",
-	"sJI5kTISiC/RsJd7+1XaxDeYv3Gl07lbElT40M/00BDqeIx4erEjpPUf92rPIxzRacKYz1ky0qjf7Whi",
-	"IkDs9ho4DLL6R8k/psJVnyPqFpFNVUCj6MwTMEiMx7s6BjYa2Lu9+sLnw7su4BfaBLhaRlsiA8l1P3gL",
-	"xZykC1H5VdRMiYXbgv3wrfMpngKD5EXOEzHh1gzc+HZDhw9r7/6WD4cbaulPUVtmJ+lx2Pzs6mjAjFoo",
-	"RiHTjViSHWVrGCZmXyJaZaxVP9FqkMmkOCA2gj4Agkk1tIY8OGIVtJUo8MRKiJUrQdm61kL3doBVF67G",
-	"MURdARG4I0TV5shSto0t1r5CJVjpRGsnWgmziNIiVCJ223bG1sNglU+4B2CutomAvmoFLOwpIbFmACm0",
-	"kMW/oNMcG4VV74DQQRtJAKX014EVg8m/FZrYFmd9SySaBjeEzeygJhLZEqaifXLeaR/92u/8cty96Drc",
-	"h28vu8ennW63/1Pn13778OL4585OtPP+7Pyn707O3vePjrvtb086R8tgE7+enLWPFoEmLk+7F2fn9onw",
-	"JWX1aPBj+aT/qfvr6UX7l/CXztt3F7+GPwTZMZ133UpLL9+dHB+2LzpwKbxy+OvhyfFh+Mvl6U+nZ+9P",
-	"+0edd53To87p4a81Letfnp9UHloCziib+cu78063e3x2WunOMoxGcPXtcbd7fPp9//Ds7bvOaRcQ3yqt",
-	"Dn7vt7+76Jz33x3/fHax8IWz06Pl389O+9+1j08uzzuVJ2syiV5cTbPrO7EYLZEW2Tcxb9hgcg5hZvXU",
-	"BqxFq9Jvvp1m1w9CR2Rf/EzgVbfV2JFZ7zMuTPrWnMDFxaTVctI7lmFtjsG4icOIehw5ValivNAEIQF7",
-	"rGKxTA0Fy8IrYA25ut0Y42XkQIBFhScpjmOyxM4mft4LX0XuM1OCkJlUSDxBwbMEAHASz1qJLSW6UmcL",
-	"YGyOGCt5mbfvBtWOKWdGqmEmKEgLrQ1CbLkYTMkdc+XzuWDmWk4mFYp9QjB0OIUtFosPE5EUUCROuemh",
-	"QwwZZVA4VlYYYq+d/1m2csSzMCFYEEgI9nJAuMP0MmnYEHwpqPpT4Qh/YYJGvSHiK+BCg+I7fwZXiDxi",
-	"suipyncBiDkBasemd7ZYjKFpjxbggtYxlfHhO90qcE1WFbd9sfcQCliChgYb24x5lvVUWJIY2ZcDzwYv",
-	"qKyC40pyBex21EKyWldSOEAArSTnZtTqKQADtjJYgwFslTnMd4xAbmhgVf1eztJ8bhvfQj+e7BN4wkwH",
-	"A5mAyz/QOWEgv9zb6ymQLGi1vUBvMG9wgmSK8UkHteBpZgM8C4q9VCCTe+r+mMkL6ogk2qz25a0Cfapg",
-	"yK59j+bK2o+/y0Uj/+wCwqcnpa5OBHmfqV4B7vly6+1ucsIW2ha4Y38p16najUeCZObYDNp1trf7r6Sa",
-	"Iofo5KcG5OXSYn7xJ0Qn7T9vzSjlh9axSSEV9lpaqXrSjztrGq8C7kon5V6wXfTUBSFyM7/MKbUlS3AV",
-	"AhIshUWYVcDHqqd9EjOYRsbJiHR41tWcskmuEwHgQcCcvzSpmNKzlXn9y4GW+q0BG7UlxNKllfqY6F2H",
-	"KNBg9FE6YeOqv/8aXw/ztbjIo0rQCK4uEkZVUb6WkL2i4NENYL9qNepanrVDgtBzYW6gKbHidS0mxRum",
-	"NBtMcyDmKEuFXHpCA9PaJxK5vzcC57Z3BU+t9mAi0hQ5vZeIbLjKfb1Lo/WAq7fcM4xmA55HS1X4dAfQ",
-	"ykBQwm+YeloA1QNxMPYUpWwRHf6aqBsW1txTImqzP7BZG0fq3CvP6LmPDxSH+xRxNTuom8FJVIxFyM/Y",
-	"JrYELq6aHehRjKuNJCYXZjpegTV7iEXAgixGj5bB4oHVSDEJ0AG7mgPl39idkfm+R8GfkI8IcTbHagJR",
-	"m3rAVtuw5z3kCe4h5zA1UNOaQXLgX8raqhGMPyk3ptnxXJUXxO6SFkQgn2Fe0F41L6i2OhvPlJfSYF16",
-	"pfsbMzCpmlzmmGmbaUcVB6xCuRhzqUpchhUO8Z2kbzPJu0PCzUL5aT4F+JiY8TQNMq6ht3pAKNMl3PyX",
-	"NOTnl6enx6ffeypTCEHCGUFPQW4ZL4n+roSA0DHA1GAyNgC9vXE5atVvA5aBn6mreU+BBbC6qJtyn+rL",
-	"d10iJ7XB3mTfVpPNub56d81An+jhpumex4NTrQQ5vL8/UrKOy0y4Y0Bwa0kKr5D2aLU+PdXFW50Cy+LW",
-	"Ijygb7x16tf+7TI+V+nYzSI2XQdKT5wPs5FmBb8WhiVWcQV5JJGDNBzpvGBKF6LFzhYYdK6FmEBepMyx",
-	"CP4NgEECxiIudau/9A1xSpxqLCKHIkI0wGBYKMVapBITJBc0KibNQxOCqlXMooQfR0AJGBSSgwMwU85d",
-	"sKvIH3pQvU1NzBHBLKGglHLDPKtPjHmYhAchwm8VrhVENgdVKLXH+mWI6wE19RMMbd02rPXwmYNUbojL",
-	"3NVbV+Tyzrrq4yMH2i6hb+WqxOPuxpwqOdgdo6Yo5+bOEYO74eVvFCzztt8LnlwrPctEOlzlD2UARBsv",
-	"1Ge7o0+o8QkKtZwGcobZcqws+OoDCzBK5cPkLHvlsCzt9WvN3SKFedFOkMH1Lr4NdqqtzAysQ3dAufoh",
-	"/CBymotHj2C3yxWwLFEVz+khZYeizAveEv161Pnu+PQYUucuT8877SNKSYSLh2enF53Ti5or7fPDH45/",
-	"7hzdUzDXxq4DGm9HLOBqLu22qRGZFXZ7MOVd/eWbMPna/q5Sa7v31GH79LBzctI5gnIt6waUDoQ0jFtv",
-	"TqSO1MJha7/e+8b5ZVjS1qfZiymzRpQ6oaRwvRJUg1mPvlzG0p9Vw2enGny0/klqBciC7b9rd7sl790j",
-	"awqvCZq1xXudXxtk4EfZQv7kkBfYWv3Khyy/MCwViTRA6O+FmHQFkZpEPeWosyAFIUhXg4orl9knVEru",
-	"QOxeH9dKvX/8WfI/T8n3C+BZ+jeV/jUUGJR9LxVLRrlWOtNDmfAMz/wiZL0qUT1pJ4eL/w113sDhi5WQ",
-	"Yy5VT5WQtj7zXuY+X9ib/OwdH0rlk9iu5q4AXKt6RGjP5HQ3TOhA+Jc9VDzgvJojPElQys5tDz95ZXkV",
-	"v/rvDmiPC/Rh4eyXlMUd0HObgn+rZO/DJONSNQpfB6+bMvXUyYnDBIO4ukoJSWc2EirCmxEQ2CChLXLR",
-	"u2toVBP8AtLdsZnIKVcbA/uOXgZyxbQxEgQWLmvwCwp+LYg8BQFdeqoCPBsx4Ro/0jPIXVdpvbFON95r",
-	"z35wAiTbRlRHTWEsUd6yjcVKc4+zyesm/oGC1SvXayFUupsKnmZSrTAX29XkQ5fsMRlxIyImJISd0aEE",
-	"Lp0A0QeoT7uioLt6KrZKV0+L/tjEEQOCP18OpmewBcVAoRrXLy7b5CPX4s/QJvR9/2ytwjLZ0a3ceqX/",
-	"HDV6MdB5InYdPEazgF/AIZUYDERSMDkei1QS7HkuhjxPoQxHD9xeZKohJMp/WQApKXRP8ZrAkRyqsmK/",
-	"Kt3QXAei9jkK93eVAfhcJRxGwW2ShS45TG8h3evTZv4u0j3gMru9ZB9U0pkxYSMXVVg8fAqh19Hf8+Wc",
-	"ZLrCCVCJALmkAdgqBcAugmBwT5lCZhm7gvyeXNrv63wZaxFT4pq1h11Rn63meNYYpDEwIPmsLirqIhdQ",
-	"xNisK96CruCqyjmCPCOA2BLV5NhEntaUG0Lpa7HjwvSUh2ZgE5FLnTr+NH0j8uqBUexH2HW1ivElDTSi",
-	"IUXWduqh8z7uLsz3zhS5b5j4k2SfuQxCmikC+Hn0GtXHzhc5x9W5JFN/F80Uiuz9tRMN9FruZsR3TUWS",
-	"8dwR2gmPu/iFYbGeFpMpwc8GoIuQhA+XrDdDdgzYPldzSD+rqiUIQzQgDRI18sCHwpA8et5TmIQ343Nv",
-	"DQHeo2E8MzqggINYXyUXb0X28TmOzkNmtn2iPNa2mv/YPTttUiY4XPdKEHukLNSinGwIRyQVMPAHie5V",
-	"M/1/aHf7p2f980738mQTaVtV8lKa5r72JXAeYIMvoy/SMIzLlcKYAZ40ZXD2lJkaa8JDJYwjULkWYtJ3",
-	"70AUD1GsroL5HA17LDT5bC17X2eDSyi9/Qb6OcT5UER2Q0+5WbbPhYazJO7hp4KcDczbjB2iUMX3hmQy",
-	"AtaPqIoGLHpJ5n4+ZxOdyWSONn6jLB+G7XzO6/hMZRqAtzBNuEq7MXhO99hc8It83izqx4PGY2brxONp",
-	"clGI8aQgJjD6y94N8AdKzzwjK3ysp0jEK9788QIit+NLccjjA53PeJ6iX8g8epbLEi/EpKeQSETwPJNI",
-	"Rx6xSa5vpNX5WCir8ajHxR8MZLYGIcs39LM7mPA4XbxgEy0BMX0xzOkSWLG6UarJtOhDeU8c8H8MRWEY",
-	"76lUDqDuqWATRLSPXAk81dgNoRypvG0BHazFukIQFFrA9WVa47ReWxb5/PM1fOzS/nx1pN1NOS6/Z41Y",
-	"0YhV2ODTs3738vAHhOhdrS3tYO5CYeC6MIPVNEKBQSPyUkVCEhh6OTAxUqXiQ4SqEDE4oawPb2/VJ7UV",
-	"YnKCtYkP5stjGe05FcresuC1hvlrqaAYWSN80WUxEgbQFJuS5xZ4T31Nryf5mk7hlhWFvC+RRNaV9d6h",
-	"qvfTleriFDfmwmXZ4mjes4T3kaIeJeZH2Bv+cPGOtcJ9W8F22jWMHwIODiUzAQlcinR79aL8kHL8JMvQ",
-	"7dpes7D/Pov68Rf0iz/tf7CqY3UOzzlUbphKhp59tvYcPWLcsBTs6WlhZCpY95pnaYudANIx9t1YW9XF",
-	"0h1srb30haEw+srSMIeIbKZJAlSRkSsd7yl83N48NQ01X9ThLrLXPZSMwev/ymbyYThOn3OliB0EZzCP",
-	"uZryLJs/0DlbVGd5/kVDhxUtszqXCPMDgrwhMnSNjxYGaqdO69Sqi55apS+sigi89dq8Hy6zZy3xnB60",
-	"Ij2Iy+wvqRqeXsCxoi7MtZw0q4vutZwsmyMeEaSsF5AFkIItZPyEJQSkTHqqjuM3AvaIinWyVuks2Cg9",
-	"FSgd79FAcQIUuLqAYp36sR9/Vj/P6mcF/Py1nJD6eTZI1msYPOht1iunGmDRMeAO5DECODIryTrINgep",
-	"wsvyT9SGiAQo4ezSscwcTQURF6c6AMt/47MdqIiON/kt1PznkvXPU9Rx9p+rkUCyk5FIp5nIX2QQ2VkN",
-	"Sl1wlV7NjT9tBFJ8pgdM6bRkh8/FjeAZG2lT4K0TnRcmQj0w0jNFnO66p5JcpEIVkmcGk+2yjAhzTYud",
-	"WQcGQhxEPT0S4NLY/xNIN4SNjsqC3J6ajYRqyNI7wS4+ZOjNDSd9qiGDDpvth9GNa2uLaW70CRflc+0K",
-	"Q2T+t+UF/2995SjTViwWPKxJ9WxFJkubki3tCmFXItF2xVDjiMuZMwOCDhi0Mx05LFpgK4Xn4Ca7oYiJ",
-	"TkatnlMHmAlvN2FpCgeCUq6pxSUV2QZwR23me4Pc2tbJDVdfHdtV7WZSiMmRnim/uG63nzwIpPP6PeC9",
-	"zq9F/imy0m8jEWZkrbCBC29OrFthl9dCgHqLmef3lLa3VJNfLqYv/OoG/wSE4xYy12RRwlby49m31n48",
-	"6bSPOucNity8mBC/1kocsmkhDGJBc992NgCRcs6fKTQAmHI1B46t5QMW+pKb4p0HQtCk1xNv2G25y1ZP",
-	"64VMrs22AMephfXjGqwCO9MrlW4DUZWd/waKKsFzRLut3by/A8LDXBg9zROHke9qguCgWKaRNbmHIp/k",
-	"UhVRhTc8YonOc5GhS398FLEi53avPT4COBo+FgeYHh8FxLDWGmeZKIC2r8T4HuZ6OjERy0WayxuwGkAX",
-	"mainZuJqpPU1/TbI9IzemArrDxBAhn2VnsjERFTIYo05j2JzMRJzMDUGGtHtegox/13fgeeySosObf9q",
-	"sZv0O/J0TZX5ynW2p75sbl9EjfsKjZYrMQQ4EYesVYgPxRvG7WDzjMX/GYNzU623hMmE+Ao3YtcIZWRh",
-	"Oyo+APUnpIalpsXaxOhYCBV0UA+ACaSnriUMTInGHlWQg1rsnOapOrY0HSXTol+XcdRT9o6lmXVzyeI0",
-	"+wNvfQOF6OIG7TXw7gTiG1qPzd6ChUgGcsCkYrFGbOVaTAla3xsxAf+xkrpulaY54Vci2/n4sIez0BOq",
-	"FWkusKC5RGxIAat5qtKtQvIsqAOOkm3lgZZ5oLH0jchhU1lgRlBaidWMuxUlBTeYO/FOv2HucRwUQMnE",
-	"ZHO7xO2iImj6tMUOYbVhx3oq5kkijOMKBX8Ctmz3PrSRZU62HwQ6cUhW2ZKOMVcPVnst+GprxDRBaLlh",
-	"ua3p+NnQUuMArcetcjO6NTEx5dSUQQK7lmp2b67mV9bsaeSYPgSKWMjpx9fCkiqVY8V1sS4ta787dvLI",
-	"2Y/vL8jPFS6dP9H6WooDFvf7P2hT7JprnqVxxH4oismZyuYR64pkmouIdflYdGUh/rtb5DIh3ml83HNG",
-	"89AdLzesspM+ZwTb22Jt3xNAmdx/yUZ6arcEtODlUO1KBXsGXKDfZWFYxk3BpkaQoMVIGE8TTZQg5B1+",
-	"Td6hCR5vvzvuKTsy4Jvd6Oty68xvwPTW1pJVBHsEbS67ptywQ/8jFFPIiR71lOsiXKvWGtLhR/AmCRMh",
-	"skE5qZRtrFgqbkSmJ2Ohip4a61SsoA3GR5cDE/vblqHG+mCax0by2s15ZOlVtyOQjXa6otg9hEFviD3h",
-	"a+HgCKbmUxPUovgyzq5yPTMQNXCztrFuaPDr2pcXP/S7nS4E6s473112O8sGPorgCzqnW5tE93rvtVuw",
-	"5JRBJj4UDNB+j4GZcjm36mJmh/i9xiW694mX6DZjZG7Vu2xZGqj7zejrpRltTCZzc/on/ctRO6E2rLGP",
-	"5JDKq90a1NOCLA4MwTJkLQtUWEC2/jVR3qM6bbF2lvVUQqaStcyFd9L0TPnN7w1bMKBC+vdC01NkCsGa",
-	"qq2Srqj4Bkve6pHSkC9H5c4W/eXl8REmHtdZ2dwEmzBNfoCS4HGWqfwOMSyLnMusKYka31lJpB7zDydQ",
-	"abtz8PXe3l3AR5eDfZ9eAheZ2UPxQZBK66gALTuexq2gZn+9UsOXnGTbEPUj4XLOgsZay2RRjD6d0BeF",
-	"VBuUNwCFId1cInPLnF1ZT9B4hFEab4P4oIgHBXCO8CSQUs97imAhZyOdCZaKSabn1jKJwHECECh0YJrw",
-	"DVyrb+ujbJL0vIYVkD7tg3SPiB3wb33l5+T2JymNnFRt4pdE0567T7xhappl1k9Hi9/Ok4SifuhMi3XQ",
-	"vLUrxS0C6wsjD3kK1XrWQbeiaPcGCLq45hMDxUDMyg1hs1OVnlo8qaszbKE991g2T4vEifqxZX7yxZX9",
-	"RGiT7rrKG84u9n3sekWZmL3c7VxcHJ9+3xjixha9GEm7m8zvFEVqjsHAy4ldfHm5LibZfpDj6dhJrR6U",
-	"OlhTsDWALN/f22syFzI5lkXFWvDVVlIVr17uQHWV/dbOwf7eHpZX0Z/ekpCqEEM4WXtY2yAYoaZQDEQV",
-	"cCi2FoMJhvb+KjhcTwUvpClkYl6kgqe7FM9uXFaHmGkIJw5f2l3THTl85UPhV3OM/TvchWJqan2qI8HT",
-	"E3im6xvxkJ5V9Xumceagh62t5PpPVVE9JqgZm2D60uyPmolzhwlN84ZFPmsmrEJ4jRTpdHbjSQyv5o4t",
-	"PaIgMpx7OuAnrYSB8BISpAIMDuoYgqSCPtHLgH0hnwcpsoie7U7btErgK1QhzwvRU7xgMTd9PYhb7Gd8",
-	"TXAM60l16YAEqB9jjBylfavmgFaX+Z8KHVujASJ95Ana6Sg0vYvuQ7eGFwT91wI+STw6m8lUKPTuBtYE",
-	"wbCeVOzy4jAKsAYIRNQuUsCdBxOTngUEMLOKN6Ky+Dc42HHz1qfDiVof6+XXX4OWdH/v13pcNQW01bHh",
-	"BURdiS9DGuShaFDj4VzUa3O7t+7aV+zcrTlXYmBd941bUug7teP5wMEjKZaLc4NzB3/v9pQnzv/V3Gur",
-	"cLMrBef3jQ/fArUpcima9eaRvJEQSnKYoNJ6j1fT5Fogd4f4Y8ozgg9DLgpQq3hHtKgarBIu4Ygr2kcW",
-	"hEUmc19/sE4R0xnISM9MT430DOjp7Dvs/qKvb69+Wal97QVsKvbFAZlAk4FWK/6+c8Fw34nLIxK8+wvD",
-	"4kAbWy3MzXpNbbWhKfPdEGWQfUvDvbQL9JQ/5nQUwG6azJLedpOGmhu+7RkGOSUPfL23R6H7sf9sTwHp",
-	"Meg+6wu68xvrXHpwRDg2cdEzONB5xVI+XwWR2MWVt8a8DvSfi8w6IWixbz1UZFTd2q1D6rMyCEEG5r6Z",
-	"y3yLG0rd63H0d6KNLWw7ODgD9LH77FWlA/LytV8ItI+EC7B5eB5hWysbrfRsfcvuss09+MaBa7zBxqaJ",
-	"iNA9RafUiis6qtvePjSk38hKKsd9N4+VEA7dEaREDdyeUELjeKPbKqFBbbm71eZ6UAhFGNV4zpxizpFH",
-	"nCeAWEwkhmykKSqayvG0cdRKcypCcWhXdPbVU+IDH08yAkCAw+OBHE5zYVt1Q1E1XzwbgCUs2M9O/UaY",
-	"ee4TnvyjkL0z5qlwJ8OgvZdhZXvKpXO9jPb29liZe/ZyD34oK3khpYunDtLLamX7DZ2LiMUGupViXlmR",
-	"T8VB0Eo44JWI1wXb+v7eHu3nEw5J+pDWj1GTqtcElPWwAU2Nw9YtglHjIMh0DETb2SQTaCDAwRNPkmnO",
-	"k3nEkpG2NxK3vsh7igbRKjJgncR9dtFmiXFl2b3cQZ9OGwKQdscpxOS+PkbzsdP2fA63yXkPMtzj7DK8",
-	"cT4h4aJdSRUAHAEo8vo9jl6yJtq0Kry0pb0IncnnnejBMWDWuzCB1gOjmEABAE1nC4VWVqHjaWoA1FJu",
-	"BLlgxv5D56Cd7aDcd5sSk12r7q94cm1e/Fnoa6E+NifCW80UQvwdoKaDSsQRYKlIwy7PT+zQxL/s2t19",
-	"95BeH5caED5D/owkXweM4yC1gh1D3OiGZxK3P61EgFnmEGzsWCAytcgLOaC5p+AT8n3mYqLzAiM3qUjA",
-	"VQs2HFKJb+h8JwOsGPsxwEesAmAX/q0uDysXE0FcwLZ3Lvaq8CgXd6lKC3iOib9efgTjUBzoieigrNOd",
-	"AGMrvt575VIzAUNvt231RXzAjACkRqImYPWfKrSGbuG7Xu99QyWi/ry+p76M3Spo6Xwy4kqk8VfV6p8Z",
-	"l0V51ByFRMrwMw5tyviVdb8QIRuQeioYmvQwJOjZXdPjbfhkG4CTZJujSdr+1peq12RIwMrbfJf6x7pd",
-	"6qGOzwoxOYee3eLsbMtfLgt+lvNAYI35NQrTaaePZ1bDzMPkhbtpRJFMc1nMdw5++72KH0mL2xu0pAis",
-	"FsbMb7AArTiJlPV2QJh7O/UwV6WyATZ+XP4rq1UP2ycn37YPf2qGq/d3nLQvOnctUF3Agrw87V6cnbsr",
-	"X++9Wv5ap31+8uvC8R+dNTcTt4K6owzuosKBxxOonhgB4WoZuT8+Ar2KpaRKs1wMpSmoZhK/dgDKHGPi",
-	"qTTgGLijRQxbpbzgLUZHDfY2NE4x4Wrf2u3oW4zFWOe0lPAYwdDZ/F1LGXFjTTj0z17uOezdYiTGpM9/",
-	"2b2A+3eP6+sqbEMuaGTvkn5+2yjvQ5o82I/10VqXtbC1Wgo/fveplsDD88qKl2PhOF9rl/wJrCK0Y4P8",
-	"ILC1ykKs8JJzIXF3r5zP4X6Mt6GvbSJ2pYvRco1V1MxNjvGMoLyop2rKiJa/fsu6oZ7KxABixfAqrCJi",
-	"lSIi1lHQCQx2Ks1ojR2wgSiSUaUCBvQFiXouBmC8NPiUF25SNvImg3qy+2Qxurqk6K8nk264VkvkCAE9",
-	"7J1bczzClzq2l7C6r7Ye846VTTOX11UfFIOihF2AQEEG9AMWwz9iKr5gUKr3ZWxfH0cszqfK/gelA37A",
-	"Ajv7T6ifjL/CqFhs95+YcfbetkCk1uUTVApR5IKPl+oPS5wna0K74I6TBHwrlIOgWWR8Pof1YJKRSK4N",
-	"HKL4qn27pTKpCpET9wy+GjOKr0RP2dETaYtd4p64txdUntnt68oa49B6VEsu2oTrFA1765VAVUKzUnnj",
-	"lElZWgqvw3rTsprRaxoAndHjsR0Nq1JgfnjBMsFNQe7T/tdldlxQXwLlLkU5yJCHKQtmRtPCQM13hDEQ",
-	"3JNHepqjVWnvg1nIpP2abQc6NNYRzuZvwotmBOm0NBmJVkoktQlMuPpuu327FQMW5Abqgu6343+L28vU",
-	"k1t9hCawBuz6u7JI2Ydlg/wdN92FxkXVdFAOt9UDXk/sLpnbZ/7vt73db/ju4Pc/X738+B+rsa/3g9xu",
-	"h3e9XrMW4kPxAlTBLi6lqmrlan42gMlc/PJqtRtqg52Pv9cqX2KN0lODSonW8lb0L0qFp6yBiSqFHlFq",
-	"56RZtlFluujlkFdxdPK//cvT9s/t4xPyUX48+7byS9XHcOXnG6UWLp/d1BnX790rn4s7G5YqDtB6s91N",
-	"ztbs9lk5NW4B+p9WhxybKjy/m9oFS3t8CXtWaBZP8yyOoPBApOVmHBuR5MKaAcpVIGHD3W5jr/aU9U/B",
-	"Ikb0JIyONVYT0og+DSSaba6R2yJ/bPPbm9bE0Aqi8A1s4FfCnTJEPp2D09xWqmR6iiJNPYWFMvufohcX",
-	"QatL6mBs3aOTw0a3KDylTjxeYejMC97G+qQhZR7DZe873/5wdvaTz4eP/C+X5yfI63pycvZ+qVbUffXF",
-	"n/Sv5brCutK8u+oNJ51Ht+Vcfi7JezD1s6WSPPc6aRiuEbz/MetUfEFf2FWsisrkjcsvu68AYpTciVs1",
-	"Pr5fEc46fMXIWY9L4aMtyNidiujoeXIItlIPdyd9t4p4o2a0PzbXzJ1hoI+NxfhK5IZdCzg0ETLHzPMW",
-	"O5GEzSYU5iu6yYhYjD+lB8zuDzHB0BpI4aFTTLe8TKEnk3rkvymUTH1ytfl0DLLtlsMtrtEnUA23zT19",
-	"lUppRIrdRN9ED2IvvAj06V0q7UpbN77S6Txe6R4fhbr7PmJUZwD4YqNNi6WgLfMuPvZcF7E8NOud9XLx",
-	"bBWyrHwt5RJ9gh3oFoLy4k/699xZ3GvsADegD7t5uK+ssB62ujyavEw3OK2tWSDujaXjSvgMD7QcSo16",
-	"1Dk5/rlz/uuW1sqLXNCf66h9AjGYs3QqQs5/D1unoKrfy4lPHHZ404BhGVPDdiWehUyEgnIb/3aeGe0h",
-	"mxc+VZ+8RI8+2uqOPlmQ6xFEqM7fK+cKACJ8wMkl4Hofutb3c3GmDSD8XcNCEP970+dS6wNBfkA7a7Xs",
-	"eiPM33TcbX97sqmtJI31J5pl9whugGK2aohQlmlm9JLlrMtlKCW886l5Hk83gHwOMSAfP/7Luye4nP4i",
-	"/skG8oPu+CreTPDPWaN7fuAOXUCodAJZDimbjWQmXDWRly93MNNT3LCZyDLHLG8dGcj3j5lP+zPX0n4A",
-	"UxMWtkgJic+QuBmn0iQ8TxG/uKOctCuKPqSVGDu4RcHXlvOsl2QeX/Ms8rcMUcBMiL+P5GN//jaCv4HZ",
-	"680EV8MXSl9d2VEMRDBxNRsx8vXOkJQLBWelbXQOCUZVsExQHfFY5wKztPKpWGn0fgeNe1jJfMo7LA3D",
-	"oxzS+q8346ovWs+zygGtn0WRrreUP1WTL6oRD0hkpe0mnYony4lS2vVQHroks3eN3NxZfd3JpM+1Vfe7",
-	"eBDerJ0uGnFw0Ae3TwfnlwH9lVYJFce6msjIKR/TUwnP8znki0ASVAjcC0nZ+Obayldsudu0sP3P9sLn",
-	"5iKcwyognFa7Bj693D2c2VAIU6wLlAUFlqzQzMcaFKU76gEr5hPBYqlbAJzfcgkkE6mG8ZtKfAUAUWYm",
-	"rNWqEz3brk9ioj+HsZ5MGKuLXJJ26mllAZzuU9rgRpqPZeMpXtsj+iAtFEwEFiqHfBS+LEcWJiSFWA5P",
-	"zUa6PT5+SEBD5Hc5hrYVjecNnlZD0o1lxTYRvVRx37daelL/8WDcbsUpEs4m0jPd8VC2RNVyNE9UWy3Y",
-	"UCvRcEpLn1yD23TuyzQOGFdzl5c3lDdCERwgFIWMITG/EVIBUsbrU/NXOvzQSL/3lpn5r5fy8p9PdKuD",
-	"tkHyNa6A7eVe+xXltSP9sg5Bu55aBypjrShDaZL17Se5tkLFTMHz4oB2Eg64mDwn7DB3D1DJWnsdG0Gn",
-	"aD1lf5Jpi31H9b7Wcscn6UYDhUAjwfPiSvDCRCzJuBwbYsCDTxmsx+Uq7SlXU0UkC4Ri1EJ4ADfG49RV",
-	"hQ2nMm0IOmCpMk7fA/Eu4stv4c/vb/nT59BL7HZj5jJOBChxHBORrqCuedBE4HNXQM6pWZsvb3u5Tsu/",
-	"+BP/sTafwH3vljYnTvGdswrh8W2xZ1JS4S1HbtUB/o9n3/bfn53/1DlvPqZfHucXIMPN7sV7bi0grPCP",
-	"Z1wW/TEBUyEcFoC0TFFRKIIDJ+SVqQr2W4+kuIAtbD2WOXH3OHACJSLH5lPSFo844BY4Dmy67iWip9Kc",
-	"S2X3+i+NECyGjTUGFkv3LixnROgLoNuFokjbf5dKEMNffZnGVKwJWowA0BAe08c/rE2eaVMcWCM+7Dgg",
-	"W0Lvm2tX7GeguPCei3j7ivDQNu1R4prwZVdz2WDk4i0wuluBD4TJd+ABt9Rgt5LDaOf1/t7C5e/PTjub",
-	"SKgeT1wpQ4OQ6vzasExeCxa/+Le+2rW9efFnPlWVF6DcepgEOJcTea6h6PrFgMvMSbY2oqdAJkAYofj6",
-	"RcJVIrJdnlwHt5USHuN1gCOIEXbJxCC2WjkcJjqJsPqCahoAS8EaXbFtVxyBV0mQiWJMCiTVgIcApjRh",
-	"fKsi5wmeg+Sip+xl9OJ+7J6dYkHZREOhtkFCdZopwhPMOKCkEMeI/VStmNLAPVFJpdZ9e8vE5O1EEKcK",
-	"Y/lmBa8rIW9h0f10K2xm9TBCU1dtv7dWmMf8w651M3ev5oUdlv1//POf/3y5/49tCfpacU5FwTHHv16Y",
-	"jwtDu4fdDxVL9fSqCLPRsNBfg6MLlDjOuZ2qDAz8wsrHQOZjQ0DHx4XpqdJwR7Qzst1h42Kv9/feVLwE",
-	"2M7tPmnwTjzfT73hWW5u8VRhl2KWixuRG4FYcvW0aPbGe9tvjxR6r1+v7hbpbcR2gkb841uZRzDedzHR",
-	"c1mIbS98a6CtPlwic24glTQjYdDgmhJVNyDgKahAJ5aKY8CvyEswXPgERoOAM1aJD0XpsdauSPvE84L8",
-	"ZAsSJuiOLuN2l6P4QJAMjSvyEMFnDYu9BRWRi0DQ9hDzgIJ2a+MkPMvIG8DIR+yCHjEYZz0VrzTwSpRN",
-	"5dQzOV4m09aYAlFY+SZsG8KhYeMAsQasKO+UkenlPRmwoM4vT0+PT79HvpUG8w1iTQFngUPCcnwDPBwq",
-	"OtigDUYWb4Aa2W3aLh80F4OpESlLNWaEMQ6cfrjBI7m4IzC2fUPLrkTEzoWrIw9BOcmns65rxK6mRbW7",
-	"1gEE9BtiWIYR4mE4rKcAwtn+4oBp9FgWpQNMlNLwGd9yANmUAxb00vqI1MMWOx4gWmrYEOtARgT5UzqP",
-	"ACPqcRPgp9IzPSi7j0hegLldhW8kK9eOvENgiHNKewiwXLEDtb4roZ/SoLjZwv1bpIBcra6VnikCJt3f",
-	"w4N+8JK9AFCK3xucypm0nS56akik3rSsCIgbQZqOOhftwx86R9BIpbExrCvHMuN5NgfPn+MIQavoUz1l",
-	"9FjgaZn4kAiRGsZZbt8IvGMRfC9cOG6o7PqQhd9dqPPLKYmkLp6mL9Ch1j2K4+4+vtJ1X3AHvBbx/Eo+",
-	"XATrGZTXdlhRyWUA9NoSKJCYuciXAEPBGhWP5TbcIz7g7ZtVaYVK0IF+Jjii1uPRZz4FMGfrfSuphjGb",
-	"gVc/ECqxojTJtR54LGeCLENC1nlPoWviQYPBx2MdO73Wo7aPjbhKM0AwSMXEzoAqrAyDk4+qQqLyLJ33",
-	"Nz0VQyPrtx/75nLvabG2gp++MLatw9z6LgjmLJJriAB4aDa31bg8aUNjAbuQEjOro8/AFaoce4ynpiBN",
-	"SeoMyQd6irws799G4DDVBD/py1HFg2qODuKHf/DT+uS0jW/ao6ibcmCaVI0f/HAa+dyhgG0HdhEzIbzw",
-	"0dxa58TZEl/QCvsrKhVQjXeOOJJd7JlRQDGstCqt+PTUNoOCpVrpKQgK1kgatPNp7uhd27TPKrQHPf5L",
-	"hfJc5GujoIarLT05615EHsilGqGwSxe3mjGk9cmCtQ8vjn/u4GbxBoPydrvFQ7LCv7U0m4fgYWNxALUV",
-	"W9kf5jwRfYL4jBFdlHyIaiARkq8LTkQPBSB6c1XIMdhlc++ajKGS1kcMCYacXBG74bpDamrVtRATQ93G",
-	"ZIMlD8MKre+Ld60I0qcOlkQ9xxQ/bQjnkkb8iUQVp2pNXLFdrieXyFLweeDLfvl675uv3mCmH61lsPmq",
-	"hhrjlDfTU/iahtX4HE/8xIvxrhHF269Fn4IK/O0X7YtOYyK3o2ZsTFw8D4IuGYd8WkfQ7LZVxccVCgeg",
-	"vmLHCjC+K+SPeP6JwPBNxAfvfZPWJDa2FdE64PeB7WWSi4H8wAY6y/QMWxP/Z9wEQrdEMLkh3Hu1HTGi",
-	"VRmRiaQwZWWp60fE4gHPjIjLWlc4FWhMtaQ37NQgJF5pnQmuNsqW/FmK2c7fI6tyvaTakaaObC0V0q3C",
-	"UFDxt2VR9dfW5ER2Cw2sIiwVA6mgvISQl9HCCmQLzA8UpYH3GwCt/o8pz1xR9YBoE6UprMdPz0d41b1N",
-	"moUg68u9vRY75S42i3j0FH+VILgHcU9hSADSkZAeK2C1wLuQ1mJdMiQRJd9uk7ln/dLvD5d+abvjAgpR",
-	"5V1zPs5u/64L8WFFpWG4TKx7GNl//Np+e4IqD//NCrt4pDIyFZRZEgOKuW1RjGmucdjSD7t0JRescOW6",
-	"hsWLvSF+mm0AyVFvfS44paZu9hTCuW4H4KSSD7pA4r0g43KwO0akwx0N08KznRWy37BXU23V2flP352c",
-	"vV8JFufuCdDi3E/dX08v2r+Ev3Tevrv4Nfzh4uys/7Z9+mu/e9F51w2vHF2+Ozk+tJaAvRReOfz18OT4",
-	"MPzl8vSn07P3p/2jzrvO6VHn9LDyDWpZ//L8pPLQAphd2Mxf3p13urbLle50Ds87F03PvD3udo9Pv+8f",
-	"nr191zntti8Wng5/77e/u+ic998d/3x2sfCFs9Oj5d/PTvvftY9PLs87lScbLKMXRo6n1vJpttyBX5fK",
-	"SV2xqKMOxMNFI1QaMev+gx61/0DXeqRnZW0V3ITpmz0V8tKVdGPcMDMRiRzIsCbanRRaFY3VV4hUji2X",
-	"AN5rLSKiQcynmUP/5xkq9QgOoyaFYzizm491rJnSxLx5TiX4QfUrWHTE7VMbtaKRC/aAB4lA+W4+Spi3",
-	"/HxjNqie5kb4E6QgH6yozNJWglM05iGnJ7Er2yVE+/1cT2kdze9m4DTVwzkZq3ojf2Pldgc11qRoIAa8",
-	"oGiqAuXueGCBejwjx6fbwvk+8vUCNQkkBAeVJ62dT0o3QJ34Gcd/hagH9po7jEQ4Aa6YVHh4GHZ3Mc/C",
-	"5//21JevX778CsUVmQmtToY0aEPFtfdUFdSbiqoI2u8iuHZHgU2m2JKqeDZ1nqqp86f1Nz82xoLe8WIU",
-	"nBbDWnGo/9L4c62ImWkyAneiRrvFER56iRuR9xRkvk9yQf6H/b5psQuNnIKLexi+lwI+DhOI+DXBaHKc",
-	"7A08gXd2Rt2D1mXeDHzjVCtBDuzvW3GXXiEdwOqnTnXxVqdgHW6p9qs+7reJ77Ql82HlUl2P8dhxkRFi",
-	"lncn66wC/uhWWSP6o5kmlKtlXekNkOEcGuSnW3HPcC/1gvNEICHvKi8r4/8N9vbagMNqoVoH/FgCKTZL",
-	"jguDh4KzHkOV8BSfheZzFpoSTfEvJDPO8rgTAkhr5UnYz+7VDy0OzydG9zgxcgvgSZlHrlEv/qR/rcUr",
-	"CBbc/dfbsn/sbEg1HV+JnMA4YCsp2L4/p53wYlSeh9745jQzyGGoYOdgR6ri1csdQJqR4+l45+Dl/ut/",
-	"vv7Xq3+8/me0M5YKf9z36DPWARmKfKMT1b+PVc8f1ZgfCZ4Vo/+3ain+ALfsPGx2rv1CQxwnBKHJ5M19",
-	"MnFFMs1lMd85+O33Skn/SCTXbDYSkNFW1HwzmI2xKDgSb70YiyKXiVk1eG/pls2IjicZpSWtgGFZHCL6",
-	"govWvcuhpkVMDR5Eig8TbSQdPFjB3P7w2VU8bmwFqYPFAWxYqeed/11epHoiFJ/IlltVTYN9SFGPOxxw",
-	"r9cmW1npP3bPTs+u/i2SovmAAvtwB2rR94JfI73ox1Kd1cRFdTIFTneER3GZkum9v7j1RWVX0tlEqPa7",
-	"Y9/qekl0K8QFxNetkLb5tf325FOuk9uF6tevE4jK+6mEAF8oJjGE720nnxdS/UJy+Rr1Cwo85/+3NhXv",
-	"671XZdElkbMuQQfZoYH3HVDxksMSwjOHlBf8ihvRUz53GXsIJZMcgDihzBBcKRO54lalUwFDn2lTlLVJ",
-	"Lfbe3scQMxFgjgphCAMeAN6xiutrRlndDQHac8FTqYQxOw+KS+4+0rTM/SjCCD783g/zlQrAcoKP+zSC",
-	"+oXiLOIVSufnwGh+oHF0n2gYRWrkw2z9ReBLcJWyq6nMUg8dagezZuSq7/xz50rwXOT29db45xPZvxZz",
-	"96cRZO7+9rvVurgmUGFP82znYOcFaGP6xpK3z4dhjp9pMefFI1zKeDwFTE6qVOTJCNNFpGETqZRIITig",
-	"glH07lBpmS+7WF3M5UAkQ8jNc1kH9DfL9NAEL4OoeM2LzmA9gSoo0KtVTKpU3sh06nJGgtfQXTUvesut",
-	"h6W4SgQruLk2/nAoF3YJugk0hc75UITvBODdejfSzoZMXPYidjThWRYxnqa5MCbMRAYcxzCdZgnMsfxo",
-	"eFvd+E6v/J/GThFMGrLcOMBIAhRe/AgdYScCWDPC+XQIxPVdTQVPdzNRFCJnf0zF1HUozf4IPjE1Il/q",
-	"TJr9Ac7ZQEDCDuDa+JfVfe9HfRUuWlycvhLZ7Tkyh1WEKzfs+r/1lVloU08FcJnULHvbQrtcZV7DGExy",
-	"XehEZ+xKFDMhFLTJFQF5/jyQ0NWwnTAJeK2n+LQY0WF6RbgQAvUWzfPgf1hImQKgecqMKAqpquLm7rzd",
-	"BwJCdavj8CjL9RtLnzH+XppFV3aYCj6eQNqYnbpQtOz7ar5lTZVrMS/fvYSXXJF5wEeuectwmIshLwQb",
-	"yCEmikHl9aLSMAUvpCmsp7r8kmNjpk6+lbCGhCKuaG3bwwtSHrhGZ3wO4jiQKoUfMN/N2jR6mici/Ky+",
-	"scqDIp3Vj2JMgCpkyUjACm2CfvDp1ThAwaF38AHYbj6Cs+ll2260dtA7N7TtNtUAHWZ6msJdbL+1Z+1p",
-	"U+TTxK6TlI11KiLIwMPjcqlYt+Aq5XnKCKne2MdarB2A5I/5nPE8lzcCCsLtmCqA5I0Yz2DkFiA8AgrK",
-	"Cjsl5C2iVuipgDsk+ACU/A1czfuSQhQfINpgIO+x0HY85WBuP9BTPrGwPp0cFGe7HMM11SEIQz6QC+Sc",
-	"jlWoSn6CdYSul8hU7mKR6C0sqetdma4MSC6GUJbW2vuRoLwJx4cA4PlCAR64s5MZ0Cax/W/+ube7t7+7",
-	"t88uLw7Xtq2QY2Gs8K9s4sR+OLfv+b/f9na/+f2//mMnWt/uMyWsMwArqcwFjZgRdj6oBMhMuBU6wlgw",
-	"LL7Zj+JKWY51Pv7xusXaRU9ZFwLzOKCebRGJvKmX/uu3moiNT+ESK4m4v/2XM4zFBz6e4NGo9aDgJ3tH",
-	"332FD3nLIQvZBSLt4n39z/1923wx6yOMeonYaO/RWep/J3iLnQhe1YfH9/a/4Vcvk73dr/krsfvP5NX+",
-	"7jfp12L35WD/6p/8dfKv9Js9+wBSYx/sHJ69fXfSuYAso3IlHOy83Hv5j939/d2X+xf7Lw/29g729lr7",
-	"L1+9/vof/99O5M3KvlOTVoTBducFpyFyiO2LLkO1n6hyrYUMDB4vENffvNij/+3W/B/9Dx6fiMQ7ODv7",
-	"LejbFOMSGw+G7ffaLrsjAEc1sjB7HyvCkluFVBDx+hUfDjlCci2sr8gvjOVtHIkoeFCMczVn8fedC+YO",
-	"cGwLdnHNxezLuFR38Veeur2n4gQOywjbC1ICW6kouMxM3GLHiogvkMUjLilaqJij2hWeFDqv7QhcoeVQ",
-	"dxnVlr226lwl2rmaGthJ0buqeVOic0Q61QpWfM0t0Mm1mdh8yDtwo30C5NJNxqZxr6giz6ufK2fnwt79",
-	"EaVgM71a0Qbre+XPiwJdcYunSOE1Da5XNatfeXkJJb87ZsIb58kpoc0aNzX4jJg0v89eU6n4UFlne3Xr",
-	"DO5tXK6BJgyOC1NeCNgu66aoAByChpaVYrXpuC1o2Bobwf2i/WpcUr5/7ghlR+C3ZS38e00XsHXLqkim",
-	"rvwA1ntAhjZV8o8pOErAK1PoIUapCKsPdDtU1C7PFen9pQLZhX2gaggUldbgPfWvD/eFchjsBlHXc79l",
-	"rO4+6HzWvoL6GelUZ20DcE+51eKZ8NwdtdVe96K8fJlme2Eo/V61PIhEczSfYDF0A4MWeMAcw7O4HSyv",
-	"wtKY+q0y6rCc/DzTkzQuy0uVdsLfl1b1BuU5v/zSEP13lFSUVuYqnXwK/ZVO53YVy6GCOqiF4ONiBfmc",
-	"kImxOCYCKpJU5iIpYAyVpiuw+qVi+3vOMF+gyIJYMToWPZXxAl6G2Cbnosjnu237R+zi9PRWwheCdP7K",
-	"GX1bkc/vWdGwnCzCOq9Cw1suz0/W88d9/Pjx4/8fAAD//w==",
+	"7L39dttGti/4KjW8vZbtHIiRHTvdkVfWGcWWE3Vs2S3J7XtXmEMUgSKJCKxiUAVJ7IxnzdPMg82TzKq9",
+	"dxUKIECCNJ1On9v5o9sigPrctWt//vZvg0QtlkoKafTg5LfBXPBUFPDP0zxXd/YfqdBJkS1NpuTgZHA9",
+	"F2whzFylmpk5N8zMM82W3MyZLpdLVRg9ZFdCGnaXmTl7evxsOIgGOpmLBbetmdVSDE4G2hSZnA0+fowG",
+	"Z9d81t7PrSh0piRTU2bmghVCq7JIRMQyyX4tlRHatl2IX8usEOngxBSlCPtacmNEYVv7r9Hgp/8aDX7+",
+	"j9HgT4OoZRDnqVgslRHSXIplzle2ueaQ3hVC24llU5x0IfRSSW0HthTcaDdI/NEoxiUTvMgzUTA7SKFp",
+	"Uex7mi/ESPpuk9XRj2I1HMnaYglZLgYnPw3sxAY/t437XSGmohAyEafLZZ61Dduu5B3PjBuDSHEUMX4b",
+	"R3ZCmWF3XLO5kqosRDpkp5NqroJpUdyKgqVZyqQyIwntTUTCS5ipYgsuV64Dze5EIRjPC8HTFfSdyRl7",
+	"GGMrwwW/H9OP8aPmlNeneMmNeJ0tMtM+tdw+QlLMNEtype06G8UmwvYq7ue8tJOOqrWX5WIiCktWfsS5",
+	"mBr2MC7iRyPJZUqTTpRMNSulyXLG85xxO61bnuV8kgvGZzyT7GFs4kdDdj7FkWh4KVFyms3sSkYjqcsk",
+	"EVpPy9xTh2ZzfivsqnO7Wnm+wzK8U3mWrDYsBh1MvlzmK7sQRKww0xMW/xpX084ki+9iP1PBk/m243op",
+	"TLE6nRpRtA+hWlzXqlGM6GWqCntCTLHK5Kze0SKT2cJS+2NP5pk0YiYK6PXDhw+npZkLabKEG7He9Q/q",
+	"znakhUwZZ0khUvsuz+vM6PG22X0Q/KabIRk+s0Tmzi+bqoKV0rLQQmgtUmZJZ/aPbFlt9JCdA2HaV+Pz",
+	"6dGFkuLoDTfJPB5JJXM6872Y2IcvN7Oxj9FgyQu+EIZ4+Hc8uZlmeX7+0v6V2UYspx5EA8kX9tMJvTDO",
+	"0o2D+FMhpoOTwf/4srouvsSn+sv3789fwtp9x2czPmvZmw9fvWD0MGLcsIXShn39lC2EJRUNq/aXx988",
+	"YZOV5ekMeD/PS2EXThtV0MouC7XkM25EOpJ5diNYbAqeCG24EXHExK2QsNGqNIzTwyUvhDSx24ZsJqE5",
+	"ZHmZZgueT1WxEClTxUjmSs5EgVsCy4UXYrhgOMfNVPRdmd90r3mZ3xxkvV+IwmRTex4yJTu7S8K3DtNv",
+	"WWjVcfpLmcy5nImUxVLcm3EC78buCl8W4jZTpRUYLC2U2l1G1ZHKcku9Q/aCS7hqJpabLiaZ9PeW/TYO",
+	"9ujXUhSrYMI4vBpz4fevhZyZ+eDkyfHTv0SW27gfHrddqy9f/+1U62wmhXgFA/KL2+iM01uDvqv4mk9E",
+	"7vp4oaQuF6L4vlDlcnNHCb06ntl39+2uKEQOhLCtM/8iUsw+nRXCntRXhVqsk8pbma9YLixn05ZZ2zct",
+	"Z1AF4/ZqwTvLZAsx7Npl/Gg8te2HA7SnmZvBySDlRhzZJgYdO0wjvFY9x0f3V++hGbXnwM6KQhUvcq51",
+	"tU318V2CxGmlkBNmJS86XrPMskBgnZazrdjCXjTdR0XYjsaJ7ak21MyIhd622y8FT1/DElXjHXyM7GE7",
+	"x+8fH/sJ8qLgq/r8lDQ8k51T/KAKp2IsSm1A/lJJUhZWaLGThcGzhdCaz8SQwZbdzVUu2B18CnOPWCFm",
+	"vEhzoTVT05FMuBZbF4SGth/hw+yuV8stnAO7guXZq5tXmb2qlkUmTdcSWoY8rV6zVMIZ8A/7TxiA7iLi",
+	"4LtBhzjy0/HRN/xo+vNvXz35+KcuWv5eSFEAJ3lju2lVJ1H0CyRHezi8einoIIKCUoi0ACK38kBiLwwr",
+	"wnRNYuY7Hy8y2X4aM2m+ejIAsiUB9Bj+iyqR9LhVJLWTs2t5rZZZ0iEv2kf+cNqXH2g2zQptaE5dA4cP",
+	"96OLH0Bi6SKJU4YSDayfVRWAWURWDYlt39/C3/GQ1ThMnhNrIfsAnsgtzMWLTi18JbiQnx5/83XtQn6y",
+	"Rkl9eMpf1eSy3HKt/aIm46Lc6UrzQs/L13/7Uay+41p8/XTTebsRnhvjFoO1YgLfOaGGrcs0N2IVdxHD",
+	"jViNsYEuocYKzx3n70ex2nG4XDMj7s2G0XQNA7eydRhAon1us+C8A5GBngy8P7zicttcJ++Cp1sJ7zGd",
+	"8W5BMKS7Jx1095prAypxD0En59qA+pvtKu3YL8egOH+KwOPHulXkqY20r9wTDHJv0edtkXaRqrKP2GTF",
+	"YidgcavXvRRTXubmhMX2kzhiUtwJbZDNdg0V2mo1tXFt+a5tqt3g9vL1397xVa542s1iUa/F6/avV28v",
+	"2BK/aGO6VlkjphuBkUDc88UyFyMZwyCHSamNWoji2+To8Z9jSzOxUYbn3z5+MnzWyaidat2HUdPofi9O",
+	"fYlXeNfy1ejwbq60YDk3guhxBVLAgqfCUgJZtqC9rq2mx/sy/UuhVV7WVabPIosXvqNPEcWr4fZjX8AO",
+	"XqhSmjf8vuvexDOd2LfGC35/eDkqGAUKiVtH8TmkuUulTC+qVOQAyDMprO7RtaNKmX3J7orP+GZhRvMZ",
+	"37t18KN8ZoJGZ82nEDMOsx9XuTLclJ9bX9bQySdNCVvodTY3KBaqyGaZ5DlqGEP2ThSJkOZIyESlgiVz",
+	"XvAEaFWXyRwumi8r+bJuIHS6RrdVMDSfPXvWy3oGY98keNZncAK+snueGGZHFYFoxJaFmGb3bKryXN1Z",
+	"QWTF4i/ar0k9/GKDSfAT1KnrgidbNHmwM+9pJ/OE0Wm/JQPHQSy3L0We3Ypi1dlZSi8cprdidVm26Pwf",
+	"QOOxTVppTZl5JsGt4izHzv/mXamZZk+Oj1FTuptzw+5UmadszpdLIaORzGSSl6ltxX6W8Dwn4wG+NxEg",
+	"MHSTR1qsrF7YZtSfKJULLoP5vJ2+leLAkwq92/awZjT0kZyI5yzGNnTM8gy8q9XU8Mknz+zsVkjTZdY/",
+	"rZvy4WzaAceBbd+eXttGxJYcHGETntxUzoDhZzTVw9iv4efPZSW1Paxb6npx/tMyzUw1xBrff9bG918J",
+	"mYgfRYd/d1koIxIj0iAYgmvgmSkKxILplbbt4wlI5iK5YZkZsmsrsWSalbrkeQ6vjmSiZFIWhZDJit24",
+	"+IMWvjC1oxqj6r8fV6h4XmC47OBCddtjL9fodltkEGrRurynzhZym+lskgt2evXi/Dy4Smv3DuPM8rkh",
+	"+xvEoTBeqBKUO9iPTLJ4NLh5PBrE0UjyQliOwJa8MI4G64vd9DI2wkIG/S/jcEn+j6P/++f/6FiMKbig",
+	"22JcVCJEypSVd7N63A2bc42Cb3x2zWege+LWwMqoJdla7aEqbkQ6kvH9UTY9guN1wtw+xpYXUjSGCwmh",
+	"Z+NsOoa36ZIHu4+Zg48Y4ySikRT3iVgau8ZpsWJFKfWmlZyis73Lhv1wNPri/3r44ctH/4mu9ejnL0aD",
+	"h+yLiH3R/PXRF4+6FvNCSdGxoJfClIVkXx0/XVtObbI8X1vUDTOpYgc+63TgNhWXpZT2p7UZxQU+iRlP",
+	"UwqGMGLJcjUD1Qjv30yyaZ7N5oY9RKmZXb6/uDi/+P5RxO7mWTJn4j7TBghtJJW0Fx98CgsyEUIy6gcp",
+	"wX6Ub7jpUAbo4NDOuEMttlh2tqoYtCrXyvC85fYHV4WyK4IRN9VFPyR7DS0X/oFqLFE5Lgf8YqerjVra",
+	"S17IkcQoK7UQmon7pZA6uxXPKXKB53d8pa2QrH2EC/nGWQyy9Djs2AnYlumX9qambrlkht9U0U52RIss",
+	"z+EgqymDRfzEdYdxDKJBMKp99uCvavJSTDOZ2VW/tHdN2x2ZpU5CsUN0DPcXNWGp/7hDFapeOKg+9Fc1",
+	"+VspSnEBvbQGTQUj/dW+CtcICiqZbAxeD9lf1UQHoS7wCSu1VYdStIfGnXc5vHzo+V2W3REo3uXyifoE",
+	"dvOBt0UC/qDuWK6sBkDBZlOigaKU9jdhr5zw/o6fHOsYQ40ouNFKgnquCiMkCke2nW7Ct0+7Luavnmxf",
+	"tB/F0vzxZBJYEBesavmCZmI6FYll1Il4TqGuoNsgy8kke/KUzVVZ6JEs4LILAuQcE4xIJGBxFWh75CJt",
+	"TxioTUN2GkTPzjlwKnDEW/XJ8qdCAOOz48ZxiJQ9fHr8TcTiy7O/jc9fnr159/b67OLF/xqfXlx9OLsc",
+	"X7y9Hv949u7axZn+c6StH0W3xn0jDqNsv1azv2firv1kLMpkbk8B7k/oM5mWeW7viwnXWRIzBeGjoGDa",
+	"qS2WRjO4Xaz6WohEZLcQ0mo3OJPLEh+o0th/qikIAjpy91+Ze9rSfMYjrwTHqTA8y7WlxFgbntyMwYgC",
+	"oiGLIaw4DmIU2HsNwbIoCdi28LqDqGM3UN+8tIRIFFwTTjCYBPaMlKWsYFm64Xa7tUva5iaC9RpEA7t+",
+	"HZHZraGQoMTxmQuTjZg2vIDzxA17HOzM4yFe5uwLeH+ss3+IGN05E+GDKB8fR8fHx8OR7HQsk5K+yfvT",
+	"CGfcYkuPtoXq2olfZf9omfwbbCgI9EDhopr1k+PhhmHCIvQc65NeIy1MlmRLLk2/q3lZfdAhQcD/bTrM",
+	"XSH8652DqCNSy7gvX71gf37y9HjIYnvtfPvkOCa9gfgs8Wj6CZaO+VBg/5G2ZHA+ZdxzeJC1lZlHrd8h",
+	"/1/ac58KmYgNPJQmsS10HFxx3YJC6Kr7RH5Ife0qLeBXf0yJwWnbl4Jr1RFLVcCzYD6wz07YB29poooU",
+	"ycq+wcs0M8wUPMshiYGiojOtMzkjTh/aLJ8+eQLiBLJieo9NVLoin/MmDyeMu6fk+Ww9PKO6bkejq9ab",
+	"9vcQQ6/4jG8M8AbP3MGivG13m7s6SC9GLDfxPySnTKbiHuMa7K3awQPtox154HUVqt+ePgAvsBdKQmgS",
+	"uxKUbhU75wuJDnrJJfyFg7SSghc6qlftw5G0WlVRSit3VlkAPu+AMgUix1S14TLlRersWJusTkHmwaDH",
+	"xCGBoce8q+SJr57UkieePd6YOxFE2M/4SKoCtKJ6RgXjwBDhVUghsh2fWEYYXHrY250qbkD3gD/og5EE",
+	"M7nulWjBMM8CXAloFSsESvZ27Fk6kvXkjS0rjeu3eaG3CMdW1uSWQxqxaJeUUUIeHl5Q3PGKAprudz/R",
+	"3YT0axsZSaNYMw0vZg+fPGP6UcS0QhF5Waj7TGiWKtC1TGY5QOlCquwtUTUo7pf2MERrzi0vm/DQUmE/",
+	"CjLx0PlgGOyg0y7dpUMivGI3QixdGuHnu14/cJPMRVq5ZHU7Qzx/qZ08mAqe+qgQ2CiDCXSt4XHw3u4u",
+	"JOTRdeNYm3WMxk+Cz/bBk6yzfeD04ucfeSm3j5qYdo9Rl/Kzj9jezduHbE/s9vHatz7jgMVkrlS3zHKH",
+	"zw8iS3yA+6G7K3h8sJ6mubrrp73d0duHUt0+4stCm+9UmuGJO02w898Gib2zUZzhy2VOCXhf/kKie7+Z",
+	"YnPnclka2+HHaPBCWWZvhBPYDtJN2KjvrLkUtXCVA8+z2XA4Y/sszzDm4mCd2QY3zfSVKpLD9Qitbe3O",
+	"7cJhu3Wtbuqe7oxLocvF4bqvtRru6MH7We/AFKsDtm+KVdg8MrgDH4Gw0aoz2C1KJa/4y2mSiKVBsIeD",
+	"dG4vMqSNdRbKoUsr0qVlgcAHEswHy0LNCqFJ6QATAMl9XqzjM265bQAr4pLr20ZDr30J79RAOY5CVI5N",
+	"n7bgeHzE3HRMdH+lSnm4ZXOtdi2dWweXZv/HWIta3vhhF6TW9LZVqWWm/zGWprqHMCX7oIvTaLxreSBP",
+	"cO/lqM/COSEOPP7XmTZtwz9F34aa1jSjIaOMmYjdiFXkkwgtGwHnDxobADiFwglSigtBH4ZVrr9FT9UI",
+	"8hqCCQIYyufaJ4Ja6dioJTw90E5dORvQgafQNfhgg/4oRw9Djw9+t7mGu1cCnzdvuLQUjZU50GyjwWtF",
+	"HLLDP2jmlYUBBzfcTTPx0cqnUt+hc+kwawmNXoJrt209MQqaoo7jk/Vo7U86La94lpfFplOyLNQkF4v/",
+	"2G1W7/CrLgIBJ3Rj4B4dbdPI8aUmhNWmL6oXw6+OKsinXh87tkWC8JFHa9r4dYXrhHhLR03ApU1fN/GZ",
+	"PvpY5sPyZmiya6MgSnk4wFCh78r85rB9U6Nbhb0yv6mCYf8YzLUWOXfwVama7uaxYeTdH2I9ICLv4EsB",
+	"rXatAkTe/WEW4LKULzA945ALcFlulfuLUv6hFgGzyX+nRSjKUJX+hHXoL0PQeu8ek2LZ6VGAK7lpWOtA",
+	"lMESH/yYfXYqO/AChJT6OxGZR8+hQEwXCFJDW4sbsY9x1EC7es5UETk9zMl1URVZW8uyo08j7++LHZGS",
+	"C/efe+T3ODO/yxm5UOaNSrNpJ3pra8aIy2Ozi/RJUnUQBXfYcxo03KlC1wPq/vlXwrsC0iAow8AxzN9P",
+	"34hdwlIchGGxhxjf/Gr85vT6xQ/jy7O/vT+/PHsZPxqys8zMBUYGeJnTpYa4SBXII3nYnoz1yOdzUtBA",
+	"pgP0WgyFgFdZZkbyYWfC1qMhu6Cs1zuuWaqkGLo43xjccEi0359dI9cIYsVHEnOfHIDrGrP4J+lPQRzh",
+	"wa0S1G4nB6dAxIZNAqKFNcsWC5Fm3Ih8xUoJ2HYYZGNbT8scg2z4HYfAHL5cFuqW5/9yPLgCdvmnyC4O",
+	"qOagTHHLvnvppZr7P3vDDraeLnDysAvqWv1XVMuvhDGZnOkDrwi1um1FNL33SdLDdZbcHHj8tskuDwPE",
+	"dIh7w3SujAZbD4W2HNaATo12DYHCZf4YVISe48PuAba5jYIwlOePswrTXN0dWp137XZT412zUEUYaPSv",
+	"c90GE9nd2+BW6aAOR9fodnejW3HMJXJ5suseRbbmUBwEgz8wC9lCOH8cKoEB0rDBufHunNJReYqqEM/f",
+	"FfbuNBDmNuW5FtFgGfz024Anxso1LanxwmsoNwK8bMQ+8hXjJFZHroBHxKRAjaYQt+pGpExCiPPSkiIK",
+	"sE38mmjA5WpshOS4Y+vPCT9nq1qWcylF+oLeth96oMm+KJbVN5NVy1kJH48lRS1uCQBUBYQ3fowGFGu9",
+	"03CytPZuWULc5dprgN1Zaj/XxkFLkrLgBovaTDCSe5HJ0oCA2m8gbrZrDxDlq4M/lZM8S5pZyhGbCHMn",
+	"hIRMhVJawk5UgeWA1toHq3tHlC4+q2xlN2L1QLsEB8zvsvouxLxzqIgDtq9V9QgwSrCZkaQhIi1SpLqL",
+	"4l0bVz1G1zJcIPiddtd900Fs1ePdia1Q+dYPLu07diow4XHWYr+iOkLId6uDGtcIp4sqqd0F/wWBqZo5",
+	"nNUbmdzyRiFmdAuua4zVVffTAAZCocBEmbQWNT4TOX5XO/A1jlEle6jJLyIBkwRyVgzv25G91njcZhab",
+	"cMm0yEViAnL0KS5kCh6yU1/JyKcLqlyMJE8XmYTrElN8ZgWXxl2gk1WtvI6H6cFOdBvEtTMfeyqJuxh5",
+	"ncGtTVL6GdKLz1nq8nOkuEVJdDdu1ExQXjHCHHDBSxFLs1lGmU/xMGbxOGbx/xmz+CgesivbK8/tmJBd",
+	"AFx1Vd/LdoOT3RF4uotpoUKtPcgMlTu4EQVsz0mFIEJcDfL51/nZGUS8JDzPR5LwdbAV+GgOSPuzTBvh",
+	"0J24BCAmghpxxrunx18FOVLQGnW+iRXuDcLt3nZ/tjHR9tzYyw1pr/XdeRbkTwScdF9uuDWPIRrcHym+",
+	"zI4SlYqZkEfi3hT8yPAZrBXkw4FYOhD3KMmOs+m3p3J1jccapHPHwcb2pH2LTy6B4zH8441loe7fwCw/",
+	"tvDX5pqh+bh2csMTtpZ0//WzZ1892wy1u86yf89Oq1tge68uaZpYjD9zFTsN0tQaRPRVKxx/eM+4bBNL",
+	"M903BWg+O14Uy2xs2VF/iEKU9lskkiWfZdJrj5tdPf7N5kT9eGrttU7ZB9RvnG6DIUoXoF5sPuJr2kob",
+	"9X2YK2aUusEGoN2wFCJVSby64TkAuYt82ipyQuu7i1w8TQuhO0RVesimhVoQZYLWrlLhkVlqFFkv4VgI",
+	"GLpUIymFsczevxhexsEcpkYU4znXLaB2Vz+cHj159rVPcCthD30xg7alC9+TihKAEQNOQ+k1AvaxHTpN",
+	"rw3f8eunbfiO0WAXqRld27vNzRdBcJOLrHyzLEEwAr+Z0Qj275zfCFiksZ4kWRQ0e5iqRH9JudKL9FHX",
+	"GlGpTYeSVxDw0Ujuu0CVzNYqp1sSO313DtIVevW5hvpsfoCA8QgyQNUUJYHbR1XxT5z/SCpJss9WOR/d",
+	"hHAu8/ztdHDy05boh6u3F2+Jb/wctWHxEfBsFYrgNmDIXoG4k4pc4DbeudnCTyIdVmpzvWH40LMbJQlg",
+	"IGrUFLWEAPvrGJGdPuIRADxXnwW5yWTaLzfwR/vmx2jgPRsdcNvu8TnxR3TzmoInxnuAX7w+t0S94HKt",
+	"ACxNGlmI8QBLiDrL5crvdYsO6iSylkfQCNFjy2MIM26fT2kStRAnLE6VFAhKHHN9I9LYDRl4HGKHA/rZ",
+	"osxNtsyFvRKkxgkRiINL1rdtWdXOttMKUEinswt4MKqX2yrqBaDo4yGLv4gRTsLBqKBI8UA7WWMkKbeg",
+	"fUmpobHslfZKb7syv2k2nVplAO6RkOPgfXZSs2ATUgZgDhCRVKGcSNOIoBFekU323jGLW1FMOq46JDbD",
+	"b4SMKgT7NNMJL9LYHWHCFGPxFZ9xPA1ECIUA5AuAFxMFBzCxgsVSGRG3jqbNCMCtlg8Hsdp3GnW39LKP",
+	"al/0x/NxV08nnI9dkwe6Clmvq1rbdS1/rsmk1A/SuWMxfiQu1lJ2KpMp1l+myCZvgaO95wBohcjh/nQK",
+	"no49ikLwl6+JCcdtjGcHXBgOuOAXNRnXwD2pFBj9y+XnuT/L/Ib+iVox/eGiK/zfztGKf0L4Of3bgWy6",
+	"gwSXdRUOFbmEe0tnKCBbKhNaO+xRe1nVasFEA0vJZQE4DA5haBDV67vSs3XeZbVMcW+EBBxJn/iL+7SP",
+	"loHss7+SkbiaNJ9HyaDh9NExSN5utzeLQiv5ABHVGae64laOjBhP7FHLEJIF0JBACDIrtizUbZaKYiQf",
+	"xrw08+Evd8icx0nOs0X8qOU2VYW7TBmnbtndXLE5TxmUlHVHuhARQPbQp0bdCAlvSQWjxOxbGG9m7zmU",
+	"LWAXySREJXUR8EcUEFSmpB5JKN4eyuXiHvBWsi6dALOJLsuciKC/mkblua1GXiwLAZOuzsMDOzjbNOUS",
+	"Y4nEosyFL+xuCZalIslSoSNaGrsuqSgg2CxihZhaeRWqL4w5Bp5EUDuqiFgpb6S6k8/tMlrB1DUZOWwn",
+	"U2rX/HAkYYrgPhT3UNsb0ZCtnB/jy3HEYvKpxewhxrdlkuXqzgrIXItHaDGcqHRFd079BIGs0UqEgIJt",
+	"iYMm0eDjrVX2ogFMtMvL61caTHvO61aJSYjklOesEEtVoNWQRCxm1EjGX2ojlkd2ZJZX6i9/Azr8GEeM",
+	"+Pb7y9cVE4cZJLwoMlyV+H8e2Tv66AV9bxfkNJQkKCrZXmh20+Fi+wULHWTTOgJVgvblAmzZ8AmGJD4f",
+	"SS2MRzdCz9G4LPLY4xqB5ybhcs0iu2lJxwvdUQ4KrdrwUnzC5g6wibtFXPAVyDARYnuLtJK5kNqdSJVz",
+	"bRU7wQszEdxq7qRIc3Q3OYjTysIM+OhEHuwhjmFMXtIYKS9DPN7CElAAsElYvQ3FLJMGqktW8JnPvnmy",
+	"VjkLJYh141pw4LZQNLA7GjYO0lUZ7EfkiDTbTeVO5qX1ddhRvIKpf6AJrhZLglAlPqwzh/2AndxjD4cM",
+	"YMi+WzkRHTcG6w076IMbsTSUoUzMaMflACcGHsSJ6LcixNg2dNRKNH0abxXs5Moq3y2OCblC8wes6JDZ",
+	"ow4V/FwqAFUZ1CeF4GnMZsI5p+4Ni7/44guw8soyB4+UCzq5P5qpIxrEL1rJ4SW/e4MFkQbB0yN9ky2P",
+	"1BIvo6OlgnumknJ8EZbdjYuoyWMtFSUTUUjtgAXp9M64EagKhXz2YRzGtn8Bodpg9EHs7WyxKKEyTdvV",
+	"sME4Wend3WY2IWeZhIfgtENmficPaqlEhtShvhG3Cuo5V4fPkiQQ3wZo3mgwKXUmhdYgGLeGUdQr1Le+",
+	"0lHPCFP3dUZ6hq+/WrPZ5Jk2EZsKjKTWphB8YZ+R4gUGI4d33ghMqUYAWlif+FUoGQ5fQKmhlJvtCUCB",
+	"CSwKSxTtXJCo1WvvNg/FL5lYPVTgaUYvMq6WR9kcrlsjW9HQo4EUd2MPeNnP3GeXCGOz1q1976j8hVEz",
+	"dILjrazyFHvx5iDSjOHHyjzoICwti7K7CujhHmYRw+39+QLr512GBeTtbeQ66bPHNIGm1au9fgUO+fTd",
+	"eQWDCByI20sFD7ld/9Yj7TBhey8vwqmtrSyZO4ONDjhaxI7pv6OW/3H/RWwiYMyQPJIqgVceMVJLOpmc",
+	"5bjYQxZX1D8MuoodqlBg1BrJkLvibhD0aysvoMKNO1NcqVsW5rrSGOheKBCjKQUfYewpHKMLLeNr3eyY",
+	"duoE35CpuI+HzBG0oqXXtcsnQN5tmaRrBpzsG/2h8G5nSBbU3zd8sezvU/FFENvac1aQrh7bzG8VtHGt",
+	"/lo1NM/hW/V8z+b2MG7guu9R4+2z2TdoRNvNG3Xu3spf7Edhzb7nrO6SshJvzjOpkdErKUIjHBxV4IvC",
+	"7dIwIYg5/8OUZ3nwmMtE5MEPdg/TsSqN+wFIutEo/LbWMvzqm7ePhdSY0VF9X/s5bKL2oKuV2lDWn3W2",
+	"Vx8aVCsekigU/CLu57zUNCPLJIZ0F9VXa+wFvXCRXV/rT1PCNBxj/UX3MxnCg79Nsdrati4XwYqXeilk",
+	"WmszfO57bsxDyHQ8VUVS/WIXQ2IXPNNtvye54EVjs8HE0/jNivvLoKuCB81JZcLBOJvFUBXLOZfwW3h5",
+	"zEXe/KkQuYAWe5tR7bG7SlTbkaOIkvgkCB55AAK5t35ryJRc5mq1EPCmf9Dg/Xk+khRoF8F1mK98Fg9Z",
+	"spyJ+oFmOZinIgxOa8Tp+WIpI4nsxxfz05vj+2r+Mh8MWY2+1W0G6/N3UVR26h2tzUUyz25FOtaC5y3m",
+	"mAuvaUC9S5EyeJHUerpGMRkA9SZsbz1EghdiJCvH9WYlhfoaV9fF5jvXve8nsfl1MIKOJzzdyzTfN/ys",
+	"5n1f12Dg6m0TXpyYkk0rMQ5FxYRLNnHW8SnZGjo93N65k82sULzI9IIKHFLy89jffaUU90swCla/2bVs",
+	"+wjX+OfN4nGfxdHi1w4Xa127FTyvRUrwmulgTsYeMMHYd0XKVsJ0WeE2l60JBQPyT9IWtokEc9GDgtan",
+	"l3NtYKRVNAjRb1AmhOoLiFyLOzw/EOqyWFou7kzvVvRfFuo2jLNP5jzz0QSsEMucJyJlXEOhR9VuFnHx",
+	"OrtEveBa7xRTTzv+Kbtim4hwvOEQ2rYHSiu3EtkHWFGjIE4jkyX6am4DLloppjKB01esMAPfl9B0W7Y7",
+	"nUUDddMdaR701SQPSxfTQqCmxhdLYdd12BruvSyLWY1/dnF1isxxnDxRtxCXPFmxmNqA8x5vNyyFr/e/",
+	"R+gWvsWZ2yG4ERE9C+mU9qxg3nk7knb2KsWABTMXGhmFjjCWHg1N8sY5FJeFuM1UqfHcVRXDFzyTmZy5",
+	"EhvszhKGP40tdxjre4WVkqhz+x64W9TH+HkOETXLkbG3NLusYMjXccwj6Qftro+19UPW8BwaBvKCGlQu",
+	"6QiLlDZmdrz1PIKfvX79rl3frerUHc+MSC/Bn7MHEyVHkJKNYhdiGcLzzLg9M1Tfwl4eLeGq/e2tvtgj",
+	"+dxO8WmPs+EdUJvzL2Df/buMF4UVzbrCTeUOKWIOUHo7hoJd1nfubcuzM5mIDWMOLfPAq7jVR/uPrJQm",
+	"yze0DxVahEy1g+Pgayukm2Z6+CZDr3LfkTTDHogs3AK00bDHqD5MOudFTexxgTMPNBXlQGHnFouLgtpY",
+	"TVuCVV0P266idWr0TpCD+SzyXN3Zi7gKXekKPaOJWE5a5aoulQatbximsmxEBy/zm7+LYtJmFfrUlNRN",
+	"GwM74bG4MP8Zb2qlg0grS3c5XxKMMcgMQEWMtOvhSMbfn12zL39RkyPb5n+63R5n6bf/3//z/47K4+Mn",
+	"X4MR49urH8/fvTt7GeMWE58AcOF20aNFO9oj17aKIBj3zHMNvihlIXiK3sY1UihK4R0HKOTWazADMA9f",
+	"cHAieL8A5YgSID6tFpUkxflBjauFKgTuEvCVZlglOMWXPIPqYxN0TJBShcah7kxoOHE7LaFTqbYpOYC3",
+	"Af6R2sEHburtScONUma7lutgK7qoGTuG11q6n/O8lcp5bjcXQrMSofV2Ebh9cIVa9F9KO5ZxVzDnh/mq",
+	"PvJMsx9OX1+fvTxhsduEmD2ESl92rkAkOHkz55LFtnk95hN1K6CcMZS9oErMYDjTJC7aATwnUqHnzvXS",
+	"4agMmm6ng9p6a5cMkRm/vnptvGaeNcvRgbmJiOWBDqa91+b0zWzP5I3uAaf4Gt7DdMNxdfu16EVFioFW",
+	"znSh8lRoewlLcWf/0WZ1IGbbYxwvlMQ7J1lVOM4Q7dR1SFEQz5VZV9V7Czgbo/Rpk/tWw7j0HxCsRFrm",
+	"Yld26747DKPdlY86A/NWvoQrbsXdXEwNKyUZnr3jU01Z7Fcw7in79HIqW/HCO5WN6s+nCOSl1cixRZHK",
+	"0NgU3rputMQtYSgh0bgDUztYlRxTrXU1sJowsC64uTO9SdrdJw6f4E3XN/18SrGikhAOvekrCrR0Kn1I",
+	"cWMUcRYQCaCkFqXckPy+4SZ2T5tXcqMGJPw2NsrwnGqgpsUKczTOa0ZuezSi9bs05O0goXC5ImF/8UlX",
+	"aEv8JC4Oh0SZIA7Hkm1/xlXn1tvqjffUWQJcgWfDZgX0rXYzdz80BYAsmdOci1JijHPQEYjkcJOE7tYd",
+	"75ae6XOtt0xrnENSvecUhfZldDkpdjBFljpjrwvXCADg14IoYRd8jVN0OoOVkXTpunj8QLvsKHsMY2AO",
+	"sY+6dLfY9oT+T7rVkN120rRPFnXkzN6U2pAHwKcFlqYsxJ6af8VrN3HBPWIf3Lb2D3+oimB9puCHakhb",
+	"4x/cWN4V4pYK/u4w90ApbzkJ+LDSn62mawUVVIyAuy8g2hsi0FTuQnrvUADWDRCM3mp/27pCp+3jxPEQ",
+	"jWF+ROPEhvba4+P+5gz6/CpXpnNMePV0IPEUpUyc8aJ5/zU9KEFjbrphC5UFZRMZXIaHvJsdo7GHNEa4",
+	"CThWyEbpkfEZz+SQxVJJEZ9YwRLRJ1mM4R7xCf4wkuhwRtU+N9kCIXpdLrcuk0SIdMhiH0QSnzCea+XV",
+	"a/85vQsi6lU1SowQL7i0lybInWR58ZjPpXzebM27H+FywzZGMlV1Z77E5NdaWAwGurRdOjVq2NG0uAvA",
+	"VWtN4Fe2Wa8wWM0n08zBo4BbqC5ybyE2kDKhp1Zi8nL2epFuUuDr6NuB/g4HC/XhDNM3kGzZw7o6T4Go",
+	"iNeMRiE0DlOwjd1tr7OwF2/fvHt9dm03XabsxenFi7PX9o9CsGkmHdCz29fL9xcX5xffDyIa7iAa+Abs",
+	"v+nz9l12JsxA3cUhQWSNHVDrdy94D4Nza4YYpCzUQk1PGCECxnNjlpjJ+4uaxC1eEl/sqp8cFKazrYs/",
+	"cJ9jfnYYH4VZYD9cX7/DnJ9aVhsCRQWZbAUkkmFAwEiiBlNlu8GWocEqiJInYYYXM30gSIRTZsRimXMT",
+	"QH2VMI5iVi4ExAP5BOIFIRZQ0oyL3XygWYyZM1baapHh2EwA07G8VMIC1d0ucEPOhAH/lBWSVLqiqdqN",
+	"3Xb92AaBrD5Chm375dcw0hqFqs+FMox7tDOMED86AhWOLcRCFau4kRDz5Nmz7RXj11gFJr2cU17oZ0J4",
+	"A99V0Q3yxkNMonU1MxW3IlfLhdjcj8+r81UE7L0XIH+0t34jVjvCi/SBw+gDdJBpl0b7SYm658B27SlJ",
+	"M73M+YqSaGvsOwKYAyFSEuktz85+LQWycakgk1STLX/CtcvD6TC/Bkm5Nal7K2TkLtCWSDZ7oFv2gnTb",
+	"jm65A4Aa5cF3EhI934OQNuJ3+BXCZGpJCFIIsdCOLVqDevsjwllWwBUhkYUDbzbZGGZjTA0QzJCZtMlO",
+	"9XrAO3ug/8UdwLXZd3mCO0M7rrDWBzfs8ZD9kM0sX4ZoS4D8SjORsrt5llMkELq+6hV16gEHtZyZWsSW",
+	"j9+r8ada5Oq+3uowsLws8o2QyDu5LQEfRHe2uYcjtChUMV5Qcmmn/y5cwwREGod2Wrlc1tqeZjIFoJCN",
+	"XvtcBGQ3KdSNCHM2w0AdpVvo5Qer0aspi8sij4NCXxCCVKsSQwY1K73hUyd82n0Uw0+CkW4HISD/DkS9",
+	"OdmXguoWwuXQ43HDZWzx9bTKG2GK/vpC7ez7k8qMIR19007dCstV/AQCGvCZ7C2Bh5j+vJVhUX61/QJP",
+	"U6+RKNT7j1moO0JieMdoPFb8tqatYK8Vm/KivSVI+8KwvI5N2OxadIF1vZScGkOlqLwWbaceb4RCWWBL",
+	"riHm2IXy6vCwGtSu/koK9Us8+rH9ui8V6xuep+PAL7d+LwUlJhB+EqmPOLhZr6XWlgNZ7Mpmezkia7vi",
+	"PZJWk+1MLlSl6Ty0XSz9VhRpluxLLW8RzaSbXPoTyC7+02hwxwvpeH8f76qdPrH4yrVK57ViCsGdEnQR",
+	"MrCDuFNrS/gKe9wVQ4GuMrjghixOAJIl04zD8bQEnWfSXX1gt0vLRFhtac3Ak6hUtAFIt+X+5zuwWju0",
+	"Xu1qIeQOBIiYk9fivhOn0ophagK6lstGD0umO9QOSDFOzBDPj1kbbbuPC3l4Fz8BDCqjyG8X26nFiFmE",
+	"WzQRucLI/a3LQpdFC45AnvubxKMnGLKLweQrOacTHnwDIHg4by9R381X3fIbdLyA0ETdA/m7cUKBAIle",
+	"3E5gh361iUiIBqu12Xq89glZaJOv+9FmUJzz/eXrFvJ8f/nah+QHvTxnk4bpL3iR8EhaBPQDDeq0wply",
+	"YiTEqP7njVh9++PZ/4rJuPfbyA1gNDhhgFNVB2mlp0xNR5KzG+EskRtQtCBs3/VKuU32uFAqR6bZRMz5",
+	"bYZYvT7ToQnAhYKCHkkyTrn8VDsz7U1ZaHvDWH4K35uqApIFdFcASTdclasaoDbAVjWVG4dehSVA7Zir",
+	"YIWR/AozPRyQFiGxr+NFHUYUbgqZ654DmIJ9jRlINwHXnVhiKWOoEMNsn6QWiWw2NyzJM9thEIOxPqFt",
+	"4S2VcLs5YQHeCqSihtgdwrVaMiNjvKWNcHxxMufFTMTD3QtK1KWuBnXjM3J2UDKn7TvomlJ7wtX5qt92",
+	"fza25NCP4t/smn2MKXAaUwknqxB1CIAS17i5HdlWtrxHDEVNfuwfSFE3ln2uaIrG4LaGVLRK0etZ7i/O",
+	"Lq/PX52fvYxPwuxAe8WDPBp5lovZa4iI5w3mTXlgJOPvLs9OX/xwdhWfkG0EPqTnLD6/cFI5pdYDxw0j",
+	"MqFf8sZKNZKhHFrzkPqxD6KB63UQDaoe2n2cLcroPiliusxBScWsLVAF61Ym6GfFjo5Q22C/aCVbvJ+0",
+	"se3hFdWFTCvf/lJoqNqdZp2CsF6zpUnJn2YnCvMf+6rYNcvO7lN7L/Hj7dJnl2nl76HVCGYABfQVozgL",
+	"Krt4MCnY3X7t96WaGnsUqgsTR7R+Yw63Rnj2ULWaXL2mQx/A1rF1rUIlfPfN/4Bfb6XrluulpoX7Axoo",
+	"9M1juV2x38qkkRd9GhJ5P2mmst/tbLVrrBW1tHVuHYE48buzi5fnF9+7q6BmwIGwGhJupEoFYMSHNa3q",
+	"r7uQVYiEmCsNkMjTTGZ6PmTxq9Pz13DJ9XEGPGdxza0QjyRYdDS7m6/qdxBNYBAF8TphmA72uy1ep5Vn",
+	"7UYDmaSSp1stn2RC8LCYVtYKHM7h4njotzm/RS85oOwVGCcbAMOV0mC4nTZNf3nAzFvjfGvotG1GkC1c",
+	"okGRXp2nzqL6ymyl1GbY1KZoqTZms5so8Z1TPR1eNln5IO8lz26E1VEV02WxLDItPsG0ZsS96bPy7ZYT",
+	"+Lp17XKeLfrxrKZJwEEkQhWaUuqWydnG28tTSpalFBRltXb7oosHxcIhcPwnwd2o+VTkq+Hhavq9zhYZ",
+	"5cxS/4rAIoJ60hCYENTkw8aGv1NZvY544/UEC8yoUDiRzXXb+uRSgM9iQ0KOTx+YCJAQiXeybLEQaQbR",
+	"t1UJIM60WHKoYwvtIhZtB4uxl0arsuytDUZVSQsmAK2XNYPCxiVoatDbkSxwIzoPkEgvS7n7ASqDWBqu",
+	"qfwA2aeqGu9NTK6Z3sGEE4Q5rK1HC/4vn81a3fBWPPzw1Qv2Hb4AahO4b5y+by9tNOy0OsHgYgZ86F3C",
+	"RGkW7RkyvkV3XD2MC815SJEQCy47kIqrJJtPATwOCpxsftw3XilE/9r68lTIJJOzMRQGaEMUxsoV9rSU",
+	"moIwUfzSK20ZD8beNaCGoUwpkuRCyCqfKMxLIutta9QCFTvfsLCIkjcWS5XMe7r0AB1wvE81bvzSL9HW",
+	"RV0WmSoolLTHscGqM62e9rL3rgcAadvfpSxdgHrszkeBXa+cP1ByItNQt8MVc7I8KGDUuSLvgl1JZlmT",
+	"/XokqQJjhTjALqF+AFY3KQRcBrUivJR+TtHMntWZuViNJF7qjcTGT/eI/1VNLsvKFb7J9nrMFoJLCK6l",
+	"13rmCG8E3IWHul1Xciz0GrR/8FHemzVGijwU14oiByq4IhS02iMii2w2E0WXB3/fxGOi3xqTq5hqFCDh",
+	"hEescbqbTCpUzp2nfe1s17avSfHVfN3hC87sOv/ZfG/rfcyHPoMVDDh9L2+c5Wbxxn/O5ly31DBxGc8R",
+	"KBYgUHlxTBUodo1kDE/iKIA6gTJDQbUTYgBOvgbRMapDnyEbcMwfJS2Yg+0bN6s30IxLKepnB6qkqraU",
+	"t91w7D/AcnYh2V+Hkj5CAyOQGpfs9MX1+d/P3H5QuVeXeKsVe3l5eg6Cr8du5nIk7YlYQZTFkJ2SbgHb",
+	"qBFp0dIKxl9MRQQAbxRRivFjhEiGNvoFvxF6JDl7/fbq2g2EhoX5caOWLL7aoYLz05lm9SJwMreJD5AY",
+	"BJReIpK8c+9EVNtPeqz/QlC11DklAdgv7CFQUvQJ28Ask80vXajagD/+3JiCN1TteKAdBlqzbEaINM18",
+	"yJI7UrUEJXuzlqITRK4PUq1L/ds9gnancheQvB+Man05Fmsapnv/OTt2hqg6dlIVuLfddv1JMXHNi3wp",
+	"wHAbscf2YEr45xPm1zJiXzFMrozYUw+yFaqDT3sM14hege9rpIhB8B3nM2g3qsiksT/bDm3VTWD1ojXB",
+	"gy/xXyGCeoUUTyggrfYx+uA7APndOfzMflXZJjzaA6LTrZ2S3a4HGtm5EYs1m8pGo0q9ttFPP9vXfgqb",
+	"+7l3gaN1Ualls2xjv5TpjBxg6eCkkqlycHHjhx+D9d7HHFf5NKk4TJkkQutpmTuRsRPZct1OstE2JBZZ",
+	"i2nojGBKZeptUZjnF+Y3BhWAeydznC0yY0TautPrkoG4z8zY2VR7aG5btdDNa9HQK/sAW3uM+a3unlJe",
+	"+ndrZZk/1Xxy6mAI2Jvsu6ErFCKK3vDcDcqvvu6pEHSxNH+k97akzbl28JcfXAU0uB9diCUlc8eQSlgl",
+	"+x/wfLguNjtxKhHfnhPLgr2e7CCsOKWe59zXAA/073MomATFibCcKElflLTNHTeQBIoOlYm7IJDoSH+O",
+	"A9lHOLksJcgmyPj+dznGvYOkdykqUNV4WQ/FhQBEPA0nQIehLR9hdLlm1+dvzl6O376/ZpnURnBAiEY3",
+	"aA9MB3+5fTIjuDJiuY8zvapV2XeB+9cBp/O3oRA45q6agmd5jzrgFaT+aHQ1OFhd8LqHH2bXvtJVnPza",
+	"7OkhgZlZMsCi31bra1YlAxeZs0pwDcUl10pRjmSzFiXp01iG0lFbh0n5BejP362coNtOEL3MyOvrgGka",
+	"p+/OfxQ7owdQFfFt5IZtY6Z+R212sWKZ0SKfumx4wK6ZqzuHhLMVnQrLmbshtW35S8HT11jKfcd5pr9g",
+	"+aTuiiTSEwGIf5wtSz0/weqk71By1s5ApssJXiNAK4EpbSQ1tzrlPxB8xSMP7Zr3/rsnHVcr25lxjNVv",
+	"xhsS81zBnfYoQV+OZxe1mUyT7e6JbiNAVQ7Ph64j1q/41n0U77E2hIp/WGhuJXW5EMV4Vqhy2eXps8xs",
+	"rJDoukQzylyk+d5m4u7baZnnMRbDXmEk+41YRYxKkINQqQ1PbpjBoD4qhzmS4t6KluzJs6/ZzXdtEKqX",
+	"lqcCoBny1Uym2W2WljzHmJEZ4drQ2LtkNze1PnmT9G4jWzIoFqmRC/lykdNsVhZ0EhGVEL7P9EgSOOzz",
+	"lpldlck8eJfRqnfPYHtN2VqqeleBBFzHO+5QQvujWaYiLZei01cJj/Ms4XsxQBOI/TRGB3om7jOH392G",
+	"GJNnt6JY9XYbQ8hbknO9w4EEufsFfLM9GR8AUe0rBDJZZLNMAr0ueCocKDVU0yD5p2OQcGS2G3mCND73",
+	"pau125brPxPFssja8HXOXVEsNF/fZFj3BJUihiuhq9R9BGOqGiRgJgYMpkNAmfXwT37PjfjAM5jOTEgC",
+	"LttY7CFbuBTNnEZJBuo8k4LPhAsgTovsVkgsBGVHD6X3ttphiY2177TjcSjZZoXfb4Q3HDIriyGeDflz",
+	"d78PfoA+2q6Ducj7CL1BUypPgw/HtCZdcj08rIwGicpzBPqtjmlkT21M7VHuLH2I+WX42khmrp4Wpj7w",
+	"0qgFN1kCR8N5CyDLFnutrBR151nXye7JAH5Rk/EOAQfE7Q6RUxtUpTNOlNXsludZyt5fvzr6y9CBVE24",
+	"Fl8/3fHo51az2RGjKefajL31oYuPucPEjdC4gas6fAunXytbEV2GYaWdkVwXjhgWKddM8CLPRIEd6g7u",
+	"UY12WxGgaqCVJb1nEIztAyuR7h4701GJx208+i9DaUazy7Pry/91fvF9qM64IzJZIcI12Kro3hjJNfze",
+	"HQJEiB/uJMnSN3sJsjKBGq9tpLfg92OcaA+fHxSiC3elHVRj2ljcTn4zZB9gL2p8a4lrEKEfv72VOvwl",
+	"VmLdZQOkMu03s6sk24l6l7fev5aJYDopjq8FWjcrsMgT7wwndVfWWE2nWpieFgL/Fdg4TEvsTIcd0n+4",
+	"RyXv6lu1zJLWlVzyoqsuaHUdVSGl7VIBhmRZsbxRI6wzGG53CB38Yj9m7z9emdaobbCe+ZhPfNkSB7y/",
+	"Xg4NqNy9t10icr0LmSiHutFTknZfoEkxHTsI/n4X7I98esPfKZ1RXENrkAI9dmchFTw9crtuqQajhKqI",
+	"v0AlskMinB2gik4qqolGUOPEncCqxV50Uwit8rJP2my1iJfVNx+pdDemaG1npIW4zbpz29zTClsB1VM0",
+	"/bg7XshUD9mxA+vyAq/TwbeST6FU9/l08VNoRq2J8f1QFHeJEAWPQ/+Fv8L3Kdih3OEmvML3KcmeDG5b",
+	"w1GMWJ4mbp/hw0ym4r4dmgieu/CLdcmPFzNh+g/4Gt+HnJpiASy3j11hIoCFXp5dvX3997OXVgx8eXb6",
+	"sr/8tTFytFymO4PxdSZznrdFc6N9zQljdmJn13wW4i9VcoGVHYbMalRWmYe0MRQJ4E/3YqrQToTQ2qbK",
+	"IN2r7m2YK9pvIz+4L+zXYjJX6qbf8WjDf2pcv01bSJ0Z1WU8f2YaiE/BntZCXvGo1Q02dQOGV3k8dQf8",
+	"rZKoKn5TsyesW783uwJOk5t9HG2bLBhV/THic+gne6BZfH+U5r8eVR/HZGhoT9nZyG1VBYvg8zkv3744",
+	"u7oKczd/3lh3q0/GbYNeakvtxrBtifeFGtp5pJtGkYudwRIabFCj8w+lDT3H4kocrL+Scdv+kPnEOvKq",
+	"kP3XcsxjVwUBv/HlkhvOpll7kPTpzNMTFuhhailkm0zSr0iSlyy6zG9B83qP9qW4q5wSHYjfCleNKYrR",
+	"qBVGgqoTVLxeSKpv024tLlqjI6upuO1bioJNrXy3yGRpxO7T2kJiTi/eNYSnEot4KBQ1k982+cf2AbSt",
+	"M7GDVD6saWk9pORQHP8dhOp95bu2S9PfezWWGOzDFq6IyvuuCRjrRE2sBipiO+UIVJeQ0iM2V2UBynDK",
+	"Vy3JGVyb8eMt8UOthAFfPnm696fPFjt/2dgN10zkZxGMassmVJFuO+zBWylIaVLThmLYASe+ya6FLUEa",
+	"rLNltXqP9kQg3xOVulVQx4j4GrN4vEU2acz8xY8Xbz+8Pnv5vSthgyIe40kilnUPxJACr06a2nwiCsMz",
+	"ma+sBD6S7tMhe3/x4uzy+vT8wpdOqNAsq7dOvzu9ePn2wjZMmX1zDjWKFKDfTUoDOBEIeW4f50qbIftw",
+	"fv3Dy8vTDxf+M8SWCD6t6jLaHXUIEyMJV+2QpSrRXxLL08NFCq4QzgykDdSAOcJlCnE4/AQH0cBPYxAN",
+	"/Ng65L0duWxlS/g8mQyl9vGNbZCH9gXyIDhrOZZ2QVppx4TeXxG+K6yEJj+TtcqlkWI1tELdiMLBN1eq",
+	"wTpMHJ206ii1K0PBDgQnvRfP2wNjLoyYOVTsy1pZrA2ZH1Vz3/HkRk2ne+QJQFLfRJg7yxRIiV1n3JDa",
+	"w/MxBG7d8pwk8vVbqkJtfPqX4+Me6BK/ZKYT7XNaoM5qab4iGjcGdssh6TiTrjhVmhXCJxRUx0+VE4CI",
+	"rVAvWq9TIjHy2Rx+posyN9kyz3C2m4bX0ZYbYFP4atmb9TnU+vfL3ouq3u2R8tNJWuwtKYALYWej2Y0Q",
+	"S/LfUI3Gfwr1/bcml4173Gdz6/tBdrB9+J6P6m8g5+2YpNVocO88LT+TLblalJ3lX/9YW0OMR95fcbF6",
+	"idNeJiu68dePwcuz05d7aBUO1Wz3L515e69P0d//qbpMAMnmWgzGFeGabOZiLzCOdw8GRhHAmAjudJsg",
+	"/H19i/b3l3wCLoNXvF0bm9fjZaYTXqT72B+nivxInfarFBsPVRTIaYeiSYBbUSW1QyZF1oEV+klG2Q15",
+	"Di0+2nbZA3Fe667lIYsB+BXzx4y4N7F7hHDXmWQusSGOMMH/r1dvL0aS7N+A7Qyy/3MWTzLJi1V3C+Qy",
+	"j+u60C+aCoTdWyaFbbSqOa1xnZ1759yema5B1VGx3Hdnl29OL84urj2fsmMNIkZGshno5j1JVChc85Vm",
+	"WrGHMTpPlqJYcLub8aP6BK8vTy+uzs8urgeWd1G/oOxZJfBiy1xfZXmfhIY2h2zuTNoAZ/9lmv/6pWP4",
+	"gJ2RUvFHiEiRfAERBo7KF6W2KrZJ5oznOWDaV/X6G2pDEIXfI4enLai952fNWOp+n5HFzoUs9NNj3VdY",
+	"lX2Xcl8+SHlHUaIerdyaazhOlDQ8k7r35OuBxb0+aQQbV2lc//XT8dE3/Gj6829fPfn4p80G5/Eia48r",
+	"qkH1bUWqc1G8LZgyFMBbs9BFWOmfaxZbev4WuFTcBWj49Pibr2tJa0+2IBqu70o9KrVPDiMFpq4Noy2C",
+	"NYgxCt7/y+NvnrRGQNr9Ww8pAl9rUGE+ON5zfiuG7BSOt324CE79YVAgnxx3BK8iz9ztSAYf7nIqgxCv",
+	"Bno2qGfOpO5zYDwJLbmZf34Sqlvv+qbnVm6SHblM3V+yPhgfBzBe8PuDnOBamwfiCkEoUp8VC4KLer3u",
+	"44t2XNwq0KgN1alsEVdeOlRPe8niS5hgU9mHyGbEsd7KHuG8lVC++WD62Mx1YcIHi8E7J5B0f88TA2JD",
+	"hHLgshDT7J5NlUMJXrH4izgCqVjc88UyFyMZQ3iHHn4R+7Io/ctj18OM+qULbxCYv3fSxw6S1dZ0Gp8+",
+	"XWXlKNnMytkoQrXgi+6ZPLhbVlHL80KbsStPtgOP3u2THhlZ9ApV2rFH5ZYXGRReX0JB27BES/w/4uFu",
+	"MdxLIftEF/iYD4dD4cPlpCrYy/OrF6eXL89eDtkLgrUrl/YkY5WbaGRfol/sD1VGJuVZmkybLNHb4sva",
+	"g4WWQo4zPU44AB5tqvVeCPCcTQRbYD4Clyy238ddiisksreFfSrD8wBFy62TuK3w5NI9Iks08IrOSNMs",
+	"bWS27BC22wtps8EhKsjNbv6IIUM0LNBqHuhaSGwrRX6uuMi5kFXFfoa96Gpo4AMFZRferDRgTP7yMZQj",
+	"eXbNZ3vEOzasF/XgP4cP5kIRwyBEorQa6wl5SkgbHSGIP29n+Xt4xmDd9lHq8I75XHWXaFhb6y01xvNu",
+	"Dxt5eEM1L+1OVhu+2F5JYfdaZ62hYJdn319CZGSQ/q3RlezMMBdnHwZR0/PuLa8/t8XRblvHjsIhp9XF",
+	"ABtEQPKaVaOEg5cZjbilLnG6wMiB3oOOqnlvsSL94LXoHWSdGHWfIMfKV+kA6189C/I5w/edlS/8zE4X",
+	"QyN93grHRoasqrXgjBsgMBEvNXcKxEt35WLFFTQKVNjOZI9sM065eJqtNAst7JjOE054p0+b0QB8a5At",
+	"7uC+rstYLWMWa2FiJypBNQ+fBu1KRNqBkJDlavYpKSIW8zSNrQqCQEojiR9iSExciIW6FbZp+//dLe+y",
+	"P1sUAbUMA6M1xU3Y7geRXZzW8+C3uP1JsJGbY+rVchD12jOVt8pi3ACeP4IK+sgnXPW4ljMZY9LTRGRy",
+	"1p4SeQKovKXEYkJQNLwz+zszYK2G5/Gj5yy2LWFfsRVHIbDZXssP9EiimTty5hEjJIIhVUX+wQyuCo+C",
+	"COVFAVcWsTXgPhrJh3Ga/zoMunr0HNB15ypPxxwQSFzGV9hy3YjuEt5JbhjjO4jdbT+qfqj1DlWvsZst",
+	"HPJ8sVSFOQ2QgHa4HPNMirYaLNKVh40QzBoyTAx7PNyaMELRBOuNtiIOAc7QcAcMoWaEpR1/1elmqsaV",
+	"eulAQ3YtBdUh1QNaiF2fHaT5Qy97+6pkaa8FOXNRlf9UulkWapIjyOSmy+jciMU7erVj2q6lPnO/rOA7",
+	"D4G6VeUTzkuZFiKtZ1FzoPcqFbgDVGt3Q1mDB7RI7R4qR280GEDt+bu50ptAcTYrwZgv0WdtCHth3+l6",
+	"4OzmXAlGeXvmADTT580bqe5knylVy4y7DKtGHkvO0mw6FRDIkKVRgCjqEEvqtjmI5qziNVXg84wraKQY",
+	"+9ANKLZdFrLiiNvYrV+xGkEFwNW4UJ4IthzBPRGVfXq5dvGGcLc89A7/R5GLZM2k1auUtCIH4gU99MCH",
+	"mbSKIZSaQ6wMI/SSJ85Y58LiNMyYTVYsxyR3CqaGYEgrSz2ycv5I8mKSmYIXK8x5r4bj9IpqVKVEy2g6",
+	"ZCgq+ogD/FRNCZ9lJE+JdWA4rkapCigjcqBPANWH1j20X/2CQpOjL4/KQPnSJyPJJVUkJqxar3ni+B5y",
+	"dvH+NUvmvOAJeCfnPJ86COuiUDNu7DZkRUQjtu3YJcBQBBj8I689vv+PV69evaQo9ApY0L5tlMICG/CH",
+	"54BWbEdeFtt9qlXYQIc//OS2qCr54da1RV5f99234y8/efbMoRZcu/OWZ4vMOEeGk13QX2BX0Y0DjKQj",
+	"GTtjf9yBK9OrfFWIfbZW8K0ufIOeAsgcIbPWEZOKYaF40EwzD8HG3pTaUHnOWSaJ88RZKhYnMci4UHn5",
+	"pGsCnx/U7BRLmhj2GDZjyK7cXUl05GjF7sZfosffPKFNWxtuNLg/SnLBpWVhEHq4hndW73pTT18/ZT9m",
+	"3+3SiXNi9O+jIsBe3XSihXmCPj52Su1BscDqIQT9MhTQUbmWmHCFfAdqVgq4IhMB0EDDreCsAbCt42KJ",
+	"WkwyKVLCFariEdrdK/V4hfY1xH1H61cqEpXW4AEbsQwb9uKrJwxfweIdhPh+fExsVPBG/MJWQK0GqtHW",
+	"ipT4alCUUQtf5Yo0aKfG7lKv8ngj7s4GmB/f4DfHx39+/M03T549/fPT42++edy78c1oQL79J4+f/vnp",
+	"X776+umfe7d8ELig+o48dgfc3616+LnQfTrKCxyzN01K7j47TqIabkE++Yynv8qf6tfJeiZVax4Upff5",
+	"gIUa2kwQcBQclczoRjwBxCCpO5GO5E0mKXA0vrHiWRyxeG7MkkJUiVnChboZdaRpstuMgLFZwn5dwa/t",
+	"qNzTVwfDX2tR1fsMf2d/1ydkRHw2Z5cf0w7urn728kUmw18ff5LvqwXPce/wua+e7HpVWYF0ItgMolcL",
+	"8u4HEVjxOtoepSR8+kW1De2vkvupy1b0iV44fId2LG529r1D2/KO5i2HR9LzzMPrAbg7ctY2C5DlYBg1",
+	"8v7yta6jfC34iumlSLLpyirCbrxO2cIFf6CZupMu3XYk4y9iDPqEkqer4FZl4j4RS8PiL+PnLP5P4sI/",
+	"8aN//BwDl9blEm0ZVoK8E672dRvpPzl++pddC4h3wcynfLWpzmQVsSMk04avfAUL/H5LBe2vn21PZ6v8",
+	"GduxHytrA6zf5dnVdQ39sYFx+TLTfJKjXQGq7ms1knOVpxptKnZfSSGNGsFJpLhCWjxH5zLSRYU4uh7h",
+	"M6mSbfvRqsvO/ZTYNO+W2cQn1r1CJ1bkwgQPt2hOGoclnYscRSCo7AgnZSSdLxlcWBErxIwXaR4URMQX",
+	"H8CpgH6yAG0R6qPAC10LmMm5KDKzrSwSBgk9VEXka67UJxcFw3wEvjupvJ9tagWnkVR3sgIicKkoUEfD",
+	"4fpJ8v05O0tb7ZFg8DdCLMed2q8Ls/dgwbZFK9xhGpSZq3IGxtYVww8nCJY25VleFpAhBPcO4yM5LfhC",
+	"3KnihvgPNRcxXVLENYh84zQ3R8h3MiWP6NpHe4qL/l5myRGEkJ7xZM6EpEwfHxmwHpaqprAyjejUITuT",
+	"nnhGMuFaHGVSC6kzY/lENzPr4aPewss6rOFVqF5G3liE1L6Filqpt1kN2anb/4RLCnhBnn/LZSII6SKG",
+	"yymGi8FyEigNXaUDYAeZZotM66XI8+5SBlbwqBI8dE9kd29iswNIlMNpJTRkRORNlNQZoL6xd2/Pr95e",
+	"rMecrUkj24SRjWJSwGJq/JNA/9wFyn2pUG/8VXfyEBr9QUCDLT3zqaEsLoCbjppIwhBxsx1KGAmpV50N",
+	"LCALqiZdHHDOAOcr04xKZ7QVBTmXzBd1ixCDxfG/oCWpqsZKDc6HjfyrEClPWsTNN2RNVtMqITGI4LXH",
+	"CfmmUSj0QEUnSHJMFWT0L7mZ6+HnYwCFMEKC9XqLOOPDyQDeCTNSA6coCDg5xG6+BfJ5eXb6cv2pXfFC",
+	"CDqcgHsjZ9tOmpWFtolCjfzHHmQNntE4MH/HqIi4pMxO4QhyOUcSaEsP2fnUntcI7587nhmKD1uKQqOv",
+	"rypq0EE+HRam8O7vjn45WFSv+2ay2gigOlntjg/VGTB8TSipw6roMd0nmRUaSKTZB0KvprXXsESdqFmT",
+	"n2uYn/Uz0ZD41y+hiPQszwfWFaiGiLNOryF+aSXK/dxDJdzH9WpPdQfkJAiwXKZ5a9HOf+uT/9Yn/9vr",
+	"k/+d1MJ/a1b/JM3q35rKf19NZdeEkX+rB/9WD/ZWD35fWbaPxLlPAsgpBvYtRDETlmqTOXt4+eoF+/NX",
+	"33z9yCMCkegvmZhORWI2AdtRuo1GQyQlscKeYBYupXZv86odTqD9vcTDg8p4hxOckCg2S090ObemWlCU",
+	"QB8Z5ve7sQ95px7sEjzkffS7XRsHZ98tbHID47oUv5aiFPvgsx10G3ffKS2cP9sXU9h16iFSyyY7ANU7",
+	"9Hf5Cbs8e3l5/vezC/YQ0rIcjPaNVHe5SGeQzvUoYi/eXrw6v3xz9nIkH1JFZYjPxSysYgE4xNw4TGsq",
+	"RyjSRxH77u37ixdnL20H9QpqHG9QV0zvUcTenF68P309BNHhpII6iNjZ//zh9P3VtW1FKq/G5GJqx4Yi",
+	"MrRv+YgeyUQtrB5qO2qgpLnpDqKBn9IgGtAYB9EAhzCIBr73QTTw3Q+iAfa2Jc2rZ6ZKW40t+yEIEFaa",
+	"7USE70xq2a1UfJ+klq1Rjc3Szi2ey55VH/bIKurGvHly/LgRhVKVtY4gzjabWnpt5MyELgVTAYmT5sBo",
+	"jDVB7kAVmNrxKX/edvTLvAeIarMgjv9qd1wnS9jbIsZcB9sGb4rV5wHUJPPROpwmKthQdYxd4og14yxG",
+	"tt0BTkKSyXjpxOK9wrK9/BTiI7V5bDeFOAdpSTdidYhw1Ghwf6T4MjtKVCpmQh6Je1PwI8ORiiH3HhIw",
+	"B+Iear6mY6uGf/sOu/kORsroL5pjnxDXRgaOUWiWIj8cAEp2B7R+4qDXh+m3tlWpeVepM19/c/zkEajr",
+	"yyXCfa7VQryDkk7gKpdhrDtcTEHArrdSMHOnnAK0Q2qYHdpbf64aVNUNDb2HkLJrWQQ42S6i9+N2JrBX",
+	"ZufeQUFBHkvfYNP2INE+/O26iojeRZeujjnJZOgjhMLCplhFLpnOOXXAyvD+8vWQvZX5as1rMpJOtJMp",
+	"tagb4Rk+l4CB6ou6tq930pKjtYlPnf1aZrc8h/HjCQkzO9DEbxSLcSjtEesLYeYqrVWme3sF8Lbv4X9P",
+	"r1/8AFjWr8+uz9YFsn1ZBDiq2DufqIBc4sBpC94fHGplT7/ZqpWVRb6zAeJwC7HtJFcVX3ahdclEmlnh",
+	"lPyjjfqyQ/YmzBwEqkTfiP2nz85EdxXgSbko/FYU4dLMO8oS4SPv+l4XzvGFB4Rfwonbm2whIntQVAGl",
+	"PoneEZnPrKzEeJulHdhc+9Rb6/T1nC2WZuVkXrumBJWShlAph8sqA7paZFBpZeU3F3/7hyiUT3qjlLAd",
+	"EG/qrGWHD/uWlvonFeT+tJLYa7JKz6FXt/3m7BVfLYgOyQ5l6NzZ3yMJxNUh2k8dIZazXSFxnWyex5XH",
+	"ZF1TLQoR6hNgybAsJ8TR+vH01Y+nCJ1lb6ir0+/tX399+90gGnw4++6Ht29/3GI4uDJ8ZzHIGY12BXPc",
+	"Xiz/QHUO17Kiqlq/MPYtW2L4zgqudt/UdxErjkAGJUbCECRmqYfsBYjmaBj2kF8hbD+VYN0TGXcrheKQ",
+	"ty9Fm6mDEl1OaiUiKLZmyFwJkJM6wFNoBfT2OvC5U3AQJPNrtXBKyh1fOdNcUWnO6OWisnRp/utwkfpI",
+	"AkrNy6aCJaukWZ5uxyIlbcdlL+F6e0Ih7zS8/aImG73nAMDr8wdPSBKAgFPLMEiy+UVNWCqmUKDJrh0E",
+	"QfhCEnwki5KkIG7sy1GlLzo4Da4hw5EXs3JhyW4vnGM72l1r3f1ov6lJ51sWA/Iqg8RMK8SHTHMnob4p",
+	"i2/pG5M7h+y7lesfkx9uINwFa9cTlfpm9yii3RXd2T6cYC3MGuj1sLGL/XWCPtvQbH2787LBpYBiNjOp",
+	"gEwC1Q2mPogGdhgDykbWRth/02kZ+Ar02w69W+1d0+Q6cI5yrLXtAPpBB36gWQzfxJXWIe4TIdLGDeDm",
+	"54raFwg7i1CzVfHqthmtu4GrUr49ndXui+Dr8WQ1nquy2AFq2tf8hZoEHvVYG/bkKRT81REGgVEwPsg9",
+	"IynVHaKuQKp6IRKrk0F9YESSsS00rFk7iiiBSetpaNGyfzVXL/HVxPqtHVUf8192glq/c+iikGOPBQbK",
+	"5dgoYu8VnL4vOg6Q18EiS8K7wTUcjmStdK9VaAGLR4q9cKEq4P3mmmCF9zHAdncVhAfF9sBF4Wv9tofi",
+	"yI7eHDn6AMhsyqQK8ojtu/0zeY1ajitU5Zazb5mVNoigqyOP8jGlcNtD4TB3ydgN9uoEZCLmgCe0HPAt",
+	"bNg2tYc6tl8SPc1wHx0O2fk28Zia3yEp/++iaJPVpKt0QQR/+u48AuEMZSqEJ11yMx+yGBMiYnvErVho",
+	"pWoQUDCePBW5sE+nqhhJFFiaaKIYq1VgaMIgGlDY3ICqqyCMbHLjUcYBadS2im8YVYgtl+GHwOHYzrcy",
+	"6dG4QBzgbFnq+Qm7m6/QoIyIqg5YLBV5dkshlCFsFaSFutJ+NfRTvAS8j9WuXylNljsjXvUmIX7t4uNo",
+	"OHub58ouRJ7JvcI+KrNImx/ePvOJOYQd7atuaIJ4q0KdeJlmhpmCZ3lDyPJBI5tkOOrA5+b0KqFlmZ4q",
+	"TSdbh0qy1VZIcQdlGO16VRc6mE3hKu/AlRnJGNqIuyD6fZjP46+fPHm6vUprf3u0YwBj0se/fW8HArwB",
+	"htQ+7fo8cccWhFhBuzUtTVmITVOu1rY57+77Zm9DO/b15qrTxG5ZQhr4o34nR1mvuI0m6mSXfgBsZbWH",
+	"rk4caeVSAADS2nIy+EOmUKq2JUYmKDPeJQi7dxhVQN8OmDpR6ao/vFHooW0FNnqRqzI9u/WuY2DHdjaf",
+	"Anqwj1PBV33frQxhm2y3Cqum0AozBB1t9YHAfvaow4IsFt6upcdwBj05MtnQR2eNolmPei3fcyM+8MxU",
+	"B6MBjAUuKc1i0mKPsjTGq1MA9dJK9IOc5tqM6YOdNgXAceofdmgz8ywXFKRLxyvTbClkmslZf/naSRbj",
+	"rigsu4U/XF+/q+Ko0DtFx/aBdoTiWhoO2ov1ePSyXtV3+litcdqV9kT7Nt6T69UaqFFcYPD2TKmHbwXH",
+	"t4cITzua7QSsRez5c8FqBWPqIcPXtmaNpmIi0/iExE3gAtLzGgWKIhq7MQQnRvYTn1hdcloWGDrhmD+k",
+	"ji14imAW9UNBoBeFoF8A79Znv8QnTN9ky6WVG5xOS1TA7rgeSSH5JPcAfVbWskO4axQnpvmg9I+9hDjN",
+	"vrt2XaBYXZZy74hTzMMgU5BXjjCECSt3XiiEH77j2kP2tvjV08yMsdpEhzS6WgrdwsuDOBTqPDNa5FMa",
+	"w12RGbFbQGrC87xjEPCoEaWFO59JzBGLWDYNDWELV85ZD5mHZYyOj493UGLcFc3zvHW81UXfMmJ8uHmR",
+	"FvzGIWGrPAX11ErBmD8z3HWY0GPrQFH9Q8PtVhz2ysOxK+JH9WWA9WGP9SLTOpOzDbAfmAOKqmdzrzF3",
+	"lMJGbiqMoxjehOwviGXoSgpMixUYqiuzrylK8XPbq0KmY19Eqp+seMVnnIrAtYqKWE4/k0HNTqgMj3OD",
+	"nHEh0YEH2XZ4w2O8qy71EkP/EUhqPM2z2dxsqmtu18SV8Mskww+G7NxopkoDiauZZtwyYKtFZoU2z/1K",
+	"YrIWBOMEu0Drj1G4/lR1LPZnWb22iqe1g5QLjmvkV2wLwVY7MBHVMmMa6h0vUt1GqxeKiBNXZCRRSce9",
+	"KoQuF134SM1blSiyqndXO6KOFYb02Hrhkn3mypeH3LWGlxM5U2opdjhhYINwoVm+Bhdpcu7CNgqsbl4E",
+	"HMnYjn9ba1jNIWiEJMuaC0NJEY1kJq3CjeAEgqSGzN7s5k4IWTc2420HaFiYLQPu2aUoEmG3SZCP1g2O",
+	"rs7ElJAbqhLYghRulEWW5xliHuh2mPutsRuPuxLPGh6VVJWWvfq3KZjHym/Pjnd4+Ztnu7z8Td+XG4Tr",
+	"3GU0Nt+vb9PPsY1ezzAUA/TmPaINK3Wbs6KUTCwyrGvU3Jwm8P+O7vV6WYAdP65rrLvWLSMi3El33DUm",
+	"rrGlwYA37Nm5wQSfHbbs7J4nxp6sWr0+nzAMLBOHsb6HwpHIphnVyMnOqpQ9P7ksO5Lzgue7Rn5T7Adl",
+	"xwWyUMS8lZhNVki7LYJ4sT37KIgNrJpvKV2xFrgSBK3sHm2SpWKxVEbIZNVeKuO9zH4tBeMLRXwapNZK",
+	"8vVntRFBYV+D6HUqvoNG3pG0UshecTF2ndIyF+l4iiauPgdoTeH1C9t6HGT6gpdadBvQQLTQRoF2WZRS",
+	"UmCXlSrC+Bm4Kb2umHCZAL4iKJNoBB9A5eaCG1W0apBn9prbnVRbhFLipzJtVRH/SEmLJDW0xvO3qDL5",
+	"rw7EvdNQaVfbecF80TAy8jhx0a5OpgFTxUXh9TEHuqqLO7FzgElYbRdgF6gpIeon5UJOhJAs4QXCqpSm",
+	"q2Z3BcLdd0wGJdbOVbQrVMMqyvpZTKs2D1Od+69qcllKX5Q7gLdbE9W2QNPRyCoRvYKBc0TYyiAKrsti",
+	"L8fmpNSZFFo7LttPgyK34pr2ZAdC1VYtS9JBFSPXEbsRWMITLd13qriZ5upu2F4+6bDDicKDh/hyv6iJ",
+	"paNwpMEoWIYanv1sjJ8doi4GjcsKKSEncBjKfkwBcadA3IctzhMMg7qEIVh9J1ynYT0voFHmutu3zTxC",
+	"Q76CGu567swPBSJYWd4GIgME00Fw8Egi1k7KDQcjix1junYzP1v3ky/tCSnsmEajqy1VTbYv1lpOAEx/",
+	"w+Hbr+DkRkto5Xsk4ydos5VRAmpOOicJlIyz1wjl8YDlwFX0LcRIYrBIhYSzwRrXaWR0HiElcwRfZGmx",
+	"soSDwlXN/tiwmTYNjg6xZw/TaKfNMTimG5ezxgVoXSxPcno/gewASpje7ucNbH3rFx+dV73dBrpQxaZE",
+	"dQj+IyMbBA0ahaej/cIFhre9U5AIczXr8apzWdVdRl1r7INeqtcd/drz7RTrbVS8lVq7rVywAOEMo/p5",
+	"a9BLsFWtc6UNamUB90j5+9a9JCOpR/2zlyIUfFyqwmh/L1R3AqTrgX7XZovIebZoFZpO7YVWZQeDKEeo",
+	"mpDFm4FlDFxYS5RFNZ8KBGLasWKMm1K75OYnTPuOE36ggylCcCwZ1d4g1aPBvS+3eKEWS3uywYrQBCk6",
+	"bslPnKkj+u2nn+2bP4Ut/By+cqRvsuWRWuIWHy1RG/E5jBDBp9uqKEPwOHBKu0ekvfhKnsEyiFmmDYA6",
+	"YmNdoH67Fe95vDXZX+fK9Ks3BxulMBhmyC79vgnpPJhuk2MIylVyJggfdCSNAnt3fdIxYCuVUsc9ICy3",
+	"gkTd8aw92s2DFBpVIfBVJuKilIHJ4HgLju7xVpSnZn6bOxdurdf4iaWzX8p0htqYPcaVWpCDg79q5GPA",
+	"fKxWrveGEdJ+GVzjkXcNwl67x7hd61wnF1y3R407j4E3tQsUO6csxt1mrygFjZiO5UsR+QAWPANjBljz",
+	"sYGRxJ2CduAWvF9mhegIOWxD3fKINvWBvpU1UCV07OJqeGxQ0IHB+dubEVUe9xaRxYkGDanaH6dqyTEu",
+	"UdyLpDSCuYQKRDW9fH9xQQWz+vFGy37IJNnCBHZzp32A4W1yqPkjDi1HFDxdq/0LwcbAFYfu9Ip0y/md",
+	"B9YI8i36yIomkbGJmHEKP3brKUBw1wjWRB9MVlgN8E6yJFfJTVDuHu5MrGkMwLGZgYgRP46eBNgBf1Tp",
+	"/NXco+pUEaW0Sx+W/NMrJ/DtlA+MN1yPSulV7fVmwVur5zvW78JXuFxRJigdoO1StLMEeFCFzTbT+utR",
+	"MBU/1o7FynkmRXqamD74Ew19LekT2mSXhJr/2DgOLdZGqyVnursgQvV8La7DpdYOt1qYaeC13upD27hY",
+	"b+9kj0jilvBqlVLpJ4C01d5Y3VZMILvdrP5Aaw808f1MMwiSbtd+8NyIpULwgx63An7hQ8X7Fv9LO/A/",
+	"aKyWOIesBrYBawKGXScUuavFqEJs30rosz7DiFZv4x4COEuSLfnOftBwD5ZVK05bsQoWxShkzjHv0E2Q",
+	"B4AqNmS1eFLkuvbJA0z/I3VEWb4655qigH16PXcOJcG41HeiAJNSptmEa9DUyY/DAze/ougs17K/wOdK",
+	"++LIUtwJqtWMNstAGJ9CDJBMcbBtb9qW3Zt6yC7FtNQ81wSELx3yksYYFm2vGGmlHT2SBJvf6uzHKbbF",
+	"M/IZzyTUzMS1xYUHbYnCZKzalslEuEjGMTex1yFpDrAiaZaOIKfBvvecxVL5Wpzha9jKcxZTIFRc5SJC",
+	"t+AAkLTXLogHRlCPXISRD+yhGUQDaqvVx0STH0MbLSwBtAtch5Mq1IO2DWVDWm1aiCDGnBa9d56Gv/k2",
+	"Jye20XHzuFRh7T2xe5Q2beKPRmSupSpMKEq9v3zt0ZCsNMLOqz+AD2lKV/MjikCkGclMszgc6MXpm7O4",
+	"KumHGxrUGeAAb6I0sXay4NqWglZqMUmNaHXanfYl3bi7tIvUQP+11OViwYuOavPAEjKJLdl71ZWe38qL",
+	"YYtCCvHEO6j63MiVryg88vBCiBHLSgjpk+CC+7zgqWBasSnH0gI+mRu5pcvqQwSKqubUZtkuk+NUlRPT",
+	"7V8MQrIXfBUwFqwZmTKeU/0RAPUlrYEQhS1lPyeQ/VrwHODbcUcu0zL3naB9EQUSGFp3Jc1U3Pcw3vL7",
+	"cfciQ+b7mg3Fvf+8KndVj2atQmG3L3E/qZmEZZxUVImFQa5BbSZttPuKZ/m+lk5fKmbaGZOywdm+2eLj",
+	"k4y2KONn9j2cgP3qPjPjhOS4Hu79HADONoiWmweJYptRN0L2c0Rh+m9ZJKKnoYHepZzPdKzKlmNn74ai",
+	"FFEVKwNYNppdn785ezl++/46BFd9dXr++uxlu6SNyvS+frXq68rDXV+kxoq7bW4lTEHywq5aCgo7UyET",
+	"FFtvhAzCMuYiuRFUq8kB6TaTJuGVzSICNmtbRCkBv+l/hdnh+QDB1qeZnFWU1TlNeGPI3uYpwB/fCOlK",
+	"Zdh1bM27a2xaNZJmv1G4FJ1b9MK+s6cOwmkdKciX5qSkWN+VHRds3YVx03pucHioIhRWHXH5wi0L2BWL",
+	"rW4G0YZl3Lxy+/De0yZ1KyTA9lWrrUvlV/+vn46Pvvn5t8fR4798HI2GwV9/2hxmszF0JxHgavVHxGNt",
+	"uyMXnMea2gwV1CYrwsCK2EQkvNQCw8NLWUVlM/Ipcq2zmbR9KR8ySebsujpA0UCNmfOj6enRq59/+8vH",
+	"o/DPp7v8+fhJ21q1nK8exLAPHbwrlMMKCyzL2mR5ztSd1O4+OOS9/PvfmL/zndS5Q3vkYwJT6J+LiVfe",
+	"50rEpMFsTcJ8pYpEeG/pvxa8xtawob3gNgofDbRPePyGaCNY6n8v8Q4r5nPxdxcMZ9x4y0PN8Bmmhr2/",
+	"fM0mwt5JOgpS5eFbit8FHKqRfB9kboEziYLRTVnIyCcTEawDel+VV1hd7fFyGWQggfmOEm4B4tH4vtus",
+	"ipDxn3DJfShuh6wKmOv4ImRVluK5A9IuJdQjvbrhecqgZGtzefqLtMu6SXrdatNhAHTDhDUWEgMlEJ/I",
+	"cCN2MAv1Ce8NDOc+xrfTnvTBX60cNxrzzVN2N1+BPYXD7lrGul3QDten8g/iqmy2LwG42EvMBd9LXgSz",
+	"YnyJpQihhXhdJggC3zrUyxoorsxXHteuVZcU90uQoNu5lHsaWFCo+Qj99ffc3kAYZeYjE50dlJDzFqpA",
+	"4X0kqc4im/PcaFdUtTIhE6JdB5DRVmMQpQD0Cqbx8H/KoesON6InPT52/20tlcaNGC9FMcbEwpaYJOp6",
+	"acVAKrjMk0JpDJuWKhUaveauQF+mWZzmvw5p+ca2i5iW1Nm44AUslRa81DS6u/S/ajGHx49bUgd3q0Cy",
+	"w81gD0lI4p/lkCAb3T56aOQFvlwPKv332QrjEFw9p/Up/nGOHQQI9dzyt0X6v+1ZtZeaWo77fABjuzJq",
+	"2Z5E+cP19bsXVGd0txRKSjNHtMNAimGXIs0KkVAlWSzA7EqKrx9zB/a1frbsE1+yimuoEnUCETIQAR9R",
+	"RDTKAJpqfUvDM2mPZSEgWkOvJaYHY31gRcakEEbX4atRSEOc8sBLScm7I+k8fKo0y9KAPzsDgDOxBK80",
+	"HrfFgTDMTi0nWQTFuxjU5oUYLbtGMSJGYFoArLlbkocEzFetzEgGS/MookOtI2KNZKNTBaFLoAwPaAGN",
+	"qijttPJbW4J2bS7+M18rxR68rHDD79pFVtvEmse02kX2MP5O8EIU7E+/uY0Fy8PH+BFF/VFh43VKGEka",
+	"kFNcwLsJcSihh6s6OV3g7B6NC18YspcHRWWvxP4WSzWlEfMwELrmuKaC3BOI2SnyOGIxTRtDHUJMxpHE",
+	"8msQpkYBkz5OELzjGbo9vcs81PXueJAiQtoWuMzRw+iAgtBVIAq74fkKtD7nuXwYOtfHLojiUUTJVizT",
+	"9r7EDM/WDOSWBTTztvDVfEWh10GH5ES3n3gbKl8S9AiBaVTrCEE1EzHLpB5JbOvLOAJqRsIVjLNfS1Gs",
+	"cPgLvoqgxDmLcRtaaL6inJGMv4zX5wjI8j2h6qXVQ1VeGsHmxiyhBIUxS431zM4JjxfGBsPsOogj+TD+",
+	"02/ECYdwX4+z9KPdFqStgA0RnMcRVOQBuGl/a4CNmWJ8RhLWAMur1bag35RbrzXBczPfo6JJWUOcb8XJ",
+	"719D9AfBCzMRfK8qta2hzLQpmSxbHDdz190Y8ipueT7ugITvshb3D0OPXBhw6rKTiDH4QWApWNGwa2wZ",
+	"QX8L7mv7urcrrJlxqzK3/W7gGgbyz1ELXkAMZTIpyWpaakvQ11UANLoCpbgTqZVR7vgKMY6EMfYuHu+S",
+	"3dzTwFILIG+hSjB2NPuPOsikFjNNe7GRpvdzp1XkAfdUZ1YEgaTUP39VCHEEwhDUZwlCjyKm5+oO/HMO",
+	"hqER5bQuiLdJ4QgB0ZsI/WJQRkA9V6pXslTYxC7JUlr82qLjyqRAckRQVJ7M6yte8ZKIaUUZY+6FWrEK",
+	"CBkbSSTrRM1k9g93z+7kiGrSpfh1W+oOL1T5/7P3781tG9m6OPxVUKpdlWRvmpEdO3ti19R7GImONZEl",
+	"jS7JyXuYDTSJJoUI7OagAV1mKt/9V73W6gvABgjQ9szsGf9li7j1dfW6Po+Am2EV/DoKF/OYuRodqA0r",
+	"OPj9CrnSB5WJp8OYHfz6u79s94WLaYpicOF+zHCf1+LeUssGQrYk1gVTChUV65c24LhaWyOirRGVH5sv",
+	"Y/KUBaD8hwQh7ST2HoXLSlyYh7ZHotlb8/7tvrrA+/A6d7M49w58noiUP94YztwhSBRPJd+H+KUl8W10",
+	"oBZM7PPCstrkXMVLXi5uQ/6yUy1VCvmgIrolmj9FKgP/GCTWRfDlPbhQ6MsFDx0aMLARFwh1UvCyKgR9",
+	"e8/PVYCh1F1zkdFXwe2mF5p+RHClYPspOaJ4lsDE8zp1OvhMZkK3T7ShFI4Q6z5wSOpFYvIisRmZinK+",
+	"LCMJrhh0RVKZwEJawol5lRHMAAFOzPlMpAWAI/VCSqQkSVyQdphMQ83Cqk/X1rIJ7g1PORsqu0kTJBwF",
+	"gUhWqHzMWbm4DWHSpbzFlVEyrHIJA7X3V16pM28znqc7aVkWWLhCXw+Nj+c+ah0ecPBsWYVPyL2Orxof",
+	"hA5mp7H8pqQYX7KH98TM3V9Z+ZOcT9zBOCRnm1KPBiEgeWdwINvVA+FvjMa8gdruhZAzYc+NYZmH3aly",
+	"O0/XgIsc6wIDbozLi3eTs+nxKLqcnk4nV9NjbVFfTidXVyc/wO+UphAAua0higXSDFq4bcFOKYbSINSy",
+	"jIZBwLvT1U82aiS6+msmuFvsYtwjz8jPVe+11b2lv2ujd2aP/0nOv6/yu09S80Dv9soeFmUbgbe+YktN",
+	"O3VTfeeZvlE/hu7/GNvTRpGGFx0bIJ1M+VO0kUpllM/fa9h1f4CdqhsL/NOTfqRS8J5bew9+kNbg5FkD",
+	"cUIP6Zqh2mV9NWgqAxY9Uw75cg+VaJnl5e7InYeJiQ8MBS037kOHWB6CfobgUZXfef0rb7mYiVRCGSH4",
+	"opGHICsN+wCCOrZrW0s0SneMM9wVGuBbljfAkrASzKABWnbgvYK7+u1xW6aaAbt0jclU9G5yej09fh0l",
+	"Zgkl0ZeA6aHbDzBJZt2IKIFodMzm8p4nX41nAMuwhpyrMlrknBWU/woNeENDSdfNmLfUtXmvboG8qQ2h",
+	"jYnrLxNqVqO15W1G0VxwRVPG+0zQ2vlCeX1+A0H6BBucGJ3cEBSC5VyfX1PVxUosbfVr7OgDe01gT1jF",
+	"PBN3fU6cU7gPHFItxlhj3drlRyVs476QIO2aAXJ27Pyy4fYwWegQavJxMslCJ7UFdZjMx+ydCS/W1BvN",
+	"pJeHVZ8iHwOfEl0DpmjM+GbN5NAh4cbMx6/0zpztY9SsiA6FweE1WBpdWO3AflhU4UpienaffNk9NY7d",
+	"aTt+niecBq7S1q9rLFlG6fiwVz9SUo9eqvWMnoRmL0FbMpjZMxM2taeHHAPsD+RD2S/Dp9cZjKCrb/He",
+	"2hZuwkT2RMagz3YswT3UbH18D9KxQTf+VPn82Jqd6fzUjIuC32f8YX8CwU9BUOPweCg+7RWiM0NPZGmm",
+	"qRjSsfG8OvyYeJN6D2Vi9+HggQjVCSlMsNluHb2TMM4OCTIJXUhqWkct09Seiz3OCro7ztoZrH3fH/JU",
+	"GOlB0JO32Qqva4XKyI4eJW/ukNhuhTeSzqppWZlHLOciZfug0QDgmgHt+E3OMboEMKYbXmQykNW1BGUo",
+	"lKfyJ/28QyospYzWWvLhR0oJmUe9zTyvY3+SQWPPIvMNfd9VLoPIYxYMfRfmqEntpK4h+JXPmQJd5Ugn",
+	"BDc6nUb1crhi30ZutP3W7VgHeriGUt610xj42UcGirlOZBDwplrqqp7ar1a2/0rmdF9iAPQQeU33XrNj",
+	"hGABDPUO9bfdree9japBj+kdf3JCXw+qumWFCe+C5at2DO4/aK5yuWB5DH0PNuCB5fkzQIpDGyozEVb9",
+	"h54dA9GSlNniTiXjMIzUbhX+OlvcnUnU4DfawtghvPVoZCrCW7EwiJrlIuYlCcXoIctzLdyvfjy5uGir",
+	"9N9llxcV+l+2X9K/JtjkLOay9ImWUBBBNZXg0RPvh/O/D3h//70Jhky/DVpbRm271W2jC0BVaaktuoXk",
+	"PYW+GWZYItKKk8PfFDbDbKCCRDmgd2CQYkUaOslnIlnKYp6llCRIYJ/6hWYSowRstST6krKKv8LU5YY/",
+	"QSsH8p4XOdvot1J2Kr1Wa3H0WuOdQvVnHCUAb5u8xrcYcEvg+7LHDPSnDiWFrTaG5AERWEBVFNLntxiD",
+	"xzVxMkQgFisV45L5aNnQELG6gnujL18cvjh89vyFKa9L/gNfkhByk2X4Kdiy/MrTn4tVtQaMd7mcCaRU",
+	"0EMNmASgaEFGJ/H1F3wJmA8EHZbKBT5MadHzKsvLOBPdgqUOUaMqynKdP2G6eVh2LHRT4moT59k6a0V9",
+	"WmdqmRU8RlihJErMY7SQtiF0SNsCJAFttR5Ga86EmonnhnSzXr0xAPl+oEtdrtdMpDaiELB98I4Gxjct",
+	"ebUHR9LOg/dKn7EIkZDnvlLm4XZlZb1kAFKtvCm+hZJFLTr0AiNo1J5pyn4DN1am7VJbt+TgngEL88w8",
+	"jP/hLg+PAnm48V20mDbdyoMzhJzvGqtPNOeIhc58XgI9KzNhpwWKWzGhXGGxVylRZjp2CMh4AKTFNk5S",
+	"fFu8N+3XR+FmDRKylgAwV3JBxdFczATJdFjA1HRlk+Zx+gAORA9De5fBmzos0lUHbK2lbQf8SaMDTiJt",
+	"x8qerrPyWm6yhcIgGbA9hyvZelHR6Vfq+66LbDXM/f5bBkw2oSxp4K/UCxc8FsbaY1HBRCrXUcpzBt69",
+	"aoM5eZCSo0fHgiIr1N46K+m++fawjzTO2ZznveIEeON+kYXHOJdKdbNZYCx+7SioyRuSA5CoK28kNQcB",
+	"s7Tmf3p+dQ3O1EMqu6NEZkS7N5HyxOzt7TNrZ60xnZmrgi14O2A2K3nEUNmnplOrtw5d0xLX6IjaPBOJ",
+	"uss2sX4ZAPXHMOdUr9jsRPvsf3v48g+95r/etB6z+h4fcAdHa3IgQCGkFQ9m0Fw7HFE9YFaGo7AB+6PN",
+	"OOmfVQMt0PZQqAUWKhf0InIJ/tF7xGrsj9RIYzkRHeFIGwgIwF3o0wbPbgOLhJxteAI2utI8/IW078RX",
+	"oc41EzlfliOCNnDs0WmmkMVeFmR7DoFahSfijmhcH8uXVaVcszJbYA+p5AMOS22BuFwMbF7w3MBrAylR",
+	"4RGLIN2CWQG3Adxec+DxSs5UqSIkefbseGJ6NnhXwRBtd/OKTBZZ+dRCNoCo7ca7a24G398tQxCtqiSr",
+	"rV1CPXt+GNzIaJQF9xlcsqHnSviEnQn9LwkR0Gz1EN7UbWBsa6SJM0HDFsYDy0Beg5Zh7ItIyJmALwWM",
+	"jF1SreALLso4zPwQ3vjeI9RQ8L2+OAwS5gBZBZS0gdJudsHIAh3CLPaPg6CL5JwS9mrlIS8OA5QW5CSJ",
+	"9zi+AVa2T3vgPssSCUUMYSPIqeN2JhG6tiC1uS5GIT5jojUtzFokDns088rcqh/b8IVfPdVa8WJLU0kh",
+	"3uLTNeGicTDI4ypfAxsOr0EA2CNVbxbBYRE4EPu4BR/Ri8cf52w3bNU7RvBa3/b76KDapIMtQPNMiwXo",
+	"Lg+3APvMI1QugUcG58sA1uvJnF6z1XgPthDQ5yk/3eVW1JaWMy3scem5dugLDYeF2XhGUgdt90YOhzcj",
+	"O9I3nNdtr0SMfwfX2/8a/9hnN9cndHP9u/mV/s5+ljYoX/IhYao2kXBbI4Ll+ZPPIV9ULYSb+/ps/oWd",
+	"MZ99K/8OvpWB8vyzIfrPY4gO5vQeB2i4g3Cunw3ALQPwX9EwC1fOhkyMX4fVZDYthz1yb3+T89jTBofk",
+	"znl5Ap8qF7fZuj5Zua5ZF1rx3zke60z4vz7/bFp9Nq0+m1afTat/5hD2Z3Poszn02Rz6bA59Noc+m0P/",
+	"G82hDzFyrhyrxAA7p2fSV7te6ZQ1Yqx2MUiT029yRYJp9p2BTShgx4uBSKZV+fWHKhWOaXbEwGrf3mk1",
+	"/eQa+TkA9dlK+mwlfc6z/vcz2j7bZZ/tsn8nu+yzgfXPY2B9NoR6JAb+e6T0NSEA6ilstUyzvTPW+hoE",
+	"ewSXqKl7RpWMIbILSdF+paUn9mgf2HpY4bGZry2KDf7IFmWkL4+QzWJT8GX2aNmPtKqb/Geyhy5dmsb6",
+	"z738rp0x9H/+3+TZ/589++vhs+/G8bNf/2s3e7LXN/O9XaPXglbzI1vesQheoRznJ0kHjljceihs8tCm",
+	"mueZujWMClhCwoWWKlpjmAmEPtEqJL7mCwWjbMg9x9GJgOrqBTMU43Cbw4pCqCjUylT0m5yD7mrBNqJL",
+	"4iCPsiU1n5TghRTLbFVZuCngeqWeaWUGqaIKzlI1LDPcLcFaYvg3L7bjpkarHI7EJYP6vwTWHnIpLDK9",
+	"U/yaigypO7BniDAU9F/sCwX60ZB8DWpuAMFLX/IIS1JE3im3Ow4btRL6hjoc7gNTM2GgZHujyukzI94H",
+	"P+EuE2lf6+JHfW83+l4p92rFMJKSDwLyPaA+t8kY3dFjnmf3vIdjLwAbiVUXYICQ0LBH/TbgSTvGb/fJ",
+	"PRwXJcUuDcV5LYoWPF7ibWwFB/FMdtwBnlfSVa7hMCPZ/1xbn6KBAtvqHOWPZVxaWuR+vXFgJsMWTRM0",
+	"ZBdeMqyhfVLnF7IoeM68ee1FXp7ytNpwozX383fSwwHGIYNCfsefCIGcA07bCP0reiHjsgb8QTgOF0xg",
+	"OVNWjq3PIu6jXto+yAUog2k3zzV9mO71DDAhH4bQWD8Znp992N693nUtgB9Jslr4S1z8ev2kqIsAJ1Ke",
+	"xnO2uKuhcBrxf2CBzlFfXmbFGqln6A+4IIvNLcO7Cw7sH/hf7y0I4xJbpGX7E36jWiyADkKPILjjCAwn",
+	"jWVVGtU9dh3w/Hz0rSXVreRyFcvlUg9vDQqMBn908PiMP5ZcAKi2D9MPQ7aHXo/a3RCtHlWaXZo8vbdr",
+	"gi+09rhgvdBpGkWD7kmjLODKBlJTT421DIDa3MqWmQtq1s8S64QGn71RqQSyaYaY5a1gD0ND4ccLUE6V",
+	"a19QHfsYJwH2HsHAUSHudQpY/b1baswLeQfEy4s7IR9ynq54Wu9UP7lhjaHu46LbhtGfxAj1/kCdQ6Fu",
+	"mqdKq9N/GOyGf+o0bNJcSQILiaRY1A4UIaNcihUv3NEy7tBYspCXt7nCh9g/NQUvkC2aVhvYnLy92DcT",
+	"FvpXERGx29FYc1Jf2QZTmj8C8iJW4WtFX5t6dhVHbMUy0RalwGOnp7pXP4G3LjdO209zbNon4jRbLom/",
+	"t6t62o58Uh9Deo2FTEDLGkeWXm1xWmeAOGflDMDVtAyoxR7vlh6ImunN5hcKPQi+HJOFp8AaAWyDDIDa",
+	"nhlG356jXT9d+qxq/0DCunWSMn0evgLoXfBvwv/iXdB/MMbGqxKWpr20a7uuR3VXUM2l6C/Y3ZL176dH",
+	"kCT/VEnn1Ko+ueb+JA43W1HnwBVjiFWNV8I/nFkAc1cul4qXPW13oNktA7Y+MBUGfNRDzlz/9SPTrq7x",
+	"MvHS4QNmYw7MYFth4OUgmI2iR7QFH9L4fQq+4Nk9V5G2hU2myDhK4EMenGO0kEIZkvQsHaHbdyaMkASH",
+	"Y7Y2IT1jfZjddeDk+K87z42/o6N5bQskPjxd5zRbZ6S2kutVH9LUbeUYqDCnQ4IAAxbqW6Qcj1bZPReG",
+	"7Z/NBGT/qAXLGeBaDjcI38piwffxCACNXzhhewiAfqhNYHq/tdj93kteUuioxcH/P3/89b/+OP7P/zgI",
+	"Y3ae2mDhvlz9hP3+zQtMqCJseSL4lkvLk/Li1atoccsKtii1CqCnc3zQ0lkDM7Znmy5YeQvfBk0aGIEM",
+	"Vn3LF+tx7W5s2FL6eVes4IDNmlZc76c16RCojUDOgIE/jyC4n8yEB/ZqKfMLkwbLfHRYCM5rlTx5Tfky",
+	"iCPLDXgWofP5mWIszw1BhL48imSeWlyaEaWJJPWMtKQufnQ7gbOBvn7gMtjasF8vWKX22jO9N8boYBf4",
+	"k7ayEclJ1SvM62S2WRmpkj1Z9GZEgwKArZnwkaCiwUBQLZv3wierHeB4MBy0Bd/IgsJhjlw4xElZiZJU",
+	"97ats811vcVvvdUFchqEMcOQvr/Xq1uG588mjWMQZafN8IBpD57mexvh6Oh7CofFIOsB5gGa0AiKUURQ",
+	"vyFoKNOrh0fEWsH2diGH40BlCtoEgOlcgC/QLKcNL5TUx6zpW1a2wYsb3vMWwxBRs1UmVrn3Xa2Ivg7x",
+	"ZKHhB4tZwadJPM3E89GhzWDtjK2oTCx4h0zARpgOQ3YchLwCoUxI8rUT18/u6xs+gyUeCqD1xjd6Ex36",
+	"eXAY/R4AfdQ9jJSk81GmVp+E3vSyDGNqbCYMpzyeQb3nmBrXk1jF59SAg/hB/0SUbOPe/MSGfmtH+jtM",
+	"7B4W7H4GJ+XjDLJ8Ubru8qDTe/vYrt5a3pqH5PxiemYA5+tZfuMoeTc9PdYaipE4DUlq4IeVexywNb13",
+	"1NQU/a2D0YF+a5tacgmy8ZPqJS2H2iUvqr0RuQZ47T5dXZXa8EUZe4lfXSg/Xm5uthKSThciLYgWt3xx",
+	"p3oA/bQOZjk4vv9OPph0dbucKFn9jZb6Pt3/k1ls42hCiYqZipilbMgzcaePD4l8jvRaKTikIhl8WvPk",
+	"0lPSnO6G1gJVmxjSaODkQsfyLc83oeAPBI1YHgNX9j3LKU9xWEbh85BcxaTzFoDegsjD5k9kf2sprKJ7",
+	"VjxR6nn+VD8njdLnslaDgt3pmX6CdqAVsnT0WJbqy2dG5Ybn4rnLucQZVuOO7NnnYfKux08wwusqL7NN",
+	"nrWNMnD9QfEDoxHGHH4OebKZrFS0hXq8Pcwt7dihdV9Wg0u1KBLe7YHX+2XOF2zNI3bPspzNcw4KwCJn",
+	"2drh8joGdZIbehNo3UEWYIlpRSyas8XdED98gEF6AAhrGxX0QJG8Hx29eWhIvlQt9y1AlU1SBlfCGzBP",
+	"QhqmK74Ig57aeWzF8/am0HTEaataNc3WA8C79awvszzvOwg2YaI1062ZUjGsBmvvWK4+9jYy210S5K2e",
+	"Zg3e8Io5Z9ns4BI6+LTlboiw24vWwqDxUjnlHGiiHd2vPnlsQNpPtyWmX4/eYiaICeNNgAnjqlrc+lQY",
+	"pAO0xRz1nZmoMBgPkxmnnKV5Jng8kMSt+R7KFNr/NSqsgB+dn709uXx/cvbDtoDNRKRPj/I1jCfkHoET",
+	"nT9uMkhdRq5zZQw1yBRTZZbnEWUwUYYLjB15A+oq+dn52fRg5LUiqJh/qhyH/C/x4PwWF9GxisPueL3J",
+	"x9l9pEzhVvNMrFwNeks0p2/KwGOmdfOUh7OetYZaFVzFYUD/65rBbm4eWeJyLSBQib2VORCoZgjz7wYp",
+	"8E0uFtpML+UdbylVh0tu3GmZbZii1AxUjtWT0md2UDwtM+HnEPVbGD3HNEv5eiNLX7Bu3wPauKvIDfCg",
+	"VqBlUbARXcy0yF777jZZRJtCrgpGu8qeTebuUSQLtDfMeaifmVf5nUcTbTbknOdSrPQgEh0uR0tasRUb",
+	"eUkrsL1hpY1s6a6+z9sXECyEPApDqo432FRoz3UG6f+QzMbzpc2vMHuKhLMZkUxFlbgTtvS6c3CHO0jr",
+	"mG+DKoYMNMSerDhQOhDbSoMegXUQvjEKXjVoLQ+m4MnlKp4/lVz1bZpcxfDqgIZPzsdcegTrAYWerpPn",
+	"IWUlmzPFx2EGUL33rZgKG2aufDiQouAVoIauusjLjgGzQRq/sPQjw81Qss5iU5ma3rjUZm7PwIx9QSa1",
+	"spsOmlf/4YciK/l+T284u4sLpYY+XeXlIK9WWTzF1PPgzOIdchn3rhMYHRRSlp2ZUuhV96hS4eQbR9fa",
+	"hiEPOyhTKO8IUgT1IYbun37cqWzFyEYNrjK43rNTcK8q+SY8TqZsNo2Xsmg13r4gjIDorTSYD9o+lFVJ",
+	"Re3o4QPeXVaSRygzeUZ0cI2jyUygDwzfwg0jkmVJhbSAiLmRNOdXwTeclWqIrQ+l8kNpcyMvKzTHxByR",
+	"P73BCIUJb8Dhqzin0/JxkzN0ibecW/so8/vS57pK5R77rgTMghYVu3TpVLtqih1QxT5MIcPCXTAwUVkw",
+	"oUjd+EjEHg39YKvk2WP8oNiPGaHmLmp4RFyVtD2Mtg8Kq1ls65ktfCDGtdPU5uuHZu2EDNqIvgpQl4EN",
+	"OdtFQdJ0rO0gJbGWz9CSqrSNCRxMhS9UpG8BDVUKwM2w1Livo+T65P30OD6/uU7gjuT0/Oo6AX+8lNGa",
+	"iScS6zOBIs8HHYEoIaCNfFkJkzdEzliyU3BlwisIeOirFoHQlTABQx72hrzVY4J+m0CYILJRgjA+QskW",
+	"d7s28xH6Pq75Y+ljCnSna8KsuE75XeiYfic1h7qZP4kPd57LxZ02T3tlSrvIpLc1ozve73g3ZcMfo9LJ",
+	"mhcsz+5bkgubBkgAtgt5+UIlz+N+NcsD1Cybk/HpTkLPjxLI9nVLD1QN/hjOZ9mVTwbxGC5SZRQ9Jdcc",
+	"UEAWpYo4K/KsMXyd/YQAmtHCdvf1Z5aVGL7e2pBWfBsB717thsZfhtvyu33juiTTgUnWoOAt4WllVLy/",
+	"VPpI37CCrTn8bpZehmUaJm9rF5Z6IyLQNXo3NyfHYSdjr9LW+mMxpkz3f5oOUJNCPgzkrZRDCrp8T0dD",
+	"rwK/OCDj0XhvF7MPzPhG96U5n5ugSTsetk67YcNiHxsyLit2z+Nq0yIoYZ562uy0EeAxsJbjdWYSQjDW",
+	"+urFq293B4GtM6HXCmrYqH1Wumct9rrd6bKDpsM9N2Q+QEQNPcStnO/mwjRQLUPe7tky3S9Hpa/foLaH",
+	"2P8OGUB7Cro9HFi+r20gVNu/VprSTrdKLRsiU1Fa8f3wD9pX1p6cLYYYd8Bu/KQsLdCePmmHHknu8EQw",
+	"dGkBf+92mvheMaUh+vBgBXeXvue3uH24WnI0QVczpixDEIJULtTXv8m5Gq/TCG+fc0Wq2pJHi6dFDjvB",
+	"BHovpmfHJ2c/HIwOJldXJz+cTY8PRgeXN2dn+OP55cW7Cf54dXN0NJ0ew/8RtvNgdGAt9YPRwdHk7GiK",
+	"P5OXrjWbk8w7H6cDEjs8BA34b1GJjnd4mvV2Aqu2vDOxIuBG48DElRMlKpdl8trL808rPo4SrZ7K5RKv",
+	"YKKcy9WeCcA5JFt+HCV3/Cl5bW18+ASl3astczNK0ErD9phMw5kg2y1K8JhKtFCJvLA9ITIDMnJSVoVI",
+	"XttM+/p1iPrfsnuOaYiQpQUxP2TiT8C5mYyihIs0wdQB+g5AYcNlrW7imowAuzKhfAHY0PSQynKIEnnP",
+	"mqwCaCTOZP0LADWkTOqlKuVm7IA1G2nE+jEsyKhlJNB86s2Ty/IAk4vkcnkwOkDfG47kgT3wRwd6uAyY",
+	"C7zJA3Rhxndo1h1qdwOwU648HMsBUqxW5YQnCm1bcxTB3iVH6arKUr4t6VJVxiu22VHgBln7ef5skcvF",
+	"HZanolcklbDmARfBVKcBQq1X8foal7wpygFAiVFEAX8uLC7Aim1MRRzsmlRyApSuxFYxrPsSIe8Ed7fu",
+	"HR3loR5mzvNRPkiDSyQWXBmEQIgChLsOd0flQ7bgb2YigUCRX+criyiZy/I2CbVdwbqT5W24ilekbXl1",
+	"VMsgTMUhg52GuM575NXBiu77rf3T9/Tvf5UiXJR8MjmbYBxJ3wJGqqcZ3Vwf9QLl7YNWZTaaITmH2FMo",
+	"ob/Tem2WriPcAb6r5ej16tS3g1KkiTwaJBSzUvSJeDA6mP40PdOH4vvJ2c3kVJ+p0+vLXw5GB99Pjn58",
+	"e3Kqf7qa/DA5GB0cn/657ZC7DpaEw8EPUVw4+f0KSZu6gXjEU4jE+Jz4TEQsVxIy8yoRrZmooLKyttpp",
+	"QZjSdbwp2EZAMLiQKtsDj0l3Y0OPkgqDSAiZQGSEfxLQA7oSdDafiCiBCL42wUnXgLu/UFEGRcDqVj5A",
+	"9j106QsVlVLmakSh1zRTZSZWldYC1Uz4WKO3LHXxVvABMQO8AqBVgDbgpfBQSo55Mx4gM7FgimNYzgAy",
+	"kUD4ZvzcYpxiwpCiZE29uD0yEoQGxYMjoyIHM1PlNvnCi9HHRY04Nb6egZ6uU86UK28auC4x0QFX5S1n",
+	"RTnnzEFK6qNtG3Ii/a0ClLetRQJABhcSyhKUiUWpam5QXPijKUKH4JVierP+lZJii0osDKmMtfVa5Kgz",
+	"67ag50K2tNZlRn5gjBRBubE6s14gHoAXRlLg3eioCBvV+2dFybtdVn9bU8cRYrhvCjnP+ToZmUL7TKuU",
+	"fI3IT4SZhxVqFDtR3HFgCP7QnkZMr+6Pl3FS8vUFPbQNmAHyD5RuVGaglRZDiVoKJe+JvEtgQ9sJs82m",
+	"JkOHZiIxeVIJKDIubz3BpD1KBCQ2mzZfjvdFGPjXFEBLHRA/4MUZQF1rBJqSKcLgBWPLxmmjxKQ9IAOD",
+	"I0Ow9BaJS4xIxtG5Sfsmdw+0FiGZUbB5yzAcvm0LETqhacd9IUXJMqo9qoQW3gYFkEU3NyfHwyGW5F1Y",
+	"nvFleSTXWkO3fpeGdu+AHlsjnHLDRS0J2iQ6eW+mPHkj3PXZP7e1c3riCq5kfs/TmcgQUVsW2hit5+60",
+	"e0P4Js5Eyh9bEpb09ZbihyasvXtVkAA5YICdytVEWznppU1JGxrmQkCzxW0l7lDQ53L1Ty7WAYBX8b+0",
+	"6IRa2ouFTQk39gWzIgb4O1Bw2r4348ZB7ahZW23aEVzgctXPW95EgthknFTalqlwNVJbDe4O3UBH24iw",
+	"sIqEAsye+mQnbBzdKK6laSXu4jlT/NuXCcghyMUhqPEK+G1mYlNwxYt7niJsk1GtfeXl2xfPX74MORoW",
+	"+qTRIwyC/uDxmWSb7JkWvCsu9C4o2LOSYVDhnuVZCsqNS1GiVL8/HumWfg8NHfHHRV6ldNG/ApPq92nn",
+	"+EB3G2bdNy+/e/XiD6GE4F3J1N0zhiqELUHoFQ/DfdG+NMLAE2XB2bpFyFblptK7Rd/iWbeqTIkPpGbg",
+	"7lRJayWBvaJR/qZzT/s5Zf5ANUYdhyS0Rc9k8wRybjbBg5beGYWMByUAUaZLK8aD02NgOYe1yUwsWOFi",
+	"FE2pQcIOT2ubiAiFuOCeAFALrbsg71bPNJmcKS3huOgukoUXQ40FKWKuJKu/n0VPmuoaJ1BPU26cgqRe",
+	"aQnkY+a06eE2PaZfa9rxaSji1E/3Pb/nxX3GH45kJUJwcY4yzLoYsVL4yfq3HS+gHYKxiZN/kpZUwgRk",
+	"kLouSgvApCN8HQEpi2xRSKUAnqvkggm9pPbMHe6kA9Vf+0JtGeK+yW9XYJqlZMBsZFGGcX+aqbTerrJE",
+	"obhj6wun1rXGxjBzQYvDLOWwyEn3wVfJpdy0EM/M2eJuVchKpBHc5YwTtZECsAVwyfSEKYYWSrkJKl4y",
+	"HZD8ALJyF1ILvnJEPWwdMt2ggUMGM1QtFlypHSC7Um6oQkyuNzkHkOQIhhQMOwALWkuRlVKvIcC+1FrO",
+	"iokB0o08MAHxlK2zFrou07hMIfJmCrBPQM6HQE+3zJQQNxpOBmKmAO+6DyxRq8C7z6ikp/38gt0H1ZaQ",
+	"Kod7kKVPtogK2oEd0a3vj1vUnEVvuGhMTQNDS+dc+Af8W8w73xEusnTGvg3p4J/5BgYdUTorCPqUcpNg",
+	"YiU6KlcsYmomCFbFFJ641xHah36XdUNCzHAlYykSdydo1VJBhckDz/M3WD8JXyh1M+GjlseUsCqlqNcF",
+	"65UAekCtQ3CqrNg9152YCaJ21oqdKR7RXaWjVh9Fy1w+fKEsMCk5jurPmPugcB0HZhxNTIPRj+B6By5u",
+	"sLW12biS+iUPrCAo8ojlD+wJyvI2DTxZ/dPB6ACGK6ilnQ+dazuvdiTB/EEcFlPU4/mjANWjVKaCeCZY",
+	"wTHmBkvC9bE5mzh7etVUStvtSUT/Ud7cQngRKhL5ZhStWXGHSJqCc5DnWu0V6HdCtEcbO6b2jKxAUDMh",
+	"i0jdZRtlOwpCzdUxrZg/J2/sr19gGW2eCR7dcb1WqUZ+JvS4wNZG7rIPXjhYok8rpzZ89Yl3FyAzGAYu",
+	"vABI2RlasMGqILGr7iSgvlbFCnEd9H1YX/caPGeW5vUOYo7GAdmcH7Yo1QhmWnh16hB/yARErgR/iCA7",
+	"VaErNxO0eVnJV7J4GpmPA1JrkRLy4UywFacILwjiAcRsVjPULw660W/54m4wukNFmOa9lVKv+rjvc6d4",
+	"N3C/iqpsmzs43L89jOimOogsrmG4Ben3aO1SkQGANNFumgl8g699Cp5hmT+oynq3ecLXuhsh/rXHnLyH",
+	"77U6wYwxEtCb+aPu3z03sXanr9ezp/sTWJg2XeWy7NQOG4aF/tmhC4NyTSLonkdzbjy4GIFTCmEOmYhu",
+	"ZVUMblxY6RwdEDZKb+XVvO+cngu8UnGWd8FHEUw7qQ5eKihVZ+kVh+8YSAMThBdzIVP+uOCgCYKqZFJR",
+	"E5bzokyoOVkRYWXe4AG2/I3b6ctsucTQca/30O1b5VlO2FgpMjKSeWTtBbf87aC4SQ7qgjUp97EK+UBU",
+	"U1CooODMuFUedlGGe6cIbAzQAKDbg9HftDm46eQnxzsA3tQXVqA/ug+PyLrGPD0HQWqQAp9mApqK55XV",
+	"kcFV8bTh0ZeJHpjkK7ME8QrQO32ZaAU/+QoPvwRGJwG1EXMH6mB5uGCplQ1j5kVoBNriRVnqhxnr/TMM",
+	"c6Z6GsZoBGreMhMrXmyKrIWG6hNBuWJO39YrrwDu2w4otBbtPFOnhDBTLitnq8F3DX44OLxirV/GVrk0",
+	"bo1YlRVwxMGAxII/2P8XHLQc4mEDN1F8y/Ky9gMzgLdssynkPcvJTxJbujf4i4w55Ccnoym2SYzk9c0l",
+	"JJ898PmtlHdxmik2x3eYn/RLMZAAiRWLbMNEGd/yPLUvpz+EjG2ypHrgHInqg+pknoXiJhesvIXli2Vh",
+	"tLAmFydNQJuCl1UhlF13qoXLjLUd5tr4p6iW3WYUhscNdCsftA1Fkcw2xGtj4ge0Ba+4yqjiI9yqo4a+",
+	"MDLotgb+mEYeaEDsiEPFlkx5S0haS+/e6kbJNyaRqe8zF/reHnjapAdizxXNjkUcooU7JCORb9oy1Pmm",
+	"OcAutA5EZDyMsN5aGzqJvL+3VkUmqKRclHrZ7PaEYvowCAYaa7/4EhenOcZ8iWcGmXYJzW3nCWyOwkEn",
+	"MD3TdhAGfVp/H4jt7THZ2fuh3An4EGZeUWBdTxFagQQHuJ0e7XT8GMkhBpljTpMAmf/RAg1HhMrG1pI8",
+	"YQCdbnQStKMlxJIWXJT5k6EnsnrK2GuaO4L+2RpI/4/lBoO3H6dxx76+5rRFY4WCOWUSWtAazdSCFVAp",
+	"9Ls9lFXgVP7k40dML6YJ9faQ2vCPaYSnjXy0BlxazgCDr12AfwaQ341GDDbgi5dg6qoRCh70nkN2Eh7u",
+	"WKcwEwiKh5yP4EWk/DWrPX2Ctns2esWBKwgKZLQgcvKSkWPFDaahE/4ELcIsInx/cBhdKyoB5T8GneTj",
+	"tOTU0K1RYFZGbFFm99wvVyrZnRejjfGGj9eEK3A1eZtflqYY0H6zocsPFfy+5v8p2i3AQ2GaZ5FxAby+",
+	"6USFXpGWqZzO/9Ga9TO92ltf5iMWjicqGKkLTNTZlGqNM9bH0OGmWD/aN8Me/r1D13iby4c9cgJRCzbY",
+	"FnpvfXN4GFGmKqTiotYEQ+XEAAjYUZPZi9hvQFMhnYqMfpv6Sg5XJBazeKpPkdowEeIQcMpgp/YHWyIA",
+	"SyTJWTsCs8kDUlrjdrJ1td2vdwfGdoFu7aWYAFwJCmMuqxy5Brpfv+FFjGI1DKfYyUVAQ7vdOMzLstYC",
+	"jPhItxDjSpQsDaIjGTm2Qmu5RqzQ52baAuLf3qYWndk0tNbfLvX51MYHBi5qiFEbi6sjf6hBzToABXWf",
+	"TH8o9tyZHJYCVljJizUClWZ53pUqJupAyp4t+cA35Y5kCBwVAsyFtYCeea3w6m2b+3SjPWv+mwkfB6MD",
+	"k5uHA1AbvK7pf293xIDpfwvo6soWrpggjvldLiMmaoaVZ1eNkBSVR0u6GymVrapmQKa9I4wMSgvThj6f",
+	"KPlheh19rUpWZqrMFuprBQzjic2cyPOZAMk0jt7xgo8opoQ+JCYaWlf5IE1AC31AWnb9VinSBQAafw4h",
+	"K6X07kav5pI/GEmOYhgCwEtvhFDol1pLtq8vuB2ebAk+2i2j+fkhiHlsf0Boh2loqXrflX8YTbJ/1mBZ",
+	"Bum9tw0lEl2oNGaKPuXGDqH6uYhYsbgFIWfCfEtZmNCfXwpfdx8Z04IGouatHshfhtpX2wFzvrQxekcC",
+	"Xu/UiBJHnI6Ia4IKHAgvwWo0MxvhTEda81oD4yqkR3xA+8mNFnBgd7R8MNtbQ7zAMuuSIP+4DN6PmYca",
+	"zpYKJS52jcW5C4oOGA6SdAG0iQ0vQNoASgIGIvKcFyCKTFIYTrYWspg7VXC6F/7vCucRwyFrkKS5L0BG",
+	"pizCDvvhvuLGgJID1HS1axAv6FtbdRyeVJN0LyB9LrX9zrWQoQJLv3DaZJJ61U+K0F4p2mmMDRsM7UqA",
+	"gVj9sOntgmJrxgq2gdi2YQyqIewijWmoAdzSm7rm4ooc8IMKblS1WiFVASRNqJJvAlU3iDjYLQVoud+a",
+	"Q9ut1rBEsHGi1uo2vHzipORCirJgi3CAx9sdwRe66461wsWqaODV7liBa/eoviPNKHXN0bUpMB8kgXlR",
+	"tiX3IOM6uYIwq+ELZfMdbEcx8IzJEfWkF5dehkZJgaFIRIcV/CEGz29wn22lmYBG0K1iG61hw4XJ0Qxa",
+	"VZ0Vwhs+3KnTVtrfUplOg04f65xSl/oxJKhBKK7gHsvKp3F0ATENO2Oh08OQcGwfFlofnYkaB1IjI9yp",
+	"isMcR+BG6eOKt9O4d51Iy6f+ZIpDMMFH63Iu8FtzNgSczR9SLdLSHs+Th8Ey1OXGAKvE0wQdPNiWJCr4",
+	"EnN8MciKJkLYc3VRA2IbICFuweeJUeWARcwfy3hRFSqEbmcx9JfQbPBfZcsoMa/0is619NhY7/2S8xSx",
+	"R9KspHSv0Uw8YEYJhnYxiXmDn2iJhm8IXLutPDvBlicG2Ge8s25QvzFW2V95zUv2PIz3UbI8HpKetGYl",
+	"uYQIHvdNZCJiZPsQwHACtZ/ICZLMRJ1dYR+7AtvaEdW1/M4AguB1LRlHjpxNK8ZiBZnlG3BDU2UVdHYU",
+	"YShtJoxFb0F+1xnkNTgaN23i34Gdn0uxGkVKWuGlbWMwwNFERhdAEFFhS/M0Uzdyi/rX4Fax2RaDVR6t",
+	"w6WR0nt8QVYiliNokbut/MzBnCjyUHJnsWZ59ldbfXBr/EQgSTgQU8gHiIsotLUdE4fJAd/IIqzP7E9V",
+	"uAffmnlm/tRJ4bYPl9MtONV298PN6Dt6oou936fncg7dOvd9Sega9Npa4rI0t+tjtEU07c3vn4l4mWer",
+	"27IvCbufPNRCxa4XJyh6+GbKaZ4Jlufg3lXgq6M6VOQpxuRu494Crx6JqvJBGkdYBFz9sjB0/ctsWXIu",
+	"7GX0nDkHstbv06xVhrWU0d7KqhiwAsg5aR8vOFj16oPHE53+yjn3qbQF6k4BPwXKE+h76cj4tSBZfuTG",
+	"jw/JZ/c6dl6VbMUvmAomkSNzsbd2ekBWtZau4bHPBCuedhQwa8MPb7RohLRT6CzDKGB4U/XX2qHrg8cK",
+	"1ElW8njDizgYLTBUZY1Jn3N9zpmZDG+nDS9oodsc/RmBdpb5k9Zvo/K2kNXqtslm1EHs1c1i1GilMW3B",
+	"K4nudpe35gksWqeC32sbm+dpG38RXxS8/PCNQu9xpQtzqKwsJTIPY6qyIW+tlQk2am9H0fwJjtz9NswV",
+	"tCNYgbAjvdHvmh7QgqfeUA9CWiyHLNv9KZ7qhEyBbtlSqhql4947chiZE34uWrOUYxIAtqUXp1O3ZkvZ",
+	"WB/xsPRiR8D8sYSSxfFMUBhKX/7/WaaNP/5Nr8/fE2IR06Zk79PNZJK1hmL27kMasLC5ls4zsSROtrJ4",
+	"Qq3S9NG6l53KY7K9vlD2Zfo9SL7P0eKbCSkWxC+Md8MxX3C2uMUFNnxArKf2442IeaVW8RSPUp5n9xxL",
+	"UOuzvAetGAURrLLv9FZ7cjnMbpP062nNXYRbZp/tMGSM0jPMnhkwmkYTlALxqeEIdE4V2Oxo3c8ESBit",
+	"tdXQLkDRDLmX5k+WUCTc9l4CsN6zGy9phBo7fyLSMFUtbvVhmdyW5SZ+dfgNot2RyE08g8oNNbyiZ0va",
+	"wo9HbsywsAESTU0YQNt4Stt7siDXEC9KlokcfXhss8mzhqOzA7v01WEQGOEdy5cW6g2bow1xrB5EtBuG",
+	"SsU4OmVakchI+zfR+kxE82pxp4932EkzUW20JgRHPN660WYrpkE9yHE0yXMt7hdclFnO/cxrV0VESQHY",
+	"pt7iYvPdq/4H5Oa77/re3Ey5gbm38zqyC3bHnnznjNe2de3hP708/O7bIL9Pbf7wlXps6WDVOwsDYyXf",
+	"OMibLV17ZPTxWtU+mwkUVbUaNNC4EPxXCiD/BpcMBSHrAkJx/JYiUk81ipQEDe8JQc2IqF8vZaMYjqNr",
+	"GVWKg7qqf7HpRVZR3Go9UNXORPIffzMvOZu8n/4OOJ0gkeQDEE1ngPYB46GHkGAgI/64KTgEW3ABIgKl",
+	"sUTX7NGfl1eH3RO7D5lLuydoIvR2kHlV8khLJKjwLcuNim4uTz2nDxRL6UPZzDnEZgBC6Ask+FYm1Zng",
+	"BOvnOVoC+NYaGSs6nEbOAwUgQADdOhMbVt4Cq/iDhwSYwVsgoVHpdchy/0MKHZ2ENCrFShvBuv/6oZl4",
+	"yITaBrU7fPmHnfhnH+QN2rKP67PwHstjupwmpQGxb55p0Y0AHyck+Ziqki0hhmByfhXO7oLUD7F7PxHT",
+	"Tt0yaTjW8JqHnNJXPFEyEeCn0hciuQRGeb2zYamZtDI0MYt7yO0zrlA8H1uzhsywf/Ntj3FvyH+7dXfI",
+	"+z3gqfajz6mVaPaHlfL93rvQpWof2EnLs70A9yS1aKietzxPMdkYg0KbQs79AF5GCiq6abbd7+TBgqMy",
+	"rA/Jh0guS441f2R+4KrNFJqr4FUhD9dDm79IN/TNTFiEx+cu63v4gjw8bE2brgoeg8ekJU1hu1UGhKvw",
+	"dLtoWSD/I8anjDZvIHzoMB7RKb6/rho9JyAg8DyNZ+LYjM/h+FWbU8xJSN/0Hx8+D/jL1pmIrWYeQJ7B",
+	"x0MyHcpJM5HKB3JSG5JMfXLO0VPhIXa+ONw1jyjPdwp0WqsDtuolPaHNY2hwcCHX09OpZ9ZRjd321Hiv",
+	"a9+4pdrZwZ7r9Pc+4gF82IPhfbVVSaUOtmestuaNN35bEkA4ZlB++Z7BI56nXbEj8obru7LyY4eOtN3N",
+	"01ZEPDDwloVcRwkNR6JXe2Lkp/6hLwvwAEe1mZSmgzqIuI5NiQEjcEe+PUarMH/UTIT3WYQZ1HpDDX/D",
+	"PgJ4/oLzFEVeuM2EqOZz4EjBm6Krkx/ODW6bYzbPayePAuoOyKf2YwiD+IV5C4yH5w+rfdHiuZnR2QZp",
+	"7Gksm41m10h9CPxFapu6Q6W4dDJzKA0HKyFuibKi3mW0Ats0hyXTGys8iHgNkGZtjQ98aVXIB0Ww6aD+",
+	"UnjI2HCEMeAzS77YfQyGzxSvZAnYnFoiXCciKzOWb4WsvCY8PxzvakEDMWD8PFSl1GMK9zGciyB5YY9+",
+	"JWg8jWmSx944JR+hx5/KwtoxkhTTGpyq6/lZjONvS+qt2VNUKT6OTkqCHQRmEwgbGi1we6u0Az5zlnbL",
+	"8Ea4z8h0w1wEbW4EMm89mFRDTjhIHLPUlDW3pyM32vWFMnU9hJuOkDG1Zkbgb+YpUa5kpcExpcOl4PeZ",
+	"rMywKkAiygR4wbQCmvgG1xhfGa/ZY8xWPDFDMBPZ0oPzXrM7yOI0Ag0BIgs8q3Tz4KJxl7WQ0iAR2OCg",
+	"6hU+po+b26d2PYDGZiGrPKUyIWhZIDoNP+8ugsNQC7X61z575cr2cGvCqRqJWgnhXVmY3BfwfLHNhrPC",
+	"mgyNoLXAelSTBr3MciSFq/IymPS8FendrgQ5v5ieJa+9M0pbIuMoeTc9PU5eY44lWaP1e0aIHAT+Wm2l",
+	"mhjrTLQkNCWX09Pp5Ork7IfkdeBsBONX69nsnjdgZHUbD0YHuknATEev2dXlm8vTJg/XYYN3L8QEYZLU",
+	"WJ4PTX5f9PGsXJV8M1kYz8pcpk/9s30t/fZWom9tfacckGojKSD0qoWL8lKiwGamGjstzxq+zrbgwY5Y",
+	"wTlk99N7KOyJ0sdrTmnsAi8oFAyArXl5K9NwcSzVjuyg+OmO4wdd4yeuUeQ2ZPWoAANvNrqnwZFBmfHG",
+	"26w3xUz4wvX111+fTd5Pv76YXL9LDAh+w2+C58sqU5D4EbTSAgxEB7UOj8zqs0OHfXQzGxRefkLm4EOe",
+	"siww3g+YuVpKPYDwBWwIQECBNTCOLmkZUkRyIe+hYkA8AQqOFpkKqhvnmeAR/0ullS3ME40yUUqwpQD2",
+	"lfJXE7lMfEzCTvyBLsvEft5HVYQv+2Wl5pxGHktb+YB9nomSFSt76g3kjmkvuJV5isP3ZjuCCftYcMMj",
+	"h4OAhz9nRZ5RvSvFS2aCCBiT//zP/0yigm9ytuDK0uXoHmIVh7LmQ7JhT7lkqXqtz8qkxXuw5qCfBtuP",
+	"2x/nG+dyHFlUh9dRYmCrLbKExbE24gH310xsbpnib6IEgJThdm1eQ3WTRLc8udPYXDfdexYiAW+wxqEq",
+	"uEowcQ6y4rEEg5QsVcOOJyxxRZkrWK1EBeBvoHoihuTyxDJXEuHbg1FF2IpFD1meax3Ew+3GEfATZl4D",
+	"2XVZqQSvFZVQrwGWnZU8GRmKaseOCJ6ULz12wczRVUOyvEHrFPwhLiqBy2Im6uzrlHIEu3XuVYZg80y6",
+	"it+4BBYN9DjR1xPALE+oCjt5o1chLCe8BZWbxCHn6195AQYwgIoUvLQzD4fCwy2nbD1KZSVNCZpMGTWw",
+	"8muNdRvYZh7xFKJjWhjTrZSf45VE4sJtWdVyGV7RdxlSSdclgYFFxeWxr9jwK0vrhaWurtQI/VyutMjX",
+	"ll5seG8t2CZO3lO4Dk62wVA/tImabC9J0+MUI9Gx82DqyMvCGiDfulN07CRp8QSLnwqc6SyxU0C7yTuu",
+	"RjOBvAyYXu2GRA1JB62dqIFU0AuPlXOQOxqfi1K5qNa6619evj2Kvnv56r+/ai2CjXGddYyfYQLQgkEb",
+	"G3m2KF97S9TbUxupgNMwyoQqOUtHVJzClM2xTRrfTbw8W9gBjYHsrtIcHTw+W8ln+rdn6i7bPJMbHK1n",
+	"G2QxpLEC0OZ0t02JA3hEuON0PPTXvY85S09hO1I9ZEALrw+rGVDUwz2R/7qmPFKOLyjUJcvyFi6MB8ic",
+	"K6RY2URsC20VoncHrOdA+keeR+tMlWDMLyH/xe4f+7Z+Sx0H9G3G8yDserbeyGKvAT6BJ4kqs32UUQ88",
+	"Pv1zfPL+4vzyOj45Ozp/f3E6vZ7Srne8yACMtMYCJqh6USUL5mRbU9wu3fYxXnOlTPR5YBd7devi8vxo",
+	"enUVv52cnE6PjSSjZeOtJ0JohIYSXV8wNbxSNWTWV9995+mmL8Nh4DIr85ZhWnMmiGfJMu4SL6WfaW3B",
+	"rzGFTC6wBy0hmTLIIT+J8kzcGScif9zkTNQy+eHjtkDBZGsgFbxpTMFzBgiAJWaMgTFXn2ZbEYmvGG+q",
+	"eZ4t4qrIEyJ3wsTUZklRVWTPoHqWY7ZtLzZ/HFo7NXb/e8uTRFttdoPnpSfcAoOnSqYlN8Lfm1gmwPax",
+	"NXC+gxLIEBUpK6w6rcb6vFFfm0jCeJ3i4GdCzQSRFaXELpNnCn26q0I+RF8mPhFu8tVrrVA8ycpgsGoF",
+	"njjgKU92JYEfBVVwPSIRy230yyhHl9M/x9fn5/Hp5PKH6cHo4OqXq/jmbPLT5OR08v3pFPxDf45vzi6n",
+	"k2Pvh8vJ9TQ+PXl/cj09pp/0W65Oz382f/58Hp9Oz364fnfl3fB+cvZL/G46OZ5emp9Pzn6anJ4cxzfX",
+	"b//Q+Al8M/jT8c3F6cmR/uqP01+8Fx5Ppxf059nNaXz0bnI5ObqeXtJvV0fvpu8njddeTC4n76fuppuz",
+	"H8/Ofz7b+v3kbfx+cn30Lr6c/vnm5NL29Mfp9OJKf+rsh5OzH+xLrm4utNScHsfvp8cnk/j6l4tp4OL0",
+	"7Oj82D13dn4dvz2/OTMvfz+9fnd+DD9PTk/Pf4avTm6u38VHl+dXV/HVybV568nx9P3F+fX07OiXeHJ2",
+	"9fP0Eh77cXpx3Rzyq+vL6eT9FU3wydn19PJschp4z4/TX+LL6c2V7Wzz4slZfHM1NW3yRgb+piE2f749",
+	"v/z+5PgY3I3ww/X0bHJ2Hb8/uYKRNT/rF/sDAT9eTa+uTs7P2i9cTt9SQ+Hni8vzn06Op5eN9Ws/4G6/",
+	"mvwwqb0Wfpic6kX+Szz9vydX11fm1+9vrk7O9KGhXzE5uj75aWouXV3r9Xh0fvb29OTo2vx6cfLT+XV8",
+	"MbnyvnU8fXtydnKtG13bSnDx6Pzsenp2HbgyuTx6d/JTvcnbv8VXN0fv4qtr2Ajw27vJlf79cnp1c2rb",
+	"9dP0EkZtq72TX07PJ8fe1MHPN2dX1+eXtXZOTk+/nxz9uD1y9srp5Hr79unk8vQXvwvTy8mV/+Lvb04D",
+	"L4Vfw0MMlxrthd8CfTyaXl6fvNWio7mW6le2vlS/bIdU7+Ktq64tP59f/vj29Pzn2pfsj23rwN1wAiNT",
+	"eyjQKXst8OGrX86uJ//X/2X6/uL6F/8HTyxML65q37diltaTvXL0y9HpyZH/ixGbx9OL6dmxFhCBlsU3",
+	"l6e1hy5PG7LNNfP/Xlzizq51Z3p0Ob1ue+b9ydXVydkPsdZTp2dXMBu1Vnu/x5O319NL3J+NL5yfHW//",
+	"fn4GiuLN5bTxJG2by+uTo5MLLc621q5/sbFO/Uvbg7F1S7D7wRddT34EObt1EY7p+HI6OXoXfjq0wKbf",
+	"vzs/r+9K89vx9PTkp+nlL8GL3oKkXwIzTlc6vttss/222x9aofdbAHaL/br+KyhY6YL5oP4z0A7987VW",
+	"ia5jCpPpX/QR8P3p+dGPtgF0T71/2LL4x8nbHyf0Z93yoB9hIn6enMBho3/44fL85mKrU9fnFydHW79e",
+	"To8vT36atv7e6Iz52R5u0IDp6dt4cqEPTlAGgqYf/V4/VP90/r0vzPxG6EuXN9u/TX+aNraK/tXNmP5r",
+	"6yTQP55N3k/t6tY/BOar0Z7ajOtrwaWgL2yJfbr76ObyEnQeVGHoAp7/untXtsUnp3q06M+307OjaXx6",
+	"fnXt3n86jacX56DsQHfOr/Wvl6g5w+cmZ0fT0/jnE/tWLYOml/EP52fT+i9bAw1HfLP9+i7908nle1Q0",
+	"9Y+n5z9s3xefgi5ea33zG+7Xk6urG9vqq+n1tRa99Rn0l8mWv3R04NswB68BW8h5pephY98bMtS5Rw4Z",
+	"44mZy/Qp+jIhN1fyFQA8M3JLFERjtGEFW/OSF/pO8399L1QleaVWXyb4n+SrcTR9ZIsS6bNsSc9twY03",
+	"XGHWu4eBFOZXaymV6cYhZBQc3jb7e3j69NDXPS4hLEkchN1wiC0j+SEts39vW9/aLIwu8Dq6bb/97vD5",
+	"VxjXNPM9jqbrTflkgwawBiCD9eFW5nz/pm0BeoM/wQxkizMB8Pz7pc8F3GeGVNWEmgIOaoy5BXFDuqOl",
+	"gHUNPfwYaRMXTCluKwABXYSaNrZkgDvSInrgbDTq/Z4fhgr+ENA7bgcy7x4XTGQu5d1uvMGbm5Pjhvuy",
+	"iRonshKxoiDLq6jEAiCAS0nsLItbVrAFUuiEFuYi50zoBWd2BxbktiDke3mQO/DyiV4uS/v1sbH23dMj",
+	"uwLrI9eYhtDuuOQszQRXamB2ELYsbgWy+AkvGBGVspKBRw6fs0FFSlIAiS2LJ0whGwez5p3L13jP5F0w",
+	"KPjACpGJVTBOhI4/m+RhYu7GabjMHiOWl7eyWt16FPNMoBPW+FWVLYOfCRZdSFWuCn7159NI8ZKI1hk6",
+	"DxGyTfc+yqVSuyJGa/Z4ghf9XRUuMrN+Vtvflvn9JIWM+N69UpL/bom/l5yCx/s004Lc7IEfjM/+2tUk",
+	"CgcNpKPbF5huLQvem4zOpUtgpi79HcYStpexaGIAZLr/JLWwZcQKQ2P0sZMX6d0uf7GlbuHnW+kgJH2w",
+	"lmDMB14yvP5oZ5T7OhTHdpBZJqLdO+JJvf+JF/NQwNMwtMVu0kIYp3hbO4Chdz3uxwTqFYSZh/0xH9V4",
+	"ffXuBDgSN+ptuV1zWYlFqLbnzMueAwK0OvjPQn9nzhZ3ewAsYbJxz5k4wpvtY/GGGYrB7XHfH6RSEs7a",
+	"wp8wv81Y5di30ZZDfx/0y1QK3q0etnMsDfoQL9n2xE9Vma1BFeSCAFldRLpgJR9HLjWHYJooffyWKawy",
+	"k3NQDVJA4DUFzgbLKVPR5c3Z2cnZD5iDIyE/Is+3Iq7dbX/cANxG18qtrVi/CZCayqmS2VYLGDjc4Sva",
+	"4fMMfRBQe3eKRGPcmAfiSrSXnRhwXYvNndrQd6ailK3ZSqv9QDnykClLWgoRXjNCgDuZSq5mQsjyNhOr",
+	"UTSvSj1YWvObw5wveN5IZvb24lJSjcT2pRUQuLVt4luWl/GuclBvMb2bnF5Pj197+Z8j+38sbdc/oKCz",
+	"f0MSt1lDSfQl4HVVIsXT3ls4Ikp0g1TM5vKeJ2gubQq5AKZTLI8gwO+vxjOhVZh1RjSXdrnlUPGBP+l+",
+	"vaHR0zdmpcVOb6ve1d/vWuesKuWaldkiglt3E5p5PQofPQ53LS9rNDuAPGqg8rEUYZmJVAXGDTGfrm/5",
+	"TNjKLy8P4wsApaYJQKL3hAhSKes75TmH9FjC7zZop/qNYmuTGzgpQzHglSCYBJ99cK6z+rauKjAtt2nn",
+	"EcAOyD+LXaVgtHTxERXCrfcyaqHIULXQ2DBVxpAGFp5GuOTYA0tMf/FwzBQXYapr9+ZBJwqi67K87HlQ",
+	"vtO3gmtjWfaR5LhH63SbcOK4HQnlLoOnGfCF+p0m2AYloyUrxtHbTLAcT8LEyDWLUr9XQx5j8tqoPQ6U",
+	"NXua81hxUfY+GAFu45YB5h6UbOjNp+106fgeHPes5Vc2iTyY4DyyUOxCujRdU4JEDk9wHFBKPuoFdPZS",
+	"rRhCSW6Xw/frOlSVDuu6BzJCJakIMcmoV6+jhBZGApxYkDUmymQmQEC5wU72ajGUOvTcKedwbw19GMqT",
+	"e/on3XkaKGDdgI7aY9RGDqgzEzQWUXMoRuFlNROIfIDF7Mwthqqg7DIcc1hzsN7sUgM2DR9zYbHfCtFD",
+	"mlY5T+MlSsyekLs836lqJlmqkmiV3XNR9+MxYmbYQxSEl/JbfVBCyUryOto+BrEqj4YSYVOh8hhYAW5Z",
+	"Cevcz6XfbyQdqfSujWb4oT1Sxqww6X+3LLXAwSgksiK640+IpTHP5eJuT34KMiniFlxmi14C1yldUkij",
+	"2VhLxp0rNRfoti0znolaxQIuc4NlZ+DrPdwG5FMeYPEQh9+g87gXWjRJGIsUrUq5iXs7iq5KuQFXCSy5",
+	"XQ+59OhrvF8/WTChdH8G2EGUVxpnaUfpQ6BqxFMHMdcaN65HpqIXgZ5ayrvWkulpJgCkeCWkzQu23qSd",
+	"qmHTh1TH1f4U2Ni2VG7+5Dv0h2FjP++CU162aZxUIre03FAsz3Ggoa4KDH4bLCYpBYNv+aNIXqGJRqng",
+	"WfFktVjs7ZbEg+NEIPsLnOQbWZRtVBoPeKi3Q0mgA6Oefo4+jm0Ym/4ucIxKmSJeA9/cPNDr3iijJRiD",
+	"2m1P55QyJmLTDAn5K40/16m8nj1OvicPmNYIeucpJGWdjqeaxunpEjV1rA8a9bavt8PxPVm0M/VRjXIJ",
+	"jtL8Sf8HsthxuYywmKlOt0dl9ARWbQouXEY6nLZ6cNA8hX4qmd/brP2KQ2q/NleD0be6L3N4uN23uk3M",
+	"nZzt5LVZswwKNZyRokfTP4oQURepPGtOugFl1Wce7B3sBsOs2wOYdCeQnbZ8fC9NH89EtuwCIkRhX/de",
+	"L6RxXM/EzybQSgg/o+hwhIgw9G4mTBc9Yp6+AIOh2LbecnErI/w7+QDyS69ZCyFvDRbp2g7ufnqNh090",
+	"2D0Pf/j2ZUv0vRWnGpZBx0YkR/fwFU0827qjFvHKsUcmJOMS3MOv7SA4dQz1Nk8XQ1IzwvtRFdQtkqmh",
+	"5zPIg72v2xaWVG8r0+L4aBUXv/mh1MrYACunO2boHcv3SfAx6EQ1z6JRIO74pnRSxVeGaeRD2UD9lZ02",
+	"3+85uloH+HnRNrVext1gQBZhjnUu+33Sphp5eaB36g6AdUgtZTkWoZkmBcZxzxhuHqg5vQK7VpHSaPTd",
+	"CRmsDidcPEVa0kBHsXWIdO7w3zMVZWomFC/bogHBwGnYR6rkmsMgWU50X2vnBYLAUxS0tgCt0xSAEIp2",
+	"iKp9I5D1KGHr2WhuK6N319cXNkEGQOW0nuqJ7D90i+xvX+46NakGPox0A0SZPs8Kgj2h2hh2KbfH1a5R",
+	"F8epF9uuIaj/fGTrTU6YoCxKiydIDoxOlo2EipFB1OgRZ9jL/u8XWXPm6Fu83w9cNZI8EQ6c8E3L4imB",
+	"0XwdPRjfviQkkePp5NiNuooeeA0ByRvsoPWqxzlLQc17Dul4SOTpqVq9MhlsCqCfPrWdQNU/dCGN868r",
+	"YOFvR9yDo4iVM5HUfG8JMvxprZvkArEqPGSKj3CV1j7CHzPAyrOhnZloVPX6LEJt277pW9+F1++pXqR4",
+	"jPsgNvdB4Tee337ZrXUf8K+hAxveqBtNLc3EqoZcCUTXybjFg9yEfiZty4JghigKrp3iDGAwaf6XMU29",
+	"Pn65waSh4cEb9BTUbmrVqXcAdTsloe8Qwv3bg3dJB5KtCzeoIi6IE3Idt1sm1pMB67+G9KtX7hCqtw/z",
+	"ww0FLDAeuW3kuTbRJ+95UWQpkS+QO0cufYMb2Hq0XQ8OIIXQTMkdW94xUnpuy3IDy6DpCuzZCEbZ9+C9",
+	"M7n3L76qewDusQoA0K7GM3HqdrYl3lwwQXiShDYPujquc8qj8I9SYKFB1/UA8Bjd1HMHgWdl84udqa2k",
+	"+XVppWUP0Jm6OtkOR/JE3jYwfh2TubaxyCfUhZcR9wybb6TK2l055qpHBeYnGfZAFR/i/9bDZ33gw520",
+	"TboL07PamDivn/eBHVO6BwmIXYpDch5h+QT81fsxijRdn9CQnbQfW1OxtS6+P785O5oev/aXJ6ZvoZ/H",
+	"JTfkT5CxVMtUNB69nycn11iHZqr4jrGwzVZDXv14cnEB/6Mvdjn2/o48LbT+B8/uTn4W++K+k3ReBOvB",
+	"jKrxOsL/OJckkhZnAqqx8pzn4yjRasgdf0qci8dWP0Aq6x1/wiPDzK+2DJ3rAWzEEZ43dV+nw0dGHhYV",
+	"scWdkA85T1c8fYM3zgQzIegRSZemI5Waw0rTFCv+aqAl2NcDKIPRHepaLef3vMjZZmgJoUCDuBLLTGTq",
+	"FtL6TLIeK106kbafa+RrxnJw7JsWKHZGR96qEiOfTD9TkdV4tNhnwE5qtfWRU3JuJRBP2CymN6j0of1m",
+	"Pyf1N7QEB0wqx+D5UZwbrWSnLf64uSxvTdOUGbc9gmFGj+151u1QIT0Ic+PNWGVChViXtW5pXjZAnWyL",
+	"2buEUXDu4NcRNE8/Q5EDM4ReHJ9cNHqDYcB8VQmkLbcA0etWlPDhkemwwKofqza6ZhaF63eHKAPdcWjd",
+	"Sd0Z9CE+nH8xg6yPGbafdfN7xxRqcc8fBtOEsdIF02jRs+WSL8pt3yulo2jxHhA2P/In8NmAIQ6FlJts",
+	"ocArZkMcCLXJBByNRSQ3yMiCR1Y9R30mrIg1EmofN9j8KV4Vstr0twcxpPP9E5bgbNmCeDmaP0XLTKx4",
+	"sSkyUY5swP/FYZRrM1CVEXxXjakVrlKx/8fhQRjHoc8t2lBFr0NAoRQxzErF86UPFxq1oIWO0LaHlEVS",
+	"EKSBX8fVg/WbEoNRiF07jiaUwfzq8GPCjXqpq0PzD1ERCQzTzZaSoWpaRquS8cZP045KLgjnd0CHG1pS",
+	"iGsfnMyBVm8gxYfb4C8MjafN9Xae+iiOgQyeruSj6x5JRR+QP9QE2LVJHGbJe5vG2/7+HrQDOKqLNG9B",
+	"dJyVUOHAP6zI9R9yQrQYlBfTs+OTsx9eN0OZC5nnfFFiiYZyYQ5Z1LVjiNEz8HSZSpSsxGC07sCGpy6K",
+	"yrRR+mXiVbgkX4FooZoaEz6NDNLNMVxFNJbpMaahLTPB8rr1QX04GB1MyLL1MXQoQ/FgdHAxIbg5bOnB",
+	"6MB+SP+fPtNlu8Ao7xPup/ihiiqhjz7DtVcPANUGahyM13fwVb6Dd/jTuIupEoQ/ogR43j3MkTFcO5Da",
+	"z0pIPCv1+eZy4e2jH5wYYkLavTsFXVm7/BRsdWd2wdAoRcdWgvLYIO10bWgnFyc1CGnYSBtW3o6jBP1f",
+	"iT5IRYpq0sXk+uid76XZaEMDs60qsGmwasrmtTk/WsuSHUAR1prK+HD7RGj6ncSw+8OdfBRUkFyqsrvs",
+	"iIgEHHFSwbVCY3MqISsuW3Pk4JajGnkfpesgtkMOrN5KZSuxtihCgeKk4XAlbZkfXWglr/bAKvmnwBjZ",
+	"yKI0ODwDl+c7+RAtmZtXML9NTrk+P94T1hNqpNEtZ0U556yMJKRY3XHgv+BZQdwtW8u5FThmEtElj4fD",
+	"ZrNTfpAy09UDWyacoPtxwGR+bx13hzQR2vf6GgnU0oFgW/aQBKmKk6ioct50WAKp0DhK7JAnM4GUxdbc",
+	"gBlbSFFmouLqTZSBkQDBcrxuUv9wBwKiee24pyTdgi8rhbm2sowpaHVg1VMkBsJGtMjHfTU5vX5iw+TS",
+	"mTJgVprjfdEnAfix2rAzwiIgkFxOof+RCeFp8dwXLuV5kyfseTARzdCxzHcmC52yOc/bllzJhfFsDtzl",
+	"kA4Klf1IqQM8f2hLuIwL9EsTSUsKLvZ1lueZYWGODsGHK2ZCb3+9E7Eg16zLbfJ7lLPPDNu2/tA9FUNE",
+	"hekO7YeZoGRBSuU2xPkQgM1zarfhkZbF3TKXD+GkY22VdPEN1z6N7yWqKXqyW/P55vm3L1683FZ+nj1v",
+	"L+of3BacrExA3hw6SB/Y0zi6crcITpxE+DzEN7AA0czhTo73AT3pXJL77H5wXsVaow4cD9gBCrgDQ5I3",
+	"Ks1ciFFU8BUr0pyg5IiNCZs2E0jNPdIvE+igBhr5qBKQKgwHXaUgZJ8Ztn81gLyzc2T2AiMy89cVi8C1",
+	"Yu6M5k81po830SFCQZrcud1wKn0ZdOw7A3w5liQKiR+bfi8q4f+oNDle5mIgVWsIOBPtPmkGdRydeL0d",
+	"2Qw90mKhMnXBtGk+E6w0CXamSNkRWpOsAugBUFzaVF175+BJcN9wRe1Q8GQE/ihSsihxnWjdYsAMTPE9",
+	"IHh2OpLMbIzcGu4EoCqLp0me7yM+Pmes9qv8/8dlJ/4bxqN+71jke50ErQaUMzEsk07QAvLiWUNyRE0c",
+	"rJ18CHYUMhCZVMexF84ekE9CORnxzmoxs1SDSTqEpPGBFTH1tnSj38LEHuVMqXDmG7OuPeNQg9SJZaVY",
+	"XuMv11/0HVZazZBVCdWPpRbtYI2xe5blDFctKtqE2TI6yPS5mqWxKVFusdPK4mkfSatlWmy4dLdXIbJg",
+	"SspT1TePzCmDCNMpfxxHxyaHuE6c6TyNUnBant3mVDcQ4q911O3flBTjS/bwnqaxP0pzpgcq3tiI/oey",
+	"LmN26ZoXKwCVNjmm//3Nd99+5dU5880XyvKpJsYmnT/5EhApOtmKfaG8XFTALvEM+K25OpJimRUGodVD",
+	"nHI5TpbgFBKd8EXI5og+mgyYd+E1kNc1ihJvnJJaVY8hDDQzbfE40OdNL2/RhP41zffi6QLYYQdnF3DI",
+	"h4lu5UMklyUXJpPWkaIbKRKdk2luYNr1xZLd6We0agJrx2iLev1Ag0YI1GbusHZ8yLzORFZmLI9hu9yz",
+	"vNWyBf+Tp9ngCe9Qs7uUDKgx7aFi/JaVrTDuNkIzf6K1gdln90wrZ0ykco3RoQ8IuGg1w2yaFnQQWbLc",
+	"U7dgygwAjkF4A6VvvGex886JACwDVZoJKR+8oNMOZe/bw5d/6NeQKi8zvaXbqhq0vLA5/dASgtHwEyx3",
+	"zUZLO3xtrSye4jbJYcJjDuLVbhuo4WYi4gCtn2daoICIZMUQ1FerEITspLpI+FgH1aUM5TBgcOF1tMhZ",
+	"tlbRb3IObNEgRgjUgjz35KceWbyuVEaE1RjxXPExyk9ZvJ4JxTmq5npn3WflE6I5CmnowdXYwoS8hmgC",
+	"gc6uM6UQIWFJESSFGX70bvo8NJEcGyLVrVbjiKXrTODb9Ke9t9Xd2fheQ3YMepFpi/5RvyWsF1XiyDvT",
+	"BlNyWIZsLVxseIzc8tshkSZHdwsELb0gfBWDRGjgq2HIevBkSFIcV0UNqATuHEVrzlRV6PNcHw4PLruU",
+	"SJGZigD2s18hRVGJfnmuTbUcn/PGxetKUDevxFQrx/tEbX+2oVqjtl/zx5LKdUhnJyXHZLHimGWF2Qev",
+	"IyaecA/ppTETriqIaoC+ZNHZzakLYY2iW5YvEZRDVUUhV6zUmmJWaG269IWWftHN9dtnf/hqJuZ8Iddc",
+	"RTf/9fbt22OKa0Jr7e2lRDgb/MNE0cZRwtLfKgW4pQ2Eo5mA8JNHfu5j/NWqlcKsLwNIIg4PsXvkoGxV",
+	"xELx171oKf4wev7dC/fN3V+BMyWMkWsciYyS6o25B7ouzzde6SSUAEYnywiXHI43ZgNgFB0PovY058Xd",
+	"sH5++2r06ptvh3Q0TKjb9Y0Xr171/0CIXqZl657qrb0P3ARkGXSQydCK3+6lz7yjjGqiqjlp096Wgj3g",
+	"QtPaCrF7qj9l+e8jdxC0QiqGjooWX6eXmgG4BqqUG7vG9Lx5ZSsGh2rB8xxE/rgj8eLf8ZCx7Q9MQcuK",
+	"3TMDoycJ0t+TXeh/HdfP7+EZuTQJ0wOnxD4XVQrjJW2TsqkMBlMMVl5LP7rsx0zq/Z/GIET3SL3OZPxQ",
+	"ZCXf+wUbzu7iQqk9X9A+9lW+X7IceLQJv/d/kxDv1ObT/C/xwJLm/aUvUbDvMlZPSr4m0iaC783ZU1sH",
+	"0K4ehr5UYlSgb4fdrQ0Dy9at6dnUMwNKNsuEApBorUOlNqbPopubk+PaQdFaSNendOxPcn5ZCQ/T1JSf",
+	"bK9dAOkhQFpKmFN8wwqtxy+05Yoey0xBmzFSXvCyKkQQvGd7r3ronTtPwTCh1a9d21XtvV+V5Y2x8CE+",
+	"Xv7WDh6oH8DJSLC14CIIKgwYftCqwiLEAtKhLrje9/PyWPm2uxYa3xwa9iu2YgMHPFnzkqWsZIkp/4K3",
+	"jaMrCYFR/JwNGthdAhNTlZuqtPlTquQbBdjrGKYxIHiQaXPLlJcKFSqw3YtOyZAombViwK1gH46j00zp",
+	"9q2z0gIuAlorMzn02DiTv5PyDRcpQG5mpcI4Qy5XQ1JL9BS48t8tjqbWHBwodIXwhnD5N7pxI+JAodgH",
+	"pNeRVzMAZUZPDpKqmC7NW+LBxO5EZjyMtY0sYfNUxPXhSHqNh+kb/FgZr1jJY7ls+RwrymyRbZgATCUE",
+	"0AW3hV1KmQXlH0eJ4I8lnAisTCiOJTCMDFEJn2oD+DWBwNP8sqpRBmUCfLQKHn9jYk0IvIpdVZwjNUvO",
+	"MtFGW2WT53YSxUBvaG+ryAUWGA36OEr0CuNCgfyKcckmo5mo/06hXYDsk8WCmxtf17cfR6R1rWdzKARU",
+	"0Zo9zQQCC4yjpBLyQegPRImQMWUSE5BhJlb++9ZQLC+kNTT8Ev2ZyFSUVtz4cQH/GBy3EDPKylHE8PSy",
+	"WOaVwM9RjM+4l7CkqVQGY4HSw6lB4yjRW9R1l9ABKrXBnD44L81GL/lmPBOJSfaNAWUh3mT3EkaOlC7/",
+	"19emql33BXACIjvuxNA0E1A3om+PbhkgQ9ug5MgTeNHEZlxifitQSxRah6xPecuagihTjE72DlBxwy/s",
+	"9hB4uM3Qzg6gGmx2gMbW9oaCwafxhtzulg0G2NcixX3EMArUspHavE/zSgGPKSBS9HFUDJJp+7OtQfsC",
+	"eJSlcyHAoHHIXn6rz1Q97t6OIqSOsIQObdxhPbOZyK0I4X4bt7gVZFUu5BCoL/I+9+L14mJRPEHBGj3l",
+	"IVel3FxzkkIBcgm5KyEJYAUamMFXN295AOGx3iAzWlbevglwhF1VpKDAGsRjv2x3fy5kUXD0VZGNsN31",
+	"PRjySANpyW05ESl/9BUma2TMOQTHHvmiKtF69GTNOJr+pWK5ihJwCsDLVQIq1kxAIjvoXlojSi1HzY7U",
+	"XK+dluhxm++PszTGFKmgIXWNWOUCaigMXgD4nPyFjp1csXseVZtx9LPl3SPxMxOJOdtQ5OqVYS0bfOsb",
+	"R8uj9VL3erHCZD3L/KVmAgez5v/eabqlfAlpCDJsMp5pnVaLzfs6U7LJewBFKNED+X/ojmS84zMDmfLc",
+	"kx5ZHhw4GWAqhnjzpve8wJiR3lC40uqZG43Xov7UvXNqLQ0sGi7SGHb4zixgkR7BffohQxW2S7uGEJx9",
+	"Iu7i5Me0krKd7NS/YTgDbM6XZeyv81DOHiQzShFvaXJVwV9HKxlLQYpV7U21LUNh7UIvhSzPYceNIv64",
+	"4BuiqDBEENb84Ruwn6E2RtVt6JkAaeGj97h0YmHFRy9z55QvyyOv3SGjJ8+WfPG0yHmf2T21N4PbGG3T",
+	"AeQrrZJMcJ6q2Crn3QWpOzXz4L7wVKWWk5lZRQu+UIvo9ztehCzD/aOkvQFDVTiH6gcmIm6Rrm6b/LjE",
+	"UfdN+SJnhakvcSL0C30QoFMBaDD9FMUOf4OtPbAewo3NiNuZWUPJc4DcsWK98bL0vSa0uX11w1pVik/G",
+	"lKQ3T8Cl2OeRSuEzfBPnMsTDbwQF6fWjNvYi0JfobGTGPSBSFER4q4pKORPGj4PcJmzFhnhYSr45lUHH",
+	"OayIHXUumF1OWDF/REVqPOTbP0EKe+DjxuzsoZhD8NHc33/z69/TeKjFsI+VYZ5Zq16e4dGBp5fWeOWf",
+	"hzkq2IK37ZBPz0GFxqGN5YClRGepBKNEC9kmI1WULcEmQZws8GqUO3GvwkRVJO7atW57h9evHXAYNcc8",
+	"SbLmpwIvbqq9vmhr6E9WqjhEO3eyN+ye+nrYPnx9bqV2/qU+rEuev/WDQD/eunqrUZRAdqRufILWydfQ",
+	"ka//pv/5/Wt9NannCVr0D2e0WXCQZ75idzCylE32IwfOqjd/awXR/J8EhQ82wh9LLtJntsydmAGemdfY",
+	"H/R7AHrQJmrga8p69Zxbeno8v6/yu6HFpb3gMc3LPfIPIPwK7QG4Mlwn3y+MQIs3f7IBhd5Hgu4PYM6E",
+	"Arl7e6E+gJq/u7YXu7zQ0g7ZS2kweqbB7EHk34MM32sagYY5Z5tlQuvBhB9oL309zlSMZbW7KnfrJSUO",
+	"oClI1eNzyvci9dA7wKPz+MSM+fMqv/MGsASHtcFu3I84vxI9ZhJpqANTeMvyElEgXKWC1I3O9Qg8zYQl",
+	"0dqrTLUXPb9rjU/Q38q3b9dmg22/xqivR/AjEOl30d7XB1F5LOymWL7ZXEtyH/kc9zPRQXKPLSbyA3eU",
+	"hXjuXfkJ1o39w1nu006U5SxVuyiQA/hVmbhTPbI5TuG+flTtOFYeWVx7ieke1c9Nlw6qqgBJEa6DGcLG",
+	"3YNZ2ZPkaYZYXnjYDD9qelm9+vS1Vu8H5LKE6U/t2RU8SHyaUoI9cpSkLfptUz0xa6xNtfW0pUGMomh7",
+	"+6ouBgbLW7MlnTzxCEZxK9dVW6OuDlFxAyqrr4J2KZ4fg7+uRlwHeKcfgbhuW3ndjRZhap4yRYf3yEZe",
+	"re/EptQ8GBAuT+WBhK5Utp3Hg/ElCLfDR5dIaBUn6LUJokzMhIWZ6HEQAbrQ0oNY/yT8aHVVahddmbH0",
+	"1Tg6rjZ5tmAlXoMsIiuNgb//w2jMoHfm722bYKcIRzAmB18xjm4MppCW6yY2s7OqsV5g+bGQKHrS/tjd",
+	"PJz3Z1gwPFQb9BYzd4jcH0UhYQHOc0j1TLlPtmy3YlA0zoSXA9Sive3iKnJOPyLoiKiNNlXFwVEFjLNR",
+	"xMDdRDE8DxccSSsw+aDhfvcoT8ONpkyAvnLvnG7vpEa6MLRIzdxNR/3mAMoBu6ivNjDEO280h35xDc9z",
+	"HqSvI1SERmphPYXYjLhjec+BCSrk7utKRW57z64yE+fy88idzAS3Usb6u/STUznVRMI/mMvJtGWPTmub",
+	"eninP1mHsTm9O3zu9nwjD/j4/GzqZ/gFxZDNJLrVKrDAOh33yLLkxQMrUjWeiYRYqvx3tpoEqBYZbQny",
+	"rf2CUKOKEhGW4b/qUiP3oU0ZfDS/iRJR5XkSFXwt76m4tcPY2nU865ehGwjUx498XDe717VO+lKWNPYG",
+	"4vjzPag0jJT8zKbRgUq4w8PLdZshNdUzw4k3prnjIiEfxi0uU7bORA8z3zvIbTIREam5eijXpkyk2X2W",
+	"VkA0QCnkM0G4h3NugVdDgCQ9vSoAiW4o+6mfFj3SImL10Dboiz29xvpTlQNkWbMn/b3bbGVJwq2NFfYd",
+	"d5OGPD80imljgr0JaK5NUwm0NHRY5HoZVsgA3hVsWyjg7dxBO7wrzk+yPbDeggu4UWrMIVZGjJyksYPX",
+	"Jc2u7PgOLEXiZovX5QeOLkQJwEgg22CblQmBFD6iKlpCJYTcXuYk0nLOUuQ1CptG1w0ziOqDET+uv00U",
+	"cBd12EQf0fLYywzonTazKzLfqnSbDrUtQlOCpvaF2TYwsvIOZS0WppUy4iL1bRFhCO9sZkmD2vPVYTOn",
+	"o90VvPnuVf+boYVdIjo1Y+CdDgVn6R7shrjlO+gCTQEQMTzVcb7n1eKO+w2IJkAXQFi7BgMZL86EBx6K",
+	"T6qwNy6wOByfEVhmOPZ2XNsWy9Rkwg5h/OuTblvLnjXyoWXfqgGJhF0puDWgkxYMkhjygXZrfpDZf80f",
+	"S5OhpEq23gxIagon7IUwRFyn6DG/J/7HOyfxB0tvt08mRc8jo+Qb45L+ddSV01ryDZhW3ZUG3WcH5FzD",
+	"yRHygBAxhRZCdR+zqfgwxWBI2wb5VOuW48MCt/ZQ10Dr7E67QwhklADKtBZdb7IYEYMp4LcbdrlRNOcr",
+	"BrEVwRGOm9KX+qO4jw5ytqtl+o62htWb4HD5+6cM2hBmv9XkgplbaymBpiURvNHY/Xm21fhxr2xrdy74",
+	"/Q5QEPT2D+qFFnv6Qb8Oow9/q7PnFsjUtG0UVQptF60vLTBbiGJ7WJBrVA7VBmnLSs8WtX3WJw1Wi/XW",
+	"y63CEkqADfvDvXJnNfLkAZgMtVodqjnAjAAsWYSnyPmMMPBYWGZfA5W6WB/uvQkWL77HY4Z2TZgJv16h",
+	"RQ4M1MmaGY/1mC6g7xAK83ZOohUjbttuLaxdAVuQ+3u4FXtb3UZBNxSmvXYH3jzIa+kdYIGF1mEYb+lg",
+	"5BxpbBnsDChh0Dq9npS024MyseYUemwLgH4UHyqNTs0S9Q3UHr7V6eMmZ6If1mPovG9LVDTw3CZlER2l",
+	"D7cSRqdkdxzDrAN4F3Kmu/i/DaPgo8IGhL5g6EaxUmz7C36Bo/UHBMqnXSE8ZSNkpaqXds2ErYSEEhS/",
+	"ePHL5OL86jr6Os3/8rUhXPj6bw7m5/evQQ1NvhpBjWzBlczvIfjugn9aINvCer9gfW5K0IE5qWdZ5L9q",
+	"+W87Rdi1TwnWKKzb3DI1oHb6X6DYEzT+NhBoJNfCW0bG2LbA08POmpAsEtrYC34awDwcGGr0kAGcxGbD",
+	"hR+TCm51qNMbIn3kg9idj2JF6zncDYeTFUq9H77wnkEELUJ86LTFtfzhKfIHDnaTZQKN73+2YrTeY6ZN",
+	"YKzAWq9Z0SK/H25lDilR5pzupDhBvI2lDCCPJ960+sFNrFqngwGOHvCt+ieT2ZS3PCfrDvaqZW6NEpxv",
+	"gzziyuAN2WLLO32Uj5mwMB/16CmFV7VSDLd6pSi4wPXOeIjN/8uqEH4Cn4d77S9su0Z/7Z+jsFVI5Ibb",
+	"zaJZmVYEjQ52FQK9tYljA/38QI+JaWfKc4Ib65bsWnBL1sAuQ8rcfYury4dZ6kH34AMJwUDEWogP0Zjq",
+	"T5ey/7NNbJZezfUfijcFX2aPvZ/dxuLY47HBH6XE3GHjap4aMp5b0BIeXcg3DbaQb/T20rqgXpv/M/6v",
+	"//P/nj/77tf/d/jsu1//djj6w+//ESyygbKcYR3BZ4Z0AwEXjHPQ68OLV692Mp40sRh6TVENOqC3OlHH",
+	"EPCSM7cVDB9hYFssYN1ETdv/QkXmGQRFpvRdiJ1B2YNWTEBKA3IoCijwhs6ETbn92+yg4KtMitnB69kB",
+	"r2YHv1NBoTeqLw+/+7Y2rC9GvWANgl72ctgQ2sPbDd+Lw5C/yRztg95cqT6vDrmyLg0mQ1Jz9CT6NE1q",
+	"2yxp0PL0WaN+XXKv9WnKVYftPPPUkL1XU0j6uTaplcFA8kB7OeSHGzS2v7ec2Htl+2dgxIZWAOEidWb7",
+	"Nw+3DxvMn5uuAKAeH0VKW6MMETUhBxYjpePoXFChQsMlSrCUplNQkQe+VoZ1S9pUJpCLPU/LBmyPP399",
+	"KKv2EuB9EVy0rDy3K6NP1a/9BGDriGWeLchUBMCQg9cHSKhxEJ4xGaVSm9xMhCbCRyWxlDNm4eiZeD0T",
+	"Cb4/ib58efjdV7D8EHk35o+ZAlyq6MsXh4cmN4dhGPqrZnUNNbLx7LY6PTp4fCbZJnumD+AVF8/4Y1mw",
+	"ZyVDxA4g6wMxf8AfAdwijR+QZO2P31PLf+SIJ7sPVkwdV6Uv76OHsPJrGOu3LJ6IMAwRefkGsRpkVUaO",
+	"Ti4rIvkgdjGRoddoi4mMto1nFPep6qhhvAQ4uJ423C8sabARYrzx25cefn1zYX2hPNZcbzd++3LnXmwB",
+	"Orm2qDiggNgVjBBR6I/PkAwpqhTCDvXGPYHt3FrZ8rGYp+rAI4Fhz9YcE429HCgje2uIebXp8MacvjCC",
+	"xSIC1HS9qM1HuyFOhEJ7dcCa21ErAI4vtrZZW6tMIfCupa5HzjE6B0c43YBgDo/BOniSVbS4lVLxmSDn",
+	"wjr60nLKJJnIM8GTrzzyQ5YrdKkldlMkUSWAGl2/bkUO/ze4AUlPlg9i65A2Tkf6yuskWkosiUR4rVum",
+	"bsfRW63UjmZClQVna+TteuDzWynvVLTMRIrHK4aQAESKlaisb22mnapJf7FqVAorVq9gF/7eAtgSMCfC",
+	"yIGNpUpOVbp5HB1ZF/pCrueZIBf4TNAsby9agHq3i/bF85f//fIP33z78r871+yex4sdhDYN79Q34Zo0",
+	"ZwvJCsWjRc6UypbZoobTTssI6228I5OcLD6WKsyjxRoj/JQasUq9QmCPAO1+kUYvL663hbQTAt6klvWI",
+	"S/Yrg9jp1vJcV8291YpQt6VfBnLDPpQGGwxKXmQ9CFmaPWoNJWp1dc6UOWrKxjljOPod7Xtfn9riju/0",
+	"5GNnvod7afTsswPtbO9NdWv71WHA3G46w7bHZc5XmRCZWJn9iSoOtm0AnHDNfxbIMDOw0pQZNfT9O45Q",
+	"DyqbwL1rkDLdHmxcNXYuG6NW65ubtF871+33dlkMzBm457u5zb2kKkrMK6NtyLl+RdnE7eVTqg99g9PO",
+	"PugdiH699xtojnYOHsAq+xk3gZXY75Mm87nPtnWZ4r+bU6zvPFMzKc8Mnx1Fdt4QecAgCO7RjWFOLodV",
+	"uO9M9XePNbYp7UbYhfXpHtW3zvZ6Cq3Sxjxsb4XtzrbueeOIDVVl8EWmuCkvTjZcpOBDyFR0dT25vJ4e",
+	"v4mSogIRTNAWANlpu5AgUsPlzdnZydkPbxDAh65kKjo6f39xOsXX1NCzzcXp2dXk2j1Jg5DMxJcOYdy7",
+	"8BUxQwBmEgvmEH6FzbSjo99lMys2TCkAxAi+HCz7t5OTU2yvGXFs7OTsaHp6Oj2uu1JoxA6A9kng/+oj",
+	"1FASA/ojfd5pkN5s+/PcqlnqGc5UmS3UXmFIKlOQwvM/WUuAwN8zoUrdJmXMqUhVa8A9oRHARQg8If5y",
+	"B5aL+no3P9UWPC0uf9EniCNFqcpg5UHa6D0nyKueQifE+9N5ll15oHUFcLcJhC0jxnFYOKNaDjsleA0U",
+	"Nux+FRs5bRj42nLyeMFWpB7uKMZpkK/0hGD6Vzlqt8KeWzumecANPZEQRj0uWqWq5euXy8gBbfg6kVm9",
+	"lSJxE33pjd7ILGmkEoJV/FX3HDeKAwbT/0PqMVZntOGUCw9ix+aRw+Y0ZfP98cTr8cO9p6ImevY57D+C",
+	"ulATjt1v+McA8zaxdnvA8zZ71Rzpv5dG07ZSttZrl+qDB+Mezpe/v7m+2x6+lVVhqAIz6430vwZlRWHE",
+	"0g8ykeHL1cbVAX+8T+/t5aqpPYOSAeixXU4vY3t7X+rlAbvqYNc0xJoy2sg8H0dTgM6DGus128AFKO6G",
+	"23wXJCnkB6MD0rYPRgdWv6b/G3X6YHSAB4v+3WiuYf1xccvTKucEvtEvNh4gdSbvG0qlV7tjFeE1DoFq",
+	"lUtMapQFRV0gpIB7DUpky6oQPPVI6QlYomc2KXW5B8imGZ1td6i5EFwCdPGaAnkWsLsA8QrBp3uW67m9",
+	"58VTLOJ1JiqsFNL7LH+KWUm/HYwOUpbBL1pYc36Xsifl/sIrXTNbnHKW7pWhmMOD1jVu3hcCM6QoxaDy",
+	"ijwL4c6eLCNskEMTdUjZQlKjDHgPwKYUlcCoLPmM0xYatH2RsflGokN7oHawJ+V8anmvduZRi7aCan10",
+	"p/OnAZLRzO6ZfmWozO+Bb3ZVleJ6QaXQqAQRiwpZid7nQVME5xh3wTnwOta18bATwxb8BKuEbQ2Dt/4B",
+	"NQ+/u732MxXndoNtL7rafG59kT9EGbJPcjoGCsurROh1vSig29cB52Io78tArpjGhAksZXf9rr3TtWjk",
+	"jVxwLjkrFrfvssFqW3cpmU+/nSlbUhYobQkXknWtf3gpAImZEl3aDLrPA6I2fJUFi/OaRY5b0RHMHUW8",
+	"G9W3S20Ue5k2RDOx4sWmyAScxiYPwHQ2WMZwlyGMmTn1tKJ4MDr4Tc4BuLbG71f/K4aiSMhLgmJ9sk7g",
+	"NgrFewYLvfP/Y+/tl9u4sTzQV0Gptip2bouWZTszkWvqFi3JiWJF8khyslvbuWyQDVKImgDTaErmuFy1",
+	"T7MPtk9yC+ccoNFkN9mkaNnJ+J+ZWOwPNHBwcD5/v9K/Ac9lIge1p2Em1U1NZiYAJ+6+Pang1vOCLA2z",
+	"/HsDpCj3ySD1wdztzJW3L5TTBWWgVIn227I2mJrAd1Gf7C5LMCZCTzJrPA30SMl/iQP/Vd+YgFDwd90P",
+	"GrYiBjMa0crnsbrWph5Ofk4NgBREOBM4uhC6GlajeddflCxh7Tf+tVwnW+m1S81RR91prR92fityazxT",
+	"odhKtwJGWr6mfh4WcrKVOsOn14Fn8HS8E+28sP8Df37aUIMgjGnTKlzjsuCdWAHUz/Wdcf2o0jC0uAhN",
+	"YE4Vp2kuTFNIE3/0zY6ZFK6zqPLILdLsbs6suoK5j+bHqv6pcXTS19LneTtNQNqBedhE3UXPBo54KvvF",
+	"ap32B0pLY/JGzBr5Vq1yvBHEZBZEO4Ivp+n1gUrsy/7p16sOuxC3+gbbJoV9TKzgc4IntGwMhriPneLa",
+	"SesOBtOcwMqgJJpxhl4UphKqc6kwpoEepiwomDldp9V2dcUcSAHR2fPBQOdIQIKVbTIVqpDFzJp6tzIV",
+	"eaweJXxaXHd+vysgPtcbZFyOk8eOGMzOaSrNJOMzMAOgZ2/MHb0YUGYAlAlWb8VqquQfU+G9pVQMpKFG",
+	"3D5H8HEmm/hBcr3aSb7Q2PJipqi76mMe+OOiznDob3yaSsBr0Hlqand9IRRXRb0dXcEEGuQCppVnbsJ4",
+	"ljG8vY0xXUfS4D6u1AdzFAvBVp4T0nrlDnL4kAVh+MZ1zkc8LFaWhbkHr46LiQJynut6ZQbvWzxd/GHY",
+	"CipuJX8woC42Uqg6+r4A+rxWTJ3333heIB8k9AXj4ChygQWpDRa66QUfu/i7j7u1mgkfs2h1dWNaYqpk",
+	"sTUuRXdPHRDGLxLI0cjt0cEGr93eS569PrMbOFStZmreC8bkCt4feVmtrGW5FOUS0rxGQYksSWZVhJfs",
+	"MMLyXXefkYQji2rTnqNU33omFN3zKda2fPb6a7uEtfmu5xe+6aiRPkpEy9kyz66z9NM9vImG7L7TfA+S",
+	"ozKrSFsiEKGVQtzqhKx+Ktn7UKGGjzJNYrzOaRjurFVnonv6ks9bt1Cnm2XtPmc9j8gEo1lnIuqc5rZd",
+	"CDz4FFboERyLa+OxNkqZ/6Rls9+uQr3OEfbjJn25uBjrFZjTEbFEHurOnpWY/XXYNQ5e3rGX+7xOqezH",
+	"/H2lJp/SeHN1+nPTOr8U+D210y/HU+u7pl3EAtmoBZcr9uPV1VuCHmGPEsyUJlHI3L6/t/c4Ypwl8E8g",
+	"do/IIf1d9wkIMMmnChG9E+uDUOdRYVg+RR+xrnSsr9PZNujrobpdp66ihj4HqsoICtt+B5zGv+s+sGNh",
+	"9RFZgUt3qZvn13D1x2jnGuLsS6VsdevEnHS82KtZYsRlMQ2ZXfS1uXKL51EOAoiowvpVAIiSAKJMclCS",
+	"lAUd5NRJR+8Ddnjoee4wqyvpz8A06qv6ATqhL9i14HnRt2/B1jUIFMQK70GAyTsuCwoTwJATHHAHRtQb",
+	"uwaodjrTrUYJlVQh71rF3eWEtP17pqoGB6lMzn//faBb9/fqC5uso1PbEOnhwUupRbcoaCnbK9koHCsn",
+	"tNYOPVjcS+zmsJfHKqELEsazOz4z5GaBdNhXbdYiuVd7ajQrpddua81BL7nBHVToLenLpYKv67BkoJUS",
+	"2HuZaeNQmgLeXGvcRU4iY1Vez/q54DemwxKpoOWt54Dw/UMIF59Q66z+67AklTzrUTX0QaxC3j+himqd",
+	"Mn0EZB4q4wRXo/pW62qUj66PJbtJa+T2OTo/O8bRD+yJf8cNsEVKkXbYxfHrd5fHRweuGwboefBHCFTR",
+	"Z+YC6TNidXZ+1eu+fXt6svymO50X14wrBBzkRSHGk6LDTrtXxxcHiwoE4NsI4groBvBbOuzd2Zuz81/P",
+	"guFXCZrdh9TxBNG37UQ7waB3oh0YxE60Q89ePqsXHoFtjfMRMAaqOF1ODbpgKHwLBuEKj92FMd0Sv2sx",
+	"jD9EpbdEF7gyHa8R6Bib5OJW6qkpp1kaKG/iOaBxz+kMp4Rd8TVcEzwc1LKvegUfSWsIh4MIOOod2glb",
+	"UxuEQrQGonWALFED85zNHD6DO+gNS5A3JU0ilihd9EjGqC5+qm6UvlOJj5eyXHAnvAQ1oKeFq926p21S",
+	"N0KWpFoJ5OtUJYNWzWjQDDAt7BQUc0r2LTBH4Z+X2pEXqF3XZYwiE26RD1vwhvSHU+PQROLYVMmocihM",
+	"MwjkzeXZy4f/rvv1z7bmnQuMW8tTKlMIntJMg61LryfGqMR+QAJzb/d2PpqORZPnPhbFta6vg5/mWT20",
+	"9ZL5dpZFkOu+fHd4eHx8BErO1xxenfx8fNQ7f3fl6w/hz0tJ1PAlG4AZ++rgJTTSVvM1JCJLolq4CJaX",
+	"TG6Hv7esYwGCsI3hXqtwHZESxPGsKhwDdpfOkTnFsdbWsTte40EH+bLlsLJUQrH6G0NUYJQ7hwzcuqdw",
+	"tV2I4JQlYxHApYQU/FZyAV5qg7YZr4xbQ7y2AiybcEyyr2PUS62OVZHP6gIipQ7chq8YOoRlbR3CzW6I",
+	"kKqbSMaIP9Z/Ih23RLocMis2Cq1vParJG2BqDOyEBnG9ETOI4JHbZRICC6N/YtU5GIBZBhn3CqhMAwdL",
+	"UwaL4EBRQ8xtpjrE/nAXkNQsfNWSU8uLzKYULW2JWTzkalu/kaIyiHy+FAsH0D3LBQfOBXDBxzLLJHWy",
+	"bdIQhyb7qg6XZWQxnmBMOXue8MeBE88a6UuL1tbY82/sLSuYiNqSjs27U1s150q4uEJM2I0QE1OCc1ft",
+	"9YoJ1wYFuia4kZdGWcs78foAf7EWiXCeFqyNSNUXpaF4t9ijb2QdI2tiVUVyAGYvmoXAsg1w6AmVOcLP",
+	"1ooAtIep6qBVby+q3DmAMxKO+L5wzyAqQrgQ1gwCl5VmZ+cBW/UEIM52huaRoUUaq6kqZEa0ZO+L0ikm",
+	"1Ode/X3zCNBzgTuCer8rg3QhjDT3uNF22D7aRv5c+rJ0LexmjdVl94du77B7evqqe/imZx1lcE/xau/h",
+	"lUMmNHoatQvVkSNbCeZ1wq5zbRcF5B7COFDc2ITjRc3fPd/NZD8rVtSyVi5B2e3EEtdk3hPvB7AqNEDf",
+	"fG5vcL9VYwdWoColsk5WKryU9ks99HWv8q/yzzQ5lU5zOLbmv2inpCPwI64HABTvC6EggegR08p9ch8w",
+	"zTLqi0iai7hdzYiagf3QFNFeLzpbnn7rRGdr6hrJRqEaL/Qp9NAV+ItJGKsmY8dleytpGXtprEKosuRJ",
+	"KaQJbNF5no+gZd4FKCH2QpV5r2axohRJxKD3CENCZjqwAoAgiIxjYgK2+NC+wQ3nG8MSPJZ6OH1JxOQw",
+	"VhSU0aqEQgtXIgwxl6p2HhJ1TdhcEufaMkBW2acy2KYsneauDhGhhAbeQ5MGKaHWh/DdGBvVV66vuOVX",
+	"2hi42bYCe3gPCDo3mjM+FlEVmC38aUPUz3vDEa6/fhsh6dUiIS4F1fNhtVjNqbrPDKd3VApiA6ZewfPi",
+	"1QZJ8y7r27vsnEGTXqGxx6kmbT5dpzrRPsMq5QV1vdceL/S/f7OX/bd/1m+tEUPnI5XTOnoI+7Dfp+mI",
+	"+ghSu5OmytG5mQL/jVCOOIYNTtK3uQZxJAMfu2WYKaRVanfUuQK547qoGblai3K31Peizq4WTZFNtxvR",
+	"K/SNUG0RStfallPlyuTBVfXtBVyO8XQcCjWwZ8AE547fCBOrSS4GIhVqIJqyBitRHHyX3+pPquEPdL1y",
+	"bl2qEzU367817VHYE+tuUTtlzRvzzyQotME2WQO/N++3ABAj32wFHKdOHzGG4GE1tV7zZnxT16mxZv1G",
+	"/cdG1EZ/HEqcR0q0V0ZsLLgBAjWCpXCDx54QnmUNyH+LC56LScZnqzo37Vxd85TxLBc8nVWmC3F5iVrH",
+	"vru+nroUkzZ87vm6xcytYrE/6X5Yp3GPCksvuS6SWRbD+cWsl1cx+SRByEPrzbYOP6LfdTHNsCSR5yOz",
+	"pUTrj4ShD9IwFhw6ZblhiX0HlHwl+EEJElBfi8ENHPQrQAkwkgKBGaQLJTEPA+Q+9jgsc97wfyyV5qYT",
+	"q6vgImnYXS6LQsDRBWUziVAjqUSnHFRvbBIwKfPIl036SEqsKi8MhogjDgBOiTsT4ib2/wnPykUAXQt6",
+	"rKp+5Qk9V6cw3swOUiqHiRaV/hOlRyFcT61VEQLHxArqNHwOKKDIVoJSm+X3HjBrayVRWXsBYbST8iti",
+	"NdICCpjveI7MwJiDpeXgIy5VGWwCMUhOUjGe6EKowWz3jZhhft36uy+dK1v62CZ8ZsBpKRXLrfdsBPrx",
+	"kAFGOEGpWKqn/aLDumwib3URxYqCePiBVkHiSzE+GIxXI0vHQKBrjtU8pUyNUYBiBRLEzjD9AbGBoc7t",
+	"wzB3Ca8NKyvsPDalDitBopVk+MG1c/f2kNXtYA1uBrtdJ0KlplfL1c3HVMUN8wqnoyvg8zTyfnJwh3UY",
+	"AIPDEQFFJgXjYAVGTCqEibeWNzTmpyJ3aPIIaIaDsbah8HEnxlkqh0MBNJw+vNE20dSQ829US7/r/pxW",
+	"WtuTDalPtqBBu/5oYFLhuQQkhlBO5INUIH7UXm4FkKqOOuwEW1gdWlbEZBErPpkInnvk2Fsp7gji3xEI",
+	"oJagP4pbO9zEB6Tx32GQjMpf6sMFYQc8MO3LP6wpoSpg+AfEhGsilsoRFFWolCWdhCW9hCUHCUt27biK",
+	"WIFytiuBitIuHcXMiEwXGjRHjS2VgGEWbBvSvis7zFW4+V7TTfi81o8IbwujeNsSFiQfu4Rr2aP9vf29",
+	"3af7jwMqMwwh4rtxMwMiQId1qxXBqRZU9gC/Q3SUEDXsPmmokgQlKwMVjHIB6rCuHnkggkNLGpZqJaop",
+	"AWX1cDUxULKdIECE9TbplIsVfBIcVZW0wwHUeSSuBzcp1wwhTmcO1SqXImU+YTOLFcVlD1wV8pi/75F/",
+	"YpJyqJCjZj5HHdEutM8zwBUn1VSA+IIK1GoEJakEQ2WPKig+4xkzUzMpW7OBYeYQHA6sr/Mzgai/VLLm",
+	"k4lW67JHCeRz3p78cn7Ve9u9vDw+Sh5HdOKNpTFANOyYju2RN+b5jUErBj6HG/giUIvum/zBD8vJZGFE",
+	"NgTbxTSmcdyJbkJDy0kHapmCKmwqQfTqA2lKoLE9oMoC9lMy1uxZA+NqOmU3ORxXkdJQcJClgVtmB+Lc",
+	"nu0wyiynIir3cLjBiQ/byhVmL4d4tTV3vDGHpx1XaaxKe3yS8YHAwg86AitpsuuimGCarLaCzJpW9YQf",
+	"KiU0E8eQlvzHB4pMdwDsksXTvb1ngu19TEDSsAEvMPmdkqBs3AFYiqAiMJdFJpzSFX0R+VpBkCa3FU0D",
+	"7eIKYCXqnwutsCa/rusdNTd3x/95fPju6jjECTyur8MrxIROijVwpWtjRpvgoTZXdiS0i4EMNPF9M/Qq",
+	"tEI82aUVld6LvWdJbbXHiN+K3nSyDN4ejUL39Ar7k9KsUmGOVPHaWqZjnooN6l4AMWA5tBrmEhYHVoPx",
+	"vDQ2AfPTC2jJ6hHBSzqM+veuD6QwQFwwLxrlKpTfvzC+JvneBM51OS4YNIcpjwfm3OQQyiQjxqkGZDC6",
+	"c61Q0cNy9Z9glDFWA7DGPY5YYNCgdW51MWi8TI8QnwD9pqbzzVPDtSZ2+0WKuxalefaxjTKg1wWTOFde",
+	"gAFe1P5zEJ6dLv+7hdK79pVsDjp5rZ56PGJbCY1Qg3w2scYz3cUGnt0rFe63vhjwqRFQUUAVCfaagVZD",
+	"OYL4rs7RfnRPAa3HxxPfQ/KyRuQu7YHr7rBeOmJeNVYyVyuMP3lhMLJLL6vgG0rFs8XJfW3lC7k8q2eB",
+	"r9fQOYMGI/zDMui9lUHo8OCrV9lz0T9rjdQdiM/3vsdKG9fTVns6Um6htwljJ3pkG9wanEifLCg/baWa",
+	"TvWo5IsGLg+pUvG+spVrxQ+ubcZLWRsWpRaJiKapMrLw1ZFTV2Emiz7eSfMcImcwsiW69q9y5MJU2XNt",
+	"rfPKHjZtjit88pJpbIIG/1HfwWSQGiGPMwAMl4YR7jeqHYoXy2FIsMKLBPmgFztAoU/n8nK+Swd7dFxj",
+	"Tokt3uQafFmtiV9KXx5GoKws3PIMgsVDiN5clzWz3xhIM8yp5Q8xGMbxzgGLd/7vf/433olY7ErKg78i",
+	"Vf9n6fKr+baFr+pYLx5b5HGASBPkSZIhCUQRlyBoMFdN6CJ2uR453MjV7YNv3dWfvu3Qiz+qtDU0YSuo",
+	"Rw860GGOMRC2+LBaR93e2XOFn0va0xQTPM+kyF3NdphaT8VApiIN/eyIASsvL1t5Y0WIPr7ttgoAWY67",
+	"MTi2Xp9UdflWNEuVOcaws7j2w6xd5AebdNaVDEjln9Hpv4werIYydgUtmCsBb9LJG/N/lTcyrR7CH+q1",
+	"pSV0xSZVso4wrtQUuIGC64OQiC7gjAOl7fns2qEP1dp6/VkPsaJ1Xn+W6yGk8xVzl7nQYRS07+mcqJ6C",
+	"ZJrbX0p75IRYQVxpRWHackKtpayTLpiE6LuYdNiIsJPkufW7HHfbnUNHzLGtr8Gp2nBE01w0dbMJhSH8",
+	"ITg91jfWKeadaWHCgFdra3ExfjpXp7qYKm4Rkpwb0SeOSVL+qM1aRgzriReLOnzfA/Sprj8GUpqt5ene",
+	"jLOeObsFva2dWMYLKISjaBJ1V23wXus73E85Vl3VOuIhyM5MtHHJEJfB5gXbi1xSXIk7YQoMAvsuL2sP",
+	"dNp9RIMDXOcrkcNa8WS99+oIx4OA8YoztIwnO9mt6ulAGSw7xDcnDGtxOlXFFfqY3dxuyCm8HkNulear",
+	"bc6g/Z64zxdh7H95+Wcu8BVjnXvq0rycVZLhicilTrHltzKibYSul/GHbcrntxZf+Bq4iPNkf8u4w2s2",
+	"nFuRaEUoHqL568MpEpg2sZ8FNieh0NKhsf4u8013YOCjSQva2mg25Hl4XlHk1DAjCtafMU5o7ZSibcd4",
+	"Cvytbap+wyoeX/u7YQpgAzaD9QPkDRyqUvWgimJ5qsrPfA14FuNZca2nIzBdPMAZpBvysWGyeBmrhnQC",
+	"99n4sCiTG9ov1oP1UwptjgoiZrGCMFLFQqLgTpNrKtVkWvRcQV3LSDYlM9HfWWd1wuqe5TUfauE8ecn2",
+	"3KxXM4Nlhmj1+d2osihMs+ZErBXSJxd3RepTTLDXHq8O96s9Bvozaoileg/2CMttHwfIM7GiFlAoSAIL",
+	"OtzGNTmsxpznPToDqt+4xyhOELGnJd30fijFz7yr9LzCOh2xF9WCk+/c5HTCkp/vVptuvBCtMLSrsY61",
+	"UiRrJDS8aYgtDcHwKgdUZctUdGL9UaVz3gIafY5ngMpXe/1ZUecPXcp/+cQbAvu7OzawgQq7U9vbI1f2",
+	"8neQvFyVnZj7DP+quokKHrvmXAme9orpJKubqAt9R1biL93Dd+9+duhWLBdjfStSNhObuE7Xgk/KtVnz",
+	"ZpC3+929xnKd2OsblssdHIpns3+JNRq24K5poTe/85YPptPxmjeufZO8FYForDnTY53KoRRpD6CHamep",
+	"3YMaz7hC269ascczno+IZs9EFHoB1D8syjFiwnNeiGy2ydYH1u0WSsYKfMSuzruXV6BqqGAeRDGq9tfI",
+	"HEiF1x5NfelhOMLKvqvOXnVXVVc+qqiIxnUtt1ategKqgu6gkLeyWBdIC6Ue+cuXpmOQEOEbQ+RERc4l",
+	"4tgSpSOnyKWVgWs+sUewz2YiBBbaF7HiCtsW5mn6VzrdPSXgNAtw69rw0B0CIfM8adJ65XrlrQ1jaV6Y",
+	"B+Q1ItKK9udlVXJWnZnu8SvJja7k4GbtaNEaulMPeNaDXxtAz3J0oWDf3/Es2x1kenCDLfAUFHH8zd8Y",
+	"9q9qSUXII7vah7XfemavW6DqhabpcqhNE7WBfASMjHO7tfqtFAGShuXI14TtJBgSfi+hfQzr3BAUwN5n",
+	"7WVoPxhHWI9e4fMHPkzqR4F2j0cOnqs34pPkcYclVHQx12c54hPq7kg1gHMjTT4r9B3PU8MS+Oc6QPIg",
+	"ZDV2QyEHN01k80ClTmjKgqVTQRiyvs8UR8GEgohp5/5jGQsrXasjwP5K9wHLCTG91NV+J2KrEjomrCrR",
+	"c7AETEtYqwOUjPnt4VcXBIRkwC09UosXtYtbEQTAJa95VEWIUA4QDs4l592wpONDhJNDDzA4NihbiAFn",
+	"PlZwY4E1w5kYFj2HTe8o8qHqEO7HZtKxzkV1KHCFk+fiWqhqpZCfsTL1TP/yBQX4n3OjaI0ediXHIpNq",
+	"XeeCZLS9sqfXNCK0KvG+6A2mualL4lIRg1YlgcSEj+rVZqN6AnwvqVJEAMPxlw1x0DSSQ3wM3SBeBTJ1",
+	"C0K4cAvopHX1AEvPMzeDq7ZaOG+bIgTM1csSibqYRIxaUZjOWdmL8pLKRfKpiiCKU+RyNBK5+7v9cOqx",
+	"hN9jZfQ0H4iGPsullp2dhlkIsdG26Hpl+W3OIMQKWeRaSYG85FoxowY6bWyOVS5wUkEPtP9VFn/S3+ni",
+	"ZvJtbFL7rbarGMrR2sby2rCiioByGqWiSjwNcAR6Igf1ZgoSHa2Aug6qe+zj4Ps6KxuQ1gEHWa9muenw",
+	"cmkQnTOoz8V8SGeliQ72FkGaVuJldZsaQG9qBjqxM5Tbofx//723+z3fHXZ3X//24e8fd8N/Pl/nn0/3",
+	"P/5H3RT8Uua71kHrn8rMxdFrtuR43EBDOdL1s/2DZrkAYJRFMuP8VuTg4sFLV1HhLV+dEoVlpGtX5Fdk",
+	"Q/eA+utykbmkGWe5IF3ommTdHxYMkmQE5Z3SsAnlGMkuyEWskNgGha+G+WpEZt0SaJ7612JVD/Yd5/gn",
+	"A4TGlcRQrFw5d2M2pj4X1aAgURV6TZeLNJe3do+Mcj2drMmvXy3er87Az55+uQSgRbo1lIBqxe8d8snS",
+	"cNgYmI5cxes6AYJ7IAaV3Py1cin611qv684+LCs73dOv5/Eof16fFXQVT3AqDe9n67b5uZuaCDod5v4d",
+	"zj209NE9DWYE/FYP/gWxpp79+8rloLU+tndcwQ1UMifVCENyS8woLPNy+EElJjzGx6aDAdD7oyOzhpk1",
+	"apFH/4EX4lcuQV5H8laoFaVzA62MGEwLu+VSkclbUVriAGEwnSAJKoRMfTmJ28/0MS9jxUO6gxxwEADd",
+	"Ya5coNayaNvtlaXQfYUpwVqV4wtEFDRmmgNUKwA8BXe7hKL72FktQ7//CgmeqRLr6B9X2txicEXFLJuf",
+	"fyh7d71ApblmZ7YvIGOLuX/HKPc02tvbg58nuZjwHEoiCejnJRtOc6iDJJwYeDgFwCCOGysI5G5UTGvE",
+	"IBc1y3EhimmuQgQnX03nKxscHLRdAqlV7a7G5zeFcvBHFFc7XUaOMFFMFXuwHVsHcGjnX+In1TjH1NrS",
+	"c3a6WbrS7jsN0QsTUFBJynXgPS+J9bVVCFyAM+Ee8UVp7x+wmaBICoGtjaUxEwG4gmvCMW3ETF7LkrQE",
+	"k/RE2c+3MwHmJaFsUzTqxBM7H1/xUWczoNFy0loucojKbOrT8PYzq4df9RxZeHN5BpVyWzmYKyd7Ze7L",
+	"yVtifhzD09th4lYtEVcQuXBq5bALHQjHS0cWC8qTYPvc+UvkOJ0gKmb/BMj8d7W2Y9PJfiEGOk8RNM4r",
+	"IUwmzeF7vaghXf24ZILKM3tRX9g/l2AnUEgX9kPo3OrOoXwfXlXB+/sWcVCsMp5F9miMFQgCITZVN17w",
+	"EQ4xfylIWRVff36X0vdtsvRzxlt1XHvL7aj6Bqk5o4yuD2QHwPVq3ZV7m2HL5bgvRlIFA0mUvkuQ0JYl",
+	"8CM0uTicfxiNx0EDhOhYUdq6ljHUCnq04x/0gELvlW6LKXt3cfqJ1KIdwxL99IBJTpK/9oFv58GtCgf7",
+	"B6/Mb9IT2/Gmb29Pbn9T/dUktmmlLr2puo4Pv0lJ8arOVq6sT0LmKxysBu36BUu2rYs4Dyy0vOgvmPbF",
+	"HI9ivG90Ni0Euy4KIFqy/2/Yu4vTALgQAoPfGCYgSsPyaSYMgq922IVIZQ7EjpxI6cJutQqr+vO/rzwb",
+	"axd6Ydyncux4WdzhVOgAGpMaIxxokzfh58708geyu5vP9VbgoyvOdUC5XxsbfZLrAaK08sIhv5oKQedc",
+	"Bgonv4eZqKrSXOkhbB7F0uMxV6mphY6mGQ8YGgZcuW+BhXC3d9byZ1JR8MH1urGonEu11h2+KXrDu4z4",
+	"o1WUMtrJeF800bTizH1jGF4UYWOhNVytBv0H1OQl682fg6gpP0hP+1nwNZRngkvN+sX8jtNkgTdhjbJE",
+	"RUnHxfjLXDipeVYnuVQDOamDMboCjm76mUg2B7lIhSokMDp7jptSeGtDF39MxVSsudmW0PWWL15r0lv0",
+	"i0JBR04oDq5jACKW9QALzUtm0pvasZv0ptecJWpJD4DKshU9wBrMJOuVAIa0JHP1+LTcgZiH3Zmwr+YX",
+	"cU6PhDQF8yq79hiHwSCgwCZMOQgLYQXOQ0nj62qoiLxcLoehgKvqjTAY7ObDtPNWorpyd2rQUVhDCtJ4",
+	"+mB1IP66wBMUnEKOyj2hi4mCT8+3FJlOrMoTTRYLJ5ljs96eJbFXVynvzokm7r/5F9YgL1YMKjpTuIEa",
+	"BQQAd2XeDunZwMfSDuks8tw9268RhfAcmM8bzjdzDbRytQBg2yD8kyigSRvAn3/XfdObiLyHKwiZ3L52",
+	"HBDTyUTkLLPGoa/3ovjAKoaxp23QgJsg1lNpJhmfwdRBjFMJhINhfUGQ6xtg2avGcpv5MhIwC641Rr9X",
+	"rnzTwbk89l8ecIvjwd8cAY4rJ6BNlouBkLcCWAlMGK+h/6raLPcLpS2lqqTzanH4l0dv0Bcj9pzymJ8f",
+	"TfsoeA0z1+XRmxbPrOs8aD4PWkVhFjwKPgLxwe+sUacbB2rwge3jNOgRrQzT0GNXR2ngwovg+Njg9Jnw",
+	"nI9FARSmc+cF4MzXeFzGOvC9ZuaoH/UdVH+Ez7rmJRsgZP7gISJ1bHUt7NrSnnBQ9o1vRzQe+z4BOPSN",
+	"tt7KVxVF/VtOhhUGPgDRVzpgP0arA6hz1CgihPHT88urlkNY5yBBrsW51YNqG52lLc3bfLrukiKzOJRw",
+	"Mjmsfj2eqgEbYYsvppPP9NYpddnMvt6SlezM43rJrBGjuWmOFvZSxcJemJBmJXBZX27YPbw6+eX4oHoo",
+	"ddjRRffk7OTshwNm7TxzLQy4RVj8DlwSdLnSUNmklTAdEN4Du5ExQ++x8EPOb4XU5RmXY9gBSXUKsNrd",
+	"JC9L0iqtqCoKIPZxwEjlFEGTG7L0FNnMCrobZYcdHV91D388PjqAv7mgEWANOj8En1LNcuDzd6IdNwU7",
+	"0Y79LvsXemJt5sMF6D5PlVRtQY40/sRFaAPnfbUvvVmfkTikjn1oOPOfhdV3hsjooQDbMZGEz+OY21Ur",
+	"sadXVH6tzBXaneEjr1zN/HLYEfDBQEwK0YBCgzD77fiHER3Ov2tq3FzOXKcT2sdKrC52bgw7QTM+9Aat",
+	"qrIGZBhIKW8BgcLDQplmy79C/gQNr+SAYtl4iqbrplUhdRmMyr6CWFG5uSJHnOfrVfxFJDAAnO6r+Tar",
+	"8FwD8ociNQEJZFW2KoUb5SpX5r65dqPpxJnTBWtqxfsSyVUesAlxDuLalw9hk+tG/IYNaHSac6D7DTnQ",
+	"95NcGOMSGAusbAHVKRatFzoM0lAkN3gK6KAxkuVxV5oGxHYD4TSoQ4IlSTHMTCcTnRcddgWP83+/09Ms",
+	"hXYlrB6pvMewQryfqyUYiKz2FG3uFHG76RsMyLRmaGOLBG2x2hZDWzt82gautlqgWooBYBa0ZOEgPW5E",
+	"wWTRWeR5azuQbb18TczpFTRxhRhPrFLygdgSrpcH4KhIP9ZluDQs+Y8P//c///sRQl7AFDzwmyBWwDwH",
+	"8TqPIQ7ibX3MA3srfF/nrPvzcWfCi+uPQDfFq5R0UawCXqjyMkCUw7+CtoeIp5N4IK8r/xm0AMBwYjWT",
+	"IrO+4DTLOiz5j//4kFjJtO6h+/zBNc/5ADzu5D8+eBRsfOMDcvTRG02Vmg+RIFGh0BV1BH25sK90kO3P",
+	"9/fpM3LRErzgwl+4IWHa+kh+4FYvC5mtOkqg3zaEYW1gotvSQVJ/0jdA80U773dHepf++LvRqnPB734m",
+	"qpPg111zIye7eoKH9S6Q74rcN+u6091nMxaiv/7cgd3xX92fT+EIYFIZmQqQODsBWokW4lvrWLS7xb4Z",
+	"ZH7Zhwdf9JAlXGERdevYIDiYbaKD+OhW8UF76ZV4X7uSi3Nvj3POrAOWCVzZVA+mY6D/cYpODa51jgcy",
+	"zyQ3iCLQ6DH/wjOZ8g2sxPs6py19neWW3OdwUIDtNOhwsxvzt0Uvcr7/EO6KQi1Rb+oH87pMaGB3rbdi",
+	"vsZtxsfZctVhBc1rDvITmxMfTSin8J7Fj8DWimkuixmcfBS2nsjejZjVVoV1354ACxZEr3769Qp7+AaZ",
+	"hAorjDcgiZY1k5LutLjWufwX97zN0j7oWvAUmg9R9Hb+c7f79mT3jZiV+4NPpP33x2inL3he19NcMxr7",
+	"ApB1WH+8zz8RSDLhi019LKHL+rm+MxClRpvlUYLu3iX+O3ncYRcIOOu+FdsbjR4LZCXnmdGY5ZvkWg/J",
+	"geA+tYLEuuiaGCw8FuMDllyKwe5rUQyudy9lIQ6AA3tX53IkVeJsq+Qc/00PhX4J/7QQn7HSXyMNe773",
+	"rMPOgUVUKvbj1dVbZgWLZVpP+nxwEyueptZOi8jf0zcSbiTyzsTc8IxIAoj+7NKKjXCJWJwtaZgcKSyc",
+	"HqL5SfC8kNQg2HPoxUJqUF9PQ/2dIBv49lI2er0ftSl2YQiL4vERwOaGNS3Nl/YGjNRCPOgAwvK7VIzB",
+	"ipwrQ3UVjA9ybXAm5QCxwshuQZD2QkyQ11bFirBbkba30hrAuhm1qEOobprzfgYgQ2+1KUa5uPznaSdW",
+	"sfr220OtbtGmM51vv0XTc4xBO/BHpWJG8RvRQz5CBPChHy5eH7Jnz559z9Busn96d3UIp06sxtJ+CcaO",
+	"sTfIOfP+/rHMMkmXsEfJ//3P//bGxkr2CSpzvPAul0UhAqs9VsPc0d4kT5MIpCB52tlLfLxx3sSHB7nY",
+	"YrlxwA6mJqpYuc/Wufsb+2Mq8lmYbkMWaDSjO+xYTcdUggC/vHv79viid9i9PHbhvlihKPQFeDLQDg47",
+	"iOAocGYyfSdymGFAwXVQ0mxwrbXBnMyYPfJsPxGsPpxSj2kZ33avDn+0C2h3QV+nM/TU4M/ANuVWNh9Z",
+	"F8E6BI/s8v3t2fffPXZ7wU2Ay0rFCnHZrZBl2BGeADTwAP72BJ62C0/7f6wNh7xWFES1p8WdyDIo/wvv",
+	"gitp2IBhDIJ3jB0QgMxhn6KqN01y3c/EmF7jDRz4hu+fv/jbY0fxbgAyM1YJMNC+tJcad7fpjFPrB1rd",
+	"Y6imMxUlCf5Aq8JKFoExOeU4mfYzSLhgPePCrKDzSa/wvu2Yz1gOTYeRZ3CSOXFXPEre77o7rMAf4qkV",
+	"K3MNcZuhHZzVh64nkQjGXAupDyNbMYXNn4rI42YhhrIPBY35DNQqfa3b9+MJL2RfZrKY2QW48N2BViKp",
+	"Ttl+xEhgKNtrhQIC59jK6Y5b647GCnXughxVRtthpzBpeuh2zpjnN1a1hzhECb46t19nYmUFiQZ+Kf8l",
+	"jJN0FycEiTfyX6DuEly3zpi/79kfEOQwidhT9rN8xfozX3DDzt1KGheBUnYcY/5+1965i3eSTJc8EkQt",
+	"oWYMLqCRvQYtCGM7GZa0MqWcGHErcp6RujQRS7rw4MRv9L4o7gQu8bjDznR5bEkPhO2XmXJr/iFoyhxg",
+	"iRcca77jk7jds8zLaRQrq7FAK9xd8wJo9BFwza4o9J7ZNcQd9vTpXsSMwPPm6X7nReep0zwXboBpsI9L",
+	"sHCeQzNp8p+7dOHuSZqETZb4vm8Mk2nkD2saBKJfMDCT3aHt4odP9/8eRGXwA4P8k8uBOnEPDvhvv3X7",
+	"jUoNFq23Mt7sqVWlMVORRyCOVWPygL0C+4793//8L1J3eiPyAP7WYcf27C7FYapSkbPkCZ/IJ7dPkzLz",
+	"HquJyCGdZo2YwhWyQcjWqgz/o9Nszma2mq1URrnORMi2AoHUqwVT7Gn1mJRpYAfhhD7fe+avIdIGGoBV",
+	"mvZwuxWZnoAuHutUUCNbaGuB0PnbTIcdAqJWeUQnLqZ1kAueJswIgdhuEKBIvv322yrvfMBvGzRSgIFR",
+	"4k/5PSl4Mc1RYfzksOJoVhn3KND4tdZ2ZqmYZHo2hqcTVQ08eJdC01BIRtPpVxQHgsD3Q3wlRvO9aqO/",
+	"JhGjDDyClsmcFXxkhQb/HR4usjAiG7JHiQJAmLHgcGrd8Zlh/JbLzJ50UXX32ocZPjOPIyoKsAcQe7H3",
+	"jMkhzqobnjQub0tThbibMFNdv4LIBGDcMYRgm07zlNLiUW2CwnQJ0dNYAWYDPjuyWwPfY9UAe8TZu3cn",
+	"R4/Dv1+IkZVv9sht9Gf7wT5/HMWqvPZn/rvOiTGs/KNU9o+P9uygv3vx4tmLx8yIDLAHlZhzTowgtWli",
+	"FZAeVj/lG+M+/NHzvWdO8RFUEkyYc8BNhOIYuZ4fE1WkEsWMSkRQvKzJkms1YsnxFR8lUazQ3Ef1KP05",
+	"bvfAH1NtjxtSsqWkBA5g6NyM2bVWemq/LTkZ7v5sPy1hj54/3ScaBldHi6cFvYhEB3fyD8dX7iHMPuNM",
+	"K+Ef9Gzv+WPaCTh4NDqvRVbZi+SJwrvuQCfpLDX2/Y+SeOdvu/b6XQAS600gUhzvJI8jZrR3WT1bAM9g",
+	"RKkooJvLI2rQi6TBlwOSGNTnpC9Z8OnWR+K5MLHyvOr00aEpEOxaOdwFgThwOiNNHJywSGVR8myTj9Kf",
+	"WQ2uJ3ZfOi1Tmfr9v3u9J4vHrhWYDBa6oyeHPXhrQl3dgZpxD5UFE+/BKCkg6u+G7ELESad87wH71muP",
+	"suKhYw+9WN2IWannPBpSiMAKUzXRBuwykjL7dbcabfMIdrpUPAtMS5d5cS5lBXvCLiGe5GhOPWU3r0Bd",
+	"DuhOl6IY/UtOUIlUwjrc3ECsB2FDyP7ZPVYDnUo1SjqBLeu9gmCLkWakS0jIYPNTOTTVu0CvIGjWclxk",
+	"SLH+1Mycf2At1UzYKYR9ZGI1VeUdgbsJ77DPtyITXmP35AunV05SMZ7oQqjBrDSo3p5fXtE2hzCQCQI9",
+	"1mixuwFNBrRVMUCQBM+y5kjSYV3HHG8GeiLSqmKPyJVxzUauQD3X08IhY5Qd6QRZzMciDGFAdhlMDfjq",
+	"b4wDfrUPuxETwpFxa7//nF1b7dKJ1QUgl0Loyp8/sH6O7x65CEr4GHhuCZsaGje4H8IZsCfLJOMzkSIg",
+	"QDLP3Ow+psNe69yp8VB5Rw4RzBrPrrkxAjdtKLMMlXt/mt2EdkHh/HFn7rrmAcJhc+oECzMBNNN+Ksca",
+	"VOj4IIg2wx5R9MjNGaW1gtl+jFCcoLtROEQGYRtrWYTDgFUjD90KRSqHUGlQ+Jl/ZMVLpxGb8OIamFt0",
+	"OntckhHDE1CWrJcyl1l8aT8rExVuV+/IWGuO0NTsnDqQ2mp0hcJIz/e+x/MdMom7XfvFsMPpKnqsXSpr",
+	"eLpqSNqaEE8wzv20Gm06YdwO251bqUinE9G7ETPHqIwoDHc6vwmm6o4Tx2+5LoCVA9dKA4LdidV5uPC8",
+	"QE3iSHfZo+QWEyvWDEwmubiV4s4edfZRcgzctwC+VDUYYoVcWf2ZK4d3H+T8UvggVu4fOPudPUBvL5U6",
+	"V/Qyu0EyqQSTYOgMJdWUumMbNJ1v3gCmU+fP4WUcQJNuhApVbqFj5ZuX7LiJ1ZcHSw3+TE770SfwiaXa",
+	"KkGIEVj1l0z4SCTsUUiE+PQxioT9qWe9/oTlEB0tpe3pHiBQ5frOBIZwrBLkRyBcb5YE8MKJFXXQxhB4",
+	"AbgV/GFO6Icyc+qAD67BgII43wTiB6mvsUXQcgXGiF0ZY3U+8TDbgb1kldHQ1lQ0VoKqorhEgpQR4h9w",
+	"RwIhK2gqGnAjKFienEp148IAYJpAnAva6DCo7twn+9WxgkTAoyQX2T9iwFm2dheGvzM5EMpAKo5i392J",
+	"/dbd/c4eIRFhFsMcPHlyd3fX4fBzR+ejJ3SveXJ6cnh8dnkM90CivsiEi4YH1W8HO3udp3iJngjFJ3Ln",
+	"YOdZZ6/zDKFPryETRL7yE56OpXoicm4cY+xEmzr4NZGPucIiZHs1VbY7g63KiAj2D8D+RiyTtxijJaTL",
+	"A19zEVk9B4zzEVWjGATG9UqoallEFM60fqyJ2FgU3FOBgDUMJ5CVnDkHYd7D9SDnMNi+wKJ+7SsZUHHC",
+	"V/qwaydG8jpDMXsaaaZHpeftJsO9s0Ki4Q7ea26urS6RUCNrT6dJ0WHH7/kA6rvLTIoPnxMoD1d2i3MI",
+	"2KL/Rea/NDTWlxCmzXORYRmXTBP0FdzlWKg6NzvV2bAKaWbPSKvzjMhuIRwHsZFMDsVgNshEZ5xiLws8",
+	"ruAyw/AAYsIZZs+Y5LL7Q7d3dn7VO77oXnZfnR4n5Aeh8HgtKrFu2KWPYaTWGirE2JB5JLOMIXvJAVEk",
+	"OjEzJfEtIK4KkRrm+TqiKoa2QwKKldMo1mjIbqFvL4crMR/npqTmLR12rrx14L6FPOtYvdjbc4aO/c9w",
+	"lu2/sRtODlky1jlC0lrLKSJ9FhoedFo7V3LO7kSl4q2ik3TnYAfGcogSCBvd5Vig/KS6mc+tC4LUDCBB",
+	"WNzYdzIfeYm2/7aHhCx8ghdSOGUOL81nhMBdFm0tZunraxfKMT55IyZF8JGQAPwNM97CFK90OsOiWfw8",
+	"yGRXMyD2b+UIllVKHKOuw9qej9W8OtX/eJVjn7W/t7ftdzsi/48LTbm/OvZh0j46p2xHQhNt/eXqanWw",
+	"ySalLrwaA71pVHTXk/IWfwcNDcL6Tbf7WXriay4/RjtmOh7zfLZzsHMkMlGI2mMiAvu8JGy6ltaygxoB",
+	"PjIA9G3PpR0obCqjnTsHyMtzgL/CjxR/t4N8vve9vXVB8+z8Bp9TPfJ8kd4TK76N597FVAVmq78JTJt5",
+	"tBxUo0jEK62tNgOGDDr5DGqQWOERg9WFwQORv9dqG8QXmtM1aEAjMcBQ3DGX5yXl8zJW7RRLod2AnJNX",
+	"dNhleXZDhYNXoZjVANvYIVWzw6Bl2x3U5po7OEGd39Tpp3yqynLH9vqpPJOLiqZyw4mcGT/M9N1fR0n5",
+	"qfJq6lOqJf+2ForJTfxy1eSl5UtVTt1gD3jWM9p4zNFCr6OMFjWMKak3R3UQuq8hE0Y99GUhyTcGgihI",
+	"t40bvoz4s0KPoPMqYgbhXLwvBTx91gqBjD1B47ILfYc7ybimMJ+kCTC+TCHH1rh9ycyAU+AA7rKTIdVA",
+	"xMrarsG4gGKc+oKMKDD4MxZjDSwj1kun6BJSbmLUDlNvVqnYCcKObQ2+cJnmmPvgOlUyEoWjNf2Em8K9",
+	"omYzQKBL/oty+1NjHT/Ma5rOzv1l8/Ja36Hik/8SwSusjQyzGbIf3kdMJ3L3RsxMo4ReooiBgBLicqEJ",
+	"brvDukuWjRmBcHHMvoCSRLEK6sLsFRRsR9tf5nRz3ZJn0hTdtydv7GhXHB4JRCO9z4OOAwwjYgnUbCYQ",
+	"bb+x55xK/aaHBt+yWG3uCMHHrDxBas4xyAh4Qiv8woaXVAgIWwkpUJy0ObveYiF4q+su5b9aXXuINFIt",
+	"rjzBaMuVLnhGZ+Yn2rUoJFDmXrNxSyAMuyrb2Kv2Ta7cobIXAT2/ZjPiD243Rg1mZ6W4oBJ6ghAxZLJd",
+	"qFta80vfqRKKvZJvQi1PaQaDF7lARMie4mP9mTZFRFvEvxJgzSFV4vObWA1it+RcQA96cSEIglled/DA",
+	"j2U2RCqKkOQARIpaDbJTc+6usYcd2n9aCUIkwvoFX3JapzRwvCgRi1pjA2NvtaAf5bOLqTofnivxyWxD",
+	"/KDP4r/SXNbZhxVL8MDLTdVqpxbbKCiUoXj3GcX077jPiFE31f7e062N/xDf3/wZV26H+SrfT2PBRjun",
+	"lO5tACiEJNHQTWNnZ36Vaw4i3ymwBfP40G11p9vWVm0Lzvn+PoBPvLv6sffm+L96F8ev310eH8375mSS",
+	"PPlwI2Y9mX4MbJMFI3DjnT2zh+Zvn2WfkIB9Y3z8ehun0A+i2Opa7T2vrNXZ+VXv9fm7s5Wr9QRPjSXh",
+	"FF/mUFY5UEpe6dRlK8uTzuoJqdgLF+6wfsStvsGkttMvQOPFs1zwdOZNO+CvEXSqzOXuOmUkXfoakLQ2",
+	"agFPu5+gRX/iswYRHx8kCLF8z7hlJWX4RcYULtBk+hwb0dpRjW4cFojfXWuWyhQi/nMEOlhPS/UmsCOq",
+	"yPBhOYp2JcXYH/UIUkNY3t4Zp48xEGDdtdJsDflgrAPpajUquS2MC8cK6o5hD+rcfMNcH4+mK9ij5Eaq",
+	"NMHCdD7iyWNnB/sCMfR3sfrVV7tjdYqHqpkrLAEb1Y4aPjqVtzKd8gzM6WxGYS4zhd66pBOr5Il90i5+",
+	"duLrcufQyBsdWcJ8XdAndT4hEde13EPw5Df2liZ3NJhQsMnxo5wFL7FufCjVSOTWVC8qrKR1A6QntB4j",
+	"4I7i8BocbZ1v62G3Iu9v8qwauttyFT3fuutv8Xg4h6cnDnm2w7rzkotFJrHC3YXFs1j7gAUm/RlL7ICT",
+	"5iiEH8W2JojOjHVCDkunCargPBEtzkCHHXkAUPQIk0ZZsre3l3ar9S7hllXSzpFfjeq7HLN4wyiAhSYc",
+	"RDuGhqUD6IshItGseHehN3rz1+hPoP9WR3+cZG4rAOQOLPfg8OCHoxnOfWoVsKtZNkCYnQWTIM3+gNNr",
+	"Z+GIf3IrcjmcNZ70F8KOHNgiINIvR/aQ10NsdsXqOledAoUo7icjeOZbKdypT2kROOulWjjq7Y7ylH+o",
+	"0sqZreQuB9dicGMYR5xmkbIJz4uXsXK8ZHTA2n3XM+KPBDrMC03lZPCXqSpkFv7BmvwEioedyjyjTRar",
+	"4EmYCjXQXgrA4HYoRMlCmVGscIPaoroTG6ccdM2q0POVfxoMp9D4ukABPvVnBVyBCim5EZNmnei+pV4v",
+	"tEHEr1fVBGdnxcGJAqdxX/OCzfQUy4tFZgSwxUWeN40rD5yVWJs6oepPuJssCV64N0CZNlbxQGGYq6q5",
+	"bmxsB3zNRN8cMIzXNx+IdoSViSHO4Z2Dnaf7e88Pvh/+/bt07+9P//7354O/pd+9+J7vDwXne4MXL3i6",
+	"9/QFf9YfPh8+7e/39/p/398fpE9fpN8Nnr7o7w339vje3+fYwp/ufv/bf+/tfv/bh73o6d8+HhAF+G8f",
+	"vntex/9dP/FYEFZAe4AczjBWljhb0lfSPQqgzB87qUlofyVkrMbKWg2oHJZME7yyOk8EU4av3Yl2FokI",
+	"ln9F3Un/MjSX4Z3/cOP9TEbAIk6wlVFTuzX39ppGBGqrcf8tosqv2I6f9AS00/GLFSy6v9mhdgBkhVOL",
+	"2zgO4dWz+fLH+vOwJkm5cOz5boAnH9x/rgoLvqLr1o7XuBuXRAeXT4l7wGs9Vem2wnq+IaKsIXXV/sG0",
+	"/q77ddEF+2ec1IbQwk/nr3qv3p2+aQwtNCzAkwFXA5E1R/rONGIvYgtBHsT+oajXF5xSr1SB2IXUJnTY",
+	"PTs8Pj0+6jCov5IqVu6bPZlpbcYHBrUVAfgzR+1+0v12gbuHFedDWJ1AolvK79LYWJ0AR64U0P54edW9",
+	"Ou4dnp+9Pj05vGop3VY7jpfEsQ9JCF1HXJYxk+nCsGRoJythRrMhzw+sUw/PolpH/+nYYuD8hli5NrPA",
+	"cKqPR9txfRXwL1PAL2B1GGfXPCuo8eVTynlFlNPsjydUdreqoKc/owI9kEo5FhFDxGQXD0ZHJvMQPWGL",
+	"m4PwhMYOa4U2hjmpBvBI8PTU+7rrCezR6T8voaPwNYymlfyd/vNKT+RgrTtelwHPte4DwJ2r2USsf9dh",
+	"xo3Z4DaKqq9156FWVjLzH3I9nax15xsxW/f6V9yI756vddePkJhZ65a32EW03jSgCfI61+P17rjSLa8/",
+	"5aaAzso13uHvaf0WuPpQT1Xxs1Tr38Pft74HiGKlVmtN8w9CkS5oP7xLyAit9ZpLPuJr3WBPjalac+P4",
+	"dqr1NFDO1/waCKuvdUcX6YPWe80Ftlyvd4/Wa2jFX6S42/lrxKSX2wDluUafspVQsq+vDxv1AgMizf6o",
+	"sR9qQ8aBRfDkwxjBgFfW1Cwc2uuf2f7WdmbmyfBMKwHQGvdeCc9u9MxaTavuO9PFzzqVQynS7RXh1C1g",
+	"+/VrsP6OTv/ZxvCrLLMdcKHzJV7MVQn10hcDPRaGvT0+Ozo5+4H1p4UDBM1FkUvrmE8LPeYFdjZ16lwT",
+	"+7YHFJxP4p/Ur7y7RFakDdNNOx+3JLP39z6g8eI+MrjUBZkTQu9l2783+NdWNsX7ic6bq1OO4WdD/oSD",
+	"BsEmA/RHgKNUK0LXQ4RjhrSfSlDxiutHHjuCJD1kSSBQ1k9MqGEJQAaZVKwPlmrEJtnUBLhH1IEzxdox",
+	"6k1EkDnE/ELsJQAPlCp8TVIWsgJoirlxeSdolUFwCBOr5EO8I1Qa7xxQox7QPEBuKPgJAaYZggkQqoL9",
+	"O3FCYOQWZxdaswbTgplrnVuPDCYF3gfFKR574QBC3y7vxhUD5Pt8ChCj+KzINTcCuorROeGTxQo+wrFV",
+	"4NNroRygSk8SOYrCdsLxhFqQoJf6PeJl1DYyw29fncavTuNXp/Gr0/jVafxrOI2r0rIOK6PQdDgEmVme",
+	"ZdvKzLbgm6kzkj1yEUFa0fEFR6Cv6KiAH7nEqj/3m74Ar698QoUr7fnfVxFDrJdOfr+r0sVg+0ILSW3L",
+	"a5ELPoaaIT8BhA67BfMV7cD13d7FvlZrdI7soWVaBMILx2lUWTB4f4SAqbkYCOVC47WR7tJY+QFfu6JO",
+	"CJHFeD8TByH4zUjeClWieM+Ij6qxqsNR75bL2IpmZ2603v0IidUXCXha6XD7PLCjdhrKIXFZCPzC7Xmq",
+	"CgIcIwB4mk0atwtc0YPBbVCw+rVMsk4CVtdL4rJtrVwyxH8euR2zYYAL73/yIShZXxrgmvv2tZ2LwOi/",
+	"d7QKLeutFossTO1WQk8/XJy/e1sNQEFh3OB6UbWeIy2Ixy+7EWLioJetauuwLrs4vjw//eX4CIfog08X",
+	"xz9cHF9eHh8hEjE1GsfKASjmgBZa5zQiXetW17ZN4JKCll9GUnzu69/i2Fo3CG8mtM/3/7765re58JDT",
+	"F24s95f4d7DobYXeYU9T1wOMoXYz3OWyEGvtBh8Juzj+Z+/N8fHby97hj92zH07OfoAfn+67W385vrg8",
+	"OT9bFi6rU2hPUmkGPE+XFKQQjDF3oLpEbIr3YTTHxXbduVv2/ATvKpFaMNaFTfsl4QAAeQJ8MozWQfgm",
+	"dbuS3v7Q2/JhIJrgW47wCz9LMz55ZW8R97ZtU753tIhXB3vzOWA/V9rwqWEv7WAT/v7qXUoD6hJj0RZ2",
+	"OE3vInAlFKu3P9/W39LttqXnbG27KcnSb7UTGVepg9ga6nwgkohpYp04Ou4eAWJNCTrtAZbW2bXwjlgR",
+	"9j2iyxHwc8S4b5OuL0Ur8tlfeGuTND8QANtffitDKPEzbOTIIU/YX0/OfumentRtb0Twbt7KJ2PMUll3",
+	"PYhaSYWZJOgjQtY+XcnLAHg6Iu9AkyemqWaxQmPWGsNkuHjEeiYdyyL8l2HDXCBbAID54nX21zd8eMPZ",
+	"RBvEAB/meuzZTjAjlAOmrQPPsf9ydajQ0sv4iEvlqa09wA+hLdDIOqzrTXBHT+kAzwlhUqQZkiAglYEH",
+	"Iuqwk3E1UuRSQLGqTSu/LDnrC4c42Bd20O7yuUQ1AA+fKKRbwuVwZO6FngRI8BGktOexjgAg/Pn+fqwS",
+	"kI+f355fXPVOzg7Pf357enx1nEQLGS4E7ZOKJfjgpJxgFBhPICoGNwEzCqUUlS7kgKyzcE5K8qAFTYvv",
+	"qWbE2qm91sG+h7NagpwsfFYz5ORilwpOxDbCEPjuTYONDdg2tRK089tHeznGTml653QP1WxshsMXYCm5",
+	"pL8LyrLXQQnvQI/7UjnAyO7ZEfXsUbhRD4lQgDv4yAxd7vk7zy+iKlWOHmIToMiTKFaOfYxYpDLeF5nn",
+	"+KkfB0tuxCyJ4P96mJK3/6JnImND+ViH8lClT5tnPWuqSf6aVv6aVv6aVv6aVv6aVv63qEU+Ov3neZ5+",
+	"rVt+gLrlDcuVo9WlqQHjOoCbztvwCAJxMixdh4rJHqsKKRVyf0WeRKr0WhwwBlxhfyrf7ymE4Mn7e3uI",
+	"U4UPBkNYpEmHdRVboIirYb6KmCdPseNiN9YfTGQqxgfxdG/v2cD+wf6HSKw/VHKJ0YCQ7tY/ce6NON45",
+	"/jBwk7oV12oA0QIk5OvbsWTyViAz7+L9B1B/iWnbdxenyDoGThcQbGrjPEqqGXYEuOii4k8AC4t05ETF",
+	"Wo3cw1VQTQEPJOI2lTpGUTA7BQKYhaTuXCFrTeBLEzGDNI6ZYcAVOJ30ldZ9A8ZV4jFwvMQemRBFAnuV",
+	"kzueK6lGJgEqWHZ3XUvAMpma63sUPz9QaGuuJPbzeX9NHp/nOEU4R9iMCzwCx1d8tArkD675GH0OxFaK",
+	"m6wN2rpNqNvWM90IdbvOJH/6ubnnGfV2aq6rdFB1h1SVqH7n4Ol3f/vb3/affrdOLHIx2hjBv666Fz8c",
+	"X0Fosnt6ev7rcV0Y0oUCnvRdcr3+eMTy7pKll6s0Q+hCMREqBZ62A5YQv1pSYjFq5YMqUEFPhU7SsWVb",
+	"awlcejeSJALcKMgNVALOFGYLCJ4JDg/Z3rDQG06BWP10eX6GdfB31zoTrMLCT0cNApMPKwyfcJQoV/JP",
+	"5LMALqmH7GmsCh0Sba3WymYrMOCfXDW/WjN1v+XXY0jOrI7JiVIKv1hQVtj40wkjUVllpm6gARr38HzP",
+	"XQqEWIubuZsZzfBHTACU/RLAf0itFB0P9ERoWuZa3xEHYEDafQd06dcajB2BXHrwIGu31AMfs5C5Tw4d",
+	"yZ407I5LMIWp6d/lASI2VZkwxiUm0QyvRQLAQWyzK6w6eQHLGE0AqKvGr2imsoNPuS9HlCtvQXiKT15F",
+	"9Ml0AUjOWjYE3tL53EVBJA/8M7S+4TkP9HO/dk+uLneizQqCovosALn+6DpSuDuyzmPkPSTMNvLBDbMn",
+	"sQCPdC4tELqzjgzXXUJBe/fPHi+SBv6lT7efgWis0IwIeg9Y4rRhAu1xmVSCj0QCTrT3y6mQOyAKdzGA",
+	"WHlOEoMNdjm/KzMSaWp87qBMPmAYwNoycAxEoDmg+xCyEYV4X3ga27ICYy73QYuSgDHEszvrO9JXpc1F",
+	"3XRFfVm3Q+2jFwVnbrST87udaMdNFpAOw0zVIPrdu9b7L9Wy/Wkbte9RJ3tVZc704S2M2RCnwUu7WYyw",
+	"YlkGiuiuCCjaE6jUSdqUzT5Ar/8XWjL7qaplvXR/AYWy0LqsCyCBWi3226uXbVkpG801kq84J1sW9tRa",
+	"40/44GZJ2R7PMjxTBpSrNB329uL8EGvTIViYjw0ForGw79HF8dHFyS/HZ75AxY705OLn46PHL2P1unty",
+	"CrciE6NhnA25zKCApshnkQ8+N8Ax6BxL/qBgpxOrCzHRyN9fjqu4kwOxnPekRgXwwY3Sd5lIR1+oHvhy",
+	"UehCIIibdcOpfyoFguKGJta0sKLpCkZA+tXaR+hGOmPO2N5GsX2DdnBGVJuCHEKqKDSV5qxqEeyWFtp9",
+	"9tjD9IfRYJs6xK5CzAys0NtelxiqV3gmSttDAurUC8bKNoyf9S3Ue5MaR2pf0uGFBh0eVBTmvqaBHZ1c",
+	"HnYvjgDytgzGAKl3UxxjnSDMfCPGVwW/3j6Y7/P4Kyh111zBP4v23k6opNWudY5wkzZHXgguVQWIAMqP",
+	"RS7KQw4sKj5GEF9rxClxVyIWoeOO9dXSxEorETWcEOzUmoyAjDNXswmxAhckiBy5P9vf21sZiDmlr/wz",
+	"HCturKuOFFq5rR4pXA0AKAstZPtyoVJOvF1fwiEDmmwq1jtkwDsotD9sOJTv81vIKFDmrLB/MQXlAIu8",
+	"FsQN3v31oNg8dwYT+Jc6KOibqpvDt4JYyXuwAPunOyTAFrtdDyzRtbHXm3Q/d8/edU87rIv2m5svMuJi",
+	"hVaciwlgi4iY2HPFro1QhkN4kCtkIoTTx8HON2DD2y/4N9q7nxGr8fPuR1jouf3oakA8X9NfwBFf0V97",
+	"VVMJitAR0OLG85EoEP9QGWvKpQfWkmJyCClx6m0Mwm4v2f7efuhz6Zz9rvvlpS6TLrOM5YsxkYzDQ17s",
+	"uX4yCs71MPwXNpO5MjfjK22SiAaWyhQLX+CtTBYddpxKIHty2YCgaBW7i7FEoFpjhU2iOpcjqXhWzRpg",
+	"wBHG6zrxYPpSUmL4PKwaVezHq6u3bjpzMRDytpqFdPWsfZ3OMG3hCnxcYpJM2lgl/7l7lP2x+zN+8+5J",
+	"mkSM/laW6pd/o/hD+QcHLAm9Rvinc/rCXWi1Seyn1ZThUk8exkO9jAQTKmCOI+yvvhEz9oieb29/7AO0",
+	"SHX3jXGf5r63+lew40EcS9hQmTN9pwg8VA6Z0gi+ORap5PmMpbmeGCTVK0Q+yQWeCmNcq5IqDcjRcGjY",
+	"q5J0GFDzpdkfnXHqoVChkQtlx3olRo8Fljy7kwi6JO0YMY1qYvV8fz+ookV7WBr7nJTdif611jfuYqgV",
+	"SX49fvXj+fmb3tHJZfeVFXEoxHaRmxl+bKxcCbDOgfoP+1Wpiox6T6HQk0mFJcOR3QhDLjO00mmwcFRC",
+	"8tSFPHLX9F7pVY+V75TGCjTuGBGdXMJDC1x0A52hVvgDgvBXYsCnxEuHkv+NsTulVDZTdaP0nYpYQlKV",
+	"MHgEL9jF8dXFf2Fz6qq2+a/29br2dZHPHqQnf+6dy/tUSTnWnCmu0gBE+M6bjJ+/oPljiQXwsPPVrT9b",
+	"F6fMFHxm/GYiCtCCaLzd/cAVKZSvqfj8k/p5TUOrdauGodJ3n6rWebmZOH84zGd48Z9vjv+r9+r0/PDN",
+	"8Vyl9I/Hp0ebWZfRelXY0c6LPX951WTDH5+VX9l70339pruGAUvFm5ulksC28BZcYKxUG5ICgxI7a1a3",
+	"P3uA7j9FvNCNtlUeCg05N1vbzUehvfDggcKJzuRgtjSA7diaHWUsw3uYzsGvSKS6FnYTp44TWRAFnRIo",
+	"fEhKnN/aOQRPo+yIaow9w5ve4uDWbnjaYg0ZDsGD0n2mSrKAsJdmfx0A28ZCsa7dQGDijkU+gm6awbVV",
+	"EkXzsnfYa50zIkOOkHCATwvdA/PTkwt8TNi1zlJTgROyTqS11k2JLEFPjQiM4UO8Y2/r8SxzFAYfkxIO",
+	"wjqaM3zGsqKz+wnPl1pHBt/zqarJ5uT8C6kpWy3zrWvJmmLEm6IrNhWJRTvWg1jYar9Cr24mbwRL3r4j",
+	"sDTcDE8+wP9/JF2cdGpajYq/tFB/qgqnL0iowZAf/Gmles5qcCh/G+EKNZmQF+6hXzTGOY2yBtt8f5N6",
+	"938XYHCattWA4E60tmZc56VY3Rc6ouuLcie5HghjhKlWdWCoEWLAsnCNcMIUIj0gIyaDpnMEeUsNEDPF",
+	"Cn+CJ2DTa4IgWUmHnYaPR2Q/xoeFyO8AfBe6YSH8Xujp4FqkrnQrVglFxnsQi09coNyw4G30wL4Y6lxU",
+	"qo6BM910WCLeT6CLNgGu9BqUu0WqDRe4xidd86ww4SuA7sB7lUMmi1gNpUoN0roX11yFEdVvTDCIlyyh",
+	"ijNqhcHmsMR1wdiXUavvDJ8691AarFQVsA/AQMyREN6TaY9ye3BAqYx1zXJeiFjxQa6NAVpupVNhIgoe",
+	"oWXqE2b2g4XyYpKWC4mQFgTZByEmgtB0rx4LrpA5GRMDZPouxssjTAXcyMkEQlQQqffbZ5y69RlNZSow",
+	"dl3TosnqEFo7LPGxGaz+mw6HciCBrULn2PUaK3tRpz/NbnrAlpL4zfCoKhde1Fky5u97vgH8cYf9bFfH",
+	"VzpxFaupgoeJlB5QVrDzATZgJVRLMicCDr8t8Qdj0mFd+0mxyqeqjOhDP3jwgRV5/cYQNmYqcqif8i7s",
+	"QuYnipVBX+lGzCimKBV0xnDDMq1GLn3l9gJCxMBaIOzqHZcFdYU1pxvd3dIwh/13FLHD7tnh8enxkZ3W",
+	"H7un9m+xAogTus0+G0RRvJ9IwBwhjJl9YKjTxTUbcFOf8Ue8TlLaa5ubdN+vXLbC3n2bi2E7JKUH6pef",
+	"B+j9ir29VcDeS3u2MM6s5nDCfZ+SgnvhYjiF+eQD/dccj23d3D/krkXllBxf8VHCBvoW4iiwV3VuvmGp",
+	"GDg6xL72MLTw5lj1pwVkN+3xNcn1KBfGAKZscjLcPdNK7IJbmPjM67O95yXE7txXxMp/hh28+5CGCN49",
+	"VUe7DOSn0zP3jiA6BLrPHDgs8eFB94eCsJXQMvWmtWxMpXJoKJSwGnLmYo1Z1cot7euUKfG+iKCt0Jlc",
+	"HZaYQk96aMjEKkfXmipWAAbmJUs+fLRiPcaC1ixD0Gbv2S+henkQyf3CAjLu0NlqcHF+C3zO8MshSB1q",
+	"NF5Ue8w+SQBm2Q6pVLu53+9X9bZm3KZy2D3hk0mulxWo/jw1BesLNvDtq0aPhVYCa4cWXDaR46mFD4b8",
+	"4i1u78ArcIgviHjuPbzaTlIc4Je2M//Uladf0u7s4vou35Ktt57PqV8en77udd++vTj/pXuK267VttxG",
+	"1Wn9ThtwNRBZ80arRHuKShDFMebzwbVIQ0gHDCUsJg3wXV/3zF90zxzC8m5pyzzwadVyt/h4fAui1TJ6",
+	"44EGyYaUatRZlm/A6P399scXmKCwn7XNJMW6yYcHSCbYT1qdUKhKxxZphX3pziLt0Dp7ciMXq9X+mfCp",
+	"EasPG6nYMJOja/S8hlJJA4kEjB6giUdl5wXPCTJ3LkFt3/T1qPmLHjVvoV79AU+aT3ek5MJMxyta8eYi",
+	"BSwXYy6V3SYC4qlhQ7aLZox5KuYTOC9jVQYqKEgR9l1UQhT2zx3WHULrDqSxImxKsG95lFB/QvIYOgUg",
+	"N4cP4WzAFc9nAQDQhEPgpB/0GbiAIbu71gznAJJPDKPMIo2VLBo6/6bjrzsbdzZ9zgXK0J9+W+N3MM5A",
+	"e6dM5yB3gBz15zcpsbaqhfVorS0MVwBZ/1Dn5cYb5YCD6yqhFzLdkeshguB7rPY6+8xQKnUss0xq1WGH",
+	"mRTKcbe5NiGIeiLcdCEUM9eQsDGiYLjXe9NJr9At2Kau8Ds3oJya549a1IT0vbygtolCO+VI8zNX3Oma",
+	"saSC4l/0TK0aROXUG/DJRKSe7MA+ktQWwGEMpnY6hh32auZqpCKaDsK6BOTMZos5mLmK3Yz8iQCBWTzb",
+	"3wF7WI6n452Dp3t7e3vRzlgq+re3jqUqxAjgaf989vGcdLSwkUGIPgkLf+Hkc0MW/mqNZDv+ffjqjbfE",
+	"g65NY9sX1DhvsXzcbkZpCjkImgwqa7QVZ+Xq/O3J4VJXpbbmtVFNU8snqhUMgvn2gyGks7BRsqkH4Vbk",
+	"hohX9lwdSazoCVQfY1UVJp6oHF4qUwieNmQ2Ydk2rMMtRSz6N+1iKBePryF2K42MGrnbrOvBiYYz9h0+",
+	"veMQqrLuOsYCTpT2cNE3IJS17RJsVbeElWhnW1hTf8TzFJDYfCDDeM5SekFjIvPhBPVrx8QX0zHRan9t",
+	"L7u5sO+ih2upuAhcamJ/cXsOjFdx52aj4DfCuA1trXmpPBV1FPLP2F3sy2IjgAmwbpFQZRmgNW1fsqTc",
+	"xEkA4GCl1x43vriBZ5nPc3YYVg+dDLHs5oDFO3vxDhUSlWeSdQJCyprw8FOCzeqBGCfT4uuG/3fsJvnL",
+	"7fg1ivcWvYI12lDYW5EPhCp2hRroFCqTcj4AX9ZMB9eAoPMkcVG9CS+uga8etyOWcQPxoPhjygFNBIsh",
+	"gJLMiNFYqIJdW7/2UUh5laABbP9rlOvpxADejItW2j8TcqP9T+oIi6A+AhnhHTf8Y6An7PuOAqvWYpX8",
+	"cEy9Ze6V/y+87x//9z//m4QAsM9ZUrOaCaHHZPJWINkWgkiW7DxKMxg2KL3SGEdkGGtQ27cdMCGpMITm",
+	"SBqgoZ+ILBMpVIJbXRYrMuIR5AZDktDNgBDmLbi2z4cNzt6iS+W73cm3ohiCXa8yhOB2UDOF3Ji/PxVq",
+	"VFzvHOy/eAGxA/fvpwt8GC05ftcn/16fSPcrXe3D0NXWZwQf0sV2vjWYJ7s8W1JwgszfJqgT1YHR8U1J",
+	"E+A7O+zXZFnYx804m+RiKN9HTA5jhQqOIIuQBehbQrm643azY8OMLOAKNL8cGu3TPWY89jRUWUOsMFYe",
+	"owptO2Dxc0hLvquF54Jp+DKeRZX8h/s4p2eAxMz3ZgHiNRRg20cOIU2C4U6rJ7zSJIC3Sj+HSkn1OppD",
+	"O+gogNTa39sv48chWyU9IvJxUIe/WJb2gxUYqwDG0VuSXeVQosg8zFdp9kbEqG6W3YfGcB3D8c/fF4Lz",
+	"9SAoUe5ly+GhwgIxlEafxnkJCB13lW6RCEn9fIdIqj8NvWK0g4sn1EDsYsBl5XPKO9wNW0eSWm9Oyz35",
+	"ieaoPbctDWk9ctstLsJ2wKOyzBMN3OeE3CQaGByR4taOeUOfAU0uLIcZ6HFfeqik7tlRfZ3ZT7p/jK9c",
+	"0K11SSwYXg/WMmop1mAMorFZ/ZbEikjCjMjEoADTGpJt4LtAu+s1vxWwLtCuil1/oEJ4n6tUK2usJxCi",
+	"TDCWgdVAzSk437ixku6yPoGX5yKD6evJdJPvr30qflbPLml9XjDlhdgt5BhS3osW/LKHNqUaVzzyKywA",
+	"rJzbGxdgmK1OVKIEby1ROZn2M6h2owcH6ud33Tc1+sf+eQVKgNXd8LiAAD1sqKOGwUf7e/uPXdtgh51Y",
+	"N9huSdAstBHNtc4LawOWLf8R4mrpHDmSUzGUKkA9lQUrcjkagZV4MvRRCRwQnSaGj0WsrFR6SFegskxS",
+	"kU4noncjZoQo7IIfIpcayxP6M5agiqKLr/U0N0nkAE5jJU05rwcLTZLWivYGMUENw/MilqRTlCOByE9J",
+	"mbHD4ylowS6P3qSkx+whT6Fxt48FV0Exffg2bL3nrGQ29IjDKmUz+03QLitHSgO8s7X877RToeYaqDeR",
+	"I3Uo31NeMdfpdCDy+vgsTIkT+K3QhX8Z8Vf3SZ+lXbqqQJosOlxyJF7hhvHM7uBZKab1pnIxdydYzH27",
+	"zu4+oLcnB44b4fYAvMRftIAe+oXCrK4zleEe/4IJ2mGEjCscdUvtvsi9jpv+yQfUe9X+8IX6gOYdXhNu",
+	"dE9catcvW7R3706Odj4+4Bm9VC46W2tbnjuZiWa+csCBjdn6uG5wF346f9U7/uX47KrRXRhaZ6hNIeGN",
+	"mHXYa7gaFQYY10oXZFxfi8GNwPhSkk9Vz6cLeymfmYQ94vaAtd7R41jZ48URnzdEwfFVax8kX1qxGnzG",
+	"assPl2Frlt/QTZ4ToDud39gZXGryLYjFkw/w/9Zi+oiyYZdsUUpe63xEqPulU3kjFKAxeANFiff0d+ty",
+	"9oWXGWk8mnXErvWduBV5rHSWIsxUh72DQKd0tacwKCpqcijYnJ7cn7GxNAW/EREiSbExvwEY/2kuKAGu",
+	"NBM8z6TIGc4L8kJI68Dn4MA7zJwqFBRJLL6/xCePFc+MpuhriXTEpynsZi6zhtpzgUK+tozDXS1NJJeW",
+	"vYAo8oapBHihTw3fvzAbdOCQvr2liC4Ni1g99/r47HABqqER9pfE1A4CSn1RLFGvmUWVBtJnVWBdzdx9",
+	"V/Hzr8kPm6zIqoOnZkGWapgnMOHN2ZzXOmdmZgoxdtXm1qEEe4YVGvzBRN9AiSTEdCLGYZlzWt26hbUa",
+	"AVeWMNxKPC588JjAAXLxO3Tw++obr+QQbgzZ6O3v3ViFb3UaJ596mhnEHqaauEcENA2sKnZgRHQCnuVU",
+	"RV5/IszXHdAn3oocGy4fl6mR/X2WVKf95PLy3fFREjKBlAN9SRmd2q9k3LA7kdUqLhjkVkR++84avODQ",
+	"DvCzuGvl65uD71BRSS0CwpcReEkqj9DOVoBBrEDxqpprv8Ptz02AVHWiNrfFf9f93QHPhEp53mhhuvzj",
+	"hJuCmUwXZUeKzB1DFLWiTCcDPYbD3F4H7ungOtdKZ3okBzzD7ugDxotYQcb1RbS3t+eu1sOQFzSILTlE",
+	"P9zUWgnzuMOu5NhZupwNMj24cViGAEqIkaygOgVXTheCJQRa2BvxSfLSe82grYproTrsJ92nrxxrskoU",
+	"+5sbKauGpYL3SMWSIewbVSS+kJu9rU4dII+rWazQIsHE8VgWhQtY/a77niwLMT2x8i8H7eKAGKGORbq4",
+	"HVj7VnvGaonhjg7ioVvzFWUr5yqb0bh5AWH5IRIk2n0gx6LTEIWnSHezS9k2TN04HI/nSSMpGWW/22fW",
+	"n6GhJnYoSdM4IXh+z1F+YtfXL1WDvsLpcCXZIJBbbS73z+dZZuUShJ/Tm9aKV8/pnWB3t3BuISINUWZY",
+	"bGccytwEbOFG5wWBcoKegeqNshiiE6sjchBC1QIYtrrw5MSrkmwN7vBPun8UfNKKndVV2EwGtgRsZFfF",
+	"woY6y/QdfnbybaPswv9tKUO1VrbvJ92/stc3Pk0oUE8rM3BLc4XUFBosVCUTyFYmAuH++42hP5VZsStV",
+	"/SimRuQoxSKFM6l5MPCgHnhHmyQlx2Ou0t6mCz4f0cjsTxFYz4VQUGZqH/0PQAZpFDe4ax0ZqVQI1vd3",
+	"DqXIUujq1HnB+rMOI5qBA5a4/CYvGodk76qMSKjp2Oqi8l538W8tThc7olTmAlATADYY9Ek4KHtDwh6F",
+	"2ucxBtSC4aIC4maQIBMuzC5AAQ8gnOUKZ7Hp2R5p3jpB7Bgf05eYLpDGTN1pXjcPcFftRHAz2MFDo2EG",
+	"Pm8aeA7bFNwozXiaum6oEh87KXTBs8T+aOgfPShMSwIaOgLhnuTCCFXEChMqEz6y05/kYiBU0bPGEj0n",
+	"YDiFI24uo/mNYZk13OwdnVglSryH23GR3QOgaxuq9+YTopB+xaha8+LRqVOPs+PWEb53J9qBI6Pn/hV8",
+	"kH1eObqaxQ4xeJ4uYvB8YiOmPBhXB1oDXbs1Qwbs6crhvJ00+/xiN+XaKctOoYuwG0iOgSS1ENnsZawC",
+	"F8tZJYCGDtDqdkw1sOoN2NmVWf9rZXvL7/pcKd9gZlcCZEeOc6VSJ+GSua7UAhgAqMH4+IqPfPmwtHqM",
+	"0PewgMCuOaRenz7cJ1WF/fNTfK5Tu1gdd/vyxS1kgLG8nfE5BVSrf+ZZK58//f75s73n68Xav3eBn7Pu",
+	"z8e9q+6b47Ogy8n+UA/OOueQPflQ/mNpXqlSNXQjJqTiZGGw76Yv8HAd5kKE7T/fMzkEbLp8qjy4JNQP",
+	"R8DAAO4cMSFjS+JLCiZ74jZKDHFk9VAeEDyID2PsjOTA1Q7CHdzciNThiXTYctLlBQ2Ls3E/DVu5+0IM",
+	"1218rA272K9Y0+XBmKf9VN9qTmo7MKyWZc4a7Bp85k5D59KLvb2NepUWDph1kzKVaf8ieikxJNFOR2yQ",
+	"dDs6fn1ydnJ1cn5W2zRpL+keXp38cty7eHd2uQr8yF5eB34ULStH2fYumfPZV9v11VMgNOsJCS207AlJ",
+	"wVv1sqgY8uwVEJdgnLnURkrcObAPyKlzb/yRG1JcizHkeCA19Gzv+T1dgi0a/w+BBVK/7z4bK8FGe21V",
+	"OrV+qy1BAjm2DiPCsmLSrwLTh5F/qUZQcRuSC1CugG4yARpzrCCK02FXmqD9AGYEeYzyKgegM4rYsXuP",
+	"P8kLqv91XWVQnXvHZ5B1dEwhVefHsSA044F83vPyS3NdtgsL8uUda4QJ8nCm7zonXmAdb3TgNVnUDUgh",
+	"53P7dYRgRDIvYeaIBS2h2LmPatmtjbA8tLHdZoVig3Lrh7uRGxc5dHt1RgB3uK3926xgptNMpC71yYtY",
+	"Ke1Ma2uXDzIuxyV9IOYmXA48eCkepGjus8s3J2/fHh9R0YTVSibThatwIBvS3u8GAKUhkG2iP+C7kSoq",
+	"wiAphkWwLUrfMa2oM7W+dAuU0VeNc59gyZ9N4zhQkn8vldPSiX/S54ObocyyDRsPa1Oer/wzH2Jv/bv0",
+	"pLlZXR0q92u61Yy/fyr2xT60qdwYbHfjahVqxyrADNu2BoQy4WplorL+CAhB+aCQtyJhUEmEBQYELJHp",
+	"O5GzSS51LosZEg1VT00ChKCx2TPJUw1VSjP8yearre3E2mOO/gkep2+3hrPgZawq/Leshv5W5gSTSxHk",
+	"WrJbPH7h2bnA4v7VXLfVL2vkJY3VIjEpa8lL6pfUE5M2ZDPcnniYQ/xh0BzcN32WJIZ7+Zo8n95OLCEc",
+	"cIGqJJ+UqNjZcoeYl4KGDEWNhvhzpSrcBzx4osJTopb77NNGH+9lyyjxvtiFyFeTLXOox5NpEbInO/0b",
+	"sidAkAXysKCmoYbUUSrE6hFkXd19pjNOH0e+JBgQxIqaOAg5cPYCLEGik8iertLESownxYzaZOwJUIYQ",
+	"vTPUUGB2Jt4XP+n+xVRtyd5qhDCvRB69ZO3vBcDlL9rAlq9ZTFoW2ih9t6K0dDtFmsu3ypUc3JhtNXB4",
+	"8wqarNIpHviljfWJDau2W2sFZ8+ZXgQJ4NNCj3khBzzLZoRQ7EsYfOaIGxcWmAs4WpMJcW7KzJ3dGANr",
+	"akHLVx/OHTbmampfUdvdbof9Rbv7X3RFBTDsrEKV+rPFAxxt0EYOTAPVd2uX/zN4+Ku4hc5ro2jIgNFh",
+	"wMZi9yRfxPTAuB1V5Przkdommml7vu7HTfcj9oL+1TakJ/z5s+zINfYeGaPN0Qt7grULXJzAjjPT/u9i",
+	"gCG4W5FnfILNhw6fEkB7jXXVewOtBtM8t2Jc9lYelFXFSXBBjyB9oeSlL9MkogS3ayyM1d21zIQH7oGW",
+	"Ro+Xw8fo1FdKdjrsiDqS4ABfrNy3Z3ms6g9zdoFbyMy9ZSGoQPYGJEOh7RJsaBOrMqCAHadlMCFW6MMC",
+	"kmdUO91lOtNVInkUQygh4hLL8sT7id0FEeEc+2EixxCTivWhLoAbYZYWZV5MH0YV4qs+PdTl6juucj4Q",
+	"E55bxdj2ckPMoSuvfsVHo5Zx4YfS3dP7K+6LqQoDCFTq2eY2rDjchra+QpQTUtf5tF0eZX/v+789fbH/",
+	"aVS4veTw/Ozw3cXF8dnhf/Ven1+8OtlCPIEKdzZLjURhz2pndWvYL+5l99cCD1a1T2NuykhclUxHpq7q",
+	"dkvec/iKB85LzEnSH1MxFe3J/ezoMeCNN+JRNdeUgAWz9kyDbISvXjUivxVRrNA31sbhquSCXYssXdKO",
+	"+E8c5YpORCzKxRw7DQ8yDYC4wovGHt9FeugV4gTDIUror+m+hZlZne7D1dnadqLF1kOn4M192nnxaU8+",
+	"wP83M2J08bVko1mzzWgsWTF6LDCDMDWUq8PeWMglScO8jFMNJeFqxOq5K6asKz6Fud1E18KNZ1bWN654",
+	"hEdsFwEGZ++TrNmTa52lzU7Mr6SPRgLQUiB/6OgzpsrB6kNnuNGK5SIT1hgu1V6H/Urgy75yCQxpmVPf",
+	"IwBIGMGmE2Qa0lQ+xPrTdCQK02EXEHsk9ESr/ayOdYrShxFRV2L0scildUsGA51jyF/TM0OqJpzUVAt0",
+	"apTA3gAEJ8YmBROrBuIjO2tbkrOvAY57bbDPGdv4UWfpPbbn0n6ebUQu5rY67c7m3V5p7Lnm6BNPC8ZH",
+	"xEXuNi5x2sAOts68fS6GEXEugghirGDLOs7ypfFDGN7XbfXvvq1QnsSXvLOW5qG3DmCyFJqkTKBBsTA5",
+	"SrmYCF5A1HEId+P15xedWHXz0XRsVyIi4KsIo4wTLQn01BR8cMOKHCorc+FRUgLkguRWirt/DKdZlizx",
+	"Rurz1guUijTUAzh4yZfEFgn6pjGfMeCSa26gWXRNfPvM6uANeShhz8x+bc/MJxk6YctuNHiK2Kw/dmsD",
+	"SYh5og9a1zdbN9iK+31PXJIr37BJII+Avecx9rT7s0DQUdeahQHohvHh83bWxDJuqIz4g06iPy3+yqch",
+	"vFhwVhHEiGQoeD47OYp8tcudzNIBz1NTqY7BRl7jdCYQ94fjS5ZR74cX9nAU24JHMnzE15meUpDq80CU",
+	"6ZCGyRR1Ns8yIiK0DotpbKrVGtv8NhpMLTIRFXxt74kiz3XeG+i5Bsag+fcp1Q4tpy3cDhKdL9bdnH2l",
+	"NQbd6jFsSNbyZyGVqa3Xkgpw1Lc7UP/UDUdas6ZlaaspOGggXjBrfRa4wmN7qo+lmgJfIUmf9YGsMAQH",
+	"FL8VsQIUW8c1FTzH/qdWI2Yk5X/pfsBGyIEVXqUsF971GgtuprlIY+UqGa3Xdad8BVmzSsx4IXr9WW8s",
+	"F9rwqYZv/8V365fxzWGkldP2untyenxkJ+Lq5Ofjo975u6vIw9iEoHYc1NyM6TxW8KmoA1NNYPUwQ4Vm",
+	"nFnF+9IDrrlXtoF/G/Fb0ZtONgBDaAtKRmzaXhK5SzHDYWY9Oi6ViZWuChcElcBqeUnW89wZR+1uc3do",
+	"JeiNPFYOKBAOd7q+hA+Do5cX9CEAiwVTv8RebgWkFqhSbY2q4Mt3onlLYruAa1aUPeAa7DXAV0N86MUJ",
+	"9LgV3pQoBJJ3rsZgi9WXBsL2F+LD3WKOfXW6BLpztokgtm64fQkuc8s8o33jk/40u9li095Puv9qmt20",
+	"ZANcL8tnH/w1w1cjsHZiWvTzTbObMs21PeGdey7TarP0UVN3HlJ1Go/a6I8uCHZQHxpEnuw5D6k/NK8a",
+	"+t46VqlzNRAZ0TgHeW9PauOtNOs+mRtTA/lEVoLDeXoJNXPAbOw6ApW4o47Aoc6dBWOf6E0Y/BppDycr",
+	"2AYq7AiAo9OiP4+68+yIYDZc/gsd3zKnGXbuYX0Ztu5B3SCd6PQoadgIxp8vb+B7aW+U9thUqYkVZOzg",
+	"a+xxmkPhX6VfUBYADCBc3KW2J9AvDIJtxgof4RhkaIRqDr4zaMa0SwQlBmZsDTlTiAlNBvQXxmq+wZDd",
+	"o79wmt3EqpzkVW2GtFPXzjc8UMcgDe9zoR7ad6/ZL1gKf03nIIfWq9rOQQdxuL/t8Te2DlZU5J+3gbDy",
+	"GZ+vjdAOAxUFBf90jl7t9jI4K4ypaEUxoDetnnyw/9uCVW8jzQD79WjzEhJ7/3YrSOYkHfweWRg2yfUo",
+	"F8ZsqZLu1bvTN+1s23IBnqDINGelDyl17EpAxjwVHnryJVOaDae5K1unJBmCyCzawviu+67r14TxtqX0",
+	"ENZlQVC31ZE8L5eV4uLLq+7V8apk77zQruq7OnQ0/gQqkWUoncnQzlhibZkhzw9YfwY52LHrTPafHgX/",
+	"1HmskFLPhDbh0iasrwL+RQm4b4OylrNIv1w5/4CZpuZizm1311h/6mS4e6aV2IWCnMSTpz3be45xurJx",
+	"Knxi5PGy3THmy/k8KRS4EtY2S5qrRTfszrmYKtor1Qn6Ud+x8dS6wJq+JAxuYsUES/rcyEECTqU9s5ZU",
+	"ZGBlY1CSEYHHA6W0qW4OToLJXhebhFfvRDt2KJtFJz9Zn9E2IEcvpl8I1mhT+8z6dtXFuxYhQ7dzn/Ci",
+	"EONJ0a6zBaOGVlYdv11zKU/XPXjz3fKJQ240wmU9K9wYOVKw23wEagrctxRH2iqulluLsn3lc0nFKjO7",
+	"i9PguFbDaJs0Hmg95K5gj/b39h5jGIeqeOArL96dnZ2c/WCfFytpqrjr/z9779/ctq3sjb8VjOfOtH0u",
+	"rchJes6pM2fmUW21devYuZbdtN+qV4RJSMIxBagEZUdPJ+/9O9hdgKBESrItx27j+8c9jUWC+LWL3cXu",
+	"52NfevmVi1KVX9LTqUgdfxv2dTCy2m5gIMnQQNGqIf0I7Za0mJQAR+W2rq/+tg5x3uFCd8ynU6FMOAy4",
+	"iIQoIWC/Y10s+s+1QSPnQtz72Pgrm1jf2TndRskjendpEPm55Vvb8jxuJ5trqxoXhPMelhhJ7i5fxcLr",
+	"nGQnBqDbnSAWOpBfK6GVKM0NNy7sK9IWw5xGAJuFZC5wXcgge9lu0/11TpGqWrOKJ1dK32QiHQmc3lvL",
+	"SXhaPBAf7aMEVLvWbrWKo4mIFjUYro/YCqljp1wMzM6rROjqT6U7EdDeae9HAWPt8WlvA2HQk6mjJbmb",
+	"KPQuDg663UPAJCKMZnEN5gCk4bgYEgalq2joRc6V4QkiqHtBYXeVEzeWu5wkDyshB9SzJysk3gncCh8z",
+	"jXa9LNwKQfghxSRyTx13B913pwc/0F9se73zztl510XDUfMP3h8B0Qd8t9u7OD6/xfmj1VDmk12qtfO3",
+	"Eg12JOV8IaJIYJZJxVI9uyzYl3HY0gCuWGNmu3N09vbo5PuvCFac7ifhdpCnmVTAJqTEDco2FIm02Kli",
+	"r9vfRMFNMPKmg7HpPg+pZtIkPE+xRTQj64USRnsQDvb5+MIvW8sLp4evIg2zM+4KM812BBQ+6ni/SUgh",
+	"4AT4MvlMKalGn+YEu8VhhefKnfzwEmFir91utxjQhow51kjzWTHWeeRu18VUJ2P0YtCJWV2R08VePVkn",
+	"Hvq3yoXPZ+oLQ4f2Vr11sgMe3VcXH6YZl6rxbpJ+v7cT+vAZe13bU9WoLd47XGwSZ5c9PdSAtjrWN77e",
+	"h+C5xbXI5ywVibTTT5eBl3pWMFlQBsE9d0MXJ5fdjOeBrkmxVsoR9D/Wzhhymd3d9K3J1sbwDeZmw1V9",
+	"TnVgPGWZKAqRQ6ylYg2zhzCG7cieniFst8jnYQTbvz41Z3BbFmymR82nMKSp6RHG/eyWReBaVAKF+GAN",
+	"1g7cvu7DP1/ALzEkpGPpyb/tn+Ov4F5GK8F+7J2e9FWqE7jUYVORs2Q8U1fsyzjcEB92VfofCDkGTdGf",
+	"PIGsXVLMfuemrwAXKN+FazY6rL6MoVPwr11T5IJPKg0aI2IK0sYyjT3lNbwAuXf2S1NtpIsIWAsD+ksp",
+	"d7xg8TE3xS4czLtHh3Fp3VHEVhZlsNXa/3GEzfq7wfIFhAxZvh6ELFGr3DEvzP4ABTWIj0jl5aav4imf",
+	"Z5qnqFnjFjvWo7BoAl6a6GvhCcXt4oL+IngQXqYZ5qLhWvBspo716K7KqL7YCOaULh2kcVcDweWg1Zru",
+	"wqCprox+ry+Akqp49XLnThjd1DmiwKAUvoWMU2nKhWAx9aSxeBV2xsCIPzbsa3vjvoKpplJ3fZPpESYe",
+	"AsMjDsSReYBlUJZygdsOp5gueIYms6/UsqILb7fYAVdYlrRQbx/7QcVvloRCX4s8l6ndpHIF+XvBZTbA",
+	"+MHqiXElW/969a9//aP9r/ssa1i1qJWIqESd3AlSBWnEzMw6EobFe62XbSi1Ic31ss30MExR9rv3ACcI",
+	"MjxhisrxxVYCIc/9kidXNzyHJONcz0ZIszJq9VXjTJMiaZ5HHFMz2eymNYALYokqtJwKU6R6VjQDotmn",
+	"m4teN6h5rSf1tYO/SyEb7KIytR7Vr6uO8juU0YnWKLy0G+vSB+xxYx+Eg8o+YURDFgE0jFmuZcv44RVl",
+	"wu0Nq8hA2mVacuskmbT7OBeJkNcibbHTcrhOWSHORinFfvyL3azI9m022e18KmcDVA3DpfHvLJ3xG73g",
+	"vcgVCcBRvTnU2lIqhDuAb+dTV874W3lPjeUqpMiIfAmxO7/+B/tJfkt8wHY7IDA6YaW3Qf+BseS1Xenn",
+	"8L7CFgM/5w3jLJXDocjtRsSfqwjHdLDmJSk61UnYzZxJZQ+PCZ8znufyWpQlxwv2ft2l23QqVHo/u+WB",
+	"nKhjPXoUH+pYjzo4KxDtbdrtuE6ywmB030s3+GxogH76m7YlP+r49PvNXSafGb4i0G80yxfi8UFKTauO",
+	"oVPnxbsy5/wpbVLXrccKrB8DNlttjAzZh4ILDjNGFi5yqlrbIdLUOaprn025yZ59Mjdi6zZ0LjDza8WG",
+	"VqzT6x19f4IhstOzdz907H9b1Yskt0SNC7BaixlEEPSik8Ma1daCEnlf0ZKh60kJS879VEyrFuuEGVMu",
+	"98i4vKUyy5UKNhIgArCHRAiur6CYymXeAt8QHVqYxmXe+EQo/wXOXNJTi3Xw7sDlxpXAmHAiIhN5po2p",
+	"TzrHF5+TorafFHVvscaledIJTmuBKWvj2qGsBjFuJ7Zl8Aq5Lrzk9lVFdB061QwRLBHFzYqaB6B9K7gq",
+	"wBZ0lcYejNuMZwXmSqX6RrkYGIxmkGlTxBC5k8PggKwQS6CThj+Q6eklbZ9CaDMElTEs1vl0zNXAOtN6",
+	"OPSJkRg6Uym868qZMZFywj/YfhhhrCN9uyA9sXppVAUcn4eZ5yFoW1+BSU3FWXbQJYAbwQMTq0jAMC6L",
+	"FQigT+8WgBApn+xFAKbwQR/T1lYROP9SuWFQbLpCi1D9P3cIAGW1OTLlFBVu+0yqqzKIXEmOBiesr76M",
+	"4d5soIeEzxZHLA7g2uKviJ/XlA6gL/Vw+J8EV2C1CQTlCMnaCry+UWyIC0TayBEFpTMBVF6Xs4Xm4wpg",
+	"T+yVYF/ZBkkCERy0BE/wdMW2hZTPnR5bV+SDCspN5oY8OuzWNDqwrJ/Atng67DmfrE4u/5vw1sBIPilr",
+	"zW3Mnw2paqrKDKz2u5pEhXYmUXOCnK/wwARX8iwqIS5mZon943CW3elOH5p/esc5IBY8ymHew4qa9Rng",
+	"bvV2tofP8ISPcqVTsfqCHp7AAziFyKjhI2726TJqgSKHZ/JaROhgBz/h4WS3raSjC6KucOBBeh0AIUus",
+	"raxAxNmzE68bVMJzTGdqsTjTemrNb6Td7ytrmI9yPVMpg5/cuWo7T71T5gYdiBL3iB2Q4Z8LJj7wpGCz",
+	"qRXgvajdbrf6yg5/IiY6n9MtNpZ+Ko2TElzJcsWgRFiaAqrGvzAsyUUqVCF5htR5Wda325irekQcoJyG",
+	"xXhAIbAfWJXeh8PaVl6fouG4Ta+vRQ6lsbDrh4IX9sX9HaUVKfxQEHCbYeF1uGN9K02b9ow0pVYC4vqY",
+	"BcJnRkRIrApZE2ISGEVwJzHLR9a8gn1N2xJeN4C7dOPvuiAiNBFcGeAnRyQniTUM+JQGcE3xYc0Oe9NX",
+	"5HnqIWV8LdIyArrv8tvtdov17PwQ9CSXWYCoCG8mdudTl8nmE1NmxiClMLDAywRLEr5lKhZpMZ+KhToM",
+	"PZVJi3VK4KfcEUpeCTFliZ5INYrw7gakLxfDXJgxWP+4/78wzC0i5ADA7EOhOaYYDkHLoIsdAfkNt3MD",
+	"OYmQS4DXjVDe2GIx1GsjIigsQ9FXlL3rGmE6S6Hu0XrKzglPecFZwa8EDsURc+IMv6q865OAgHXEsOJG",
+	"u6YMNOEhwyQ2BtwcgHPm4hauUNI5CbmLBfZV7JMVyfEPMgAdQC1oXsPiNPsDn3wDWw2ImVxEwVoXfI41",
+	"+PaZyHkDqLt8WHHMrYoula1ULCaEtRivxLrnfMQSu0YmSAzqK/EhEdMSRg5Z/JElFbtJK92Q2XPqJPfW",
+	"eF8bFKdvRT/6HjYlzCqAa+PKw4N8gdlECh1XDlMS7sgGPKvFG9Ibwa+YbaWYs4JjFu4CNkOrchU+BZGw",
+	"L//v+xf9nd/+t7/z+3/3d/6rBn/54+NU4/esuN6snbR7ng9LRFtTnhcykVO+Kv3/XfAQRhOrFIK1p3P4",
+	"0jpmjY4ihY2calZ9OKj+EJo5/j+NaSDwP/cmCAjZBsOZeQjOwWB+nkFJV0zOemDScKW2Zo1Nq9vXCV3l",
+	"z7/fRcpeJCIv5JDm5a6sru4yAG+qTYsdyyvhsesiVv2IFdq+SkUmbJOx9dxzQRplkPK59Q1cAsfcuh8R",
+	"84eX90pixLmOEbGzySg/qI7uAWB8K18IRKcuY646C2irGcHG2hSmQnIiFePVx78wLLbPNaoc+2M9E06Q",
+	"ePVqLZtESIez196ADwdDnoBzH/k4h08AGqN1SMmntHEqA2M3sKbXIk9lgonV8UH37Pzou6PuIWZkf3vW",
+	"7Rz80O3FJWcTtRQfnRycvn133D3vxuAyIDyGBLBaQPo6WJpz2Dh57H1KcEMxosaMsPujENl8NVXAwlTX",
+	"5Rg+q85l8VivPKsisjX1uSx5GyvU0pLxBGZLetb6CcNM36zDfr4wZDmYK56lYR+oh3O2u4s6dLfQ5S2E",
+	"u0qYZa7KbiqnwrqBfcWnU8Fzxq3nYmQqfLwSOoQuAZY/QPVXKkx5fYOf+gLpQMEpu8GkGSpuCPonjZvE",
+	"+jQ6bKqy2k8VGbjSSczfuUVQc+9h+tEY18T8oiDL7q8EsVuRu0+OsHs0gblbOEndlE5znc4SkTKRGQGh",
+	"oC3qgYZ7ELzOoOPtoAMwvPUXGytstBd/Vv69EnVwMSCwtChfkBfxZhkMkOBgmawBNxuJe8p65e07g/5W",
+	"Wtku9O+CkbKI/MvcZTPupm0fIQ3XB9Wd01T+eru9sxbh7LwSiids8oVtBLARxhWzSOUCcE1QwlvePH/l",
+	"BLhtoK4+iBx4iK9kYbG2tdNX4rI2bnV/X1Z9YmXu3C0lgmR63R3Fj73TE/ZlteAUCl/hyogVdtSKZ411",
+	"sH21WAirc/bjhZLFYsXrJKvUpv5npiQ8j+VJzhg0fZVKY89piHNbB4mMRjQDabsCYAC40I1maMymuQR7",
+	"UBZjNAYxTWZ3F7sQAwmbq8VgcXUtfuj0Bieng7Puu9Oz89hl7MA9RFVrSMOc/3bYEHeusda2oi8epQaM",
+	"Sr+oFAyW8aFrwD6Zc0drY8VuYe8+aM1VnW23zSIsshbB63ooRXinI79BD1Zkb70anDef+2fupAdNci2S",
+	"gm4YV+kN4Lw31oC6ODuOHPBFecO/31dAnSMS5IZUKbOLIpSBHENguMEKc7rhVeIGkhaYTE1UVrtjXg3l",
+	"8PUVSgqLf9nt8RHfrWzMfbZHV2NYagBUkTwVLJNXgkKKeoif3gcuxTS1Jp6AGn+rJwWYfDGSA5rg6vn8",
+	"uMeMgFRmHIuRIwUrjxMVTnjc6qvK1YUOQEEgTgYUDM7JhnBWWccG6Y4tdoAXdoW7mWEcMLkgVYUUV7gs",
+	"jlHS80YGO9rwuWFGt9hRkG0x5DIzkEqJucd0CYylEDVmnw8lXIqRhGKKiC5hi3Eu3E0j5I3ogmetvsLE",
+	"DKAvYttjL1o8WIi8iKU6WTjwW5PUsU2NZjKtBTKg3Rys1l8ilnGLKMbLTxvFWDr1iTCIEOtGUkESvtFa",
+	"YSI/7Dsr3Qmf8kQW8+e4x20z15aFFSOHlU39wKb8HeMdf1p75yNOswMtXbiOKvNnIF3aWtyyoHIzSPPm",
+	"mJVSloGh8i80eO0XZ8ekHCnlg7J5MAt7LLK0xQ7gBXcykM6FVLdSsUJO9+WsoDq1IreamyeJzjFVRZPx",
+	"XIjpF4ZNdSaTOfsyPBcGM3Wl9I2KvwogXlxGXS5G0hQit43ag7VOWeEU3UdXBe+eWENzI8YBSuio520H",
+	"lxYWJcjYC7hmc2FnqATG4rNUFqzIucwa6dyhzWZEgfZdCBmW/fuHv0HelA6uco677DQkg8PAXC0ZHKaS",
+	"v25SUZWAPt3AwjuvX/5rvbp5l0NUR6K5Txrt/vrqUBCK7Ka6qTHVsMGG7nW+7wzedc7Ojw6O3nVOzhfM",
+	"6L2XtQ/93D3rWYUVxhSiRtKzrQrgnYKhQSvbDYXeY1lWeTarVgUAKWa1sZdpxhOBxObO9H7jSEbZREwu",
+	"RW7YCL03mbvQjGmxLvgNYFnMDJUAKHHTV96Cp9glp+ilq+c5GmIW1z7r77T7O1TasyBMgaqG+2457Ctl",
+	"bXj0UaTB5CTWqbzo8g7tiUP2LRw+NXp+OiseUck/gUBpMILbFiHcXnAeUx+e0Vaqil6EvJCw/cGGcdt2",
+	"W6rym1qhvDg7Hpx3fuqe7ETLPx4fvT06H2B6xuFOtHPW/Z/BT93uu97g4IfOyfdHJ9/fTsH6ip+lZ53V",
+	"GNX30KqOzvHx6ftu7SO97sFZ97zy1Frz88VYZ2lzdKQHFx5WCwWG5T7WV1BOC6AJQJxipAU9geZqtXh6",
+	"NmVc9ZUHy6mqCFANl3O7GURuzaqRwDKGhCtOgRAKPnj94SqI+4reoSpXqCAmw1YqNszkaAwFHtbrmpkZ",
+	"eOhLmsdOxNNVPX/vm52nppt+gCz6x7LUUEfdV8uslfy1wArHwpUBE/CyIX8UQfqkYjf8Wvg6K16wOAe0",
+	"/qnIybhgX17OnXESYQjLPuKhgkm5f0X1WEOOJwIEBCG1jppxqsRNpkMPANtDmr6iLmKcT2sswsA4hcwd",
+	"+gqXWa1VA8oEXU+G1e2I9gBE4aoaAqbKSoVOyQqggmddci/jZxFV4W9i8zjohL+ParGd2sXCrMa75O9z",
+	"PZsarz+oHgzDUBjgd7UW1gZwAbcIIkoRQxhxvBWBYrNEpyLqK39BkfF8JEzBRvYzrjouti8TpKN9Ibam",
+	"BLu0wm8MojgjYGkGRUz4OMIrxPCZAb7lcGSlgcsHGEOLdfJkDFF9HJOLlElMOU3hCqDjkATbUbvdDkcP",
+	"WMQlsjE9MFNDqaQZ47UIoT7YIYkU9NpE51DjZpuZWGGPyqRj+FAuEqGKbM4SyvRdbGafxdIMEj6dihQq",
+	"0SBOi0i3EEktSwEzfSNydmmlpjHvvMdHvIsrv1HOuVvYwVLlSBDkevn11xvgoi75y4IXQM5fAiY7sBt/",
+	"mUaQEnoYzjSt58XCX/rKToJbTqr2daQ184VNi7dO/o4fFwcOCSWaU6yxO/XZ7CvLxPmI9/DdSiL7y9o8",
+	"9trCHSFSMwjrm26DJAtZ/rgL3T7jBdQP0T2e3Vdy0liyQy8Nhrme1IMcp7wQu7aJnU1heqvdCQGNN+lJ",
+	"obfbj6Cg/FYzA688wLwE/dl0arArd5yY56oAL6igHtdXBIB+3l4lADbnj6u6iu3A6oBnNi+swgN/NXmR",
+	"S5ta4M3JMuwQpExwxXSeElAYU1AoTOZ1i3Wgetn9CEe26StwCWIlPhSDBBY8hqQLDBagkke4cqhsJG7w",
+	"CP4G9c8lKQnWd2d8GvWVuzvjit7GagMT0IsrzQTPM2ndEnjE2hKIsIgPtxa6ZX0Snt3wuWHTXBihCuoG",
+	"1TkECPVDIVI8QaRh1zyTBHJuPRiyTjBaMhJswue2v0xMpsWc8cx6RaMxi8fcDOz3g0PdjQrmjIx1Oy8T",
+	"CUYBy+REWmWJoMN9pYe0UtgXzozIRFLIa2cjQek2HG3odmH3Jxg/ts5ZTIOPXOV5X1FKBQ3ap0+EQ28y",
+	"Lu5IRAWvnVud1HT62R04kOnGtW8XF0eHzWfpFm2aWj4AYDm+RW8b62zhPCBZ9Iyu1txGvomk0HkjWYP9",
+	"cbs9uNW5uM0Tkb6/6Tm4FdPgB32DaTyFxsgoYj7mcPttVQtqHZ8GhXLE5qKIsMjwA59MM8Hil22DSV6O",
+	"7AVk0ox1XhC2q22+2eS0vzbt0VcvN9iiWzyxQVDdsf2Qx3BnlspiJW1ceQ57pbRVmne49685BoMzGJ65",
+	"0xn8ooT8r69pXmYFougbnr6VU8jF2UZ8avaREkgCvCesU8RiaCFGbxG3rd0lBJKf8oJbj5uVU95iHcVk",
+	"GcADSBM4V3l6zVVCN5TYPuEZ4YBY9eygU5SF8URHCE9nrs6XWFfksK8QOBHUzeIxRGQiuZ4M4Gv/hgpf",
+	"e9omejKhLHL4rOeBQStj72srgVj8ERYfAtBqUY4BMJdlAVCwhqX6Rrlew6WpnuXQMQfN3FeepoLbhrRm",
+	"JtM32fwNJJMoJZKCBWEPg8Qs3LDLXN8YkdtvMD4r9IQXMuGZK/FdRF6znXs+YJ8P2L/JAYu5gF4wiC6V",
+	"X3OZQQKmQFXUSCdEGmTV9KCCuG9BfOXQuz9xjdN8oH3LXt6TuOZl+/W/7lJicUsamppjmDgL9MzRTmE7",
+	"2wE6BIVcOYsxBDxnY6BHud1pvJwF6kPr56eng7edk18HvfOzbudtryZgvhaC5JKCuFIrEJ/IgUFAdDty",
+	"1Uax0bnjLYLjPGaGzzGP/kYa0eqr7yjADXn3lW3fOTks8+WveTYTVHef+3Cqc/3g+dMzCENf6mLcVzGG",
+	"L+nbRNNd4hRb/5GPOIKJotNo36sNnAeIihTUjzk99W+C3EAKBSe92CmcJQhmrApQrwVCAjuNV7sllSkE",
+	"Bxc9sx6wVqKZdI9evQMhV1w53OIS2A5i0t/pPIzfSAVYf3BRYSA9Sxprn8T4w37cVyFwE2djbsaIJ+iz",
+	"bRe1yohfC+Zyd80Kx+HhI/f7rLyyJQY62pM+7vDYsfQH67q4e8/Fo3U8k0ORzJPsjp0/9q8vwPGsHwAC",
+	"8VCAyixdrBnE0YWMdbv7iSE6HvLMCKhvIlz15rFxCHzdUqI77FrkxtcglNeYAeZRbD/wf+m5eMG9Bw3+",
+	"f1812iElAP2iwboC/ehVFCLxtf77//62t/vN77+1d7/5/c929K+P/7Wzsa2c6DwXGa/rwIb2al2rMCS4",
+	"h7mcb6vN+1j1tXSSMyOVMGZwJeb3t9M7DmiPJM+1zq5EwDlyI7M04bnzMOECGmu6VAkG2Fdx2LdVjJjB",
+	"YwP8/vZHEuwQdnR4+7FUd1hc2jk1vYfQhKcqvRFZ1jz4artbHD5Ux+vL/4hkMVb3Z38nFyOpVX9nv78j",
+	"Zv2dj3Boe8DbEf/CsIkoOMRErKHUV9YA9hUwdQNxzzdJ/+v2N/+oiP/LjaV7a7fCSCrk2DGkoZTORvsJ",
+	"Hxdb8n+D08Aaly53jaZ9xAvh2VyDdJs657DeGF0dXTWD4dY8+ec79hX9AD95Nk1vPzf00gPMTaVPm06Q",
+	"685zEsJ2kxBWd2Qh64wqdLmyOgt+k0XDtDXbjK61gZEqEQ81hZv0fNMJXuzyVqYaQVhSEXqzXxh01F11",
+	"JJTl34zn/oFyDCVQArPPyyFgKWC+YATvyMKUT9k5AC92NgW68SnireKEgTugNAUJShVvD9oqc/uGKr5M",
+	"DNymE3zu3HM3Y4WYVi0FqK/KBU/GmDRJ6ZO8wCgBV0FKG6YIlvGBaovSsEthD0RCp4DmyjkH4ioivBrY",
+	"tzAy8dUbgvuhD7svUMtYCVK3JvBeX1E0KNABwScjhnBZlBBq91nK9KwIPsALV1Zb4E7pq8pWCXgulmIq",
+	"OYsrjlNAmglt28dMX10Kd0Vbum6ruP433DH2E9veK0MpMrCurOnMLudB0mPszltO9IJF+TyYRB7jG2Jo",
+	"fSUn00wK4wQTLPIy0ob5OGlgtZOFSskxi6437ysIIPiqaPj0Gxdmd+JJvcPkVQ92XGbFtthPYk4Iyt49",
+	"KARENKlccTFCCI1VR1/1jDDLddHDIEoYiJqtWESd10Mdld/biXbC4e1Eiz7jgvP8+4ZrncpcJA7YAMO9",
+	"4XLbF2L2JcL1YnD4K5x8wCRBQnv7CIjhlZhDLhElGFBC9MxU+GzKq2GpSqm74VaZmNmqaYK3aueJm2QH",
+	"w/0NA19zb/IzMB48pxZWA2jrshkojvwO+fJhM3h/sya9GeTqWoqbfw9nWRZvLQdiMddhk3zDqLEgEZMC",
+	"8DwhwtGgKtlpbvblwjkQBZkDdmMja5OVmr6icNxXcLICRXMl1I7ab4nkEBID/QFdwr3sQxuQIqGYVsDa",
+	"gniSiMohMCEdMxKB4ABzBwCVaDW7Yl95esWqabCSWpEyFIhQ0bCX7b0qr+IbzOe41Onc7QkqiBhkemTo",
+	"/iVGmL3YMdb6j3u954GP6HZhwucsGWtU8HY6MTEgdocNXA5ZBaTkHzPhCtMRjEtZp3wBS4ruQME2Nx4G",
+	"6whIaeDw9voL3w+fOoe/0CnA1TIIE5lHbvhBKxSDki5k5beR7+UythKcC/bDt86veAoUk+c5T8SUWyNw",
+	"48cNXUasffpbPhptqKY/Rc2ZXaTHofuzu6MBSmqhQIVsN6JRdpyuYdiYfYkglrFWg0SrYSaTYp+YCgaA",
+	"EybVyJrx4INVgFiiUpqLEn3FOkl0kRKVhoBVF672MQRkARG4I3LV5oBTto8t1rlEJVgZRGsnWom+iNIi",
+	"VCJ2O3bF1qNjlW+4F2CttomNvmoHLBwqIfNmgDa0kNm/oNMcU4VV7wDeQQdJgLL010Ebg8W/FcjYFld9",
+	"SyybBg+EzQyhJpbZEsGic3zW7Rz+Ouj+ctQ77zlIiG8vekcn3V5v8FP310Hn4Pzo5+5OtPP+9Oyn745P",
+	"3w8Oj3qdb4+7h8s4FL8en3YOFzEoLk5656dn9o2wkbKqNPhj+ab/U+/Xk/POL+Ffum/fnf8a/iHIlum+",
+	"61V6evHu+Oigc96Fn8JfDn49OD46CP9ycfLTyen7k8Fh91335LB7cvBrTc8GF2fHlZeWMDXKbv7y7qzb",
+	"6x2dnlSGs4ywEfz69qjXOzr5fnBw+vZd96QHQHCVXgd/H3S+O++eDd4d/Xx6vvCF05PD5b+fngy+6xwd",
+	"X5x1K2/WZBa9uJxlV3diOFoiNLItMW/YYLIOwWn11QaMRqvScr6dZVcPQlVkG34m96o7auzMrHcaFxZ9",
+	"a17g4mbSajkJHkuzNodm3MRjRD2OXKtUSV5oApeAM1axWKaGomXhL2ANuVreGANm5ECARYU3K45qsoTU",
+	"Jubec19d7jNVgpiZVEhJQdGzBLBxEk9eiT0ljldnC2BwDpkbiUALgjVuUu2ccmakGmWCQrRU2u1jbLkY",
+	"zsgdc2X1uWDmSk6nFQ5+Ajd0EIYtFosPU5EUUDdOueqhRwwZZlBJVlYd4qid/1n2csyzMEFYEH4IjnJI",
+	"cMTUmDRsBL4UVAKqcIa/MEGn3hApFvCkQaW8v5MrRG598L6qfBfwmROgfWxqs8ViDEx7FAEXbo4Z1vZh",
+	"m24XuC6ritu+OHoIBSwhRoONbSZIwRyUKUa2cWDg4AWVWXDcSa6o3c5ayFDr6gyHiK2V5NyMW30FGMFW",
+	"Bmugga0yh/WOEeMNDSxHR4eB/zSf26630Isn6wSeN7PhUCbg8NtHERj5ZbvdVyBX0Gf7A7Vg3uDyyBTD",
+	"kw6AgT7r2geUCwq9VHCU++r+QMoLyojk2az25K36fKoIya5/j+bI2o+/y0UjM+0C9Kenqq4uBPmeqV6B",
+	"+vly6/1ucsEW+hY4Y38px6k6jEfCaebYDTpztnf2r6SgInfo+KcGOObSXn7xJ8Qm7X/emmnKT61jmUKm",
+	"6bV0U/VMIHfWNF4F3JVmyjWwXVjVBSFyK7/MNbUlO3AVLhJshUX8VUDNqqeDEjewjIyTCVnoMj2/zDCb",
+	"5joRACkEfPpLi4oJPltZ178cmqk/GrBTW4IyXdqpj4npdYACDSYfJRc27vr77/H14F+LmzyqhIzg10UW",
+	"qSr21xLeVxS8ugEYWK1GXcu/dkDAei7IDdwlVryuxLR4w5Rmw1kObB1l4ZDLTmigX/tEIvf3hubc9qng",
+	"+dYeTESa4qb3EpENd7mvfmm0HnD3lmeG0WzI82ipJp+eAK4ZCEn4A1PPCuB/IG7GvqJ0LSLKXxNzwzKb",
+	"e0pEbfIHdmvjOJ1r8pTe+/hAUbhPEVWzk7oZuETFWIT0jG0iTeDmqjmBHsW42khicmFmkxUgtAdYEizI",
+	"YvTYGSweWo0UkwC9YZdz4AGcuBsyP/Yo+CfkIkKUzWXTQsymHsbVduz5DHmCZ8gZLA1UuGZY6PdXsrZq",
+	"BONPyoxpdjxXZQWxuyQFvcEYbpgV1K5mBdXWauON8lIWrMuudP/GBEyqLZc5Jtpm2vHHAdVQLiZcqhKl",
+	"YYVDfCfp20zy7pBus1CMms8ATCZmPE2DbGsYrR4S9nSJQ/8lTfnZxcnJ0cn3nt8UQpBUBA+pZbxk/7sU",
+	"AgLHAFqD8VgAI33jUtSq3wZkA79Sl/O+AgtgdYk3ZT7VF/O6PE7qg33ItlaTzLm+lnfNRB/r0abZnkfD",
+	"E60EOby/P1KqjstLuGNAcGspCq+QD2m1Pj3RxVudAvXi1iI8oG+8der3/u0SPlfp2M0iNj2HVu/JIKDz",
+	"ElAsSAn6OzHb7bHOoT5ctNjpArHOlYByCSFzymc3bwAdElAXcadb9aWvAUkRnmixE41l5VBWiEYYTA1l",
+	"WYtUuruwvrKfhds6VUWeqD4c1LViXiW8NgbuwKDUHJyCG+VcCLuz/EUIFd/UxCER8hJKTilbzFMAxZiZ",
+	"SYgRIvxW4XpBrHRQlVJ70V+GvR5Qez/BcNdtQ10Pn0tIBYm4+V1FdkVW76y/Pj5y8O0CxlbuSrwAb8yy",
+	"ksPdCWqPcm3uHEW4G7L+RgE0bw++4MmV0jeZSEerfKQM4GrjhQpudx0KZT9B4ZZTMk7zLMfPgq8+sACj",
+	"VD5MFrNXDsvSXr/X3CNSmBedBKle7+Lv4KA6ytyAxeguLVe/hB9E8nPx6FHtTrkDliWq4k09pOxQ5HnB",
+	"g6K/Hna/Ozo5gmS6i5OzbueQkhThx4PTk/PuyXnNL52zgx+Ofu4e3lMw18azA75vRz/gajDtsakRuxVq",
+	"3sC8d/WYb8J0bPt3lVp7vq8OOicH3ePj7iGgcJF3IAPXImI9oCzHdBpAI3CUsYWGfDzmcLlft79hlDBO",
+	"xW8DWtRqeYfVFJ49FgoCYdj1qM1l1P1ZYXx2CsPH9Z+kroBs2cG7Tq9XUuc9sv7w+qFZh7zX+ZVBAn+U",
+	"rQgwrUJqYesLKB/c/MKwVCTSTvB+KcSkQYgQJeorx74FyQpBWhtUZrkMQAGQe9ZJiF3zca3U+9efJf/z",
+	"lPwSsOFZ+jeU/jX0GZSlLxVLxrlWOtMjmfAMbwcjZM0q0UApFgs//hsKwoEGGCsmJ1yqviqhcH2Gvsx9",
+	"XrF3BNg7PpLKp7tdzl2luFb1SNKeBepuWNKB8C/7rXgVejlHBJOg5p3bEX7yEvQq7vXfHQgfN+jDwuAv",
+	"KYs7oO42hQlXyd6HacalahS+Lv5uyiRVJycOSwwi8CplAJoDFy8RPoxAwgY5cZHO3v2GJdaE04B0eexG",
+	"5JTTjVcAjpoGssq0wdgl/qzBWyj4lSDSFYR96atK+DBiwnV+rG8gx12l9cY6PXivM/vByZNsH1EdNQW3",
+	"RPnINjYrrT2uJq9b+AcKa6/cr4VQ6W4qeJpJtcJc7FTTFF1ayHTMjYiYkBCcRjcTOHgC3B+gTu2Jgp7q",
+	"q9gqXT0rBhMTR8gL6MvG9A0cQTFQsMb1m8t2+dD1+DO0Cf3YP1ursEyLdDu3Xuk/x5JeDHWeiF0Ho9Es",
+	"4Of8ShgmhkORFExOJiKVvBDZPGK5GPE8BZgKPXRnkakGlihTZgHNpNB95WJJ/o5aGiZHqqzsr0o3dNdB",
+	"rX2Owv1dZQI+VwmHWXCHZKFL/tNbSPf6BJu/i3QPucxuL9n7lcRnTO3IRRU8D99CyHb09wJGX1gcuBcq",
+	"MSOXNABbpQDYeRAM7iskPbyETKBc2u9DhHkBkRGT55q1h91Rn63meNYYpDEwIPmsLirqIhdQ7tisK96C",
+	"rljKHAGeEkB2iWqycSJPicoNwfm12FFh+spDOLCpyKVOHe+avhZ59cIo9jPshlq9LJIGOtGQTGsH9dDZ",
+	"IHcX5nvnj9w3TPxJ8tRcriGtFAEBPXo162NnkZzh7lySqb+LZgpF9v7aiSZ6Le8zAsGmIsl47ojwhAdo",
+	"/MKwWM+K6YxwagN0RkjXh5+sN0N2DNg+l3NISquqJYLna4AkdLYOwD4axjOjw3A4hPIqac4r0pDPcPAP",
+	"mc72iRJaO2r+Y+/0pElX4HzdKyvskdJRi3K1IdqQVBDBHyR4V035/6HTG5ycDs66vYvjTYRpVe1LaXn7",
+	"IpjAN4DzuwyuSMMw7FbKWga40pS22VdmZqyFDiUxjlflSojpwLWBcB6iWF0O8zna7Vhx8tka7r7gBrdQ",
+	"evvz8XMI46GI7IaOcLNsnwkNV0Xco1AFKRmYrBk7YKGKaw0ZZISuH1E5DRjskqz5fM6mOpPJHE34Rlk+",
+	"CPv5nLbxmco04G9hbnBlmz3dWP3Ty+YAoWsW9aNh4y2y9dHxsrgoxGRaEEEY/cs+DTgIcOXmmFrha31F",
+	"Ml7x1o8WkLkda4pDIB/q/IbnKfp9zONoudzwQkz7CulEBM8ziTTlEZvm+lpapY8lsxqvclx8wUA+axCS",
+	"fEN/dhcPHrGLF2yqJUCnL4YxMZPFoZ9LNZ0VAyj0iQMWkJEoDON9lcohVEAVbIrQ9pErhqdquxEUJpWP",
+	"LeCEtVhPCIJECzjATGuS1qvLIp9/vpaP3dufr5K0xynH7fesEisqsQoffHI66F0c/IBQvavVpZ3MXSgR",
+	"XBdGsJpGKLBoRF7qSEjyQjcHFkaqVHyIUBUiFieU+OHjrfqktUJMj7FK8cGceSyoPaOS2VuWvtaQgC2V",
+	"FiN7hC+/LMbCAK5iU3LcAh+qr+71PF+zGTyyoqT3JZLLugLfO9T3frqiXVzixly3LFuczXsW8z5S2KNE",
+	"/whHwx8u4LFWuG8r2E67hvFBQMShZCVrjlqRbxblh5TjJ1mQbvf2mo3999nUj7+hX/xp/werNlbn6JxB",
+	"ZYapZODZd2vvySPGDUvBnp4VRqYCK7ha7BgQj3HsxtqqLlbuAGztT18YCpO3Ggq/Fq/1CSS5r8wsSYRI",
+	"0TXA4nFsyXocM9NQ3kVj7yGj3UOJGzT/V7aYD8J5+pyLQuwkONt5wtWMZ9n8ga7Uojoj9C8aRqwonNVp",
+	"Q5gKEKQIkc1rfOQw0EB1CqhGc/TVCtXBKprDaovAh6/N9uEye1YYz0lBK5KCuMz+klri6cUhK5rDXMlp",
+	"s+boXcnpspHi0UHKKgFZEA1zJYYZFg6QXgFO5SX+3wi4JSo2yxr9U7Vc+qpR/3iXB6oToMLVRRzrNJHt",
+	"x7MmetZEK5Dqr+SUNNGzmbJe2eBVcLOKOdGAoI4ReWCZEUCmWcisoktcrjDrLGYhEwciggZKuN10dDSH",
+	"M0EUx6kOcPXf+HwIqqLjTd4Mdf+5Zv3zFHVc/edyJJDsZCzSWSbyFxmEflbjVxdcpZdz468jgT6f6SFT",
+	"Oi155HNxLXjGxtoU+OhU54WJUA+MIeAAIW3dV0kuUqEKyTM6+7OMmHVNi51atwZiIERSPRbg6Nj/BzlP",
+	"nGGno7Iit69uxkI15PEd4xAfMjbnppM+1ZBjh9320+jmtbXFRDj6hAsDun6FMTT/t+UN/x996bjVVmwW",
+	"vM1J9c2KXJeOQmBEu0PYpUi03THUOSJ95syAoANc7Y2OmEdsnAh8Dx6yB4qY6mTc6jt1gKnw9hCWpnAo",
+	"KOWeWtxSke0AdxxofjRIwm36qrL76mixag+TQkwP9Y3ym+t258mDoD+vPwPe6/xK5J8iLf02EmHG1gob",
+	"uvjn1HoYdnstRLC3mHp+T2l7S0X55Wb6wu9u8E9AOG4hc00WJRwlP55+a+3H427nsHvWoMjNiylRca2E",
+	"J5sVwiBsNPd9t54YYa1bP9AUGsBOuZoDHdfyDQx9yS3xzgMBa1LzRDF2W5qz1ct6LpMrsy1scuph/bwG",
+	"u8Cu9Eql28BpZde/gc1K8ByBcWsP7++AGTEXRs/yxMHpu6IguEmWaWRN7pHIp7lURVQhGI9YovNcZOjd",
+	"Hx1GrMi5PWuPDgGPhk/EPibQRwGDrLXGWSYKYPgr4cBHuZ5NTcRykebyGqwG0EUm6qsbcTnW+or+Nsz0",
+	"DbWYCusPEEKGbUpPZWIiqmSxxpyHsTkfizmYGkON6HZ9hfQAbuxAiFnlT4e+f7U4TPo7UnrNlPnKDbav",
+	"vmzuX0Sd+4pNRC6yObsUI0AUceBahfhQvGHcTjfPWPx/YnBvqiWXsJwQbOFG7BqhjCzsUANaRpmaFusQ",
+	"+WMhVDBEPQTakL66kjA1JXR7VAEParEzWqnq7NKClLSMfmfGUV/ZJ5bW1q0mi9PsD3z0DdSii2u02MC/",
+	"Ewh8aH02+wjWIhlIE5OKxRqhmGthJWiHb0Qa/MdKnrtVuuaYX4ps5+PD3t/CSKiepLkIg9YSQSMF7OeZ",
+	"SreKyrOgEDjKtpUI2uiBztLXIodjZYFGQWklVpPzVtQUPGDuRFH9hrnXcVIAPhMT0u0Wt5uKcOzTFjuA",
+	"3WY80GWSCOOIRcGjgEPbtYdWsszJ+oOoJ07JKmvSkevq4Wq/BZu2ZkwTipabltsaj58NgzVO0HroKrei",
+	"WxMTUy5NGSawe6nm/OZqfmkNn0Y66gPgk4W8f2zWg9Ojcqw4L9apZZ13R04eOfvx/Tl5usKl/CdaX0mx",
+	"z+LB4Adtil1zxbM0jtgPRTE9Vdk8Yj2RzHIRsR6fiJ4sxL97RS4ToqjG1z29NA8d8vLAKgfp00qwvy3W",
+	"8SMBoMm9l2ysZ/ZIQBtejtSuVHBmwA/0d1kYlnFTsJkRJGgxcsvTQhN/CPmHX5N/aILXO++O+srODHhn",
+	"1/qqPDrzazC+tbVlFSEfQZ/LoSk37TD+CMUU0qbHfeWGCL9Vyw3pJiRoScJCiGxYLiolJCuWimuR6elE",
+	"qKKvJjoVKziG8dXl0MTetmWosUSY1rGR6XZz0llq6nZss9FOTxS7BzDpDdEnbBZukWBpPjWbLYov4+wy",
+	"1zcG4gZu1TbWDQ2eXefi/IdBr9uDUN1Z97uLXnfZxEcRfEGXdmvz7F63X7sNS24ZJOtDUQGd9xiaKbdz",
+	"qy5qdoDfa9yi7U+8RbcZJXO73iXU0kTdb0VfL61oY76ZW9M/6b8cDxRqwxr7SI6owtrtQT0ryOLAICxD",
+	"irNAhQXM7F8TOz6q0xbrZFlfJWQqWctceDdN3yh/+L1hCwZUyBSP8OLMm0Kwp2orqSsqvsGSt3qkNOTL",
+	"WbmzRX9xcXSIucl1VjY3wSFMix8AJXioZSrRQxjLIucya8qzxjYrudYT/uEYqnF39r9ut++CP7oc7vv0",
+	"ErhI4x6KD+JUWkcFONzxPm4Fj/vrlRq+JDDbhqgfCpeLFnTWWiaLYvTphL4opNqgAgL4DunhEpxb5uzS",
+	"eoLGg4zSfBuECEVIKEB0hDeBwXreV4QMeTPWmWCpmGZ6bi2TCBwnwIFCB6YJA8H1+rY+yiZ50WsoBOnT",
+	"Pkz3iPgC/9GXfk1uf5fSSGDVITJKNO25+8QbpmZZZv10tPjtOkko/IfBtFgXzVu7U9wmsL4wkpanUNBn",
+	"HXQrivZsgKCL6z5RUwzFTXkgbHavQmmCgc9bZ9hCf+6xbZ4WuxONY8tk5os7+4nwKd11lzfcXuz56PWK",
+	"SjL7c697fn508n1jkBt79GIs7Wkyv1MUqTkGA40TFfnydl1Mvv0gJ7OJk1o9LHWwpmBrgFq+1243mQuZ",
+	"nMiiYi34giypilcvd6AAy35rZ3+v3cYKLPqntySkKsQI7tYe1jYIZqgpFANRBZyKrcVggqm9vwoO91PB",
+	"C2kKmZgXqeDpLsWzG7fVAeYawp3Dl/bUdJcOX/lQ+OUco/8Om6GYmVqf6lDw9Bje6flOPKRnVf2eaVw5",
+	"GGFrKzUAM1VUrwlq5iZYvjT7o2bh3GVC07phHdCaBauwYyOfOt3eeHbDy7mjVo8oiAw3nw4cSithiL3R",
+	"6gqAykEdQ6hUMCZqDAgY8nmQL4sA2u6+TasEvkJF9LwQfcULFnMz0MO4xX7GZoKLWM/ASxckwAkZY+Qo",
+	"HVg1Bxy8zP+p0LE1GiDSR56gXY5CU1v0HLo1vCD0vxYQTeLl2Y1MhULvbmhNEAzrScUuzg9COALCEbWb",
+	"FKDnwcSkd5E9cxV1RGXzb3Cx49ZtQJcTtT7Wy6+/Bi3p/r1X63HV1NhW54YXEHUlygxpkIqiQY2Ha1Gv",
+	"ze3Zumub2Llbdy7F0LruG/ek0Hfqx/OFgwdTLDfnBvcO/tntKU9c/8u511bhYVcKzu8bX74FalPkUjTr",
+	"zUN5LSGU5GBBpfUeL2fJlUD6DvHHjGcEMYZ0FKBW8YloUTVYJVwiEle0jywIr0zmvhhhnSKmO5CxvjF9",
+	"NdY3wFBn27Dni766vfplpfaNoOwAAgMwFod1Al0GZq34++45w3MnLq9I8OkvDIsDbWy1MDfrNbXVhqbM",
+	"eEMkQvYtTffSKdBX/prTcQO7ZTJLetstGmpu+LanHuSUPPB1u02h+4n/bF8BRzLoPg5cxXh/Y51LD6AI",
+	"1yYuegYXOq9YyuerYBR7uPPWmNeB/nORWScELfatR4uMqke7dUh9XgaBzMDaNxOfb/FAqWseZ38n2tjC",
+	"tpODK0Afu89ZVTogL1/7jUDnSLgBm6fnEY61stNK36zv2V2OuQc/OHCPN9jYtBARuqfolFpxRUd128eH",
+	"hvQbWUnluO/hsRLloTeGpKihOxNK9BxvdFslNKytiLfaXA8LoQimGu+ZU8w58qDzhBGLqcSQjTRDRVO5",
+	"njaOXWlOZSgOEIvuvvpKfOCTaUYYCXB5PJSjWS5sr64pquaLagM8hQX72anfyCnmyolFaXFKs4ltK8eI",
+	"LVwmuKYhu2fC4X64r1xK18uo3W6zMgPtZRv+UFb5QloXTx3yl9XMth2di4jFBoaWYm5Zkc/EftBTuOSV",
+	"COsFR/teu01n+pRDqj4k92PkpOo5Ab89HEIzI9LSE3Azx0GY6SqIjrRpJtBIgMsnniSznCfziCVjbR8k",
+	"On6R9xVNpFVmQD6JZ+2i3RLj7rLnuYNInTUEIe2pU4jpff2M5qun7fkd7qDzXmR4ztmteO38QoJPu5Qq",
+	"wEECbOT15xw1sibitCrEtKXzCB3K59PowaFi1rsxgeYDw5gAAwB0ZwvlVlap441qgOdSHga5YMb+h85B",
+	"Q9tJue9RJaa7VuVf8uTKvPiz0FdCfWxOh7eaKUQC3EdNB/WIY4BckYZdnB3bqYl/2bUn/O4BNR+XGhA+",
+	"Qz6NJH8HDOQgvYIdQezommcSj0CtRABt5oBu7FwggrXICzmktacAFJZL52Kq8wKjN6lIwF0LDhVSiW/o",
+	"jicDSBn7MYBRrAJlF75Vl4uVi6kgSmA7Ohd/VXidi6dUpQc8x+RfLz+CcSgR9Hx0xFeOt8DYi6/br1x6",
+	"JkDt7Xasvoj3mREA6EgMBaz+U4XWMKxqTc8Nl8B+1VdwfxyFBMmwmDhXKeOX1qdyZeRRFTqT3oWkO3sK",
+	"emyNvnIZNBGO4XX7GypQLXMFvozd5mvpfDrmSqTxVwA7yTZHnbQDrq9Yr0mTgK23+TH1j3XH1EPdoRVi",
+	"egYju8UF2pa/XNb9LCeDwCbzmxTW3y43z6yKmYcZDHdTiSKZ5bKY7+z/9nsVZ5J2t7dqSRNYNYzp32AC",
+	"WnkSKevvgDT3d+rhsEptA6z8uBFXFq0edI6Pv+0c/NSMa++fOO6cd+9ap7qAGXlx0js/PXO/fN1+tfy1",
+	"bufs+NeFO0C6cG4mcAV9R2ncRYULjydQQjEG4tUyfH90CIoVK0qVZrkYSVPkc1CN+LV90OYYGE+lAe/A",
+	"3S9i7CrlBW8xum+wj6F1illXe9ZwRwdjIiY6p62EdwmGLujvWtGIJ2vCYXz2577D6C3GYkIK/Zfdc3h+",
+	"96i+uMJ25Jxm9i456LcN9T6kzYPjWB+ydakLWyuo8PN3n5IJvEGv7Hg5EY77tXbLH8MuQkM2SBICY6us",
+	"xwp/cj4kHu+VSzo8kPExdLhNxC51MV4utYqaOcoxqBHUGPVVTS3R8tdvWTzUV5kYQsAYmsJSIlapJGJd",
+	"BYPAiKfSjPbYPhuKIhlXymBAX5Co52II1kuDU3nuFmUjdzIoK7tPKqMrTor+ejLppmu1RI4R18M+uTXP",
+	"I2zU0cKERX61ZZl3LG+6ccld9ZExqEzYBSQUZELfZzH8R0wVGAzq9b6MbfNxxOJ8puz/oHTAH7DKzv4n",
+	"lFHGX2FoLLbnT8w4e297IFLr8wmqhyhywSdLRYgl8hMvhI/uOEnAVqEmBM0i45M6rAuTjEVyZeAmxRfv",
+	"2yOVSVWInEhqsGlMK74UfWVnT6QtdoFnYrsdlJ/Z4+vSWu/Qe1RLLtyE+xQtbOuWQGlCs1J545RJWWEK",
+	"zWHZaVnS6DUNYM/oycTOhlUpsD68YJngpiD/ae/rMkUuKDKBmpeinGQI7cmCmfGsMFD6HWEQBM/ksZ7l",
+	"aFW6EGCSSfs12w/0aKwnnM3fhD+aMeTU0mIkWimR1GYx4e677fHtdgxYkBuoC3rezv8tHi/zT271EVrA",
+	"GlDs78paZR+bDZJ43HIXGjdV0205PFYPjD2FcK19539/a+9+w3eHv//56uXH/1qNkb0XJHg7XOz1mrUQ",
+	"H4oXoAp2cStVVStX89MhLObil1er3VAb7Hz8vVb5Er2UnhlUSrSXt6J/USo8tw0sVCn0iGY7J82yjVLT",
+	"RS+HvIrD4/8ZXJx0fu4cHZOP8uPpt5W/VH0MV4W+UX7h8gVOnXH93jX5XOHZsFVxgtab7W5xtma335RL",
+	"4zag/9PqmGNTmed3M7th6Ywv0c8KzeJZnsURVB+ItDyMYyOSXFgzQLkyJOy4O23sr31l/VOwiBFECcNj",
+	"jSWFNKNPA5Bmm3vktgAg2/z2poUxtIMofAMH+KVw1wyRz+ngtLaVUpm+okhTX2G1zN6nGMV50OuSQhh7",
+	"9+gksdEtqk9pEI9XHXrjBW9jfdKQN4/hsvfdb384Pf3JJ8VH/i8XZ8fI73p8fPp+qWDUffXFn/Rfy8WF",
+	"dfV5d9UbTjoPb8u9/FyX92DqZ0t1ea45aRjuEXz+MYtVfFVfOFQsjcrktUsyu68AYpTciVs1Pr5XEc46",
+	"mMXIWY9L4aMtyNidKunofXIItlIUdyd9t4qgo2a2PzYXzp1ioI9NxORS5IZdCbg0ETLH9PMWO5YE0SYU",
+	"Ji26xYhYjH9K95k9H2JCozWAIUnXmG57mUJPp/UAgDOom/rkavPpGGTbrYlb3KNPoCRum2f6KpXSCBi7",
+	"ib6JHsReeBHo07uU25W2bnyp03m80j0+DHX3fcSozgDwFUebVkxBX+Y9fO25OGJ5atY76+Xm2SpuWdks",
+	"JRN9ghPoFoLy4k/677mzuNfYAW5CH/bwcF9ZYT1sdXs0eZluclpbs0Bci6XjSiAND7QdSo162D0++rl7",
+	"9uuW9sqLXNA/1/H+BGIwZ+lMMDmhe5ds7rHrFJT2eznxmcMOdhqgLGPq2K7Eu5CpUJDB7FvnmdEeuXnh",
+	"U/XJS/Tqo+3u6JMFuR5BhOr8vXKtACXCB5xcBq73oWt9Pxdn2gDJ33UsxPK/N80u9T4Q5Ae0s1bLrjfC",
+	"/ENHvc63x5vaStJYf6JZdg/hAagPqIYIZZlmRo0sp10u4ynhk0/N83i6AeQziAH5+PFf3j3B7fQX8U82",
+	"kB90x1fxa4J/zhrd83136QJCpRPIckjZzVhmwpUUeflyFzN9xQ27EVnmGOitIwMJ/zHzaX/mStoPYGrC",
+	"whEpIfMZEjfjVJqE5ymCGHeVk3ZF0Ye0EmMHtyj42nKi9ZLMYzPPIn/LEAWshPj7SD6O528j+BuYvd5M",
+	"cIV8ofTV1R3FwAcTV7MRI1/0DEm5UHFW2kZnkGBURcwE1RFPdC4wSyufiZVG73fQuYeVzKd8wtI0PMol",
+	"rf96M7j6ovV8U7mg9aso0vWW8qfq8nk14gGJrHTcpDPxZKlRSrse6kOXZPaukZs7q687mfS5tup+Fy/C",
+	"m7XTeSMYDvrg9u3g/jJgwdIqoepYVxQZOeVj+irheT6HfBFIggrReyEpG1uuLX3FnrtDC/v/bC98bi7C",
+	"GewCAmu1e+DTy93DmQ2FMMW6QFlQYckKzXysQVG6ox6yYj4VLJa6Bej5LZdAMpVqFL+pxFcAFeXGhLVa",
+	"daJn+/VJTPTnMNaTCWP1kFLSLj3tLMDUfUoH3FjziWy8xet4WB9kh4KFwErlkJTCl+XIwoTMEMvhqZux",
+	"7kyOHhLVEElejqBvReN9g+fWkPRgWbJNbC9V8Petlp7UfzyYt1sRi4SriRxNd7yULYFKHNcTFVcLNtJK",
+	"NNzS0ifXgDed+TKNfcbV3OXljeS1UIQJCEUhE0jMb8RUgJTx+tT8lQ4/dNKfvWVm/uulvPznG93qpG2Q",
+	"fI07YHu5135Hee1If1kHo13PrwOVsVaUoTTJ+vbTXFuhYqbgebFPJwkHcEyeE4CYewYYZa29jp2gW7S+",
+	"sn+SaYt9R/W+1nLHN+lBA4VAY8Hz4lLwwkQsybicGCLCg08ZrMflKu0rV1NFTAsEZdRCeAA3x5PUVYWN",
+	"ZjJtCDqMpClEjsv3QPSL2Pgt/Pm9LX/6DAuyMf23KXMZFwKUOM6JSFfw1zxoIvAZ9YBQTiqcu2u2t/25",
+	"Tsu/+BP/Y20+gfveLW1OXOI7ZxXC69si0aSkwlvO3KoL/B9Pvx28Pz37qXvWfE2/PM8vQIab3Yv33FpA",
+	"WOEf33BZDCaETIV4WIDSMkNFoQgTnKBXZio4bz2c4gLAsPVY5kTg48AJlIgcpU/JXjzmgFvgqLDpdy8R",
+	"fZXmXCp71n9phGAxHKwxkFm6trCcEaEvgHUXiiLt+F0qQQz/Gsg0pmJN0GKEgoYYmT7+YW3yTJti3xrx",
+	"4cAB3hJG31y7Yj8DxYX33MTbV4QHtmuPEteEL7uaywYjFx+B2d0KhiAsvgMPuKUGu5UcRjuv99oLP39/",
+	"etLdREL1ZOpKGRqEVOdXhmXySrD4xX/05a4dzYs/85mqNIBy62ES4F5O5LmGousXQy4zJ9naiL4CmQBh",
+	"hOLrFwlXich2eXIVPFZKeIy/AxxBjLhLJgax1coBMdFNhNUXVNMAWArW6Iptv+IIvErCTRQTUiCpBjwE",
+	"MKUJ6FsVOU/wHiQXfWV/Ri/ux97pCRaUTTUUahvkVaeVIkDBjANKChGN2E/ViilN3BOVVOrdt7dMTN5O",
+	"BHGmMJZvVpC7EvQWFt3PtkJpVg8jNHPV9u21wjzhH3atm7l7OS/stOz945///OfLvX9sS9DXinMqCo45",
+	"/vXCfFQYOj3seahYqmeXRZiNhoX+Ghxd4MVxzu1MZWDgF1Y+hjKfGEI7PipMX5WGO8Kdke0OBxd7vdd+",
+	"U/ES4Di356TBJ/F+P/WGZ3m4xTOFQ4pZLq5FbgSCydVzo9kH722/PVLovX6/ukektxE7CRrxj29lHsJ8",
+	"38VEz2Uhtr3xrYG2+nKJzLmhVNKMhUGDa0Z83QBFp6ACnagqjgC/Ii8RceETGA0C4lglPhSlx1q7I+0b",
+	"zxvyk21IWKA7uozb3Y7iA0EyNO7IA0SfNSz2FlRELgLh20PMAwrarY2T8CwjbwAjH7ELesRgnPVVvNLA",
+	"K2E2lVPP5HiZTFtjCkRhZUvYN4RDw84BYg1YUd4pI9PLezJgQZ1dnJwcnXyPpCsN5hvEmgLiAoeE5UgH",
+	"eDhVdLFBB4ws3gA/sju0XT5oLoYzI1KWaswIYxyI/fCAR4Zxx2Jsx4aWXQmLbXtOaJsBKif5dNZ1jdjl",
+	"rKgO1zqAgH5DNMswQzwMh/UVYDjbvzhgGj2RRekAE680fMb3HFA55ZAFo7Q+Io2wxY6GCJcadsQ6kBFB",
+	"/pTOI+CIetwE+FPpme6Xw0ckLwDWrsI3kpVrZ94hMMQ5pT0EYK44gFrfleBPaVLcauH5LVKArlZXSt8o",
+	"Qgjda+NFP3jJXgAoxe8NLuWNtIMu+mpEzN60rQiJG0GaDrvnnYMfuofQSaWxM6wnJzLjeTYHz5/jDEGv",
+	"6FN9ZfRE4G2Z+JAIkRrGWW5bBPKxCL4Xbhw3VXZ/yMKfLjT45ZREUhdP0xfoUu8exXF3H1/pui+4A16L",
+	"eJIlHy6C/QzKazvUqOQyANxtCRRI9FzkS4ChYI2Kx3Ib7hEf8PbNqrRCJehCPxMcYevx6jOfAZqz9b6V",
+	"VKOY3YBXPxQqsaI0zbUeejBngixDVtZ5X6FrUoIMWx+Pde3yWo/avjbmKs0AwSAVU7sCqrAyDE4+qgqJ",
+	"yrN03t/0VQydrD9+bMvl2dNiHQV/+sLYvo5y67voHLHbIADgkdncSQPfLsZ6NsIiKpwQOIqUuLGK+hT8",
+	"ocrdx2RmClKXpNOQgqCvyNXyTm4EXlNNBJS+H1XcqOYQIX74B7+2T07l+K49is4pJ6ZJ3/jJD5eRzx0U",
+	"2HawFzEdwksgra31UJxB8QXtsL+iZgH9eOewIxnHniMFtMNK09KKT19tMzJY6pa+gshgjaRBP5/msd6z",
+	"Xfus4nsw4r9UPM+FvzaKbLgC0+PT3nnk0VyqYQo4v+ComUBunyxY5+D86OcuHhZvMDJvz1y8KSt8q6Xt",
+	"PAI3GysEqK/Yy8Eo54kYEM5njBCj5EhUo4mQgV1wonsoANabq0JOwDibe/9kAuW0PmxIWOTkj9hj191U",
+	"U6+uhJgaGjZmHCy5GVZo/Vi8f0W4PnXYJOo5sPhp4zgXNONPJLQ4U2uCi51yP7lsloLPA4f2y9ftb756",
+	"g+l+tJfB5qsaaoxT8kxfYTMNu/E5qPiJN+Ndw4q334s+DxWY3M87593GbG5H0tiYvXgWRF4yDkm1jqrZ",
+	"HauKTyo8DkCAxY4UAH1XaCDxEhTR4ZvYD977Lq3Jbuwo4nbA7wNHzDQXQ/mBDXWW6RvsTfx/4iYkuiWq",
+	"yQ0x36v9iBGyyohMJIUpy0vdOCIWD3lmRFwWvMLVQGO+JbWwUwOTeKl1JrjaKGXyZyludv4eqZXrJdXO",
+	"NA1ka/mQbheGgop/WxZV/9uaxMheoYFahKViKBXUmBD8MlpYgWyB+YGiNPR+A0DW/zHjmausHhKBojSF",
+	"9fjp/Qh/da1JsxBpfdlut9gJdwFaBKWnIKwEwd2P+wpDApCThCRZAbUFPoXcFusyIoky+XaHzD2LmH5/",
+	"uBxMOxwXUIgqbc35JLt9W+fiw4pyw3CbWPcwsv/xa+ftMao8/G9W2M0jlZGpoPSSGKDMbY9izHWNw55+",
+	"2KVfcsEKV7NrWLw4GiKp2QaaHI3WJ4RTfupmbyGm63ZQTipJoQt03gsyLoe7E4Q73NGwLDzbWSH7DWc1",
+	"FVidnv303fHp+5WIce6ZADLO/an368l555fwL923785/Df9wfno6eNs5+XXQO+++64W/HF68Oz46sJaA",
+	"/Sn85eDXg+Ojg/AvFyc/nZy+Pxkcdt91Tw67JweVb1DPBhdnx5WXFhDtwm7+8u6s27NDrgyne3DWPW96",
+	"5+1Rr3d08v3g4PTtu+5Jr3O+8Hb490Hnu/Pu2eDd0c+n5wtfOD05XP776cngu87R8cVZt/Jmg2X0wsjJ",
+	"zFo+zZY7MO1STamrGHUEgnjDaIRKI2bdf9Cj9j/QtR7rm7LACh7CHM6+CsnpSs4xbpiZikQOZVgY7a4L",
+	"rYrGEiyEK8eeS0DwtRYRkSHms8xRAPDM8eKKD4mYFo7mzB4+1rFmShP/5hnV4QclsGDREcFPbdSKZi44",
+	"Ax4kAuWH+Shh3vLzjSmhepYHPLzlqrjgiqtg3EZwiuY8ZPYknmW7hei8n+sZ7aP53QycpqI4J2NVb+Rv",
+	"rNzuoMaaFA3EgBcUTVWg3BMPLFCPZ+T4nFu45EfWXuAngazgoPyktfNJOQdoED/j/K8Q9cBeczeSiCnA",
+	"FZMKbxDD4S4mW/gk4L768vXLl1+huCI9odUUkAttqML2nqqCRlNRFUH/XQTXnihwyBRbUhXPps5TNXX+",
+	"tP7mx8ZY0DtejIPbYtgrDvpfGn+vFTEzS8bgTtRotzjCSy9xLfK+gvT3aS7I/7DfNy12rpFYcPEMw3Yp",
+	"4OOAgYhkE4wmx8zeQBZ4Z2fUvWhd5s0QOE60EuTA/r4Vd+kVcgKsfutEF291CtbhlgrA6uN+m/hOWzIf",
+	"Vm7V9UCPXRcZIX55d7POKgiQbpc1QkCaWUIJW9aV3gAezkFCfrod94z5Ui84TwQX8q7ysjL+32Bvrw04",
+	"rBaqdeiPJZpis+S4MHgoOOuBVAlU8VloPmehKSEV/0Iy4yyPO8GAtFbehP3smn5ocXi+MbrHjZHbAE/K",
+	"PHKdevEn/dda0IJgw91/vy37x86GVLPJpcgJkQOOkoLt+XvaKS/G5X3ote9OM40chgp29nekKl693AG4",
+	"GTmZTXb2X+69/ufrf736x+t/RjsTqfCPex6CxjogI5FvdKP697Hq+aMa82PBs2L8/1ZtxR/gkZ2Hzc61",
+	"X2iI44RINJm8vk9oViSzXBbznf3ffq/U9Y9FcsVuxgIy2oqabwarMREFR/atFxNR5DIxqybvLT2yGdvx",
+	"NKO0pBVYLItTRF9w0bp3ORS2iJnBi0jxYaqNpIsHK5jbnz67iyeNvSB1sDiBDTv1rPs/y5tUT4XiU9ly",
+	"u6ppsg8o6nGHC+712mQrO/3H3unJ6eV/RFI0X1DgGO7AL/pe8CvkGP1YqrOauKhOZkDsjhgpLlMyvfcX",
+	"t76p7E46nQrVeXfke10viW6HuID4uh3SMb923h5/yn1yu1D9+n0CUXm/lBDgC8UkhvC9HeTzRqrfSC5f",
+	"o35Dgef8/9am4n3dflVWXhJD6xJ+kJ0aaG+fKpgcoBDeOaS84JfciL7yucs4Qqib5IDGCbWG4EqZyFW4",
+	"Kp0KmPpMm6KsTWqx9/Y5hsCJgHVUCENA8IDyjqVcXzPK6m4I0J4JnkoljNl5UHBy95Gmbe5nEWbw4c9+",
+	"WK9UAKATfNynEdRvFGcRr1A6PwdG8wPNo/tEwyxSJx/m6C8CX4KrlF3OZJZ6/FA7mTUzV23zz51LwXOR",
+	"2+at8c+ncnAl5u6fRpC5+9vvVuvinkCFPcuznf2dF6CN6RtL3j4fhTl+psWcF4+YKZPJDIA5qVyRJ2NM",
+	"F5GGTaVSIoXggApm0btDpWW+7GL1MJcD4QwhN88Vr9K/WaZHJmgMouI1DZ3CfgJVUKBXq5hUqbyW6czl",
+	"jATN0FM1Db3l1sNSXCWCFdxcGX85lAu7Bd0CmkLnfCTCNgF9t96NtKshE5e9iANNeJZFjKdpLowJM5EB",
+	"zDFMp1lCdCw/Gj5WN7+zS/9PY5cIFg2pbhxqJKEKL36ErrATAdQZ4Xo6GOL6oaaCp7uZKAqRsz9mYuYG",
+	"lGZ/BJ+YGZEvDSbN/gDnbCggYQfAbXxjdd/7UV+GmxY3py9HdmeOzGEX4c4Nh/4ffWkW+tRXAWYmdcs+",
+	"ttAvV5nXMAfTXBc60Rm7FMWNEAr65IqAPIkeSOhq7E5YBPytr/isGNNlekW4EAf1Ft3zCIBYSJkCqnnK",
+	"jCgKqari5p683QcCVnWr4/Aqy40b658x/l6aRZd2mgo+mULamF26ULRsezXfsqbKlZiXbS+BJldkHkCS",
+	"a1oZjXIx4oVgQznCRDEov15UGqbghTSF9VSXGzkyZubkWwlrSCgijNa2P7wg5YF79IbPQRyHUqXwB8x3",
+	"szaNnuWJCD+rr63yoEhn9aMYE6AKWTISsE6b8B98ejVOUHDpHXwAjpuP4Gx62bYHrZ307jUdu001QAeZ",
+	"nqXwFNtrta09bYp8lth9krKJTkUEGXh4XS4V6xVcpTxPGcHVG/tai3UCpPwJnzOe5/JaQEG4nVMFuLwR",
+	"4xnM3AKOR8BDWaGohLxF1Ap9FRCIBB+Akr+hK3xfUojiA0QbDOQ9FtrOpxzO7Qf6yicW1qeTg+LslHO4",
+	"pjoEsciHcoGh01ELVRlQsI7QjRLpyl0sEr2FJXW9K9OVAcnFEMrSXns/FpQ34UgRAEFfKAAFd3YyA+4k",
+	"tvfNP9u77b3d9h67OD9Y27dCToSxwr+yi1P74dy287+/tXe/+f2//2snWt/vUyWsMwA7qcwFjZgRdj2o",
+	"BMhMuRU6AlowLL7ei+JKWY51Pv7xusU6RV9ZFwLzOKCebRGOvGmU/uu3WoiNb+ESK4l4vv23M4zFBz6Z",
+	"4tWo9aDgT/aJgfsKH/GWgxeyG0Tazfv6n3t7tvviZoBY6iVso31GZ6n/O2Fc7ETQ1ABeb+99wy9fJu3d",
+	"r/krsfvP5NXe7jfp12L35XDv8p/8dfKv9Ju2fQH5sfd3Dk7fvjvunkOWUbkT9ndetl/+Y3dvb/fl3vne",
+	"y/12e7/dbu29fPX663/8fzuRNysHTk1aEQbbnRecpsjBti+6DNVxosq1FjLQeLxAcH/zok3/t1vz/+j/",
+	"4PWpSLyDs7PXgrHNMC6x8WTYca8dsrsCcHwjC6v3sSIsuVVIBbGvX/LRiCMu18L+ivzGWD7GkY2CB8U4",
+	"l3MWf989Z+4Cx/ZgF/dczL6MS3UXf+X52/sqTuCyjAC+ICWwlYqCy8zELXakiP0CqTzikqeFijmqQ+FJ",
+	"ofPagcAvtB3qfka1ZX9bda8S7VzODJyk6F3VtJToHOFOtYIdX/MIDHJtJjYf8S48aN8AuXSLsWncK6rI",
+	"8+r3ytU5t09/RCnYTK9WtMH6Ufn7okBX3OItUnhNk+tVzeomLy6g5HfHTHnjOjkltFnnZgbfEdPm9uxv",
+	"KhUfKvusXbfP4NnG7RpowuC6MOWFgOOybokKwCFo6FkpVpvO24KGrbER3F+0341LyvfPHaHsDPy2rIV/",
+	"rxkC9m5ZFcnUlSPAfm+xcz3CaBQB84EOjyMKHs6U/GMG3pO4dhXly2tFen+pQHbhHKgaAkWlN/hMq7b5",
+	"8Fwop8EeEHUj90fG6uGDzmedS6ifkU511nYAz5RbbZ4pz91VW+3vXpSXf6bVXphKf1YtTyJxHc2nWAzd",
+	"QKMFHjDH8GztOlZqZ36rzDpsJ7/O9CbNy/JWpZPw96VdvUF5zi+/NET/HS8VpZW5SiefQn+p07ndsHKk",
+	"oA5qIfi4WEE+J3hi937Ix8NZLlKZi6SA+VQ6wNWXxVgqttd2Zvo+ujC+e1hwm0uRQvJsHjmgkzNR5PPd",
+	"jv1H7IL2vlmCG4Ls/sqVfUdRCMAzpWF1WYRlX4WGdi7Ojtdzyn38+PHj/x8AAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

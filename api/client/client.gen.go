@@ -1281,8 +1281,8 @@ type APIKey struct {
 	RevokedByName *ActorName `json:"revoked_by_name,omitempty"`
 
 	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-	// sees all activity, but no contents. operator: has both sets of permissions, and runs
-	// sagas and jobs. admin: has all permissions.
+	// sees all activity, but no contents. operator: has the permissions of workers and
+	// auditors, and runs sagas and jobs. admin: has all permissions.
 	Role Role `json:"role"`
 
 	// TenantID Absent with `any_tenant`.
@@ -1315,8 +1315,8 @@ type APIKeyInput struct {
 	Reason *string `json:"reason,omitempty"`
 
 	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-	// sees all activity, but no contents. operator: has both sets of permissions, and runs
-	// sagas and jobs. admin: has all permissions.
+	// sees all activity, but no contents. operator: has the permissions of workers and
+	// auditors, and runs sagas and jobs. admin: has all permissions.
 	Role     Role  `json:"role"`
 	TenantID *UUID `json:"tenant_id,omitempty"`
 
@@ -1429,8 +1429,9 @@ type AnswerRules struct {
 	Done *string `json:"done,omitempty"`
 
 	// Later The participant has accepted the work and will report its outcome to
-	// `/step-callbacks/{token}`, whose URL the call has in `X-Saga-Callback`. The rule
-	// is refused if participants cannot reach this server: set `server.public_url`.
+	// `/step-callbacks/{token}`, at the URL that the call carries in `X-Saga-Callback`.
+	// A definition with this rule is rejected if participants cannot reach this server;
+	// set `server.public_url` so that they can.
 	Later *string `json:"later,omitempty"`
 
 	// LaterMS Only with `later`: how long a report may take, counted from the answer or the last
@@ -1441,8 +1442,8 @@ type AnswerRules struct {
 	// NotApplied The call was not applied and is retried.
 	NotApplied *string `json:"not_applied,omitempty"`
 
-	// Output The part of the answer to keep as the step's output: any value with expressions in
-	// its strings. By default, the whole body is kept.
+	// Output The part of the answer to keep as the step's output: any value, whose strings may
+	// contain expressions. By default, the whole body is kept.
 	Output interface{} `json:"output,omitempty"`
 
 	// Refused The call was not applied and never will be.
@@ -1704,7 +1705,7 @@ type BackfillInput struct {
 	// MaxActive Maximum number of the backfill's runs that have not ended; default: 5.
 	MaxActive *int `json:"max_active,omitempty"`
 
-	// Order Which slots run first; by default, the oldest.
+	// Order Which slots run first; default: the oldest.
 	Order *BackfillInputOrder `json:"order,omitempty"`
 
 	// Overlap The concurrency policy of the backfill's runs, which overrides that of the
@@ -1723,7 +1724,7 @@ type BackfillInput struct {
 	To time.Time `json:"to"`
 }
 
-// BackfillInputOrder Which slots run first; by default, the oldest.
+// BackfillInputOrder Which slots run first; default: the oldest.
 type BackfillInputOrder string
 
 // BackfillList defines model for BackfillList.
@@ -1803,8 +1804,8 @@ type CallerIdentity struct {
 	Queues []string `json:"queues,omitempty"`
 
 	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-	// sees all activity, but no contents. operator: has both sets of permissions, and runs
-	// sagas and jobs. admin: has all permissions.
+	// sees all activity, but no contents. operator: has the permissions of workers and
+	// auditors, and runs sagas and jobs. admin: has all permissions.
 	Role *Role `json:"role,omitempty"`
 
 	// SessionID The session that was used.
@@ -2151,8 +2152,8 @@ type CompleteInput struct {
 type CompleteItem struct {
 	Attempt int32 `json:"attempt"`
 
-	// Canceled True if the worker has stopped the run because a cancel was requested. In that
-	// case there is neither a result nor an error.
+	// Canceled True if the worker has stopped the run because a cancellation was requested. In
+	// that case there is neither a result nor an error.
 	Canceled *bool         `json:"canceled,omitempty"`
 	Emit     []EmittedItem `json:"emit,omitempty"`
 
@@ -2243,7 +2244,7 @@ type DeadLetter struct {
 	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass DeadLetterErrorClass `json:"error_class"`
 
-	// ErrorMessage The error with which processing originally failed.
+	// ErrorMessage The error that originally made processing fail.
 	ErrorMessage string `json:"error_message"`
 
 	// ErrorStack Content of a dead letter or of a participant's response, as text. Callers without
@@ -2259,7 +2260,7 @@ type DeadLetter struct {
 	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
-	// Generation How often letters of the lineage were redriven and came back.
+	// Generation Number of times that letters of the lineage were redriven and came back.
 	Generation int `json:"generation"`
 
 	// Headers The headers in their original order. Names may repeat.
@@ -2851,20 +2852,21 @@ type DeadLetterPolicy struct {
 	// of the tenant, regardless of the topics' own policies. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
-	// Inherited True if there is no policy of its own, and the policy shown is the one that
-	// applies instead.
+	// Inherited True if the topic (or, for the default policy, the tenant) has no policy of its
+	// own, and the policy shown is the one that applies instead.
 	Inherited bool `json:"inherited"`
 
 	// KeepHeaders Headers that retries send even though they describe the failure or count a
 	// framework's own retries, such as `kafka_dlt-exception-message` or `retry_topic-*`.
-	// Entries are names in any case, or prefixes of names followed by `*`.
+	// Each entry is a header name, or a prefix of one followed by `*`. Entries are
+	// case-insensitive.
 	KeepHeaders []string `json:"keep_headers"`
 
 	// Known Whether this topic has ever had a letter. A policy can be set in advance, but
 	// `false` may also mean that the topic is misspelled.
 	Known *bool `json:"known,omitempty"`
 
-	// MaxGenerations How often a letter may come back before it is considered POISON.
+	// MaxGenerations Number of times that a letter may come back before it is considered POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
 	// MaxRetries Applies to letters that do not specify a maximum of their own.
@@ -2930,10 +2932,11 @@ type DeadLetterPolicyInput struct {
 
 	// KeepHeaders Headers that retries send even though they describe the failure or count a
 	// framework's own retries, such as `kafka_dlt-exception-message` or `retry_topic-*`.
-	// Entries are names in any case, or prefixes of names followed by `*`.
+	// Each entry is a header name, or a prefix of one followed by `*`. Entries are
+	// case-insensitive.
 	KeepHeaders []string `json:"keep_headers,omitempty"`
 
-	// MaxGenerations How often a letter may come back before it is considered POISON.
+	// MaxGenerations Number of times that a letter may come back before it is considered POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
 	// MaxRetries Applies to letters that do not specify a maximum of their own.
@@ -3062,7 +3065,7 @@ type DeadLetterRetryResult struct {
 // DeadLetterRetryTarget A different target for this retry, either a topic or a URL. Only the letter's own
 // target and targets that the topic's policy allows are accepted.
 type DeadLetterRetryTarget struct {
-	// KeyBase64 Equivalent to `key_base64` next to the target.
+	// KeyBase64 Equivalent to the `key_base64` next to `target`.
 	KeyBase64 *string                      `json:"key_base64,omitempty"`
 	Method    *DeadLetterRetryTargetMethod `json:"method,omitempty"`
 	Partition *int32                       `json:"partition,omitempty"`
@@ -3271,8 +3274,9 @@ type Delivery struct {
 	ResponseStatus *int                `json:"response_status,omitempty"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
 
-	// Status `pending`: waits for an attempt or is being sent. `failed`: given up, but it can be
-	// redelivered. `discarded`: skipped when the webhook was enabled with `from: now`.
+	// Status `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
+	// made, but the delivery can be redelivered. `discarded`: skipped when the webhook was
+	// enabled with `from: now`.
 	Status    DeliveryStatus     `json:"status"`
 	WebhookID openapi_types.UUID `json:"webhook_id"`
 }
@@ -3283,8 +3287,9 @@ type DeliveryList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: given up, but it can be
-// redelivered. `discarded`: skipped when the webhook was enabled with `from: now`.
+// DeliveryStatus `pending`: waits for an attempt or is being sent. `failed`: no further attempts are
+// made, but the delivery can be redelivered. `discarded`: skipped when the webhook was
+// enabled with `from: now`.
 type DeliveryStatus string
 
 // DryRunResult The effect that an action would have. Nothing was changed.
@@ -3424,7 +3429,7 @@ type ErasureResult struct {
 	// values.
 	Changes []PlannedChange `json:"changes,omitempty"`
 
-	// DeadLetters Number of dead letters deleted, live or archived.
+	// DeadLetters Number of dead letters deleted, including archived ones.
 	DeadLetters int  `json:"dead_letters"`
 	DryRun      bool `json:"dry_run"`
 	JobRuns     int  `json:"job_runs"`
@@ -3449,8 +3454,8 @@ type ExchangeInput struct {
 	// Queues Limits the claim to these of the worker's registered queues.
 	Queues []string `json:"queues,omitempty"`
 
-	// Slots Maximum number of runs to start. Runs that `outcomes` ends no longer count towards
-	// the worker's `max_runs`.
+	// Slots Maximum number of runs to start. Runs that end with `outcomes` no longer count
+	// towards the worker's `max_runs`.
 	Slots int32 `json:"slots"`
 
 	// WaitMS How long to wait for the first run; default: 0.
@@ -3472,8 +3477,8 @@ type ExchangedRuns struct {
 	// State The worker's state, as in the response to a claim.
 	State WorkerState `json:"state"`
 
-	// WaitedMS How long the call had waited when the leases of `runs` began. By its own clock,
-	// the worker counts the leases from this long after it sent the call.
+	// WaitedMS How long the call had waited when the leases of `runs` began. The worker measures
+	// the leases by its own clock, starting this long after it sent the call.
 	WaitedMS int64 `json:"waited_ms"`
 }
 
@@ -3509,9 +3514,10 @@ type ExplainedOwner struct {
 }
 
 // ExplainedParticipant Whether the participant that a step calls is responding to other sagas. Present while
-// the saga's last call to it has failed without a definite answer. The last attempt of
-// each call to the same host counts, among the newest 100 sagas of the workflow and the
-// newest 100 of all workflows. Refusals do not count either way.
+// the saga's last call to it has failed without a definite answer. It is based on the
+// last attempt of each call to the same host by the newest 100 sagas of the workflow and
+// the newest 100 sagas of all workflows. Refusals count neither as successes nor as
+// failures.
 type ExplainedParticipant struct {
 	// Answers `again` if other calls have succeeded since `failed_at` and the newest call did
 	// not fail; `no` if the newest call failed; `unknown` if there have been no other
@@ -3524,8 +3530,9 @@ type ExplainedParticipant struct {
 	// FailedAt When the saga's last call to the participant failed.
 	FailedAt time.Time `json:"failed_at"`
 
-	// Host Host and port, as in the URL of the call. If the call names its participant,
-	// `participant NAME`; in that case the calls that name this participant count.
+	// Host Host and port, as in the URL of the call. If the call names its participant, this
+	// is `participant NAME`, and the calls considered are those that name this
+	// participant.
 	Host string `json:"host"`
 
 	// LastSuccessAt With `again`: the time of the latest success.
@@ -3544,7 +3551,7 @@ type ExplainedParticipantAnswers string
 type ExplainedStep struct {
 	Action StepAction `json:"action"`
 
-	// Attempts Calls made so far, as counted by the current retry policy.
+	// Attempts Number of calls made so far, as counted by the current retry policy.
 	Attempts int `json:"attempts"`
 
 	// InDoubt True if an attempt may have been applied although no response confirms it;
@@ -3711,13 +3718,13 @@ type GroupRedriveInput struct {
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
-	// Body The body to send as JSON: any value with expressions in its strings, including the
-	// participant's secrets. By default, Skald sends the saga's payload and the outputs
-	// of its steps.
+	// Body The body to send as JSON: any value, whose strings may contain expressions,
+	// including the participant's secrets. By default, Skald sends the saga's payload
+	// and the outputs of its steps.
 	Body interface{} `json:"body,omitempty"`
 
-	// Form A form to send in place of `body`. Its values are strings with expressions,
-	// numbers, true, false, or lists of these.
+	// Form A form to send in place of `body`. Its values are strings (which may contain
+	// expressions), numbers, true, false, or lists of these.
 	Form JSONObject `json:"form,omitempty"`
 
 	// Headers Additional headers. Their values may contain expressions, including the
@@ -3730,7 +3737,7 @@ type HTTPCall struct {
 
 	// Participant The name of a registered participant, whose `base_url`, `headers` and `timeout_ms`
 	// apply as they are when the call is made. If the participant was deleted, nothing
-	// is sent: the call was certainly not applied (`participant_unknown`), and is
+	// is sent. The call was certainly not applied (`participant_unknown`), and it is
 	// retried.
 	Participant *string `json:"participant,omitempty"`
 
@@ -3903,7 +3910,8 @@ type JobBulk struct {
 	Matched int64   `json:"matched"`
 	Reason  *string `json:"reason,omitempty"`
 
-	// Skipped Number of runs that had already changed state, or whose definition was deleted.
+	// Skipped Number of runs skipped because they had already changed state or their definition
+	// was deleted.
 	Skipped int64 `json:"skipped"`
 
 	// State HALTED: the operation found more items than it may change (`halts_above`), and waits
@@ -4010,8 +4018,8 @@ type JobConcurrencyPolicy string
 
 // JobDefinition defines model for JobDefinition.
 type JobDefinition struct {
-	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
-	// arguments of every run must comply. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) that the arguments of
+	// every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
 	// BuiltIn Whether the definition is supplied by Skald.
@@ -4159,8 +4167,8 @@ type JobDefinition struct {
 
 // JobDefinitionInput defines model for JobDefinitionInput.
 type JobDefinitionInput struct {
-	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
-	// arguments of every run must comply. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) that the arguments of
+	// every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
 	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
@@ -4260,8 +4268,8 @@ type JobDefinitionList struct {
 
 // JobDefinitionPatch defines model for JobDefinitionPatch.
 type JobDefinitionPatch struct {
-	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
-	// arguments of every run must comply. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) that the arguments of
+	// every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
 	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
@@ -4364,8 +4372,8 @@ type JobDefinitionSummary struct {
 
 // JobDefinitionVersion defines model for JobDefinitionVersion.
 type JobDefinitionVersion struct {
-	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) with which the
-	// arguments of every run must comply. It cannot refer to other documents.
+	// ArgsSchema A JSON Schema (2020-12 unless `$schema` names another draft) that the arguments of
+	// every run must match. It cannot refer to other documents.
 	ArgsSchema JSONObject `json:"args_schema,omitempty"`
 
 	// CatchUpLimit With `misfire_policy` `catch_up`: the maximum number of slots that run. 0 means
@@ -4745,7 +4753,7 @@ type JobRetry struct {
 	MaxAttempts   *int   `json:"max_attempts,omitempty"`
 	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
 
-	// Multiplier The factor by which each wait is longer than the previous one.
+	// Multiplier The ratio of each wait to the previous one.
 	Multiplier *float64 `json:"multiplier,omitempty"`
 }
 
@@ -4814,10 +4822,10 @@ type JobRun struct {
 	ID             openapi_types.UUID `json:"id"`
 	IdempotencyKey string             `json:"idempotency_key"`
 
-	// InitiatedBy The subject that caused the run, that is, the one who requested the run or the
-	// backfill or bulk operation it belongs to, started its saga, published its event,
-	// retried its dead letter, or last changed its definition. Absent if Skald itself
-	// created the run or the subject is unknown.
+	// InitiatedBy The subject that caused the run: the person or program that requested the run, or
+	// the backfill or bulk operation that it belongs to, started its saga, published its
+	// event, retried its dead letter, or last changed its definition. Absent if Skald
+	// itself created the run or the subject is unknown.
 	InitiatedBy *string `json:"initiated_by,omitempty"`
 
 	// InitiatedByName The person's name at that time, according to the identity provider
@@ -4932,9 +4940,9 @@ type JobRunExplanation struct {
 	// WaitsFor `nothing`: the run has ended. `slot`: it is not due. `backoff`: it waits before the
 	// next attempt. `key`: another run holds its concurrency key. `leader`: there is no
 	// leader. `worker`: no worker can execute it. `turn`: workers can execute it but have
-	// not claimed it yet. `start`, `end`: its worker has to start or finish it.
-	// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop. `queue`:
-	// a person holds its queue.
+	// not claimed it yet. `start`, `end`: its worker must start or finish it.
+	// `confirmation`: its silent worker must confirm it. `cancel`: its worker was asked to
+	// stop. `queue`: a person holds its queue.
 	WaitsFor JobRunWaitReason `json:"waits_for"`
 }
 
@@ -5008,9 +5016,9 @@ type JobRunVerb string
 // JobRunWaitReason `nothing`: the run has ended. `slot`: it is not due. `backoff`: it waits before the
 // next attempt. `key`: another run holds its concurrency key. `leader`: there is no
 // leader. `worker`: no worker can execute it. `turn`: workers can execute it but have
-// not claimed it yet. `start`, `end`: its worker has to start or finish it.
-// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop. `queue`:
-// a person holds its queue.
+// not claimed it yet. `start`, `end`: its worker must start or finish it.
+// `confirmation`: its silent worker must confirm it. `cancel`: its worker was asked to
+// stop. `queue`: a person holds its queue.
 type JobRunWaitReason string
 
 // JobSchedule When the job is due. docs/schedules.md is the guide.
@@ -5056,9 +5064,9 @@ type KafkaPosition struct {
 	Topic     string `json:"topic"`
 
 	// TopicID In `read_from`: the topic's id as shown by Kafka's tools, which distinguishes
-	// topics that successively had the same name. Absent if unknown, which is the case
-	// with brokers before 3.1 and for letters read by a version of Skald that did not
-	// record it.
+	// topics that had the same name at different times. Absent if unknown, which is the
+	// case with brokers before 3.1 and for letters read by a version of Skald that did
+	// not record it.
 	TopicID *string `json:"topic_id,omitempty"`
 }
 
@@ -5070,7 +5078,7 @@ type LeaseState struct {
 	// Adjusted JSON Pointers to the submitted texts that were sanitized or truncated.
 	Adjusted []string `json:"adjusted,omitempty"`
 
-	// CancelRequested If true, the worker must stop the run and acknowledge the cancel.
+	// CancelRequested If true, the worker must stop the run and acknowledge the cancellation.
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
@@ -5084,7 +5092,7 @@ type LeaseState struct {
 
 	// Reason If `ok` is false: the code of the rejection, or TIMED_OUT if the leader ended the
 	// run `timeout_grace_seconds` after its `timeout_ms`. Otherwise, the reason for the
-	// cancel.
+	// cancellation.
 	Reason *string `json:"reason,omitempty"`
 
 	// RunID Absent if the item contains no run id that is a UUID.
@@ -5136,7 +5144,7 @@ type Node struct {
 	// Alive Whether the lease is valid.
 	Alive bool `json:"alive"`
 
-	// Incarnation A number that is new, and larger, each time the node starts.
+	// Incarnation A number that increases each time the node starts.
 	Incarnation int64 `json:"incarnation"`
 
 	// LastSeenAt When the node last renewed its lease.
@@ -5171,11 +5179,11 @@ type NodeLoop struct {
 	LastSuccessAt time.Time `json:"last_success_at"`
 	Late          bool      `json:"late"`
 
-	// LimitMS The loop is considered late if it completes no round for this long.
+	// LimitMS The loop is considered late if it has not completed a round for this long.
 	LimitMS int    `json:"limit_ms"`
 	Name    string `json:"name"`
 
-	// Vital Whether the node is not ready while this loop is late.
+	// Vital Whether the node counts as not ready while this loop is late.
 	Vital bool `json:"vital"`
 }
 
@@ -5187,11 +5195,11 @@ type NodeLoop struct {
 type OnCompensationFailure string
 
 // OnFailure What happens when the step has failed, which means that it was refused or its retries
-// are used up. `compensate` compensates what was done. `suspend` suspends the saga at
-// this step, marked as needing attention, until a person retries, completes or skips the
-// step, or has the saga compensated; the saga's deadline keeps running meanwhile. The
-// default for a step is the workflow's value, and the default for a workflow is
-// `compensate`.
+// are used up. `compensate` compensates the saga. `suspend` suspends
+// the saga at this step, marked as needing attention, until a person retries, completes
+// or skips the step, or has the saga compensated; the saga's deadline keeps running
+// meanwhile. The default for a step is the workflow's value, and the default for a
+// workflow is `compensate`.
 type OnFailure string
 
 // Overview defines model for Overview.
@@ -5253,7 +5261,7 @@ type OverviewCause struct {
 	Key  string            `json:"key"`
 	Kind OverviewCauseKind `json:"kind"`
 
-	// Link Path and query of the operation of this API that returns the items.
+	// Link Path and query of the API operation that returns the items.
 	Link string `json:"link"`
 
 	// Means The consequences of the problem, and how to resolve it.
@@ -5374,7 +5382,7 @@ type OverviewMinute struct {
 	From time.Time `json:"from"`
 
 	// Letters Dead letters that arrived in this minute and have not been archived. Absent for
-	// minutes that lie before the newest 10,000 letters.
+	// minutes before the oldest of the newest 10,000 letters.
 	Letters *int64 `json:"letters,omitempty"`
 
 	// SagasFailed Of the sagas created in this minute, those that have ended in any state other than
@@ -5560,8 +5568,8 @@ type Participant struct {
 	Waiting *int64 `json:"waiting,omitempty"`
 
 	// WaitingLetters Present when a single participant is read: the number of dead letters that are due
-	// for a retry and wait for this participant. The letters of a redrive are included
-	// only as far as the redrive has reached them.
+	// for a retry and wait for this participant. A redrive's letters are included only
+	// once the redrive has reached them.
 	WaitingLetters *int64 `json:"waiting_letters,omitempty"`
 
 	// WaitingWebhooks Present when a single participant is read: the number of webhooks whose deliveries
@@ -5702,9 +5710,9 @@ type ParticipantSecret struct {
 	// ReadAt When the responding node last read the secret. Absent if it has not read it yet.
 	ReadAt *time.Time `json:"read_at,omitempty"`
 
-	// Readable Whether the latest attempt of the responding node to read the secret succeeded. If
-	// it failed, the previous value stays in use for `participants.secret_max_age`.
-	// Absent if this node makes no calls and therefore reads no secrets.
+	// Readable Whether the responding node's latest attempt to read the secret succeeded. If it
+	// failed, the previous value stays in use for `participants.secret_max_age`. Absent
+	// if this node makes no calls and therefore reads no secrets.
 	Readable *bool `json:"readable,omitempty"`
 
 	// Source Where the secret is stored. The path appears in the configuration only.
@@ -5756,12 +5764,12 @@ type PlannedChange struct {
 	// Member The value that changes. For sagas: `deadline` is the deadline of the current
 	// phase; `order` is an operator's decision about the current step; `failures` are
 	// the failed attempts of the step that its retry policy counts; `end_cause` is the
-	// reason for which the saga will be compensated. For dead letters: `status`. For
-	// runs: `state`, `cancel_requested_at` (the worker is asked to stop), and `new_run`,
-	// the state of a run that would be created. For deliveries: `status`. `place` is
-	// `live` or `archive`; `content` is `stored` before it is erased. `secret` is the
-	// time when the newest secret of a webhook was created. For resources that are
-	// edited or created: the name of the member.
+	// reason why the saga will be compensated. For dead letters: `status`. For runs:
+	// `state`, `cancel_requested_at` (the worker is asked to stop), and `new_run`, the
+	// state of a run that would be created. For deliveries: `status`. `place` is `live`
+	// or `archive`; `content` is `stored` before it is erased. `secret` is the time when
+	// the newest secret of a webhook was created. For resources that are edited or
+	// created: the name of the member.
 	Member string `json:"member"`
 
 	// Of The kind of resource that `count` counts. Absent for the resource that the action
@@ -6013,7 +6021,8 @@ type Redrive struct {
 	// Sent For `retry`: number of letters whose target has responded, whatever the response.
 	Sent int64 `json:"sent"`
 
-	// Skipped Number of letters whose status had changed, or whose key was blocked.
+	// Skipped Number of letters skipped because their status had changed or their key was
+	// blocked.
 	Skipped int64 `json:"skipped"`
 
 	// StalledSince The time since which no letter has been processed although the redrive is RUNNING.
@@ -6044,7 +6053,7 @@ type Redrive struct {
 	Version int64 `json:"version"`
 
 	// WaitingFor The reason for the stall: the kind and name of a target that does not respond, or
-	// the leases of letters whose node is gone.
+	// the expiry of the leases of letters whose node no longer reports.
 	WaitingFor *string `json:"waiting_for,omitempty"`
 
 	// WatchedAt When observation of the canary began.
@@ -6281,7 +6290,7 @@ type RedriveStop struct {
 // RedriveVerb An action of the API, named as in its path. `update` stands for PATCH.
 type RedriveVerb string
 
-// ReleaseInput The reason for which a run is released.
+// ReleaseInput The reason why a run is released.
 type ReleaseInput struct {
 	Attempt     int32 `json:"attempt"`
 	LeaderEpoch int64 `json:"leader_epoch"`
@@ -6434,7 +6443,7 @@ type RetryPolicy struct {
 	// MaxIntervalMS The longest wait between attempts.
 	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
 
-	// Multiplier The factor by which each wait exceeds the previous one.
+	// Multiplier The ratio of each wait to the previous one.
 	Multiplier *float64 `json:"multiplier,omitempty"`
 
 	// RetryOn The failures that are retried. With an empty list, none are.
@@ -6442,8 +6451,8 @@ type RetryPolicy struct {
 }
 
 // Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-// sees all activity, but no contents. operator: has both sets of permissions, and runs
-// sagas and jobs. admin: has all permissions.
+// sees all activity, but no contents. operator: has the permissions of workers and
+// auditors, and runs sagas and jobs. admin: has all permissions.
 type Role string
 
 // RunConfirmation A run that its worker continues.
@@ -6484,7 +6493,7 @@ type RunLease struct {
 	Adjusted     []string `json:"adjusted,omitempty"`
 	CancelReason *string  `json:"cancel_reason,omitempty"`
 
-	// CancelRequested If true, the worker must stop the run and acknowledge the cancel.
+	// CancelRequested If true, the worker must stop the run and acknowledge the cancellation.
 	CancelRequested bool       `json:"cancel_requested"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
@@ -6542,8 +6551,8 @@ type RunResults struct {
 	Results []RunResult `json:"results"`
 }
 
-// Saga `metadata` is an object. So is `result`: it contains the outputs of the steps by name,
-// once the saga has completed.
+// Saga `metadata` is an object. So is `result`, which contains the outputs of the steps by
+// name once the saga has completed.
 type Saga struct {
 	// AllowedActions The actions that are possible in the current state. Lists omit the retry of a
 	// failed saga if that depends on its step logs.
@@ -6682,8 +6691,8 @@ type Saga struct {
 	TraceID     *string    `json:"trace_id,omitempty"`
 	UpdatedAt   time.Time  `json:"updated_at"`
 
-	// Version Increases with every change other than to the note. It is the ETag if there is no
-	// note.
+	// Version Increases with every change to the saga except to its note. It is the ETag if
+	// there is no note.
 	Version         int64  `json:"version"`
 	WorkflowName    string `json:"workflow_name"`
 	WorkflowVersion int    `json:"workflow_version"`
@@ -6805,11 +6814,11 @@ type SagaBulkItem struct {
 	// single saga.
 	Code *string `json:"code,omitempty"`
 
-	// Detail Why the saga was skipped. For a suspended saga that accepted the action: that the
-	// action takes effect once the saga is resumed.
+	// Detail Why the saga was skipped. For a suspended saga that accepted the action, a note
+	// that the action takes effect once the saga is resumed.
 	Detail *string `json:"detail,omitempty"`
 
-	// Outcome `DONE`: the saga accepted the action, which does not determine how it continues.
+	// Outcome `DONE`: the saga accepted the action, whatever happened to the saga afterwards.
 	// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 	Outcome SagaBulkOutcome `json:"outcome"`
 
@@ -6836,7 +6845,7 @@ type SagaBulkList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// SagaBulkOutcome `DONE`: the saga accepted the action, which does not determine how it continues.
+// SagaBulkOutcome `DONE`: the saga accepted the action, whatever happened to the saga afterwards.
 // `SKIPPED`: the saga did not accept the action, and nothing was changed.
 type SagaBulkOutcome string
 
@@ -6886,7 +6895,7 @@ type SagaBulkSample struct {
 	Code   *string `json:"code,omitempty"`
 	Detail *string `json:"detail,omitempty"`
 
-	// Outcome `DONE`: the saga accepted the action, which does not determine how it continues.
+	// Outcome `DONE`: the saga accepted the action, whatever happened to the saga afterwards.
 	// `SKIPPED`: the saga did not accept the action, and nothing was changed.
 	Outcome SagaBulkOutcome    `json:"outcome"`
 	SagaID  openapi_types.UUID `json:"saga_id"`
@@ -7016,9 +7025,10 @@ type SagaExplanation struct {
 	Owner *ExplainedOwner `json:"owner,omitempty"`
 
 	// Participant Whether the participant that a step calls is responding to other sagas. Present while
-	// the saga's last call to it has failed without a definite answer. The last attempt of
-	// each call to the same host counts, among the newest 100 sagas of the workflow and the
-	// newest 100 of all workflows. Refusals do not count either way.
+	// the saga's last call to it has failed without a definite answer. It is based on the
+	// last attempt of each call to the same host by the newest 100 sagas of the workflow and
+	// the newest 100 sagas of all workflows. Refusals count neither as successes nor as
+	// failures.
 	Participant *ExplainedParticipant `json:"participant,omitempty"`
 
 	// Report The report on the current step that the saga is waiting for.
@@ -7125,8 +7135,8 @@ type SagaInput struct {
 
 	// WorkflowName The name of a registered workflow. With `steps`, this is a name that you choose
 	// for them (default: `inline`), which is also the `saga_type` unless you give one;
-	// the saga's own `workflow_name` is then `inline:` and a hash. Feeds, streams and
-	// webhooks find such sagas by this name.
+	// the saga's own `workflow_name` is then `inline:` followed by a hash. Feeds,
+	// streams and webhooks find such sagas by that value.
 	WorkflowName *string `json:"workflow_name,omitempty"`
 
 	// WorkflowVersion The version of the workflow. Default: the latest version. Cannot be combined with
@@ -7284,7 +7294,7 @@ type SchedulerLeader struct {
 type SchedulerNode struct {
 	IsLeader bool `json:"is_leader"`
 
-	// LeaderID An id that is new for each process start.
+	// LeaderID A new id for each start of the process.
 	LeaderID  openapi_types.UUID `json:"leader_id"`
 	Node      string             `json:"node"`
 	SeenAt    time.Time          `json:"seen_at"`
@@ -7299,19 +7309,19 @@ type SearchHit struct {
 	// At When the item was created or last seen.
 	At *time.Time `json:"at,omitempty"`
 
-	// Begins True if the match is only a prefix match, otherwise absent.
+	// Begins True if only the beginning of the value matches, otherwise absent.
 	Begins *bool `json:"begins,omitempty"`
 
 	// ID The id, fingerprint or name of the item.
 	ID   string        `json:"id"`
 	Kind SearchHitKind `json:"kind"`
 
-	// Link Path of the operation of this API that returns the item.
+	// Link Path of the API operation that returns the item.
 	Link    string           `json:"link"`
 	Matched SearchHitMatched `json:"matched"`
 	State   *string          `json:"state,omitempty"`
 
-	// Title The name by which people know the item: a workflow, job definition, topic, name or
+	// Title A name that people recognize: the item's workflow, job definition, topic, name or
 	// host.
 	Title string `json:"title"`
 }
@@ -7361,8 +7371,8 @@ type Session struct {
 	Name *string `json:"name,omitempty"`
 
 	// Role worker: claims job runs and reports their results, and may do nothing else. auditor:
-	// sees all activity, but no contents. operator: has both sets of permissions, and runs
-	// sagas and jobs. admin: has all permissions.
+	// sees all activity, but no contents. operator: has the permissions of workers and
+	// auditors, and runs sagas and jobs. admin: has all permissions.
 	Role *Role `json:"role,omitempty"`
 
 	// Subject The subject that is signed in, as in audit records.
@@ -7530,7 +7540,7 @@ type Simulation struct {
 	// Calls The number of calls and job runs.
 	Calls int `json:"calls"`
 
-	// Clean Whether either none or all of the effects remain. Absent if the saga has not
+	// Clean Whether all of the effects remain, or none of them. Absent if the saga has not
 	// ended.
 	Clean *bool `json:"clean,omitempty"`
 
@@ -7617,7 +7627,7 @@ type SimulationInput struct {
 	Answers     map[string][]SimulatedAnswer `json:"answers,omitempty"`
 	BusinessKey *string                      `json:"business_key,omitempty"`
 
-	// CancelAt The step during whose first call a cancellation is requested.
+	// CancelAt A cancellation is requested during the first call of this step.
 	CancelAt      *string `json:"cancel_at,omitempty"`
 	CorrelationID *Label  `json:"correlation_id,omitempty"`
 
@@ -7693,13 +7703,13 @@ type Step struct {
 
 	// Checkpoint If false, the next step may be called before the outcome of this one is on disk.
 	// The outcome is written at most `engine.checkpoint_ms` later, together with the
-	// outcome of the next step, the end, a wait, a failure or the turn to compensation.
-	// If the node is lost in between, this step and those after it, up to and including
-	// the first one with `checkpoint: true`, may have run. If the saga goes forward,
-	// they are called again with the same `Idempotency-Key` and body; if it compensates,
-	// they are compensated in reverse order, as steps in doubt. A pivot, a step with
-	// `when` and a job are called only once everything before them is on disk. Not
-	// allowed for jobs and pivots. Default: true.
+	// outcome of the next step, the end of the saga, a wait, a failure or the start of
+	// compensation. If the node is lost in between, this step and those after it, up to
+	// and including the first one with `checkpoint: true`, may have run. If the saga
+	// goes forward, they are called again with the same `Idempotency-Key` and body; if
+	// it compensates, they are compensated in reverse order, as steps in doubt. A pivot,
+	// a step with `when` and a job are called only once everything before them is on
+	// disk. Not allowed for jobs and pivots. Default: true.
 	Checkpoint *bool `json:"checkpoint,omitempty"`
 
 	// Compensation A call that undoes the step, or `none` if there is nothing to undo.
@@ -7732,11 +7742,11 @@ type Step struct {
 	OnCompensationFailure *OnCompensationFailure `json:"on_compensation_failure,omitempty"`
 
 	// OnFailure What happens when the step has failed, which means that it was refused or its retries
-	// are used up. `compensate` compensates what was done. `suspend` suspends the saga at
-	// this step, marked as needing attention, until a person retries, completes or skips the
-	// step, or has the saga compensated; the saga's deadline keeps running meanwhile. The
-	// default for a step is the workflow's value, and the default for a workflow is
-	// `compensate`.
+	// are used up. `compensate` compensates the saga. `suspend` suspends
+	// the saga at this step, marked as needing attention, until a person retries, completes
+	// or skips the step, or has the saga compensated; the saga's deadline keeps running
+	// meanwhile. The default for a step is the workflow's value, and the default for a
+	// workflow is `compensate`.
 	OnFailure *OnFailure `json:"on_failure,omitempty"`
 
 	// OutputSchema A JSON Schema (2020-12) that the step's output must match. An answer that does not
@@ -7747,10 +7757,10 @@ type Step struct {
 	// must have `compensation: none` and no `on_failure`. They are retried until they
 	// succeed: after `max_attempts` the saga needs attention, and retries continue at
 	// the longest interval. A refusal suspends the saga. Cancel and compensate are
-	// refused from then on (`SAGA_PIVOT_PASSED`), and missing the deadline only raises
-	// attention. If the pivot itself fails, the saga is compensated; if its outcome is
-	// in doubt and it has no compensation, the saga is suspended. A workflow has at most
-	// one pivot.
+	// refused from then on (`SAGA_PIVOT_PASSED`), and a missed deadline only marks the
+	// saga as needing attention. If the pivot itself fails, the saga is compensated; if
+	// its outcome is in doubt and it has no compensation, the saga is suspended. A
+	// workflow has at most one pivot.
 	Pivot *bool `json:"pivot,omitempty"`
 
 	// Retry When and how often failed calls are retried. Omitted members are taken from the
@@ -7783,7 +7793,7 @@ type StepFailureStatistics struct {
 	// Code The `outcome_code` of the attempts, for example `http_503`.
 	Code string `json:"code"`
 
-	// GaveUp Number of these attempts that were not to be followed by another one.
+	// GaveUp Number of these attempts after which no other attempt was to be made.
 	GaveUp int64 `json:"gave_up"`
 
 	// LastAt When the latest of these attempts ended.
@@ -7833,7 +7843,7 @@ type StepLog struct {
 	SagaID          openapi_types.UUID `json:"saga_id"`
 	StartedAt       time.Time          `json:"started_at"`
 
-	// Status How an attempt ended. The status is RUNNING exactly while `completed_at` is absent.
+	// Status How an attempt ended. The status is RUNNING if and only if `completed_at` is absent.
 	Status    StepLogStatus `json:"status"`
 	StepIndex int           `json:"step_index"`
 	StepName  string        `json:"step_name"`
@@ -7848,7 +7858,7 @@ type StepLogList struct {
 	StepLogs   []StepLog  `json:"step_logs"`
 }
 
-// StepLogStatus How an attempt ended. The status is RUNNING exactly while `completed_at` is absent.
+// StepLogStatus How an attempt ended. The status is RUNNING if and only if `completed_at` is absent.
 type StepLogStatus string
 
 // StepReport What a participant reports about a call that it answered with "later".
@@ -7898,8 +7908,8 @@ type StepStatistics struct {
 	// Attempts Number of calls: `completed`, `failed` and `running` together.
 	Attempts int64 `json:"attempts"`
 
-	// ByOperator How often an operator skipped, completed or failed the step instead of a call
-	// being made.
+	// ByOperator How often an operator skipped, completed or failed the step, so that no call was
+	// made.
 	ByOperator int64 `json:"by_operator"`
 
 	// Completed Number of attempts that succeeded.
@@ -7911,10 +7921,10 @@ type StepStatistics struct {
 	// Failures The ten most frequent codes of failed attempts.
 	Failures []StepFailureStatistics `json:"failures"`
 
-	// GaveUp Number of failed attempts that were not to be followed by another one.
+	// GaveUp Number of failed attempts after which no other attempt was to be made.
 	GaveUp int64 `json:"gave_up"`
 
-	// Retries Number of attempts, not counting the first one of each saga.
+	// Retries Number of attempts, excluding the first one of each saga.
 	Retries int64 `json:"retries"`
 
 	// Running Number of attempts that have not ended.
@@ -8176,8 +8186,8 @@ type Webhook struct {
 	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
-	// GivenUp Number of consecutive deliveries that failed permanently; absent if there
-	// are none.
+	// GivenUp Number of consecutive deliveries that used up all their attempts without success;
+	// absent if there are none.
 	GivenUp *int               `json:"given_up,omitempty"`
 	ID      openapi_types.UUID `json:"id"`
 
@@ -8456,8 +8466,8 @@ type WorkflowDefinition struct {
 	CompensationTimeoutMS *int64  `json:"compensation_timeout_ms,omitempty"`
 	Description           *string `json:"description,omitempty"`
 
-	// Expressions Added by the server to definitions whose expressions go beyond the references of
-	// earlier versions, which would read them as text.
+	// Expressions Added by the server to definitions whose expressions are more than the references
+	// that earlier versions support. Those versions would read such expressions as text.
 	Expressions *WorkflowDefinitionExpressions `json:"expressions,omitempty"`
 
 	// Name The workflow's name: letters, digits and `.` `_` `:` `-`, at most 255, starting
@@ -8494,8 +8504,8 @@ type WorkflowDefinition struct {
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 }
 
-// WorkflowDefinitionExpressions Added by the server to definitions whose expressions go beyond the references of
-// earlier versions, which would read them as text.
+// WorkflowDefinitionExpressions Added by the server to definitions whose expressions are more than the references
+// that earlier versions support. Those versions would read such expressions as text.
 type WorkflowDefinitionExpressions string
 
 // WorkflowInput A definition, or YAML text inside JSON.
@@ -8766,8 +8776,8 @@ type WorkerID = UUID
 // WorkflowName defines model for WorkflowName.
 type WorkflowName = string
 
-// ActionAccepted `metadata` is an object. So is `result`: it contains the outputs of the steps by name,
-// once the saga has completed.
+// ActionAccepted `metadata` is an object. So is `result`, which contains the outputs of the steps by
+// name once the saga has completed.
 type ActionAccepted = Saga
 
 // BackfillFound defines model for BackfillFound.
@@ -8930,8 +8940,8 @@ type ListAPIKeysParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -8999,8 +9009,8 @@ type ListActionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9074,8 +9084,8 @@ type ListArchivedDeadLettersParams struct {
 	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
-	// lower case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, regardless of
+	// case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
@@ -9143,8 +9153,8 @@ type ListArchivedDeadLettersParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9190,8 +9200,8 @@ type ExportDeadLettersParams struct {
 	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
-	// lower case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, regardless of
+	// case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
@@ -9274,8 +9284,8 @@ type ListDeadLetterGroupsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9325,8 +9335,8 @@ type ListDeadLettersParams struct {
 	// ErrorClass Repeatable: any of the given values may match.
 	ErrorClass DLQErrorClassFilter `form:"error_class,omitempty" json:"error_class,omitempty"`
 
-	// ErrorContains Words that must all occur in the error message. Only whole words match, in upper or
-	// lower case.
+	// ErrorContains Words that must all occur in the error message. Only whole words match, regardless of
+	// case.
 	ErrorContains *DLQErrorContainsFilter `form:"error_contains,omitempty" json:"error_contains,omitempty"`
 	ConsumerGroup *DLQConsumerGroupFilter `form:"consumer_group,omitempty" json:"consumer_group,omitempty"`
 
@@ -9397,8 +9407,8 @@ type ListDeadLettersParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9449,9 +9459,9 @@ type DeleteDeadLetterParams struct {
 
 // GetDeadLetterParams defines parameters for GetDeadLetter.
 type GetDeadLetterParams struct {
-	// Include What to include: `attempts` or `lineage`, as returned by the operations of these
-	// names, or `raw`, which adds `payload_base64`, the exact bytes, for JSON and text
-	// payloads as well. `payload` and `headers` are always included.
+	// Include What to include: `attempts` or `lineage`, as returned by the operations with the
+	// same names, or `raw`, which adds `payload_base64`, the exact bytes, for JSON and
+	// text payloads as well. `payload` and `headers` are always included.
 	Include []GetDeadLetterParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9609,8 +9619,8 @@ type ListRedrivesParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9624,7 +9634,8 @@ type CreateRedriveParams struct {
 	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -9638,7 +9649,8 @@ type GetRedriveParams struct {
 	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -9815,8 +9827,8 @@ type ListDeadLettersOfTopicParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -9836,7 +9848,8 @@ type RetryAllDeadLettersParams struct {
 	// wait.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -9848,7 +9861,7 @@ type RetryAllDeadLettersParams struct {
 type ListJobEventsParams struct {
 	EventType *Label `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// Processed `true` selects events whose runs have all been created or given up, `false` all
+	// Processed `true` selects events whose runs have all been created or abandoned, `false` all
 	// others.
 	Processed     *bool      `form:"processed,omitempty" json:"processed,omitempty"`
 	CorrelationID *Label     `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
@@ -9866,8 +9879,8 @@ type ListJobEventsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10045,8 +10058,8 @@ type ListBackfillsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10115,7 +10128,8 @@ type CreateJobRunParams struct {
 	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -10154,8 +10168,8 @@ type ListJobQueuesParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10210,7 +10224,7 @@ type ListJobRunsParams struct {
 	// Definition The id or name of the definition.
 	Definition *Label `form:"definition,omitempty" json:"definition,omitempty"`
 
-	// Worker The worker that has the run, or that had it when it ended.
+	// Worker The worker that holds the run, or that held it when it ended.
 	Worker *UUID  `form:"worker,omitempty" json:"worker,omitempty"`
 	Queue  *Label `form:"queue,omitempty" json:"queue,omitempty"`
 
@@ -10271,8 +10285,8 @@ type ListJobRunsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10304,8 +10318,8 @@ type ListJobBulksParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10356,7 +10370,8 @@ type GetJobRunParams struct {
 	// wait.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -10435,7 +10450,8 @@ type RerunJobRunParams struct {
 	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -10468,8 +10484,8 @@ type ListParticipantsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10500,8 +10516,8 @@ type ListCertificationsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10641,8 +10657,8 @@ type ListSagaErrorsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10711,7 +10727,7 @@ type ListSagasParams struct {
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 
 	// WorkflowName The `workflow_name` of the sagas. For sagas with inline `steps`, this is `inline:`
-	// and a hash, not the name that the client gave the steps.
+	// followed by a hash, not the name that the client gave the steps.
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
 	// Status Repeatable: any of the given values may match.
@@ -10723,7 +10739,7 @@ type ListSagasParams struct {
 	// Lifecycle Repeatable: any of the given values may match.
 	Lifecycle []SagaLifecycle `form:"lifecycle,omitempty" json:"lifecycle,omitempty"`
 
-	// Active `true` selects sagas that have started and not ended, `false` all others.
+	// Active `true` selects sagas that have started but not ended, `false` all others.
 	Active *bool `form:"active,omitempty" json:"active,omitempty"`
 
 	// DefinitionID A version of a workflow, written as `name@version`, for example `order@3`.
@@ -10771,22 +10787,22 @@ type ListSagasParams struct {
 	// EndedTo Only sagas that ended before this time.
 	EndedTo *time.Time `form:"ended_to,omitempty" json:"ended_to,omitempty"`
 
-	// AttentionSinceFrom Only sagas that have needed attention since this time or later.
+	// AttentionSinceFrom Only sagas that need attention and began to need it at or after this time.
 	AttentionSinceFrom *time.Time `form:"attention_since_from,omitempty" json:"attention_since_from,omitempty"`
 
-	// AttentionSinceTo Only sagas that have needed attention since before this time.
+	// AttentionSinceTo Only sagas that need attention and began to need it before this time.
 	AttentionSinceTo *time.Time `form:"attention_since_to,omitempty" json:"attention_since_to,omitempty"`
 
-	// ErrorCode The code of the saga's error, which says why the saga turned to compensation or,
-	// if it failed, why its compensation gave up. Completed sagas have no error. Cannot
-	// be combined with `archived=true`.
+	// ErrorCode The code of the saga's error, which says why the saga began to compensate or, if
+	// it failed, why its compensation gave up. Completed sagas have no error. Cannot be
+	// combined with `archived=true`.
 	ErrorCode *string `form:"error_code,omitempty" json:"error_code,omitempty"`
 
 	// Step The name of the step that the saga has reached or failed at. For an unfinished
 	// saga, this is the step that is being executed or compensated
 	// (`current_step_name`); for a failed saga, the step whose compensation gave up; for
-	// a saga that ended compensated, cancelled or timed out, the step at which it turned
-	// to compensation. Requires `workflow_name` or `definition_id`, because step names
+	// a saga that ended compensated, cancelled or timed out, the step at which it began
+	// to compensate. Requires `workflow_name` or `definition_id`, because step names
 	// belong to a workflow. Cannot be combined with `archived=true`.
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 
@@ -10815,8 +10831,8 @@ type ListSagasParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10845,7 +10861,8 @@ type CreateSagaParams struct {
 	// be; `changes` lists what would change.
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey A key of visible ASCII characters, for example a UUID. Quotes around it, as in `"k1"`,
@@ -10883,8 +10900,8 @@ type ListSagaBulksParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -10968,7 +10985,8 @@ type GetSagaParams struct {
 	// request the step logs that matter by their ids.
 	View *GetSagaParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Prefer Defined in RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
+	// Prefer Defined in RFC 7240. `wait=20` has the same effect as the query parameter `wait=20s`.
+	// If a request has both, the query parameter takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -11312,8 +11330,8 @@ type ListSessionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11376,8 +11394,8 @@ type ListSagaStatisticsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11465,8 +11483,8 @@ type ListWebhooksParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11529,8 +11547,8 @@ type ListWebhookDeliveriesParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11647,8 +11665,8 @@ type ListWorkersParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11730,8 +11748,8 @@ type ListWorkflowsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
@@ -11814,8 +11832,8 @@ type ListWorkflowVersionsParams struct {
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// Include What to add to the response. `total` adds `total_count`, counted only as far as
-	// counting is cheap; it is always present with `page`. `exact_total` adds an exact
+	// Include What to add to the response. `total` adds `total_count`, for which counting stops when
+	// it becomes expensive; it is always present with `page`. `exact_total` adds an exact
 	// count, which can take seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
