@@ -51,8 +51,7 @@ type MinuteCounts struct {
 
 // Minutes returns the minutes since from. If a part has more sagas than were counted, the numbers of
 // the minutes up to and including that of the oldest counted saga are unknown; for fresh sagas, only
-// back to the horizon. If there are more letters than were counted, the numbers of the minutes before
-// that of the oldest counted letter are unknown.
+// back to the horizon. The same holds for letters.
 func (c *MinuteCounts) Minutes(from time.Time) []Minute {
 	all := make([]Minute, Minutes)
 	started, failed := make([]int64, Minutes), make([]int64, Minutes)
@@ -86,7 +85,7 @@ func (c *MinuteCounts) Minutes(from time.Time) []Minute {
 		if !unknown(n) {
 			m.Started, m.Failed = &started[n], &failed[n]
 		}
-		if letters <= MostByMinute || n >= first {
+		if letters <= MostByMinute || n > first {
 			m.Letters = new(c.Letters[n])
 		}
 	}

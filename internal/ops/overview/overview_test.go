@@ -208,7 +208,7 @@ func TestMinutes(t *testing.T) {
 			{overview.RolledUp, 55, 9 * most, 1},
 		}}, "000 9000010 000 000 000 000"},
 		{"many letters", overview.MinuteCounts{Letters: map[int]int64{57: 1, 58: most - 1, 59: 1}},
-			"00- 00- 00- 001 009999 001"},
+			"00- 00- 00- 00- 009999 001"},
 		{"many fresh sagas", overview.MinuteCounts{Horizon: 56, Sagas: []overview.SagaCount{
 			{overview.RolledUp, 55, 5, 0}, {overview.RolledUp, 56, 5, 0}, {overview.Fresh, 57, 1, 0},
 			{overview.Fresh, 58, most, 0},
