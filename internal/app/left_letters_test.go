@@ -41,7 +41,7 @@ func (s *stranded) eachOfSeveralLetters(verb func(letter uuid.UUID, verb, body s
 
 	id, a, c := wide()
 	_, x := call(t, "GET", s.url+"/api/v1/sagas/"+id.String()+"/explain", "")
-	if !strings.Contains(x["summary"].(string), `The compensation of step "c" gave up, too`) {
+	if !strings.Contains(x["summary"].(string), `The compensation of step "c" also gave up`) {
 		t.Errorf("explained: %v", x["summary"])
 	}
 	if status, doc := verb(c, "retry", `{"reason": "it is back"}`); status != 202 {
