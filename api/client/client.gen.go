@@ -5382,7 +5382,7 @@ type OverviewMinute struct {
 	From time.Time `json:"from"`
 
 	// Letters Dead letters that arrived in this minute and have not been archived. Absent for
-	// minutes before the oldest of the newest 10,000 letters.
+	// minutes that the newest 10,000 letters do not cover completely.
 	Letters *int64 `json:"letters,omitempty"`
 
 	// SagasFailed Of the sagas created in this minute, those that have ended in any state other than

@@ -81,7 +81,7 @@ var causes = []wanted{
 	{"webhook_disabled", " is disabled (the endpoint answered 410 Gone)", "enableWebhook", "410 Gone"},
 	{"webhook_failing", "Deliveries to webhook ", "testWebhook", "failing"},
 	{"participant_held", "anonymous holds the participant card: maintenance", "releaseParticipant",
-		"Its calls wait"},
+		"Calls are on hold"},
 	{"queue_held", "Queue upkeep is held", "releaseJobQueue", "the disk is replaced"},
 }
 
@@ -175,7 +175,7 @@ func (t trouble) flows() {
 	}
 	_, page := t.Get(t, "/ui/")
 	for _, want := range []string{"Traffic now", "2 of 4 failed", "a minute", "Last hour",
-		`aria-label="By minute, sagas started: 2 in 60 minutes, at most `} {
+		`aria-label="By minute, sagas started: 2 in 60 minutes, with a maximum of `} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -308,7 +308,7 @@ func (t trouble) follows(sub *testing.T, want wanted, c object) {
 		strings.Contains(list, "?") && strings.Contains(behind, "class=\"empty\"") {
 		sub.Errorf("%s: its items are to be on %s: %d\n%s", want.kind, list, status, behind)
 	}
-	seen := strings.Contains(line, ">See it</a>") // first, where it is about errors of letters
+	seen := strings.Contains(line, ">View</a>") // first, where it is about errors of letters
 	if seen != strings.HasPrefix(want.kind, "group_") {
 		sub.Errorf("%s: to be looked at first: %v", want.kind, seen)
 	}
