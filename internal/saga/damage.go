@@ -29,7 +29,7 @@ func Fits(s *Saga, def *workflow.Definition, logs []StepLog) error {
 	for i := range logs {
 		l := &logs[i]
 		if l.StepIndex >= len(def.Steps) || def.Steps[l.StepIndex].Name != l.StepName {
-			return fmt.Errorf("%w: its step %d is not %q as in the saga's step logs",
+			return fmt.Errorf("%w: its step %d is not %q, the name in the saga's step logs",
 				workflow.ErrUnreadable, l.StepIndex, l.StepName)
 		}
 	}

@@ -16,6 +16,7 @@ var (
 		"The certification has not ended, or it ended without a report: only a COMPLETED certification has one. Also "+
 			"returned if the stored report cannot be read (`report_unreadable`).", 409)
 	CodeInvalid = Problems.Add("CERTIFICATION_INVALID", "Invalid certification",
-		"This server may not call a URL, the payload is too large, participants cannot report to this server, "+
-			"options exclude each other, or the report does not come from a certification; `errors` names the member.", 422)
+		"This server is not allowed to call one of the URLs, the payload is too large, participants cannot report to "+
+			"this server, options exclude each other, or the report does not come from a certification; `errors` names the "+
+			"member.", 422)
 )

@@ -147,7 +147,7 @@ func (r Report) Text() string {
 		b.WriteString("Effects were not counted: without --effects, a call that is applied twice but gets equal responses goes unnoticed.\n")
 	}
 	if r.Repeated > 0 {
-		fmt.Fprintf(&b, "Races repeated under load: %d.\n", r.Repeated)
+		fmt.Fprintf(&b, "Repetitions of race tests under load: %d.\n", r.Repeated)
 	}
 	fmt.Fprintf(&b, "%s (vectors played: %d, not tried: %d; findings: %d, warnings: %d)\n",
 		r.verdict(), len(r.Played), len(r.Untried), len(r.Findings), len(r.Warnings))

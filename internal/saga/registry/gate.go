@@ -138,7 +138,7 @@ func (g Gate) whileReleasing(o *Outage, seen Seen, now time.Time) Decision {
 	case !seen.Waiting, seen.WaitsSince.After(waved):
 		// The last wave left nothing waiting. Calls that began to wait since then are leftovers, of
 		// which a participant under constant load always has some.
-		return changed(Gate{State: Open, Since: now, CountedFrom: now, Reason: "all waiting calls were let through"})
+		return changed(Gate{State: Open, Since: now, CountedFrom: now, Reason: "the calls that waited were let through"})
 	}
 	// The rate grows only after a second in which a released call succeeded.
 	if now.Sub(grown) >= time.Second && seen.LastLetOK.After(grown) {

@@ -81,12 +81,12 @@ func TestAGateIsHeldTriedAndReleased(t *testing.T) {
 			registry.Seen{Waiting: true, WaitsSince: noon}, time.Second, registry.Releasing, 10, ""},
 		{"releasing, those that wait have come since the last wave", release,
 			registry.Seen{Let: 3, Waiting: true, WaitsSince: after(time.Millisecond)},
-			time.Second, registry.Open, 0, "all waiting calls were let through"},
+			time.Second, registry.Open, 0, "the calls that waited were let through"},
 		{"releasing, those that have come fail", release,
 			registry.Seen{Let: 10, LetFailed: 6, Waiting: true, WaitsSince: after(time.Millisecond)},
 			time.Second, registry.Held, 0, "60 % of 10 calls failed while it was released"},
 		{"releasing, none waits any more", release, registry.Seen{Let: 3},
-			time.Second, registry.Open, 0, "all waiting calls were let through"},
+			time.Second, registry.Open, 0, "the calls that waited were let through"},
 	} {
 		now := after(tt.after)
 		d := tt.gate.Decide(&outage, tt.seen, now)

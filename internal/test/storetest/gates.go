@@ -287,7 +287,7 @@ func gateOutage(f *fixture) {
 	for _, g := range []registry.Gate{
 		gate(registry.Held, 1, "it failed"), gate(registry.Releasing, 5, "a canary succeeded"),
 		gate(registry.Held, 6, "it failed again"), gate(registry.Releasing, 9, "a canary succeeded"),
-		gate(registry.Open, 11, "all waiting calls were let through"),
+		gate(registry.Open, 11, "the calls that waited were let through"),
 	} {
 		p = f.decided(p, g)
 	}
@@ -330,7 +330,7 @@ func gateOutage(f *fixture) {
 	}
 	told := []string{
 		"participant.held: it failed", "participant.held: it failed again",
-		"participant.released: all waiting calls were let through", "participant.held: Ann holds it: maintenance",
+		"participant.released: the calls that waited were let through", "participant.held: Ann holds it: maintenance",
 		"participant.released: the participant was deleted",
 	}
 	if diff := cmp.Diff(told, events); diff != "" {

@@ -152,7 +152,8 @@ func (r *letterRun) ingest(ctx context.Context) error {
 		return fmt.Errorf("count the letters: %w", err)
 	}
 	if rows != r.cfg.Records || places != r.cfg.Records {
-		return fmt.Errorf("LOST OR DUPLICATED: %d rows with %d distinct offsets for %d records", rows, places, r.cfg.Records)
+		return fmt.Errorf("LOST OR DUPLICATED: %d rows with %d distinct positions for %d records",
+			rows, places, r.cfg.Records)
 	}
 	fmt.Fprintf(
 		r.cfg.Out,

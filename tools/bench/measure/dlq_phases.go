@@ -102,7 +102,7 @@ func (r *letterRun) large(ctx context.Context) error {
 		return fmt.Errorf("count the letters: %w", err)
 	}
 	if kept != int64(r.cfg.Large)*10_000_000 {
-		return fmt.Errorf("LOST: only %d bytes of %d large records are stored", kept, r.cfg.Large)
+		return fmt.Errorf("LOST OR DUPLICATED: %d bytes of %d large records are stored", kept, r.cfg.Large)
 	}
 	took, err := r.drive(ctx, largeLive, r.cfg.Large)
 	if err != nil {

@@ -106,7 +106,7 @@ func (r *run) measureStart(ctx context.Context, ready *Millis) error {
 func awaitReady(ctx context.Context, server *child, url string) error {
 	return await(ctx, server, url, func(ctx context.Context) error {
 		if !answersOK(ctx, url) {
-			return errors.New("the response is not 200")
+			return errors.New("no response with status 200")
 		}
 		return nil
 	})

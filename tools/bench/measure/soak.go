@@ -269,7 +269,8 @@ SELECT (SELECT count(*) FROM saga.saga_states WHERE completed_at IS NULL) + (SEL
 	}
 	fmt.Fprintln(s.cfg.Out)
 	if sagas < s.sagas.Load() || runs < s.runs.Load() || letters < s.dead.Load()*int64(s.cfg.Rate) {
-		return fmt.Errorf("LOST: %d sagas and %d runs were accepted", s.sagas.Load(), s.runs.Load())
+		return fmt.Errorf("LOST: not all letters, or not all of the accepted %d sagas and %d runs, are stored",
+			s.sagas.Load(), s.runs.Load())
 	}
 	if done := s.sagas.Load() + s.runs.Load(); failed*100 > done {
 		return fmt.Errorf("too many calls failed: %d, while %d succeeded", failed, done)
