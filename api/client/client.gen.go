@@ -1597,7 +1597,7 @@ type AwaitedReport struct {
 	// HeartbeatAt When the last heartbeat arrived. Absent if there was none.
 	HeartbeatAt *time.Time `json:"heartbeat_at,omitempty"`
 
-	// Progress How far the work has progressed. Members that a heartbeat omits keep their value.
+	// Progress How far the work has progressed. Members that a heartbeat omits keep their values.
 	Progress *ReportProgress `json:"progress,omitempty"`
 
 	// Since When the participant was called.
@@ -2024,7 +2024,7 @@ type CertificationWarning struct {
 
 // ClaimInput A request for runs.
 type ClaimInput struct {
-	// ClaimID An id for this claim that allows it to be repeated safely.
+	// ClaimID An id for this claim, with which the worker can repeat it safely.
 	ClaimID *string `json:"claim_id,omitempty"`
 
 	// Queues Limits the claim to these of the worker's registered queues.
@@ -2255,8 +2255,8 @@ type DeadLetter struct {
 	// Fingerprint Identifies the kind of error. Letters with the same fingerprint form a group.
 	Fingerprint string `json:"fingerprint"`
 
-	// Gate The gate of the participant to which the URL belongs, while the gate is not open.
-	// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+	// Gate The gate of the participant that the URL belongs to, while the gate is not open.
+	// Nothing is sent and no attempt is used up until it is this item's turn. Absent if
 	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
@@ -2361,7 +2361,7 @@ type DeadLetter struct {
 	StepIndex  *int             `json:"step_index,omitempty"`
 	StepName   *string          `json:"step_name,omitempty"`
 
-	// Target The target to which a retry sends a letter.
+	// Target Where a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
 	// TerminalAt When the letter became RESOLVED or DEAD.
@@ -2467,7 +2467,7 @@ type DeadLetterAttempt struct {
 	// StatusCode The status returned by an HTTP target.
 	StatusCode *int `json:"status_code,omitempty"`
 
-	// Target The target to which a retry sends a letter.
+	// Target Where a retry sends a letter.
 	Target DeadLetterTarget `json:"target"`
 
 	// Written The position at which the broker stored the record.
@@ -2791,8 +2791,8 @@ type DeadLetterInput struct {
 	// SagaID Stored for reference only.
 	SagaID *UUID `json:"saga_id,omitempty"`
 
-	// Target The target to which a retry sends the letter; default: its original topic. Allowed
-	// kinds are `kafka`, `http` and `job_run`.
+	// Target Where a retry sends the letter; default: its original topic. Allowed kinds are
+	// `kafka`, `http` and `job_run`.
 	Target  *DeadLetterTarget `json:"target,omitempty"`
 	TraceID *string           `json:"trace_id,omitempty"`
 }
@@ -3141,7 +3141,7 @@ type DeadLetterStats struct {
 // in some other way. DEAD: requires a person. docs/dlq.md describes the life cycle.
 type DeadLetterStatus string
 
-// DeadLetterTarget The target to which a retry sends a letter.
+// DeadLetterTarget Where a retry sends a letter.
 type DeadLetterTarget struct {
 	// Job Applies to kind `job_run`: the id or name of the job definition. Each retry is a
 	// run of that job, with the payload as its arguments.
@@ -3258,8 +3258,8 @@ type Delivery struct {
 	EventID   *string `json:"event_id,omitempty"`
 	EventType string  `json:"event_type"`
 
-	// Gate The gate of the participant to which the URL belongs, while the gate is not open.
-	// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+	// Gate The gate of the participant that the URL belongs to, while the gate is not open.
+	// Nothing is sent and no attempt is used up until it is this item's turn. Absent if
 	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
@@ -3445,7 +3445,7 @@ type ErasureResult struct {
 
 // ExchangeInput The outcomes that a worker reports and the runs that it requests.
 type ExchangeInput struct {
-	// ClaimID An id for this call that allows it to be repeated safely.
+	// ClaimID An id for this call, with which the worker can repeat it safely.
 	ClaimID *string `json:"claim_id,omitempty"`
 
 	// Outcomes The outcomes of the worker's runs that have ended. May be empty.
@@ -3644,8 +3644,8 @@ type ForceInput struct {
 	RequestedBy *Label `json:"requested_by,omitempty"`
 }
 
-// GateWait The gate of the participant to which the URL belongs, while the gate is not open.
-// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+// GateWait The gate of the participant that the URL belongs to, while the gate is not open.
+// Nothing is sent and no attempt is used up until it is this item's turn. Absent if
 // nothing waits at the gate.
 type GateWait struct {
 	// NextCanaryAt When the next canary is due; absent unless Skald holds the participant.
@@ -5027,8 +5027,8 @@ type JobSchedule struct {
 	// job runs once, at the end of the gap. `skip`: it does not run.
 	DstGap *JobScheduleDstGap `json:"dst_gap,omitempty"`
 
-	// DstOverlap Which of the two occurrences is used for wall-clock times that occur twice;
-	// `first` (default) or `both`.
+	// DstOverlap Which occurrence is used for wall-clock times that occur twice: `first` (default)
+	// or `both`.
 	DstOverlap *JobScheduleDstOverlap `json:"dst_overlap,omitempty"`
 
 	// EndAt There are no slots at or after this time.
@@ -5047,8 +5047,8 @@ type JobSchedule struct {
 // job runs once, at the end of the gap. `skip`: it does not run.
 type JobScheduleDstGap string
 
-// JobScheduleDstOverlap Which of the two occurrences is used for wall-clock times that occur twice;
-// `first` (default) or `both`.
+// JobScheduleDstOverlap Which occurrence is used for wall-clock times that occur twice: `first` (default)
+// or `both`.
 type JobScheduleDstOverlap string
 
 // JobTrigger Why a run exists.
@@ -5308,7 +5308,7 @@ type OverviewCounts struct {
 	// GroupsRegressed Counted among the 1,000 groups that most recently received letters.
 	GroupsRegressed *OverviewCount `json:"groups_regressed,omitempty"`
 
-	// LettersOpen Dead letters that have neither been resolved nor discarded.
+	// LettersOpen Dead letters that have been neither resolved nor discarded.
 	LettersOpen *OverviewCount `json:"letters_open,omitempty"`
 
 	// RedrivesAwaitingApproval Counted among the 1,000 newest redrives.
@@ -5321,7 +5321,7 @@ type OverviewCounts struct {
 	// belong to a saga.
 	RunsFailed *OverviewCount `json:"runs_failed,omitempty"`
 
-	// RunsLate Runs that have been due to start for more than a minute.
+	// RunsLate Runs that should have started more than a minute ago.
 	RunsLate *OverviewCount `json:"runs_late,omitempty"`
 
 	// RunsSkipped Runs that were skipped in the last 24 hours.
@@ -5687,7 +5687,8 @@ type ParticipantOutagePast struct {
 
 // ParticipantRelease The rate at which waiting calls are released.
 type ParticipantRelease struct {
-	// Factor The factor by which the rate grows after each second without problems; default: 2.
+	// Factor The factor by which the rate is multiplied after each second without problems;
+	// default: 2.
 	Factor *float64 `json:"factor,omitempty"`
 
 	// StartPerS Initial calls per second; default: 10.
@@ -5772,8 +5773,8 @@ type PlannedChange struct {
 	// created: the name of the member.
 	Member string `json:"member"`
 
-	// Of The kind of resource that `count` counts. Absent for the resource that the action
-	// targets.
+	// Of The kind of resource that is counted in `count`. Absent for the resource that the
+	// action targets.
 	Of *PlannedChangeOf `json:"of,omitempty"`
 
 	// To The new value; absent if there is none. With `count`, the earliest of several
@@ -5781,8 +5782,8 @@ type PlannedChange struct {
 	To *string `json:"to,omitempty"`
 }
 
-// PlannedChangeOf The kind of resource that `count` counts. Absent for the resource that the action
-// targets.
+// PlannedChangeOf The kind of resource that is counted in `count`. Absent for the resource that the
+// action targets.
 type PlannedChangeOf string
 
 // PlannedChanges Present only in the response to a `dry_run`: the changes that the request would make,
@@ -6038,7 +6039,7 @@ type Redrive struct {
 	// StopOn The conditions under which a redrive halts automatically.
 	StopOn RedriveStop `json:"stop_on"`
 
-	// Target The target to which a retry sends a letter.
+	// Target Where a retry sends a letter.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
 	// Transform Any JSON value. Callers without `payloads:read` get the text `***`.
@@ -6305,15 +6306,15 @@ type ReleaseInput struct {
 	WorkerID UUID    `json:"worker_id"`
 }
 
-// ReportProgress How far the work has progressed. Members that a heartbeat omits keep their value.
+// ReportProgress How far the work has progressed. Members that a heartbeat omits keep their values.
 type ReportProgress struct {
 	// Message A message about the progress. It is sanitized and truncated to 1,000 characters.
 	Message *string  `json:"message,omitempty"`
 	Percent *float64 `json:"percent,omitempty"`
 }
 
-// ReportResult The results have the meanings of the `answer` rules with the same names. `heartbeat`
-// means that the work continues; it restarts the wait for the report.
+// ReportResult Each result has the meaning of the `answer` rule with the same name. `heartbeat` means
+// that the work continues; it restarts the wait for the report.
 type ReportResult string
 
 // ResumeInput defines model for ResumeInput.
@@ -6446,7 +6447,7 @@ type RetryPolicy struct {
 	// Multiplier The ratio of each wait to the previous one.
 	Multiplier *float64 `json:"multiplier,omitempty"`
 
-	// RetryOn The failures that are retried. With an empty list, none are.
+	// RetryOn The failures that are retried. With an empty list, no failures are retried.
 	RetryOn []RetryClass `json:"retry_on,omitempty"`
 }
 
@@ -6575,8 +6576,9 @@ type Saga struct {
 	// remain. `unowned`, `no_answer`, `failing`: the saga makes no progress, because it
 	// is due but no node has taken it, a call has been unanswered for too long, or its
 	// retries keep failing. `step_failed`: it is suspended at a failed step.
-	// `deadline_after_pivot`, `cancel_after_pivot`: it was due to be compensated when
-	// its pivot had, or may have, completed. Any other value was written by a person.
+	// `deadline_after_pivot`, `cancel_after_pivot`: it was due to be compensated after
+	// its pivot had completed or might have completed. Any other value was written by a
+	// person.
 	AttentionReason *string `json:"attention_reason,omitempty"`
 
 	// AwaitsReport Present if the participant has answered "later" and the saga is waiting for its
@@ -7512,8 +7514,8 @@ type SimulatedReport struct {
 	// Output Only with the result `done` of an action, as in a real report.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Result The results have the meanings of the `answer` rules with the same names. `heartbeat`
-	// means that the work continues; it restarts the wait for the report.
+	// Result Each result has the meaning of the `answer` rule with the same name. `heartbeat` means
+	// that the work continues; it restarts the wait for the report.
 	Result ReportResult `json:"result"`
 }
 
@@ -7871,11 +7873,11 @@ type StepReport struct {
 	// `answer.output` is taken from it, and it must match `output_schema`.
 	Output AnyJSON `json:"output,omitempty"`
 
-	// Progress How far the work has progressed. Members that a heartbeat omits keep their value.
+	// Progress How far the work has progressed. Members that a heartbeat omits keep their values.
 	Progress *ReportProgress `json:"progress,omitempty"`
 
-	// Result The results have the meanings of the `answer` rules with the same names. `heartbeat`
-	// means that the work continues; it restarts the wait for the report.
+	// Result Each result has the meaning of the `answer` rule with the same name. `heartbeat` means
+	// that the work continues; it restarts the wait for the report.
 	Result ReportResult `json:"result"`
 }
 
@@ -8181,8 +8183,8 @@ type Webhook struct {
 	// FailingSince When the first failure since the last success occurred.
 	FailingSince *time.Time `json:"failing_since,omitempty"`
 
-	// Gate The gate of the participant to which the URL belongs, while the gate is not open.
-	// Until it is this item's turn, nothing is sent and no attempt is used up. Absent if
+	// Gate The gate of the participant that the URL belongs to, while the gate is not open.
+	// Nothing is sent and no attempt is used up until it is this item's turn. Absent if
 	// nothing waits at the gate.
 	Gate *GateWait `json:"gate,omitempty"`
 
