@@ -5678,7 +5678,7 @@ type ParticipantOutagePast struct {
 	// needed, the participant was held again before this one.
 	ReleaseBeganAt *time.Time `json:"release_began_at,omitempty"`
 
-	// ReleasedAt When all waiting calls had been let through.
+	// ReleasedAt When the calls that waited had been let through.
 	ReleasedAt time.Time `json:"released_at"`
 
 	// Waited The number of waiting calls when the release began.
