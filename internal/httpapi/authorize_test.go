@@ -104,8 +104,8 @@ func TestAuthenticationComesBeforeAllOtherChecks(t *testing.T) {
 var ofAllTenants = map[string]bool{
 	"GET /api/v1/nodes": true, "GET /api/v1/tenants": true, "GET /api/v1/admin/storage": true}
 
-// TestEveryOperationForEveryRole goes through the contract: what it declares is what is
-// enforced.
+// TestEveryOperationForEveryRole checks for every operation and role that the server enforces what
+// the contract declares.
 func TestEveryOperationForEveryRole(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	const id = "01234567-89ab-7def-8123-456789abcdef"

@@ -44,8 +44,8 @@ func (n *discard) Header() http.Header         { return n.header }
 func (n *discard) WriteHeader(status int)      { n.status = status }
 func (n *discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// BenchmarkCreate is the edge's part of POST /sagas: everything but the socket
-// and the commit. In "key" the request has an API key, as in production.
+// BenchmarkCreate measures the HTTP layer of POST /sagas without the socket and the commit. In
+// "key" the request has an API key, as in production.
 func BenchmarkCreate(b *testing.B) {
 	for _, size := range []struct {
 		name    string

@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTheContractListsEveryCode compares the codes of the contract with those of the packages, of which
-// docs/problems.md is made too.
+// TestTheContractListsEveryCode compares the codes in the contract with those of the packages, from
+// which docs/problems.md is generated too.
 func TestTheContractListsEveryCode(t *testing.T) {
 	read, err := embedded()
 	if err != nil {

@@ -138,8 +138,8 @@ func TestTheEmbeddedContractIsOpenapiYAML(t *testing.T) {
 	}
 }
 
-// TestContractAcceptsWhatTheRulesAccept keeps the schema of definitions correct, which
-// serves only readers: the edge does not enforce it.
+// TestContractAcceptsWhatTheRulesAccept checks the schema of definitions, which only serves
+// readers: the HTTP layer does not enforce it.
 func TestContractAcceptsWhatTheRulesAccept(t *testing.T) {
 	schema := apitest.OpenapiYAML(t).Components.Schemas["WorkflowDefinition"].Value
 	full, err := workflow.ParseYAML([]byte(apitest.YamlDefinition+`

@@ -12,8 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDeprecatedOperationsAnnounceTheirEnd: what the contract says of an operation is in the headers of all of its
-// responses, and a contract that says it by halves is refused.
+// TestDeprecatedOperationsAnnounceTheirEnd checks that all responses of a deprecated operation have
+// the headers that the contract implies, and that an incomplete deprecation in the contract is
+// refused.
 func TestDeprecatedOperationsAnnounceTheirEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
 		op   string

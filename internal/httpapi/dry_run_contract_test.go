@@ -6,8 +6,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// TestEveryDryRunAnswersWithItsChanges: whatever an action with dry_run is about, its answer says from what to what, in
-// one schema.
+// TestEveryDryRunAnswersWithItsChanges checks that every action with dry_run lists the changes it
+// would make, with old and new values, in the same schema.
 func TestEveryDryRunAnswersWithItsChanges(t *testing.T) {
 	c, err := embedded()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// lookups records what is asked of a store of sagas: the method, and for which tenant.
+// lookups records the calls to a store of sagas: the method and the tenant.
 type lookups struct {
 	saga.Store
 	asked []string
@@ -38,9 +38,9 @@ func (l *lookups) StepLogs(ctx context.Context, tenant, id uuid.UUID, want saga.
 	return l.Store.StepLogs(ctx, tenant, id, want)
 }
 
-// A saga of another tenant is looked up exactly as one that does not exist: the same
-// questions, in the same order, all of them for the caller's tenant, so that the database
-// reads the same and the time of the answer tells nothing.
+// A saga of another tenant is looked up exactly like one that does not exist: with the same
+// queries, in the same order, all for the caller's tenant. The database does the same reads, so the
+// response time reveals nothing.
 func TestForeignSagasAreLookedUpAsMissingOnes(t *testing.T) {
 	t.Parallel()
 	var seen *lookups

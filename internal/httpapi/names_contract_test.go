@@ -9,8 +9,7 @@ import (
 	"github.com/skald-saga/skald/api"
 )
 
-// A response that says who did something also says what people call them: beside each subject is its
-// name.
+// A response that says who did something has the display name beside each subject.
 func TestEveryActorOfTheContractHasANameBesideIt(t *testing.T) {
 	doc, err := api.GetSpec()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// TestLinksLeadThroughAList: with the header Link alone, a client reads each item once, whatever the list is and
-// however its first page was asked for.
+// TestLinksLeadThroughAList checks that a client that follows only the Link header reads each item
+// once, for every list and whatever the parameters of the first page.
 func TestLinksLeadThroughAList(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order:é", "a")
@@ -55,7 +55,7 @@ func TestLinksLeadThroughAList(t *testing.T) {
 	}
 }
 
-// nextOf returns the address in a header Link; "": there is none.
+// nextOf returns the address in a Link header, or "" if there is none.
 func nextOf(t *testing.T, links []string) string {
 	t.Helper()
 	if len(links) == 0 {

@@ -191,7 +191,7 @@ func TestFullNodeStoresTheSagaForOtherNodes(t *testing.T) {
 	if err != nil || stored.LeaseOwner != nil || stored.NextRunAt == nil {
 		t.Errorf("stored = %+v, %v; want it unowned and due", stored, err)
 	}
-	// It ends on another node: only the store shows it.
+	// The saga ends on another node, so only the store shows it.
 	e.Node.Silent = true
 	g := apitest.NewGate(nil)
 	e.Node.Script = g.Script

@@ -10,7 +10,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 )
 
-// What the compiled parameters accept, the contract's validator accepts as well.
+// The contract's validator accepts everything that the compiled parameters accept.
 func TestParametersAcceptNothingThatTheContractRefuses(t *testing.T) {
 	t.Parallel()
 	c, err := embedded()

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// A mistake is in the body, a parameter or a header, and a problem says which: pointers are JSON
-// Pointers and nothing else.
+// A problem says whether the mistake is in the body, a parameter or a header. Pointers are always
+// JSON Pointers.
 func TestAProblemSaysWhereTheMistakeIs(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve")

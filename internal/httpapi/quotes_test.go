@@ -8,7 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
-// The draft of Idempotency-Key writes it in quotes, most clients do not: it is one key.
+// The draft of Idempotency-Key puts the key in quotes, but most clients omit them. Both forms are
+// the same key.
 func TestAQuotedIdempotencyKeyIsTheSameKey(t *testing.T) {
 	t.Parallel()
 	e := apitest.NewEdge(t)
@@ -65,7 +66,8 @@ func TestTheInstanceOfAProblemIsBounded(t *testing.T) {
 	}
 }
 
-// The body of a PATCH is a JSON merge patch, under its own media type too; other bodies are not.
+// The body of a PATCH is a JSON merge patch, which may have its own media type. Other media types
+// are refused.
 func TestPatchesHaveTheirOwnMediaType(t *testing.T) {
 	t.Parallel()
 	e := apitest.NewEdge(t)
@@ -89,7 +91,8 @@ func TestPatchesHaveTheirOwnMediaType(t *testing.T) {
 	}
 }
 
-// Accept chooses among formats and refuses none: a client that wants a picture gets JSON, and its type.
+// Accept chooses among formats but never causes a refusal: a client that asks for an image gets
+// JSON, labeled as JSON.
 func TestAcceptRefusesNothing(t *testing.T) {
 	t.Parallel()
 	e := apitest.NewEdge(t)

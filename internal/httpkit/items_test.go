@@ -52,7 +52,8 @@ func TestTheContractSaysWhichItemsAreJudgedAlone(t *testing.T) {
 	}
 }
 
-// TestNumbersOfAllItemsGrowNoMoreThanThoseOfOneDocument: exponents must not fill the memory.
+// TestNumbersOfAllItemsGrowNoMoreThanThoseOfOneDocument checks that large exponents cannot exhaust
+// the memory.
 func TestNumbersOfAllItemsGrowNoMoreThanThoseOfOneDocument(t *testing.T) {
 	l, _ := listOf(t, "DeadLetterBatch")
 	item := `{"original_topic":"a","error_message":"b","payload":[` + strings.Repeat("1e399,", 100) + `1]}`
@@ -63,8 +64,8 @@ func TestNumbersOfAllItemsGrowNoMoreThanThoseOfOneDocument(t *testing.T) {
 	}
 }
 
-// BenchmarkBatchOfResults is the way of a batch of 500 results from its bytes to the handler. In
-// "as one" its items are decoded together, as they were before each was judged on its own.
+// BenchmarkBatchOfResults decodes a batch of 500 results, from its bytes to the handler. In "as
+// one" the items are decoded together, as they were before each was checked separately.
 func BenchmarkBatchOfResults(b *testing.B) {
 	var items []string
 	for i := range 500 {

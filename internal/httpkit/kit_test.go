@@ -77,7 +77,7 @@ func TestCursorIsBoundToEveryFilter(t *testing.T) {
 		}
 		return NewListID(tenant, "/api/v1/sagas", values)
 	}
-	// Cursors in clients' hands were made from this text.
+	// Cursors that clients still hold were made from this text.
 	sum := sha256.Sum256([]byte("00000000-0000-0000-0000-00000000000a\n/api/v1/sagas\nstate=failed&status=FAILED&status=RUNNING"))
 	if got := list("status=FAILED&status=RUNNING&state=failed"); !bytes.Equal(got[:], sum[:len(got)]) {
 		t.Error("the id of a list has changed, which makes clients' cursors invalid")

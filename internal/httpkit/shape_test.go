@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// oddValues are put in every place of every body.
+// oddValues are tried in every place of every body.
 var oddValues = []string{
 	`null`, `true`, `0`, `-1`, `1`, `7`, `1.5`, `1.0`, `1e2`, `1e400`, `-2147483649`, `2147483648`, `99999999999999999999`,
 	`9007199254740993`, `""`, `"x"`, `"é"`, `"a b"`, `"a\"b\\c"`, `"\u000a"`, `"***"`, `"2026-01-02T03:04:05Z"`, `"2026-13-41"`,

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What is known of the difference between two clocks is what the answers prove, and no more.
+// The rule claims no more about the difference between two clocks than the answers prove.
 func TestAClockIsCorrectedByWhatAnswersProve(t *testing.T) {
 	t.Parallel()
 	type answer struct{ sent, there, answered time.Duration } // since the same moment, each by its own clock

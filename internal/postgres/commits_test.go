@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// alone is a primary whose synchronous standby is not there: each commit waits for it.
+// alone is a primary whose synchronous standby is absent, so each commit waits for it.
 type alone struct {
 	t   *testing.T
 	db  *postgres.DB
@@ -39,7 +39,7 @@ func startAlone(t *testing.T) *alone {
 	return a
 }
 
-// standby sets the name of the standby that commits wait for; "": for none.
+// standby sets the name of the standby that commits wait for; "" means that they wait for none.
 func (a *alone) standby(name string) {
 	a.t.Helper()
 	pgtest.Execute(a.t, a.own, `ALTER SYSTEM SET synchronous_standby_names = '`+name+`'`)
@@ -146,7 +146,7 @@ func TestACommitThatTheStandbyDidNotConfirmIsUnknown(t *testing.T) {
 	}
 }
 
-// A client that hangs up must not make a commit unknown.
+// A client that hangs up must not leave the outcome of a commit unknown.
 func TestTheEndOfAContextDoesNotCancelACommit(t *testing.T) {
 	t.Parallel()
 	a := startAlone(t)

@@ -86,7 +86,7 @@ func TestConnectionsToAServerThatBecameReadOnlyAreGivenUp(t *testing.T) {
 			}
 		}
 	}
-	// When every server is read-only, the caller gets the reason, and soon.
+	// When every server is read-only, the caller soon gets an error with the reason.
 	pgtest.Execute(t, pgtest.Observer(t, dsn), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
 	every(t, d.Write.DB, `SET default_transaction_read_only = on`)
 	_, err := st.Create(patience.Context(t), pgtest.Unkeyed())
@@ -125,8 +125,8 @@ func TestIdleConnectionsThatTheServerHasClosedAreNotUsed(t *testing.T) {
 	}
 }
 
-// database/sql repeats a statement whose connection broke before a response arrived. A create
-// that was executed would then find itself, and be refused as its own duplicate.
+// database/sql repeats a statement whose connection broke before a response arrived. A repeated
+// create would then find the saga that it stored itself, and be refused as a duplicate.
 func TestAWriteWhoseAnswerIsLostIsUnknownAndNotRepeated(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
@@ -177,7 +177,7 @@ func TestARestartOfTheServerLosesNoCommitAndReportsNoFalseOne(t *testing.T) {
 	var told []uuid.UUID // of the goroutine below, until it has finished
 	var stored, failed atomic.Int64
 	var stop atomic.Bool
-	// busy returns when the client has had n more creates stored.
+	// busy returns when n more creates of the client have been stored.
 	busy := func(n int64) {
 		goal := stored.Load() + n
 		patience.Until(t, fmt.Sprintf("%d more creates are stored", n), func() bool { return stored.Load() >= goal })

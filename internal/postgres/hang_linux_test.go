@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// private starts a server of the test's own, with the schema.
+// private starts a server for this test alone, with the schema.
 func private(t *testing.T) *devpg.Server {
 	t.Helper()
 	s, err := devpg.Start(t.Context(), devpg.Config{Dir: t.TempDir(), Exclusive: true,
@@ -55,8 +55,8 @@ func uses(d *postgres.DB) map[string]func(context.Context) error {
 	}
 }
 
-// A server whose processes are stopped closes nothing, and its machine still accepts connections. The
-// time limits of statements are longer than the patience of this test.
+// A server whose processes are stopped closes no connections, and its machine still accepts new
+// ones. The time limits of statements are longer than this test waits.
 func TestAServerThatHangsIsLeftByAllPools(t *testing.T) {
 	t.Parallel()
 	server := private(t)

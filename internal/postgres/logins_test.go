@@ -87,7 +87,7 @@ func openAs(t *testing.T, dsn string, source credentials.Source) *postgres.DB {
 	return d
 }
 
-// users returns the logins of the connections of this database.
+// users returns the logins that have connections to this database.
 func users(t *testing.T, d *sql.DB) []string {
 	t.Helper()
 	return strings.Fields(pgtest.Ask[string](t, d, `SELECT coalesce(string_agg(DISTINCT usename, ' ' ORDER BY usename), '')

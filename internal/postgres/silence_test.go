@@ -22,10 +22,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// proxy is between a store and its server. It can fall silent: connections stay open and no
-// bytes pass any more, as when a machine loses power. It can cut once: the client's message
-// still arrives, and the connection is cut when the server answers. And it can lead to another
-// server.
+// proxy sits between a store and its server. It can fall silent: connections stay open but no bytes
+// pass, as when a machine loses power. It can cut once: the client's message still arrives, and the
+// connection is cut when the server answers. It can also lead to another server.
 type proxy struct {
 	port         string
 	target       atomic.Pointer[string]

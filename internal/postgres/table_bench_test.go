@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// listedRow is a row as lists have them, with the tags that sqlx reads.
+// listedRow is a row as lists return it, with the tags that sqlx reads.
 type listedRow struct {
 	ID        uuid.UUID  `db:"id"`
 	TenantID  uuid.UUID  `db:"tenant_id"`

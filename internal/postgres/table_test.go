@@ -66,8 +66,8 @@ var kindsTable = postgres.NewTable(
 	postgres.Int("twice", func(k *kinds) *int { return &k.Number }).From("k.number * 2").WriteOnly(),
 )
 
-// tableOfKinds is a connection with an empty table kinds, and rows for it of which the first
-// two are inserted.
+// tableOfKinds returns a connection with an empty table kinds, and rows for the table, of which the
+// first two are inserted.
 func tableOfKinds(t *testing.T, pool *sqlx.DB) (*sql.Conn, []kinds) {
 	t.Helper()
 	conn, err := pool.DB.Conn(t.Context())

@@ -26,8 +26,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// neighbours are two tenants with sagas, logs, keys and a workflow each, behind stores that log
-// in as login.
+// neighbours are two tenants, each with sagas, logs, keys and a workflow, behind stores that log in
+// as login.
 type neighbours struct {
 	db      *postgres.DB
 	tenants [2]uuid.UUID
@@ -58,7 +58,8 @@ func neighboursOn(t *testing.T, login string) neighbours {
 	return n
 }
 
-// own are the tables and views whose rows belong to a tenant, and the column with its id.
+// own lists the tables and views whose rows belong to a tenant, with the column that has the
+// tenant's id.
 var own = map[string]string{
 	"saga_states": "tenant_id", "saga_step_logs": "saga_id", "idempotency_keys": "tenant_id", "workflows": "tenant_id",
 	"workflow_definitions": "tenant_id", "sagas": "tenant_id", "saga_instances": "id", "saga_steps": "saga_id",
@@ -95,7 +96,7 @@ func TestWithoutAWhereATenantStillSeesOnlyItsRows(t *testing.T) {
 			if diff := cmp.Diff([]string(want), []string(got)); diff != "" || err != nil {
 				t.Errorf("%s: %v (-own +seen):\n%s", table, err, diff)
 			}
-			// The same as a prepared statement, with either kind of plan.
+			// The same holds for a prepared statement, with either kind of plan.
 			for range 7 {
 				got = nil
 				err := postgres.ReadTenant(t.Context(), n.db, tenant,
@@ -289,7 +290,7 @@ func TestStoresKeepTheContractThroughAPooler(t *testing.T) {
 	storetest.Workflows(t, open)
 }
 
-// A database without the roles: WHERE tenant_id alone.
+// Without the roles, only WHERE tenant_id separates the tenants.
 func TestStoresKeepTheContractWithoutRoles(t *testing.T) {
 	open := func(t *testing.T) storetest.Env {
 		db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), Unsecured: true})

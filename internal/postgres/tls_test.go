@@ -96,7 +96,7 @@ func TestTLSToTheServerIsWhatTheModeSays(t *testing.T) {
 	if err := plain.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The server's account must own its key.
+	// The server's account must own its key file.
 	info, err := os.Stat(filepath.Join(dir, "pgdata"))
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// TestExamplesFollowTheContract: each is valid, and every operation that takes or returns JSON has one. With
-// TEST_EXAMPLES it first writes them again, from what the tests have recorded there: make examples.
+// TestExamplesFollowTheContract checks that each example is valid, and that every operation that
+// takes or returns JSON has one. With TEST_EXAMPLES it first rewrites the examples from the
+// responses that the tests recorded there (make examples).
 func TestExamplesFollowTheContract(t *testing.T) {
 	if dir := os.Getenv("TEST_EXAMPLES"); dir != "" {
 		rewrite(t, dir)
@@ -195,7 +196,7 @@ func stands(e Example, recorded []candidate, doc *openapi3.T, id string) bool {
 	})
 }
 
-// requestOf returns the schema of the JSON body of an operation; nil: it takes none.
+// requestOf returns the schema of the JSON body of an operation, or nil if it takes none.
 func requestOf(doc *openapi3.T, id string) *openapi3.Schema {
 	for _, item := range doc.Paths.Map() {
 		for _, op := range item.Operations() {
@@ -278,7 +279,7 @@ func outline(text []byte) (names []string) {
 	return slices.Compact(names)
 }
 
-// steady replaces what differs in each run: ids, times, ports, secrets.
+// steady replaces values that differ in each run: ids, times, ports and secrets.
 type steady struct{ seen map[string]string }
 
 var (

@@ -39,7 +39,8 @@ func content(t *testing.T, res *http.Response) string {
 	return string(all)
 }
 
-// TestWhatIsCompressed: whole pages and whole JSON, for those who ask, and nothing else.
+// TestWhatIsCompressed checks that only whole pages and whole JSON documents are compressed, and
+// only for clients that accept it.
 func TestWhatIsCompressed(t *testing.T) {
 	text := strings.Repeat("the poet who keeps the sagas. ", 200)
 	for _, c := range []struct {
@@ -98,7 +99,7 @@ func TestWhatIsCompressed(t *testing.T) {
 	}
 }
 
-// TestStreamsAreSentAtOnce: what is flushed reaches the client before the handler ends.
+// TestStreamsAreSentAtOnce checks that flushed data reaches the client before the handler ends.
 func TestStreamsAreSentAtOnce(t *testing.T) {
 	next, done := make(chan struct{}), make(chan struct{})
 	h, err := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -173,7 +174,7 @@ func TestACrowdIsServedUncompressed(t *testing.T) {
 	}
 }
 
-// BenchmarkPage is a page of 100 rows, about 60 kB.
+// BenchmarkPage compresses a page of 100 rows, about 60 kB.
 func BenchmarkPage(b *testing.B) {
 	var page strings.Builder
 	for i := range 100 {

@@ -10,7 +10,7 @@ import (
 
 var one, two = uuid.MustParse("00000000-0000-0000-0000-000000000001"), uuid.MustParse("00000000-0000-0000-0000-000000000002")
 
-// allowed is how many of n requests pass.
+// allowed returns how many of n requests pass.
 func allowed(l *Limiter, n int, key string, tenant uuid.UUID, creates bool) (passed int, last Verdict) {
 	for range n {
 		if last = l.Take(key, tenant, creates); last.Limit == "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// store notes when it is asked.
+// store records when it is called.
 type store struct {
 	begin    time.Time
 	stuck    int
@@ -84,7 +84,7 @@ func (s *store) RollUp(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// work runs the janitor for a time, and returns what it logged.
+// work runs the janitor for a while and returns what it logged.
 func work(t *testing.T, s *store, d time.Duration, cfg janitor.Config) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -274,8 +274,9 @@ func TestJanitorRaisesAttentionForWhatMakesNoProgress(t *testing.T) {
 	})
 }
 
-// TestALongSearchForStalledSagasIsRare: with a million unfinished sagas it takes seconds. The counts, which are
-// cheap, keep their pace.
+// TestALongSearchForStalledSagasIsRare checks that a slow search for stalled sagas runs less often,
+// because it takes seconds with a million unfinished sagas. The counts are cheap and keep their
+// interval.
 func TestALongSearchForStalledSagasIsRare(t *testing.T) {
 	for search, most := range map[time.Duration]int{0: 300, 100 * time.Millisecond: 300, 4 * time.Second: 45} {
 		synctest.Test(t, func(t *testing.T) {

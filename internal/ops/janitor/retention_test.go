@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// archive notes when it is asked, and has a backlog.
+// archive records when it is called, and has a backlog.
 type archive struct {
 	begin   time.Time
 	backlog int
@@ -45,7 +45,7 @@ func (a *archive) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) 
 	return n, nil
 }
 
-// retain runs the loop for a time and returns its log and how many rounds it ended well.
+// retain runs the loop for a while and returns its log and the number of rounds that succeeded.
 func retain(t *testing.T, a *archive, d time.Duration, cfg janitor.RetentionConfig) (log string, rounds int) {
 	t.Helper()
 	var out bytes.Buffer

@@ -52,7 +52,7 @@ func scrape(t *testing.T, m *metrics.Metrics) map[string]float64 {
 	return samples
 }
 
-// Each report changes these samples, to these values, and no other.
+// Each report sets these samples to these values and changes no others.
 func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 	ended := &saga.Saga{State: saga.Compensated, CreatedAt: noon, CompletedAt: new(noon.Add(2 * time.Second))}
 	for _, tt := range []struct {
