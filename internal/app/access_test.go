@@ -76,8 +76,8 @@ func TestNodesThatStartTogetherShareTheBootstrapKey(t *testing.T) {
 	}
 }
 
-// The nodes share only the database. That a node remembers a key for less than five seconds is shown
-// on a fake clock, in the package identity.
+// The nodes share only the database. A test in the package identity shows with a fake clock that a
+// node remembers a key for less than five seconds.
 func TestARevokedKeyIsRefusedByEveryNode(t *testing.T) {
 	t.Parallel()
 	dsn, token := testdb.DSN(t), newToken(t)

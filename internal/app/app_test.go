@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// node is a Skald that runs in this process.
+// node is a Skald node that runs in this process.
 type node struct {
 	url  string
 	logs *syncBuffer
@@ -52,7 +52,7 @@ func start(t *testing.T, dsn, name string, change ...func(*config.Config)) *node
 	return startWith(t, dsn, name, func(*app.Options) {}, change...)
 }
 
-// startWith is start with further options.
+// startWith is start with additional options.
 func startWith(
 	t *testing.T, dsn, name string, options func(*app.Options), change ...func(*config.Config),
 ) *node {
@@ -190,7 +190,8 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 				tt.calls,
 			)
 		}
-		// A waiting request is answered by the node that drove the saga, without a read.
+		// A waiting request is answered by the node that drove the saga, without reading the
+		// database.
 		_, stored := call(t, "GET", n.url+"/api/v1/sagas/"+doc["saga_id"].(string), "")
 		if !reflect.DeepEqual(doc, stored) {
 			t.Errorf("payload %s: the answer of the wait is\n%v\nand the store has\n%v", tt.payload, doc, stored)

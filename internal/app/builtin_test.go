@@ -60,7 +60,7 @@ func TestABrokenInvariantFailsItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	// A letter that was confirmed, although no run has succeeded.
+	// This letter was confirmed although no run has succeeded.
 	if status, doc := call(t, "POST", n.url+"/api/v1/dlq/messages", `{"original_topic":"t","error_message":"e","payload":{},"target":{"kind":"job_run","job":"system.invariants"}}`); status != http.StatusCreated {
 		t.Fatalf("%d %v", status, doc)
 	}

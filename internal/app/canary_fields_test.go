@@ -66,7 +66,7 @@ var canaries = func() []string {
 	return all
 }()
 
-// findCanary returns the position of the canary in a text, -1 if there is none.
+// findCanary returns the position of the canary in a text, or -1 if there is none.
 func findCanary(text string) int {
 	text = strings.ToLower(text)
 	for _, c := range canaries {
@@ -77,7 +77,7 @@ func findCanary(text string) int {
 	return -1
 }
 
-// written is what the owner has sent to one operation.
+// written is what the owner has sent to an operation.
 type written struct {
 	bodies []any  // JSON documents
 	other  string // bodies of other media types, and parameters

@@ -33,7 +33,7 @@ func contractOf(t *testing.T, url string) apiDoc {
 	return apiDoc{t: t, doc: doc}
 }
 
-// operations returns those under /api/v1, ordered by path.
+// operations returns the operations under /api/v1, ordered by path.
 func (d apiDoc) operations() (all []apiOperation) {
 	for path, item := range d.doc["paths"].(map[string]any) {
 		if !strings.HasPrefix(path, "/api/v1/") {

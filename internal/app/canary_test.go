@@ -101,7 +101,7 @@ func (a *canaryNode) participate(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send makes a request and returns the response including its headers.
+// send makes a request and returns the response with its headers.
 func (a *canaryNode) send(credential, method, path, body string, header ...string) (int, string) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience.Limit)

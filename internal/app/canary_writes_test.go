@@ -119,7 +119,7 @@ func (a *canaryNode) exec(query string, args ...any) {
 // why is the body of most actions on sagas.
 const whyNot = `{"reason":"#","requested_by":"#"}`
 
-// writeAll makes the owner send everything that it can send.
+// writeAll makes the owner send everything that the owner can send.
 func (a *canaryNode) writeAll() {
 	a.writeJobs()
 	a.writeWebhooks()

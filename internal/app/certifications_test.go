@@ -22,7 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// examined is a participant that keeps the rules, except for a fault of all its calls.
+// examined is a participant that follows the rules, except for a fault in all its calls.
 func examined(t *testing.T, fault string, before func(*http.Request)) string {
 	t.Helper()
 	cfg := stub.Config{}

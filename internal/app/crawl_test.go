@@ -44,7 +44,7 @@ func newCrawl(a *canaryNode, url string, each int) *crawl {
 	return &crawl{a: a, url: url, each: each, seen: map[string]bool{}, kinds: map[string]int{}}
 }
 
-// kindOf a path is the same for every id.
+// kindOf returns the kind of a path, which is the same for every id.
 func kindOf(path string) string { return someUUID.ReplaceAllString(path, "*") }
 
 var someUUID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{64}`)

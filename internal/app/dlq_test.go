@@ -45,7 +45,7 @@ func TestANodeRetriesLettersByItselfUntilTheirTargetHasThem(t *testing.T) {
 		calls.Load() != 3 {
 		t.Errorf("%d calls: %v", calls.Load(), doc)
 	}
-	// There are no brokers: nothing is changed or lost.
+	// Without brokers, nothing is changed or lost.
 	_, doc = call(t, "POST", n.url+"/api/v1/dlq/messages", `{"original_topic":"orders","error_message":"boom"}`)
 	if status, doc := call(t, "POST", n.url+"/api/v1/dlq/messages/"+doc["id"].(string)+"/retry", ""); status != 503 ||
 		doc["code"] != "DLQ_NO_KAFKA" {

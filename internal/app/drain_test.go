@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// At the signal to stop a node reports that it is not ready, and continues to serve until load
-// balancers have had time to notice.
+// When a node receives the signal to stop, it reports that it is not ready and continues to serve
+// until load balancers have had time to notice.
 func TestANodeThatStopsIsNotReadyFirstAndClosesLater(t *testing.T) {
 	t.Parallel()
 	const delay = 3 * time.Minute
@@ -25,7 +25,7 @@ func TestANodeThatStopsIsNotReadyFirstAndClosesLater(t *testing.T) {
 	if d := patience.Receive(t, "it drains", asked); d != delay {
 		t.Errorf("it drains for %s, want %s", d, delay)
 	}
-	// On new connections, like a client that has not noticed yet.
+	// Use new connections, like a client that has not noticed yet.
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	res, err := http.Get(n.url + "/readyz")
 	if err != nil {

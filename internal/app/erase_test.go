@@ -116,7 +116,7 @@ func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 	}
 }
 
-// A request that selects nothing, or two things, is refused.
+// A request that selects nothing, or two things at once, is refused.
 func TestRequestsForErasure(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t)

@@ -145,7 +145,7 @@ func TestTheAuditTrailShowsEveryState(t *testing.T) {
 	verified(t, a.url, len(told))
 }
 
-// ends returns the sagas with an event of their end.
+// ends returns the sagas that have an event of their end.
 func ends(events []event) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range events {

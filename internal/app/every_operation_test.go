@@ -67,14 +67,14 @@ func newWalker(t *testing.T, change ...func(*config.Config)) *walker {
 	return w
 }
 
-// send makes one request and returns status and response.
+// send makes one request and returns its status and response.
 func (w *walker) send(id, method, path, body string) (int, map[string]any) {
 	w.t.Helper()
 	res, doc := w.request(id, method, path, body, "")
 	return res.StatusCode, doc
 }
 
-// request is send with an Idempotency-Key, "" for none.
+// request is send with an Idempotency-Key; "" means none.
 func (w *walker) request(id, method, path, body, key string) (*http.Response, map[string]any) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(body))

@@ -39,7 +39,7 @@ type beside struct {
 	all     sync.WaitGroup
 }
 
-// foreignWord is in the contents of the other tenant and nowhere else.
+// foreignWord occurs in the contents of the other tenant and nowhere else.
 const foreignWord = "foreignWord-5f1c"
 
 // mostUnknown is after how many writes without an answer nothing is written any more: the time to judge a history grows
@@ -89,7 +89,7 @@ func goBeside(t *testing.T, nodes []*node) *beside {
 	return b
 }
 
-// serve answers calls of the steps.
+// serve answers the calls of the steps.
 func (b *beside) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	b.mu.Lock()
@@ -116,7 +116,8 @@ func (b *beside) called(path, saga string) int {
 	return b.calls[path+" "+saga]
 }
 
-// ask repeats a request to one of the nodes, under one key, until it is answered by something else than a 503.
+// ask repeats a request to one of the nodes, with the same key, until the answer is something other
+// than a 503.
 func (b *beside) ask(node int, method, path, body, tenant string) map[string]any {
 	b.t.Helper()
 	key := uuid.NewString()
@@ -162,7 +163,7 @@ func (b *beside) strike() {
 	close(b.goOn)
 }
 
-// writeGuarded reads and writes a workflow's state in turns at both nodes, until it is stopped.
+// writeGuarded reads and writes a workflow's state alternately on both nodes until it is stopped.
 func (b *beside) writeGuarded() {
 	begun := time.Now()
 	var clients sync.WaitGroup
@@ -205,7 +206,7 @@ func (b *beside) writeGuarded() {
 	clients.Wait()
 }
 
-// guarded makes one request; known: the answer says what happened.
+// guarded makes one request; known means that the answer says what happened.
 func (b *beside) guarded(at string, in request) (out seen, known bool) {
 	method := http.MethodGet
 	if in.write {
@@ -262,7 +263,7 @@ func (b *beside) searchAnswers() {
 	}
 }
 
-// sagas returns how many sagas there are beside the orders.
+// sagas returns the number of sagas other than the orders.
 func (b *beside) sagas() int { return len(b.late) + len(b.halted) + len(b.foreign) }
 
 // lateSaga is a saga whose only call is answered after its deadline, as it ended.

@@ -73,7 +73,7 @@ func newWire(t *testing.T, to int) *wire {
 	return w
 }
 
-// primary is the server that is lost.
+// primary is the server that fails.
 type primary struct {
 	*devpg.Server
 	wire  *wire
@@ -95,7 +95,7 @@ func fillDisk(t *testing.T, p *primary) {
 	<-p.Done()
 }
 
-// faults are the ways in which a primary is lost.
+// faults are the ways in which a primary can fail.
 var faults = []struct {
 	name   string
 	always bool // tried without being asked for

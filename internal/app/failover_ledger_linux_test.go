@@ -26,14 +26,14 @@ const threeSteps = `{"name": "pair",
 
 const attemptsOfThree, undosOfThree = 4, 40
 
-// received is the ledger of the participants.
+// received is the participants' ledger.
 type received struct {
 	path   string
 	judged int // entries
 }
 
-// serveShop serves the participants of the sagas: some calls fail, some are refused, some answers are lost, so that one
-// saga in eight has to be undone.
+// serveShop serves the participants of the sagas. Some calls fail, some are refused and some
+// answers are lost, so that one saga in eight has to be compensated.
 func serveShop(t *testing.T, n *node) *received {
 	t.Helper()
 	r := &received{path: filepath.Join(t.TempDir(), "ledger.jsonl")}

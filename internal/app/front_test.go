@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 )
 
-// Not in parallel: there is one cache per process, and each node that starts replaces it.
+// This test is not parallel: there is one cache per process, and each node that starts replaces it.
 func TestTheRootLeadsBrowsersToThePagesAndTellsOthersWhereTheAPIIs(t *testing.T) {
 	visit := func(base string, change func(*config.Config)) func(path, accept string) (int, string, string) {
 		n := start(t, "", "a", func(c *config.Config) {
@@ -75,7 +75,7 @@ func TestTheRootLeadsBrowsersToThePagesAndTellsOthersWhereTheAPIIs(t *testing.T)
 	}
 }
 
-// Whatever a proxy adds in front of our paths is in the addresses that we give out, and not twice.
+// Any prefix that a proxy adds to our paths appears exactly once in the addresses that we return.
 func TestOurOwnAddressesIncludeTheBasePath(t *testing.T) {
 	for _, tt := range []struct{ base, public, called, at, server string }{
 		{"", "", "", "", "/"},

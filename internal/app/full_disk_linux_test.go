@@ -128,7 +128,7 @@ func inNamespace(t *testing.T) bool {
 	return true
 }
 
-// zeros never ends.
+// zeros is a reader that never ends.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }

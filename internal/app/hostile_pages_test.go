@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/browser"
 )
 
-// TestHostileTextStaysText fills every field that a client can fill with what would run in a browser, and then reads
-// all pages.
+// TestHostileTextStaysText fills every field that a client can fill with text that would run in a
+// browser if it were not escaped, and then reads all pages.
 func TestHostileTextStaysText(t *testing.T) {
 	t.Parallel()
 	a := newCanaryNode(t, &hostile{planted: map[string]bool{}, refused: map[string][]string{}})
@@ -84,7 +84,7 @@ func (p *hostilePages) name(pattern string) {
 	}
 }
 
-// as is the credential for a page.
+// as returns the credential for a page.
 func (p *hostilePages) as(path string) string {
 	if strings.HasPrefix(path, "/ui/system") {
 		return p.a.root

@@ -38,8 +38,8 @@ func (h *hostile) text(field, honest string) string {
 // tame is for fields that are too short for the whole text.
 func tame(field string) string { return canary + "~" + field[:min(len(field), 12)] + `~"'><zq>` }
 
-// attack sends a request with hostile text in each field of the document that takes it. It is false when the API takes
-// it in no field.
+// attack sends a request with hostile text in each field of the document that accepts it. It
+// returns false if the API accepts it in no field.
 func (a *canaryNode) attack(
 	id, as, path string, doc any, header []string, fits func(status int) bool,
 ) (answer string, done bool) {
@@ -135,7 +135,8 @@ func (h *hostile) say(pointer, name string, level map[string]int, seen map[strin
 // sameAs are names of fields that are compared with those of another name.
 var sameAs = strings.NewReplacer("commands", "command_name", "queues", "queue", "required_labels", "labels")
 
-// report says which fields took no hostile text, and which took it and are on no page.
+// report lists the fields that accepted no hostile text, and those that accepted it but appear on
+// no page.
 func (h *hostile) report(shown map[string]bool) (lines []string) {
 	for name, ops := range h.refused {
 		if !h.planted[name] {

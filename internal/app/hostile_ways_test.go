@@ -13,7 +13,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// otherWays sends hostile text by ways that are no JSON document: YAML, lines of an import, and URLs.
+// otherWays sends hostile text by other means than JSON documents: YAML, lines of an import, and
+// URLs.
 func (p *hostilePages) otherWays() {
 	a := p.a
 	a.t.Helper()
@@ -174,7 +175,7 @@ func (p *hostilePages) file(path string, header http.Header) {
 	}
 }
 
-// checkNodes reports every node that is not text and should be, and links that leave this server.
+// checkNodes reports every node that is not text but should be, and links that leave this server.
 func (p *hostilePages) checkNodes(path string, doc *html.Node) {
 	p.a.t.Helper()
 	for n := range doc.Descendants() {
@@ -192,7 +193,7 @@ func (p *hostilePages) checkNodes(path string, doc *html.Node) {
 	}
 }
 
-// linked are the hosts of ui.links in this test.
+// linked lists the hosts of ui.links in this test.
 var linked = []string{"traces.example", "logs.example"}
 
 // source is where the manual says that the program comes from.

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 )
 
-// takesNoKey are the POST operations without an Idempotency-Key, and why repeating
-// one changes nothing. A new operation fails here until it takes a key or is listed.
+// takesNoKey lists the POST operations without an Idempotency-Key, with the reason why repeating
+// each changes nothing. A new operation fails here until it takes a key or is listed.
 var takesNoKey = map[string]string{
 	"validateWorkflow":    "stores nothing",
 	"previewSchedule":     "stores nothing",
@@ -37,10 +37,10 @@ var takesNoKey = map[string]string{
 	"appendRunLog":        "the worker protocol: carries the lease token and the sequence number of each chunk",
 }
 
-// secretive are the operations whose response contains a secret, and is not stored.
+// secretive lists the operations whose response contains a secret and is therefore not stored.
 var secretive = map[string]bool{"createWebhook": true, "rotateWebhookSecret": true, "createAPIKey": true}
 
-// takes reports whether an operation has a parameter whose reference ends like this.
+// takes reports whether an operation has a parameter whose reference ends with the given text.
 func takes(operation json.RawMessage, end string) bool {
 	var op struct {
 		Parameters []struct {

@@ -34,7 +34,7 @@ func newJobWorker(t *testing.T, url string) *jobWorker {
 	return &jobWorker{t, url, doc["worker_id"].(string), map[string]string{}}
 }
 
-// next is the next run, started.
+// next returns the next run, already started.
 func (w *jobWorker) next() (run string) {
 	w.t.Helper()
 	status, doc := call(w.t, "POST", w.url+"/api/v1/workers/"+w.id+"/claim", `{"slots":1,"start":true,"wait_ms":20000}`)
@@ -61,7 +61,7 @@ func (w *jobWorker) calls(run, what, more string) {
 	}
 }
 
-// logOf reads a log as text.
+// logOf returns a log as text.
 func logOf(t *testing.T, url, run string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", url+"/api/v1/job-runs/"+run+"/logs", nil)
