@@ -23,7 +23,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// withJobs reserves over HTTP, settles by a job that another job compensates, and notifies.
+// withJobs reserves over HTTP, settles with a job that another job compensates, and notifies.
 const withJobs = `{"name": "settled", "steps": [
 	{"name": "reserve", "action": {"http": {"url": "URL/reserve"}}, "compensation": {"http": {"url": "URL/undo"}}},
 	{"name": "settle", "type": "job", "job": "settle", "args": {"order": "${payload.order}"}, "compensation": {"job": "unsettle"}},
@@ -171,7 +171,7 @@ func TestAJobThatFailsIsUndoneBackwards(t *testing.T) {
 	if doc := s.ends(n, id, "compensated"); doc["clean"] != true {
 		t.Errorf("the saga is %v", doc)
 	}
-	// A saga whose last step is refused compensates the job with a job.
+	// A saga whose last step is refused compensates its job with another job.
 	status, doc := call(t, "POST", n.url+"/api/v1/sagas", `{"workflow_name":"settled","payload":{"order":"refuse"}}`)
 	if status != 202 && status != 201 {
 		t.Fatalf("%d %v", status, doc)
@@ -198,7 +198,7 @@ func TestACancelReachesTheRun(t *testing.T) {
 	s.ends(n, id, "cancelled")
 }
 
-// asked waits until a cancel of a run is requested.
+// asked waits until the cancellation of a run is requested.
 func (s *settling) asked(run jobrun.Offer) {
 	s.t.Helper()
 	patience.Until(s.t, "a cancel of the run is requested", func() bool {

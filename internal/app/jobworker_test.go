@@ -65,8 +65,8 @@ func TestANodeRunsProgramsWhereThatIsAllowed(t *testing.T) {
 	y.becomes(long, "CANCELED")
 }
 
-// A detached worker of a node does as the library for workers does: it confirms and
-// finishes what it has, and registers under a new id.
+// A detached worker of a node behaves like the worker library: it confirms and finishes the runs
+// that it has, and registers under a new id.
 func TestANodesDetachedWorkerFinishesWhatItHas(t *testing.T) {
 	t.Parallel()
 	dir, dsn := t.TempDir(), testdb.DSN(t)

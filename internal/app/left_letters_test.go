@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// eachOfSeveralLetters: a saga that went on has a letter for each compensation that gave up, which is retried or
-// resolved for itself.
+// eachOfSeveralLetters: a saga that continued has a letter for each compensation that gave up. Each
+// letter is retried or resolved separately.
 func (s *stranded) eachOfSeveralLetters(verb func(letter uuid.UUID, verb, body string) (int, map[string]any)) {
 	t := s.t
 	wide := func() (id, current, left uuid.UUID) {

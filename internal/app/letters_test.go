@@ -33,15 +33,16 @@ const oneUndo = `{"name": "pair", "compensation_retry": {"max_attempts": 1}, "st
 	{"name": "one", "action": {"http": {"url": "URL/one"}}, "compensation": {"http": {"url": "URL/one/undo"}}},
 	{"name": "two", "action": {"http": {"url": "URL/two"}}, "compensation": "none"}]}`
 
-// wideUndo goes on when a compensation gives up; two of its three do, and its last step refuses everything.
+// wideUndo continues when a compensation gives up. Two of its three compensations do, and its last
+// step refuses everything.
 const wideUndo = `{"name": "wide", "compensation_retry": {"max_attempts": 1}, "on_compensation_failure": "go_on", "steps": [
 	{"name": "a", "action": {"http": {"url": "URL/a"}}, "compensation": {"http": {"url": "URL/one/undo"}}},
 	{"name": "b", "action": {"http": {"url": "URL/b"}}, "compensation": {"http": {"url": "URL/b/undo"}}},
 	{"name": "c", "action": {"http": {"url": "URL/c"}}, "compensation": {"http": {"url": "URL/one/undo"}}},
 	{"name": "two", "action": {"http": {"url": "URL/two"}}, "compensation": "none"}]}`
 
-// stranded is a node whose participant cannot compensate while broken is set, and the letters
-// of its database as another node would retry them.
+// stranded is a node whose participant cannot compensate while broken is set, with the letters in
+// its database as another node would retry them.
 type stranded struct {
 	*node
 	t       *testing.T

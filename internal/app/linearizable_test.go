@@ -28,8 +28,8 @@ type request struct {
 	value string
 }
 
-// seen is the response to a request: the register at that time, a refusal (412), or none that says whether the request
-// was made.
+// seen is the response to a request: the register at that time, a refusal (412), or no information
+// on whether the request was executed.
 type seen struct {
 	register
 	refused, unknown bool
@@ -39,8 +39,8 @@ type seen struct {
 const unread = "unread"
 
 // registers is the model of linearizable GETs and conditional writes (invariant I12): a write
-// succeeds exactly if it names the current version, and every write that changes something
-// creates a new one.
+// succeeds if and only if it names the current version, and every write that changes something
+// creates a new version.
 var registers = porcupine.Model{
 	Init: func() any { return register{} }, // unknown until the first read
 	Step: func(state, input, output any) (bool, any) {
@@ -61,7 +61,8 @@ var registers = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
 }
 
-// A write whose response is unknown was made or not, and nothing else follows from it.
+// A write whose response is unknown may or may not have been executed; nothing else follows from
+// it.
 func TestTheModelOfRegisters(t *testing.T) {
 	t.Parallel()
 	read := func(version, value string) [2]any {
@@ -132,7 +133,7 @@ func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
 	}
 }
 
-// suspended starts a saga that changes only by request, and returns its id.
+// suspended starts a saga that changes only on request, and returns its id.
 func suspended(t *testing.T, url string) string {
 	t.Helper()
 	_, doc := call(t, "POST", url+"/sagas", `{"workflow_name":"pair"}`)

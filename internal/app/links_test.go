@@ -57,7 +57,7 @@ func linksBelow(t *testing.T, server, base string) {
 	}
 }
 
-// links returns the values of members named link, and those in members named links.
+// links returns the values of members named link, and the values in members named links.
 func links(name string, v any) (found []string) {
 	switch v := v.(type) {
 	case map[string]any:

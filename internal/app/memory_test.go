@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Not in parallel: there is one cache per process, and each node that starts replaces it.
+// This test is not parallel: there is one cache per process, and each node that starts replaces it.
 func TestTheMemoryStoreServesSagasAndSaysWhatItLacks(t *testing.T) {
 	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/two" {

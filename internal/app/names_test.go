@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// The record of everything that a person asks for has what people called the person then.
+// The record of every request by a person has the name that the person had at the time.
 func namesAreRecorded(t *testing.T, n *node, token func(sub, name string) string) {
 	t.Helper()
 	kim, lee := token("7f3c", "Kim\n\u202e Ö"), token("9a1b", "lee")

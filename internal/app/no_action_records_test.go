@@ -1,6 +1,6 @@
 package app_test
 
-// tellsItself are the operations that change something, or seem to, and record no action, with
+// tellsItself lists the operations that change something, or seem to, but record no action, with
 // the reason.
 var tellsItself = map[string]string{
 	"validateWorkflow": "stores nothing",
@@ -28,7 +28,7 @@ var tellsItself = map[string]string{
 	"appendRunLog":        "the worker protocol",
 }
 
-// ofSagas are recorded by the events of the saga, which name the requester.
+// ofSagas lists operations that are recorded by the events of the saga, which name the requester.
 var ofSagas = map[string]bool{
 	"cancelSaga":         true,
 	"compensateSaga":     true,

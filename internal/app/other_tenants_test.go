@@ -155,7 +155,7 @@ func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 	return ids, proof
 }
 
-// changing matches what differs between any two responses: new ids, and times.
+// changing matches what differs between any two responses: new ids and times.
 var changing = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z`)
 
 // plainly makes a request and returns the parts of the response by which clients could

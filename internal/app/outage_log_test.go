@@ -16,8 +16,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// An outage is one line when it begins, one a minute, and one when it ends, whatever is logged in
-// between; other messages are written as ever.
+// An outage logs one line when it begins, one each minute, and one when it ends, however much is
+// logged in between. Other messages are logged as usual.
 func TestTheMessagesOfAnOutageAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
@@ -50,7 +50,7 @@ func TestTheMessagesOfAnOutageAreCounted(t *testing.T) {
 			return nil
 		})
 
-		// The database answers: it is something else that cannot be reached.
+		// The database answers, so something else is unreachable.
 		for range 50 {
 			log.With("webhook", "w").Warn("cannot deliver", away)
 		}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// act opens a form and sends it. A visitor whose button is disabled is refused by the API with the permission that
-// the form names; one whose button is enabled is not.
+// act opens a form and submits it. If a visitor's button is disabled, the API refuses the visitor
+// with the permission that the form names; if it is enabled, the API does not refuse.
 func (m *rights) act(kind, to string, who visitor) {
 	m.a.t.Helper()
 	status, doc, text := m.asked(http.MethodGet, to, who, nil)
@@ -67,7 +67,7 @@ func (m *rights) act(kind, to string, who visitor) {
 		}
 		return
 	}
-	// What the state forbids is disabled for everybody, and is not done.
+	// Actions that the state forbids are disabled for everybody, and are not executed.
 	if disabled(button) && (status < http.StatusBadRequest || strings.Contains(textOf(form), "needs ")) {
 		m.a.t.Errorf("%s is disabled for %s, and done: %d %s", to, who.name, status, problemIn(text))
 	}
@@ -76,7 +76,7 @@ func (m *rights) act(kind, to string, who visitor) {
 	}
 }
 
-// formIn is the form of a page that changes something.
+// formIn returns the form of a page that changes something.
 func formIn(doc *html.Node) *html.Node {
 	for n := range doc.Descendants() {
 		if n.Data == "form" && strings.EqualFold(attribute(n, "method"), "post") &&
@@ -97,7 +97,7 @@ func commandIn(doc *html.Node) string {
 	return ""
 }
 
-// problemIn is the beginning of what a page says is wrong.
+// problemIn returns the beginning of a page's error message.
 func problemIn(page string) string {
 	_, rest, _ := strings.Cut(page, `role="alert"`)
 	return rest[:min(len(rest), 400)]
@@ -143,7 +143,7 @@ func filled(form *html.Node) (values url.Values, button *html.Node) {
 	return values, button
 }
 
-// chosen is the value of a select.
+// chosen returns the value of a select.
 func chosen(list *html.Node) (value string) {
 	first := true
 	for n := range list.Descendants() {
@@ -155,7 +155,7 @@ func chosen(list *html.Node) (value string) {
 	return value
 }
 
-// typed is what a label asks to be typed.
+// typed returns the text that a label asks people to type.
 func typed(label *html.Node) string {
 	for n := range label.Descendants() {
 		if n.Data == "code" {
@@ -165,7 +165,7 @@ func typed(label *html.Node) string {
 	return ""
 }
 
-// sent sends a form, as the browser does.
+// sent submits a form as a browser does.
 func (m *rights) sent(to string, who visitor, form *html.Node, values url.Values) (int, string) {
 	m.a.t.Helper()
 	if attribute(form, "enctype") != "multipart/form-data" {
@@ -189,7 +189,7 @@ func (m *rights) sent(to string, who visitor, form *html.Node, values url.Values
 	return status, text
 }
 
-// permissionOf the operation that a command calls.
+// permissionOf returns the permission of the operation that a command calls.
 func (m *rights) permissionOf(command string) (string, error) {
 	method := http.MethodGet
 	if _, rest, given := strings.Cut(command, "-X "); given {

@@ -57,7 +57,7 @@ func TestPagesOfferEachRoleWhatItMayDo(t *testing.T) {
 	t.Logf("%d pages, %d kinds of actions: %v", len(pages), len(m.where), sorted(m.where))
 }
 
-// rights goes through the pages as each role.
+// rights visits the pages as each role.
 type rights struct {
 	*crawl
 	contract apiDoc
@@ -89,7 +89,7 @@ func (a *canaryNode) visitor(name, key string) visitor {
 	return v
 }
 
-// offers are what a page offers a visitor.
+// offers are the actions that a page offers a visitor.
 type offers struct {
 	who      visitor
 	status   int
@@ -193,7 +193,7 @@ func (m *rights) asked(method, path string, who visitor, form url.Values) (int, 
 	return status, doc, text
 }
 
-// adminAt is the place of a tenant's administrator among the visitors.
+// adminAt is the index of a tenant's administrator among the visitors.
 var adminAt = slices.Index(principal.Roles, principal.Admin)
 
 func (m *rights) offered(path string, who visitor) *offers {
@@ -252,7 +252,7 @@ func ticked(form, button *html.Node) url.Values {
 	return q
 }
 
-// offer notes what leads to a form.
+// offer records an element that leads to a form.
 func (m *rights) offer(o *offers, n *html.Node, to string) {
 	kind := m.kind(to)
 	if kind == "" {
@@ -286,7 +286,7 @@ func textOf(n *html.Node) (text string) {
 	return text
 }
 
-// needed is the permission that a page names which says that something is forbidden.
+// needed returns the permission named by a page that says that something is forbidden.
 func needed(page string) string {
 	_, rest, _ := strings.Cut(page, "this requires the permission ")
 	permission, _, _ := strings.Cut(rest, ";")

@@ -24,7 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// documented is the configuration of PgBouncer in docs/operations.md: every line of its section
+// documented is the configuration of PgBouncer from docs/operations.md: every line of its section
 // [pgbouncer].
 func documented(t *testing.T) string {
 	t.Helper()
@@ -40,8 +40,8 @@ func documented(t *testing.T) string {
 	return lines
 }
 
-// pgbouncer starts Debian's PgBouncer before the server of dsn, and returns dsn by
-// way of it.
+// pgbouncer starts Debian's PgBouncer in front of the server of dsn, and returns dsn with the
+// address of PgBouncer.
 func pgbouncer(t *testing.T, dsn, settings string) string {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")

@@ -42,7 +42,7 @@ func client(t *testing.T, program string, args ...string) {
 	}
 }
 
-// calls records the calls of participants: body by "saga/step/action" key.
+// calls records the calls of participants: the body by the key "saga/step/action".
 type calls struct {
 	mu     sync.Mutex
 	bodies map[string]string // guarded by mu

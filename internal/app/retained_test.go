@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// What retention archives and deletes is recorded: per round and tenant, and only for rounds
-// that removed something.
+// What retention archives and deletes is recorded for each round and tenant, but only if the round
+// removed something.
 func TestRetentionIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t, func(c *config.Config) {

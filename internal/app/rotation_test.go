@@ -94,7 +94,7 @@ func (r *roles) endSessions(n int) {
 	}
 }
 
-// orders are clients that start sagas and repeat requests until they are answered.
+// orders are clients that start sagas and repeat requests until they get an answer.
 type orders struct {
 	t        *testing.T
 	url      string
@@ -148,7 +148,7 @@ func (o *orders) place(key string) {
 	o.t.Errorf("order %s was not accepted in %d tries", key, try)
 }
 
-// run places n orders with eight clients, calling at[i] once i were accepted.
+// run places n orders with eight clients and calls at[i] once i orders have been accepted.
 func (o *orders) run(n int, at map[int]func()) {
 	var all sync.WaitGroup
 	keys := make(chan string)
@@ -179,7 +179,7 @@ func (o *orders) also(other *orders) {
 	o.again.Add(other.again.Load())
 }
 
-// settled waits for the end of every saga that was accepted.
+// settled waits until every accepted saga has ended.
 func (o *orders) settled(n int) {
 	o.t.Helper()
 	if len(o.ids) != n {
@@ -208,8 +208,8 @@ func pair(t *testing.T, n *node) {
 	}
 }
 
-// The database login of a running node is removed while it works, in the ways of Vault and of
-// administrators (invariant F62).
+// The database login of a running node is removed while the node works, in the ways that Vault and
+// administrators do it (invariant F62).
 func TestARoleDroppedWhileRunningLosesNoSaga(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

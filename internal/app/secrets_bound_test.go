@@ -76,7 +76,8 @@ func (b *bound) text(path string) string {
 	return string(text)
 }
 
-// A secret is refused where a workflow or a participant may not have it, with its place and what to write instead.
+// A secret is refused where a workflow or a participant may not use it. The error names the place
+// and says what to write instead.
 func TestASecretGoesToItsParticipantOnly(t *testing.T) {
 	t.Parallel()
 	b := newBound(t)

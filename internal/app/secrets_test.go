@@ -51,7 +51,8 @@ func secretLooks() map[string]string {
 	return looks
 }
 
-// echoing is a participant that repeats the request that it got in every way, and keeps it for the test.
+// echoing is a participant that returns the request that it received in every way, and keeps it for
+// the test.
 type echoing struct {
 	mu   sync.Mutex
 	seen []string // headers and bodies, by path

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// visit makes a request as a browser with a session, and returns the answer and its text.
+// visit makes a request as a browser with a session, and returns the response and its text.
 func visit(t *testing.T, method, to, session string, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, to, strings.NewReader(""))
@@ -39,7 +39,7 @@ func visit(t *testing.T, method, to, session string, header ...string) (*http.Re
 	return res, string(text)
 }
 
-// signIn returns the session that a node makes of an API key.
+// signIn returns the session that a node creates from an API key.
 func signIn(t *testing.T, n *node, key string) string {
 	t.Helper()
 	form := url.Values{"credential": {key}}
@@ -63,8 +63,8 @@ func signIn(t *testing.T, n *node, key string) string {
 	return ""
 }
 
-// The nodes share only the database. That a node remembers a session for less than five seconds is shown on a fake
-// clock, in the package identity.
+// The nodes share only the database. A test in the package identity shows with a fake clock that a
+// node remembers a session for less than five seconds.
 func TestASessionThatHasEndedIsRefusedByEveryNode(t *testing.T) {
 	t.Parallel()
 	dsn, root := testdb.DSN(t), newToken(t)

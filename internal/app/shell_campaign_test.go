@@ -84,7 +84,7 @@ func newCampaign(t *testing.T) *campaign {
 	return c
 }
 
-// arguments are those that an attacker might try.
+// arguments lists arguments that an attacker might try.
 func (c *campaign) arguments() []string {
 	touch := "touch " + c.mark + "; echo ESCAPED"
 	word := func(v any) string {

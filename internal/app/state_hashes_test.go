@@ -6,11 +6,11 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// hashedKinds are the subjects whose actions have hashes of their state before and after.
+// hashedKinds lists the kinds of subjects whose actions have hashes of the state before and after.
 const hashedKinds = `('workflow', 'webhook', 'api_key', 'job_definition', 'job_settings', 'topic_policy', 'dead_letter_group')`
 
-// hashed wants a hash in every row of a request to such a subject. Sending something to a
-// webhook does not change it.
+// hashed requires a hash in every row of a request to such a subject. Sending something to a
+// webhook does not change the webhook.
 func (w *walker) hashed(op, request string) {
 	w.t.Helper()
 	var bare int
@@ -22,8 +22,8 @@ func (w *walker) hashed(op, request string) {
 	}
 }
 
-// chained wants each action on a subject to begin with the hash with which the previous one
-// ended; a creation has none before, and a deletion none after.
+// chained requires that each action on a subject begins with the hash with which the previous one
+// ended; a creation has no hash before, and a deletion none after.
 func (w *walker) chained() {
 	w.t.Helper()
 	rows, err := w.db.QueryContext(w.t.Context(), `

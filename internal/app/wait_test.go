@@ -71,7 +71,7 @@ func TestAnotherNodesWaiterIsAnswered(t *testing.T) {
 
 var waitingRequests = regexp.MustCompile(`(?m)^skald_waiting_requests (\d+)$`)
 
-// waitingAt is the metric of the requests that wait at a node.
+// waitingAt returns the metric of the requests that wait at a node.
 func waitingAt(t *testing.T, n *node) string {
 	t.Helper()
 	found := waitingRequests.FindStringSubmatch(metrics(t, n))

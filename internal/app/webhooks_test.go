@@ -85,7 +85,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// wait returns when n events were accepted.
+// wait returns when n events have been accepted.
 func (r *receiver) wait(n int) {
 	r.t.Helper()
 	patience.Until(r.t, fmt.Sprintf("%d events come", n), func() bool {
@@ -129,7 +129,7 @@ func registerPair(t *testing.T, base string) {
 	}
 }
 
-// runSagas runs sagas to their ends, every third of which fails.
+// runSagas runs sagas until they end; every third saga fails.
 func runSagas(t *testing.T, base string, n int) {
 	t.Helper()
 	last := map[any]bool{} // the sagas whose last event is not in the feed yet

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/api/worker"
 )
 
-// oddReports is how many reports the fleet makes.
+// oddReports is the number of reports that the fleet sends.
 const oddReports = 10_000
 
 // fleetSeed returns the seed of the fleet: TEST_SEED, or a fixed one.
@@ -35,7 +35,7 @@ func fleetSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// strange makes odd texts, numbers and documents.
+// strange generates odd texts, numbers and documents.
 type strange struct{ *rand.Rand }
 
 // text is any text, usually with something that cannot be stored.
@@ -58,7 +58,7 @@ func (g strange) number() float64 {
 	return odd[g.IntN(len(odd))]
 }
 
-// document is JSON text that need not be JSON, and whether a server can store it.
+// document returns JSON text, which may be invalid, and whether a server can store it.
 func (g strange) document() (text string, good bool) {
 	odd := []string{`"\u0000"`, `"\ud800"`, `"\udc00\ud800"`, "\"\xff\"", `{"a":1,"a":2}`, `1e400`, `-1e400`, `NaN`,
 		`Infinity`,
@@ -72,7 +72,7 @@ func (g strange) document() (text string, good bool) {
 	return odd[g.IntN(len(odd))], false
 }
 
-// TestAFleetOfOddReportsLosesNothing: workers of the library and raw HTTP calls report every odd
+// TestAFleetOfOddReportsLosesNothing has workers of the library and raw HTTP calls report every odd
 // text, number and size. No lease is lost, no run is repeated, and each odd item gets its own
 // answer.
 func TestAFleetOfOddReportsLosesNothing(t *testing.T) {

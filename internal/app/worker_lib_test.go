@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// workerNode is a node on which a worker of the library runs.
+// workerNode is a node with a worker that uses the library.
 type workerNode struct {
 	*node
 	t   *testing.T
@@ -86,8 +86,7 @@ func (y *workerNode) prepared(lease string, change ...func(*worker.Config)) *wor
 	return y
 }
 
-// stopAtOnce makes a node not wait for requests when it stops, and gives it no worker of its
-// own.
+// stopAtOnce lets a node stop without waiting for requests, and gives it no worker of its own.
 func stopAtOnce(cfg *config.Config) {
 	cfg.Server.ShutdownTimeout = 2 * time.Second
 	cfg.Jobs.Worker = false
@@ -128,7 +127,7 @@ func (y *workerNode) work() (stop func()) {
 	return stop
 }
 
-// becomes waits until a run is in that state.
+// becomes waits until a run is in the given state.
 func (y *workerNode) becomes(id, state string) map[string]any {
 	y.t.Helper()
 	var doc map[string]any

@@ -73,7 +73,7 @@ func TestWhatOneHandlerReportsCostsNoOtherRunItsLease(t *testing.T) {
 	}
 }
 
-// jsonText is JSON that is sent as it is.
+// jsonText is JSON that is sent unchanged.
 type jsonText string
 
 func (j jsonText) MarshalJSON() ([]byte, error) { return []byte(j), nil }
@@ -127,7 +127,8 @@ func TestARunWhoseLeaseIsAlwaysLostEnds(t *testing.T) {
 	}
 }
 
-// TestARefusedFailureStaysTheSameFailure: it keeps its retries, and only its text is replaced.
+// TestARefusedFailureStaysTheSameFailure checks that a refused failure keeps its retries, and that
+// only its text is replaced.
 func TestARefusedFailureStaysTheSameFailure(t *testing.T) {
 	t.Parallel()
 	way := &refusing{refuse: func(path string, body []byte) int {
