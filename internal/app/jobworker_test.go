@@ -114,7 +114,7 @@ func TestANodesDetachedWorkerFinishesWhatItHas(t *testing.T) {
 	}
 }
 
-// A node of which the database says that an older leader assigned a run does not begin it.
+// A node does not begin a run if the database says that an older leader assigned it.
 func TestANodesWorkerRefusesAnOlderEpoch(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -212,7 +212,8 @@ func (m *rights) permissionOf(command string) (string, error) {
 	return permission, nil
 }
 
-// fits is how many segments of a path are in its pattern; -1: it does not fit.
+// fits returns how many segments of a path are literally in the pattern, or -1 if the path does not
+// match it.
 func fits(pattern, path string) (fixed int) {
 	parts, own := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if len(parts) != len(own) {

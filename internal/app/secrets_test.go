@@ -106,8 +106,8 @@ func (e *echoing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// Invariant I24: what a participant gets of its secrets is in no row, log, event, metric, answer or page, whatever it
-// makes of them.
+// Invariant I24: the secrets that a participant receives are in no row, log, event, metric,
+// response or page, whatever the participant does with them.
 func TestNoSecretIsStoredLoggedOrShown(t *testing.T) {
 	t.Parallel()
 	dir, e := t.TempDir(), &echoing{}

@@ -23,17 +23,17 @@ func (c *campaign) byHand(ended string) {
 
 func (c *campaign) byLetters() {
 	const letter = `{"original_topic":"%s","error_message":"e","payload":%s,"target":{"kind":"job_run","job":"fixed"}}`
-	// Retried unchanged, one by one.
+	// Retry letters unchanged, one by one.
 	c.each("DLQ", func(doc string) {
 		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "one", doc), 201)["id"]
 		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id), ``, 202)
 	})
-	// With different content.
+	// Retry with different content.
 	c.each("DLQ", func(doc string) {
 		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "other", `{}`), 201)["id"]
 		c.must(c.operator, "POST", fmt.Sprintf("/api/v1/dlq/messages/%v/retry", id), `{"payload":`+doc+`}`, 202)
 	})
-	// With patches, of one letter and of a redrive.
+	// Retry with patches, of one letter and of a redrive.
 	c.each("DLQ", func(doc string) {
 		id := c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "patched", `{"of":"one"}`), 201)["id"]
 		c.must(
@@ -59,7 +59,7 @@ func (c *campaign) byLetters() {
 			202,
 		)
 	})
-	// By group, and by an administrator who retries the topic.
+	// Retry by group, and by an administrator who retries the topic.
 	c.each("DLQ", func(doc string) {
 		c.must(
 			c.operator,
@@ -83,7 +83,7 @@ func (c *campaign) byLetters() {
 		c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "topical", doc), 201)
 	})
 	c.must(c.admin, "POST", "/api/v1/dlq/topical/retry-all?wait=0s", `{"rate_per_second":1000,"reason":"x"}`, 202)
-	// In bulk.
+	// Retry in bulk.
 	c.each("DLQ", func(doc string) {
 		c.must(c.operator, "POST", "/api/v1/dlq/messages", fmt.Sprintf(letter, "many", doc), 201)
 	})

@@ -55,7 +55,8 @@ func sample(s *openapi3.Schema, depth int) string {
 	return `1`
 }
 
-// object returns an object with a sample of each member but those of instead, which replaces or, if empty, omits them.
+// object returns an object with a sample of each member. The members in instead replace these
+// samples; an empty value omits the member.
 func object(s *openapi3.Schema, depth int, instead map[string]string) string {
 	members := map[string]string{}
 	for name, property := range s.Properties {

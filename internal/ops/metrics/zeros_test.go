@@ -10,7 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/ops/metrics"
 )
 
-// A counter that appears with its first failure appears at 1, and Prometheus sees no increase.
+// If a counter first appears with its first failure, its first value is 1, and Prometheus sees no
+// increase.
 func TestCountersAreThereBeforeTheirFirstFailure(t *testing.T) {
 	m := metrics.New(idle)
 	m.JobSweeps([]string{"admit"})

@@ -112,7 +112,8 @@ func TestManySagasAreOneSentence(t *testing.T) {
 	}
 }
 
-// TestErrorsOfOneKindAreOneLine: groups of letters of one type of error, in one topic and one state, are merged.
+// TestErrorsOfOneKindAreOneLine checks that groups of letters with one type of error, in one topic
+// and one state, are merged.
 func TestErrorsOfOneKindAreOneLine(t *testing.T) {
 	group := func(kind overview.Kind, topic, errorType, text string, n int, ago time.Duration) overview.Cause {
 		c := overview.Cause{Kind: kind, Name: topic, Code: errorType, Text: text, ID: text, Since: now.Add(-ago)}
@@ -180,7 +181,8 @@ func TestMinutes(t *testing.T) {
 		t.Fatalf("from %s to %s", from, to)
 	}
 	const most = overview.MostByMinute
-	// shown are minutes 54 to 59: sagas started, failed and letters, - if they are not known.
+	// shown are minutes 54 to 59: sagas started, sagas failed and letters, or "-" where the numbers
+	// are unknown.
 	shown := func(c overview.MinuteCounts) (text string) {
 		for _, m := range c.Minutes(from)[54:] {
 			for _, n := range []*int64{m.Started, m.Failed, m.Letters} {

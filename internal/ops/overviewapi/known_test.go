@@ -14,8 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// TestAnOverviewIsReadOnceForAll: fifty people who look at once cost one reading. While it is being viewed, it is
-// read again in the background and no request waits; afterwards it is not.
+// TestAnOverviewIsReadOnceForAll checks that fifty people who look at the same time cause one
+// reading. While the overview is being viewed, it is read again in the background and no request
+// waits; afterwards it is not read.
 func TestAnOverviewIsReadOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
@@ -75,7 +76,7 @@ func TestAnOverviewIsReadOnceForAll(t *testing.T) {
 			t.Errorf("after a pause: waited %s for an overview %s old", waited, age)
 		}
 
-		// Slow readings are less frequent, yet the page is not older than half a minute.
+		// Slow readings are less frequent, but the page is never older than half a minute.
 		for _, c := range []struct{ takes, oldest, each time.Duration }{
 			{50 * time.Millisecond, 21 * time.Second, 10 * time.Second}, {time.Second, 30 * time.Second, 15 * time.Second},
 			{20 * time.Second, 40 * time.Second, 40 * time.Second},

@@ -72,7 +72,7 @@ func TestASagaIsFoundAndFollowed(t *testing.T) {
 		*o.Causes[0].Name != "refund" || *o.Causes[0].ID != found.Hits[0].ID || o.Counts.SagasNeedAttention.Count != 1 {
 		t.Errorf("what needs a person: %+v", o)
 	}
-	// A server that stops ends its streams.
+	// A server ends its streams when it stops.
 	stopping := make(chan struct{})
 	e.Cfg.Stopping = stopping
 	live = e.Follow(e.Serve(time.Minute) + "/api/v1/watch?saga=" + id)

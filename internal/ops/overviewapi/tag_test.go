@@ -7,7 +7,8 @@ import (
 	"github.com/skald-saga/skald/api"
 )
 
-// TestMinutesInWhichNothingHappenedAreNoChange: else a server that rests would have a new overview every minute.
+// TestMinutesInWhichNothingHappenedAreNoChange: otherwise an idle server would have a new overview
+// every minute.
 func TestMinutesInWhichNothingHappenedAreNoChange(t *testing.T) {
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	tag := func(from time.Time, quiet bool) string {

@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// trouble is a server on which everything goes wrong that the overview knows.
+// trouble is a server on which everything that the overview can detect goes wrong.
 type trouble struct {
 	*testing.T
 	*uitest.Server
@@ -39,7 +39,7 @@ func (t trouble) made(method, path string, body object) object {
 	return doc
 }
 
-// change sends a PATCH, whatever version there is.
+// change sends a PATCH regardless of the current version.
 func (t trouble) change(path, body string) {
 	t.Helper()
 	req, err := http.NewRequest("PATCH", t.URL+"/api/v1"+path, strings.NewReader(body))
@@ -85,8 +85,8 @@ var causes = []wanted{
 	{"queue_held", "Queue upkeep is held", "releaseJobQueue", "the disk is replaced"},
 }
 
-// TestEachCauseIsFound makes each kind of trouble, finds it in the overview with the step that helps, and follows the
-// button of the page.
+// TestEachCauseIsFound creates each kind of trouble, finds it in the overview with the step that
+// helps, and follows the button on the page.
 func TestEachCauseIsFound(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

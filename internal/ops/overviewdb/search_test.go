@@ -39,7 +39,7 @@ func TestASearchFindsLettersByTheirTerms(t *testing.T) {
 		if all := plan.Indexes(); !slices.Contains(all, "idx_dlq_messages_terms") {
 			t.Errorf("the terms are not looked up: %v", all)
 		}
-		// Nor are all letters of the tenant read to count those of an hour.
+		// Counting the letters of one hour does not read all letters of the tenant either.
 		plan = pgtest.Explain(t, tx, overviewdb.LettersByMinute, tenant, time.Now().Add(-time.Hour), time.Now(), 10_001)
 		if all := plan.Indexes(); !slices.Contains(all, "idx_dlq_messages_created_at") || plan.Has("Seq Scan") {
 			t.Errorf("the letters of an hour are not read by an index of their arrival: %v", all)
