@@ -78,7 +78,7 @@ func (a *canaryNode) writeJobs() {
 	a.writeWork()
 }
 
-// fence is the fencing token with which a worker proves that it holds a run.
+// fence claims a run and returns it with the fence with which the worker proves that it holds the run.
 func (a *canaryNode) fence() (run, fence string) {
 	a.t.Helper()
 	a.does("createJobRun", `{"args":{"#":"#"},"labels":{"#":"#"},"correlation_id":"#","reason":"#"}`, "definition:#-work")
