@@ -201,7 +201,7 @@ func connected(dsn string, f func(*sql.DB) error) error {
 func connectedBy(dsn string, by func(driver.Connector) driver.Connector, f func(*sql.DB) error) error {
 	connector, err := pq.NewConnector(dsn)
 	if err != nil { // its cause would contain the address, including the password
-		return errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
+		return errors.New("the database address is neither a postgres:// URL nor a list of keyword=value pairs")
 	}
 	db := sql.OpenDB(by(connector))
 	defer db.Close()

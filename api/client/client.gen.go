@@ -1667,10 +1667,10 @@ type Backfill struct {
 	Reached *time.Time `json:"reached,omitempty"`
 	Reason  *string    `json:"reason,omitempty"`
 
-	// Reprocess Which slots that already have a run are run again. `none`: no slots. `failed`: slots
-	// whose runs ultimately did not succeed. `completed`: also slots whose runs succeeded.
-	// Slots that never ran or were SKIPPED always run; slots whose run has not ended never
-	// do.
+	// Reprocess Selects the slots to run again, among those that already have a run. `none`: no slots.
+	// `failed`: slots whose runs ultimately did not succeed. `completed`: also slots whose
+	// runs succeeded. Slots that never ran or were SKIPPED always run; slots whose run has not
+	// ended never do.
 	Reprocess BackfillReprocess `json:"reprocess"`
 
 	// ScheduleUnreadable True if the stored schedule is damaged, otherwise absent. The backfill then
@@ -1714,10 +1714,10 @@ type BackfillInput struct {
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 	Reason  *string               `json:"reason,omitempty"`
 
-	// Reprocess Which slots that already have a run are run again. `none`: no slots. `failed`: slots
-	// whose runs ultimately did not succeed. `completed`: also slots whose runs succeeded.
-	// Slots that never ran or were SKIPPED always run; slots whose run has not ended never
-	// do.
+	// Reprocess Selects the slots to run again, among those that already have a run. `none`: no slots.
+	// `failed`: slots whose runs ultimately did not succeed. `completed`: also slots whose
+	// runs succeeded. Slots that never ran or were SKIPPED always run; slots whose run has not
+	// ended never do.
 	Reprocess *BackfillReprocess `json:"reprocess,omitempty"`
 
 	// To Only slots before this time. Must not be in the future.
@@ -1744,10 +1744,10 @@ type BackfillPreview struct {
 	Truncated  bool           `json:"truncated"`
 }
 
-// BackfillReprocess Which slots that already have a run are run again. `none`: no slots. `failed`: slots
-// whose runs ultimately did not succeed. `completed`: also slots whose runs succeeded.
-// Slots that never ran or were SKIPPED always run; slots whose run has not ended never
-// do.
+// BackfillReprocess Selects the slots to run again, among those that already have a run. `none`: no slots.
+// `failed`: slots whose runs ultimately did not succeed. `completed`: also slots whose
+// runs succeeded. Slots that never ran or were SKIPPED always run; slots whose run has not
+// ended never do.
 type BackfillReprocess string
 
 // BackfillSlot defines model for BackfillSlot.
@@ -5678,7 +5678,7 @@ type ParticipantOutagePast struct {
 	// needed, the participant was held again before this one.
 	ReleaseBeganAt *time.Time `json:"release_began_at,omitempty"`
 
-	// ReleasedAt When the calls that waited had been let through.
+	// ReleasedAt When that release ended.
 	ReleasedAt time.Time `json:"released_at"`
 
 	// Waited The number of waiting calls when the release began.

@@ -12,8 +12,9 @@ import (
 )
 
 // begin chooses the offsets from which newly assigned partitions are read: the group's offset,
-// unless it was committed in another life of the topic. If an earlier life was read, the new life
-// is read from its beginning, whatever the configuration says about topics that were never read.
+// unless it was committed in another life of the topic (one that was deleted and created again has
+// a new life). If an earlier life was read, the new life is read from its beginning, whatever the
+// configuration says about topics that were never read.
 func (in *ingest) begin(
 	ctx context.Context,
 	offsets map[string]map[int32]kgo.Offset,

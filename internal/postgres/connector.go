@@ -287,4 +287,4 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 }
 
 // errAddress does not wrap its cause, which would quote the address including the password.
-var errAddress = errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
+var errAddress = errors.New("the database address is neither a postgres:// URL nor a list of keyword=value pairs")

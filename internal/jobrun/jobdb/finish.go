@@ -194,8 +194,8 @@ func heldRun(tenantID, id uuid.UUID, f jobrun.Fence) jobrun.Run {
 	}
 }
 
-// finishOne ends one run with all consequences. Done contains the fault of this run; the returned
-// error is an outage.
+// finishOne ends one run with all consequences. Done contains the fault of this run; a returned
+// error means an outage.
 func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done, err error) {
 	c := workerCall{f.TenantID, f.RunID, f.Fence, jobrun.CallComplete}
 	if f.Error != nil {

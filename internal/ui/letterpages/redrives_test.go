@@ -125,7 +125,7 @@ func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 	}
 }
 
-// The page sends the number that it has shown. Whatever the action, letters that arrived after it
+// The page sends the number that it showed. Whatever the action, letters that arrived after it
 // was opened are not touched until a person has seen them.
 func TestARedriveIsForAsManyLettersAsThePageHasShown(t *testing.T) {
 	s := start(t)
