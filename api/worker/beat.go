@@ -107,7 +107,7 @@ func (s *session) beat(ctx context.Context) {
 		seq++
 		if err := s.beatOnce(ctx, seq); gone(err) {
 			if !detached {
-				s.log.Warn("the worker was detached: it finishes its runs and registers again", slog.Any("error", err))
+				s.log.Warn("the worker was detached; it will finish its runs and register again", slog.Any("error", err))
 				s.end(ErrLost)
 				s.confirm(ctx)
 			}

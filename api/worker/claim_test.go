@@ -263,7 +263,7 @@ func TestRunsOfAnOlderEpochAreGivenBack(t *testing.T) {
 		}
 		back := said[api.ReleaseInput](s, "release")
 		if len(back) != 2 || back[0].LeaderEpoch != 3 || back[1].LeaderEpoch != 7 ||
-			!strings.Contains(*back[0].Reason, "epoch 3 is older than 7") || s.older && len(s.made("start")) != 3 {
+			!strings.Contains(*back[0].Reason, "epoch 3 is older than epoch 7") || s.older && len(s.made("start")) != 3 {
 			t.Errorf("given back: %+v", back)
 		}
 	})

@@ -101,7 +101,7 @@ func (s *session) current(runs []claimed) (current []claimed) {
 		s.log.Error("refused a run of an older epoch: does this server use an abandoned database? "+
 			"After a restore from a backup, restart the workers",
 			slog.String("run_id", c.RunID), slog.Int64("epoch", c.LeaderEpoch), slog.Int64("seen", seen))
-		s.release(c, fmt.Sprintf("epoch %d is older than %d, which the worker has seen", c.LeaderEpoch, seen))
+		s.release(c, fmt.Sprintf("epoch %d is older than epoch %d, which the worker has already seen", c.LeaderEpoch, seen))
 	}
 	return current
 }

@@ -76,7 +76,7 @@ func TestRulesBetweenSettings(t *testing.T) {
 		{"a Cluster by TLS in prod", []string{"SKALD_ENV=prod", "SKALD_DATABASE_HOST=db", "SKALD_REDIS_URL=rediss+cluster://:hush@a:7000,b:7000"}, ""},
 		{"Sentinels without a password in prod", []string{"SKALD_ENV=prod", "SKALD_DATABASE_HOST=db", "SKALD_REDIS_URL=redis+sentinel://a,b/m"}, ""},
 		{"a Redis that is none", []string{"SKALD_REDIS_URL=cache:6379"},
-			"jobs.redis_url (SKALD_REDIS_URL): must be empty or redis:// or rediss:// and a host, optionally with :password@ or user:password@, port and /database; or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas"},
+			"jobs.redis_url (SKALD_REDIS_URL): must be empty or redis:// or rediss:// and a host, optionally with :password@ or user:password@, a port and /database; or redis+sentinel://, comma-separated hosts and /master; or redis+cluster:// and comma-separated hosts"},
 		{"keys for no S3", []string{"SKALD_JOBS_LOG_S3_ACCESS_KEY=a", "SKALD_JOBS_LOG_S3_SECRET_KEY=b"},
 			"jobs.log_s3_access_key (SKALD_JOBS_LOG_S3_ACCESS_KEY): requires jobs.log_offload_url to be s3://"},
 		{"half a key for S3", []string{"SKALD_LOG_OFFLOAD_URL=s3://logs", "SKALD_JOBS_LOG_S3_ACCESS_KEY=a"},

@@ -229,7 +229,7 @@ var customRules = map[string]string{
 	"role_name":     "a list whose entries are a name of the issuer, =, and worker, auditor, operator or admin",
 	"issuer_url":    "an https URL; http only for a loopback host",
 	"vault_address": "http:// or https:// with a host and optionally a port, such as https://vault.internal:8200",
-	"redis_url":     "redis:// or rediss:// and a host, optionally with :password@ or user:password@, port and /database; or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas",
+	"redis_url":     "redis:// or rediss:// and a host, optionally with :password@ or user:password@, a port and /database; or redis+sentinel://, comma-separated hosts and /master; or redis+cluster:// and comma-separated hosts",
 	"offload_url":   "file:// and the absolute path of a directory, or s3:// and a bucket, optionally with a prefix",
 	"egress_entry":  "a list whose entries are an address, CIDR, host name or *.domain, each alone or with :port or :port-port",
 }
