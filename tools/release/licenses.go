@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// module is one that a program of the release is linked with.
+// module is a module that a program of the release is linked with.
 type module struct{ path, version, dir string }
 
-// texts are the files of a module that its licence wants to be passed on.
+// texts are the files of a module that its licence requires to be passed on.
 var texts = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice|patents)([.-].*)?$`)
 
 // code has the same names at times, and is none of them.

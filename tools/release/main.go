@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("unknown command %q: licenses, or none", what)
 }
 
-// release is what is built: a version of a commit.
+// release describes what is built: a version of a commit.
 type release struct {
 	root, dist string
 	version    string // 1.2.3
@@ -63,7 +63,7 @@ type release struct {
 	at         time.Time // of the commit: the time of everything in a package
 }
 
-// build makes everything anew in dist.
+// build rebuilds everything in dist.
 func build(ctx context.Context, root, dist string) error {
 	r, err := describe(ctx, root)
 	if err != nil {

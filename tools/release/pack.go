@@ -70,7 +70,7 @@ func writeTar(w io.Writer, top string, files []packed, at time.Time) error {
 	return t.Close()
 }
 
-// create writes a file in whole.
+// create writes a whole file.
 func create(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {

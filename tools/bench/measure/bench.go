@@ -46,7 +46,7 @@ type Config struct {
 	// Compensated is the number of clients for the workflow whose last step is refused, Mixed that for
 	// the one to which this happens every third time; 0 skips them.
 	Compensated, Mixed int
-	// Ahead: no step waits for the disk (checkpoint: false).
+	// Ahead means that no step waits for the disk (checkpoint: false).
 	Ahead bool
 	// Payload is the size of a saga's payload in bytes; 0: about 100.
 	Payload int

@@ -82,7 +82,7 @@ type counters struct {
 	updates, hot int64 // rows of saga_states updated, and updated in place
 }
 
-// counters reads them. PostgreSQL publishes row counts with up to a second of delay per
+// counters reads the running totals. PostgreSQL publishes row counts with up to a second of delay per
 // connection, so only their ratio over seconds of load is meaningful.
 func (d *database) counters(ctx context.Context) (counters, error) {
 	var c counters
@@ -145,7 +145,7 @@ SELECT cardinality($1::uuid[]) - count(*) FROM saga.saga_states
 	return nil
 }
 
-// outcome is what the database contains about a set of sagas.
+// outcome describes what the database contains about a set of sagas.
 type outcome struct {
 	states  map[int]int // how many per state
 	lastEnd time.Time
@@ -229,7 +229,7 @@ func (o outcome) check(flow workflow, accepted int) error {
 	return errors.Join(errs...)
 }
 
-// pause waits for d or until ctx ends.
+// pause waits for d, or until ctx ends if that is sooner.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

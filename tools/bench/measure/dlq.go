@@ -73,7 +73,7 @@ func DLQ(ctx context.Context, cfg DLQConfig) (err error) {
 	return errors.Join(r.missed...)
 }
 
-// letterRun is one run.
+// letterRun is one run of the measurement.
 type letterRun struct {
 	cfg     DLQConfig
 	db      *database

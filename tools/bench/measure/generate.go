@@ -27,13 +27,13 @@ type GenerateConfig struct {
 	// LogsPerSaga is the number of steps of the workflows, 2 to 8, and so the number of logs of
 	// a saga that completes without errors; other sagas have a few more or less.
 	LogsPerSaga int
-	// Tenant gets four sagas of five. Zero: the default tenant of a server.
+	// Tenant gets four of five sagas. Zero: the default tenant of a server.
 	Tenant uuid.UUID
 	// Over is the period in which the sagas were created, up to now. Zero: 90 days.
 	Over time.Duration
 	// WithoutLogs leaves out the step logs.
 	WithoutLogs bool
-	// Out receives the progress. Nil: it is not printed.
+	// Out receives the progress. Nil means that it is not printed.
 	Out io.Writer
 }
 

@@ -76,7 +76,7 @@ func Jobs(ctx context.Context, cfg JobsConfig) (err error) {
 	return errors.Join(r.missed...)
 }
 
-// jobsRun is one run.
+// jobsRun is one run of the measurement.
 type jobsRun struct {
 	cfg        JobsConfig
 	db         *database

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// claimedRun contains what a worker needs of a claimed run: its fence.
+// claimedRun contains the part of a claimed run that a worker needs: its fence.
 type claimedRun struct {
 	RunID       string `json:"run_id"`
 	Attempt     int    `json:"attempt"`

@@ -25,11 +25,11 @@ type LettersConfig struct {
 	// DatabaseURL names the database; it is migrated first and keeps its content. Required.
 	DatabaseURL string
 	Letters     int
-	// Tenant gets nine letters of ten. Zero: the default tenant of a server.
+	// Tenant gets nine of ten letters. Zero: the default tenant of a server.
 	Tenant uuid.UUID
 	// Over is the period in which they arrived, up to now. Zero: 90 days.
 	Over time.Duration
-	// Out receives the progress. Nil: it is not printed.
+	// Out receives the progress. Nil means that it is not printed.
 	Out io.Writer
 }
 
@@ -328,7 +328,7 @@ func (g *letterGenerator) marks(l *dlq.Letter, r *rand.Rand, i int) {
 	}
 }
 
-// fate sets the state of a letter: the older, the more likely it has ended.
+// fate sets the state of a letter: the older the letter, the more likely it has ended.
 func (g *letterGenerator) fate(l *dlq.Letter, r *rand.Rand, moment float64, at time.Time) {
 	if l.Status != dlq.Pending {
 		return

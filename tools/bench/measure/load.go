@@ -47,7 +47,7 @@ type OrderRequest struct {
 	URL string
 	// Body has orderPlace wherever the id of the order belongs.
 	Body string
-	// A response counts only if it is one of these.
+	// A response counts only if it matches one of these.
 	Want []OrderAnswer
 }
 

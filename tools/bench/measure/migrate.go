@@ -62,7 +62,7 @@ func Migrate(ctx context.Context, cfg MigrateConfig) error {
 	return errors.Join(m.missed...)
 }
 
-// migration is one run.
+// migration is one run of the measurement.
 type migration struct {
 	cfg    MigrateConfig
 	pool   *sql.DB
@@ -150,7 +150,7 @@ SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) FROM pg_index
 	return again, err
 }
 
-// back takes the schema to before cfg.From.
+// back rolls the schema back to before cfg.From.
 func (m *migration) back(ctx context.Context) error {
 	n, err := db.Down(ctx, m.cfg.DatabaseURL, m.steps)
 	if err == nil && n != m.steps {

@@ -30,7 +30,7 @@ const (
 	parkedRate  = 0.8 // of the rate at which they are let through
 )
 
-// parkedName is the participant's.
+// parkedName is the name of the participant.
 const parkedName = "bench"
 
 // Parked fills a database with sagas that wait for a participant which a person holds, starts the server
@@ -54,7 +54,7 @@ func Parked(ctx context.Context, cfg ParkedConfig) (err error) {
 	return p.measure(ctx)
 }
 
-// parked is one run.
+// parked is one run of the measurement.
 type parked struct {
 	cfg ParkedConfig
 	run *run
@@ -88,7 +88,7 @@ func (p *parked) call(ctx context.Context, method, path string, body any) error 
 	return client.call(ctx, method, path, body, nil)
 }
 
-// prepare lets one saga wait for a participant that is held.
+// prepare makes one saga wait for a participant that is held.
 func (p *parked) prepare(ctx context.Context) error {
 	var ready Millis
 	if err := p.run.startParticipant(ctx); err != nil {
@@ -170,7 +170,7 @@ func (p *parked) fill(ctx context.Context) error {
 	return nil
 }
 
-// watched is what a server costs while sagas wait.
+// watched describes what a server uses while sagas wait.
 type watched struct {
 	ready            Millis
 	bytes            int64

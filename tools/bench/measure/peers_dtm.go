@@ -33,7 +33,7 @@ type dtm struct {
 // PostgreSQL's default allows, and requests would fail.
 const dtmConnections = "90"
 
-// freeConnections says whether PostgreSQL has so many for DTM, besides those that it reserves.
+// freeConnections reports whether PostgreSQL has that many connections for DTM, besides those that it reserves.
 const freeConnections = `
 SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int - count(*)
        >= ` + dtmConnections + `

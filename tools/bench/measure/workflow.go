@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// workflow is one of those that are measured, with what its sagas must leave behind.
+// workflow is one of the measured workflows, with what its sagas must leave behind.
 type workflow struct {
 	name       string
 	definition map[string]any
@@ -79,7 +79,7 @@ func workflows(participant string) [3]workflow {
 	}
 }
 
-// goAhead lets no step of the workflow wait for the disk.
+// goAhead lets the steps of the workflow run without waiting for the disk.
 func (w *workflow) goAhead() {
 	for _, step := range w.definition["steps"].([]any) { //nolint:forcetypeassert // made above
 		step.(map[string]any)["checkpoint"] = false //nolint:forcetypeassert // made above

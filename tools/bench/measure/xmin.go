@@ -58,7 +58,7 @@ func Xmin(ctx context.Context, cfg XminConfig) (err error) {
 	return x.measure(ctx)
 }
 
-// xmin is one run.
+// xmin is one run of the measurement.
 type xmin struct {
 	cfg    XminConfig
 	run    *run
@@ -140,7 +140,7 @@ func (x *xmin) hold(ctx context.Context) (release func(), err error) {
 	return func() { _ = tx.Rollback(); _ = pool.Close() }, nil
 }
 
-// underway is what was done in one window.
+// underway describes what was done in one window.
 type underway struct {
 	sagas, runs            float64 // a second
 	whole                  Latency // of sagas, from the request to the end
