@@ -45,8 +45,7 @@ demo: postgres build ## run three orders through a private server and check the 
 demo-ui: postgres build ## start a server with something in every state to look at, on http://127.0.0.1:8080/ui/ (ARGS='--scale 0.1')
 	./bin/skald demo --keep $(ARGS)
 
-# The slowest of the other packages. They start first because they spend most of their time
-# waiting.
+# The slowest of the other packages. They wait more than the rest do, and start first.
 LONGEST = ./internal/test/chaos ./internal/app ./internal/test/manual ./internal/test/browser ./internal/dlq/dlqapi
 
 # Test programs are not debugged, and omitting symbols and debug information saves nearly 40 % of

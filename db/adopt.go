@@ -49,7 +49,7 @@ func adopt(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	// The same table as sql-migrate creates.
+	// The same table that sql-migrate creates.
 	_, err = tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS skald;
 	  CREATE TABLE skald.schema_migrations (id text NOT NULL PRIMARY KEY, applied_at timestamptz)`)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Text from clients is compressed with LZ4, until migration 0474 is reverted.
+// Content from clients is compressed with LZ4, until migration 0474 is reverted.
 func TestContentOfClientsIsCompressedWithLZ4(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -28,8 +28,8 @@ func TestTheFloorIsTheNewestMigrationThatRemovedSomething(t *testing.T) {
 	}
 }
 
-// removes matches the statements after which an older program may fail. It does not use anything
-// else in a migration, such as a new table, column, index or function.
+// removes matches the statements after which an older program may fail. Such a program does not
+// use anything else in a migration, such as a new table, column, index or function.
 var removes = regexp.MustCompile(`(?i)\b(DROP (TABLE|COLUMN|VIEW|FUNCTION|TYPE|SCHEMA)|RENAME|SET NOT NULL|` +
 	`ALTER COLUMN \w+ (SET DATA )?TYPE|ADD (CONSTRAINT|CHECK)|SET SCHEMA)\b`)
 

@@ -19,7 +19,7 @@ type Insecure struct {
 	Login    string   // the login that found them
 	Owner    string   // owner of schema saga; Login if there is none yet
 	Database string
-	closed   bool // granted to Login, without the roles
+	closed   bool // Login may not read the schema, for lack of the roles
 }
 
 // Error describes the problems, with many open tables as one, and the commands to run.

@@ -35,7 +35,7 @@ func TestAReaderOfOneSchemaSeesNoOther(t *testing.T) {
 			}
 		}
 	}
-	for _, when := range []string{"before", "after"} { // the next migration up
+	for _, when := range []string{"before", "after"} { // the next `skald migrate up`
 		for schema, role := range readerOf {
 			conn := as(t, dsn, role)
 			for table, isLater := range later {

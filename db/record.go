@@ -19,8 +19,7 @@ type By struct {
 	Operation string
 }
 
-// SystemMigrate is the actor of migrations that no command requested, such as those of a starting
-// node.
+// SystemMigrate is the actor of migrations that no command requested: those of a starting node.
 const SystemMigrate = "system:migrate"
 
 type byKey struct{}

@@ -141,7 +141,7 @@ func TestMinutesAreKeptForFourDays(t *testing.T) {
 	if hours == 0 || minutes != 0 {
 		t.Errorf("of sagas more than four days old, %d are counted by the hour and %d by the minute", hours, minutes)
 	}
-	// Sagas that were young when they were counted are deleted when they are old.
+	// Counts of sagas that were young when they were counted are deleted when they are old.
 	execute(t, s.pool, `UPDATE saga.saga_counts SET begins = begins - interval '5 days' WHERE span = 'min'`)
 	execute(t, s.pool, `DELETE FROM saga.saga_counts_pending`)
 	execute(t, s.pool, `UPDATE saga.saga_counts_horizon SET created_before = now() - interval '2 hours'`)

@@ -7,10 +7,10 @@
 # computes it and all others wait. If several goroutines use such a package at once, the tests of
 # its callers run under the detector; for example, the engine's tests cover expressions.
 #
-# Excluded are packages that only tests use, and three packages whose tests run the whole program,
-# because its parts are tested one by one. The tests of two packages of rules would take more than
-# 100 s under the detector: schedules share one sync.Map of time zones, and a workflow's plan is
-# compiled once, which the engine's tests cover.
+# Excluded are packages that only tests use; three packages whose tests run the whole program, the
+# parts of which are raced one by one; and two packages of rules, whose tests take more than 100 s
+# under the detector: schedules share one sync.Map of time zones, and a workflow's plan is compiled
+# once, which the engine's tests cover.
 set -eu
 cd "$(dirname "$0")/.."
 left_out='/cmd/skald$|/internal/app$|/internal/app/demo$|/internal/jobrun/schedule$|/internal/saga/workflow$'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs Schemathesis against a real server with a private PostgreSQL that requires credentials: it
-# sends requests generated from the contract, with a fixed seed. Exit status 0 means that there
+# Runs Schemathesis against a real server that has a private PostgreSQL and requires credentials:
+# it sends requests generated from the contract, with a fixed seed. Exit status 0 means that there
 # were no findings.
 #
 #   scripts/schemathesis.sh              every operation, every check (a minute on 2 cores)

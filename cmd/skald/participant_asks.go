@@ -46,7 +46,7 @@ func (p participantCertify) mayCall(who *person) error {
 func loopback(text string) bool {
 	u, err := url.Parse(strings.ReplaceAll(text, "{step}", "step"))
 	if text == "" || err != nil {
-		return true // not an IP address
+		return true // no address
 	}
 	host := cmp.Or(u.Hostname(), "localhost")
 	at, err := netip.ParseAddr(host)

@@ -1,6 +1,6 @@
 // Command payments is a bank with three interfaces, none of which knows about Skald: /header takes
 // an idempotency key in a header, /body takes one in the body, /plain takes none. A fourth,
-// /guarded, is a participant in front of /plainthat asks before it charges. docs/payment-api.md
+// /guarded, is a participant in front of /plain that asks before it charges. docs/payment-api.md
 // calls all four. Everything is in memory.
 //
 //	go run ./examples/payments

@@ -30,8 +30,8 @@
 --
 -- skald_finish fails if the work must not take effect, which rolls the transaction back: with
 -- SQLSTATE SK409 if the step was compensated or the call replaced meanwhile, with SK404 if no such
--- call is waiting because its work was finished before. skald_callback(key) returns the URL for
--- heartbeats, and fails in the same way if the work is no longer needed.
+-- call is waiting, for example because its work was finished before. skald_callback(key) returns
+-- the URL for heartbeats, and fails in the same way if the work is no longer needed.
 
 CREATE TABLE skald_calls (
     id         varchar(600) COLLATE "C" PRIMARY KEY,

@@ -68,7 +68,7 @@ func receive(w http.ResponseWriter, r *http.Request, to service, action ledger.A
 	return c, nil
 }
 
-// readHeader reads the numbers from the header and returns what is wrong with them for the called
+// readHeader reads the numbers from the header and returns what is wrong with the call for the called
 // path; "" if nothing is. The participant checks the rest.
 func (c *call) readHeader(r *http.Request) (broken string) {
 	var attemptErr error

@@ -1,4 +1,4 @@
-"""Runs the Python code of README.md, in order, if it needs no framework; otherwise lists it."""
+"""Compiles the Python code of README.md, and runs what needs no framework, in order."""
 
 from __future__ import annotations
 
