@@ -127,7 +127,7 @@ func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (cre
 	}
 	raw, _ := token.Extra("id_token").(string)
 	if raw == "" || len(raw) > 64<<10 {
-		return "", "", refuseLogin("The identity provider returned no ID token. Does the client there have the scope openid?")
+		return "", "", refuseLogin("The identity provider returned no ID token. Does the provider allow this client the scope openid?")
 	}
 	who, err := l.identified(ctx, raw, k.Nonce)
 	if err != nil {

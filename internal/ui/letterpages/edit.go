@@ -63,7 +63,8 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	}
 	a := p.actionOn(l, res, letterVerbs[client.DeadLetterVerbRetry], "retry")
 	a.Label, a.Title, a.Class = "Retry with these changes", "Edit and retry: "+titleOf(l), web.Changes
-	a.Means = "The original is not changed. The edit is stored as a revision with your name and reason, which later retries also send."
+	a.Means = "The original is not changed. The edit is stored as a revision with your name and reason; later retries " +
+		"also send the edited content."
 	a.Template, a.Scripts = "action-edit", []string{"letters.js"}
 	x := editForm{Before: d.Headers, Target: l.Target.Kind != client.DeadLetterTargetKindJobRun}
 	payload := payloadField(&d.Content)

@@ -28,7 +28,7 @@ type groupRow struct {
 var (
 	groupViews = []web.View{
 		{Name: "All"},
-		{Name: "Needs attention", Filter: url.Values{"state": {"NEW", "REGRESSED"}}},
+		{Name: "Needs action", Filter: url.Values{"state": {"NEW", "REGRESSED"}}},
 		{Name: "New", Filter: url.Values{"state": {"NEW"}}},
 		{Name: "Regressed", Filter: url.Values{"state": {"REGRESSED"}}},
 		{Name: "Acknowledged", Filter: url.Values{"state": {"ACKNOWLEDGED"}}},

@@ -39,8 +39,8 @@ func FieldsOf[T any](fields []Field, without ...string) []Field {
 	return fields
 }
 
-// eachMember calls f with each member of an object type in the order of their names, with members
-// of nested objects named "outer.inner", and with the kind of its field; "" is a text.
+// eachMember calls f with each member of an object type in the order of their declaration, with
+// members of nested objects named "outer.inner", and with the kind of its field; "" is a text.
 func eachMember(prefix string, of reflect.Type, f func(name, kind string)) {
 	for m := range of.Fields() {
 		name, _, _ := strings.Cut(m.Tag.Get("json"), ",")
