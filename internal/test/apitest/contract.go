@@ -22,7 +22,8 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi/openapi"
 )
 
-// OpenapiYAML returns the contract as it is edited, which is read once. Callers must not modify it.
+// OpenapiYAML returns the contract as people edit it. It is read only once, so callers must not modify
+// it.
 func OpenapiYAML(t *testing.T) *openapi3.T {
 	t.Helper()
 	doc, err := readYAML()

@@ -76,7 +76,7 @@ func (e *Edge) Bulk(body string, header ...string) client.Redrive {
 	return out
 }
 
-// Until reads a redrive until is reports true.
+// Until reads a redrive until the function is returns true for it.
 func (e *Edge) Until(id uuid.UUID, what string, is func(client.Redrive) bool) (out client.Redrive) {
 	e.T.Helper()
 	patience.Until(e.T, "the redrive is "+what, func() bool {

@@ -31,7 +31,7 @@ func (e *Edge) Hook(body string) client.Webhook {
 	return w
 }
 
-// Failed adds a delivery that was given up to a webhook.
+// Failed gives a webhook one more delivery, which was given up.
 func (e *Edge) Failed(id uuid.UUID) webhook.Delivery {
 	e.T.Helper()
 	sub, err := e.Store.Webhooks.Get(e.T.Context(), Tenant.ID, id)

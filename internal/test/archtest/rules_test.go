@@ -69,7 +69,8 @@ func TestRulesHaveNoEffects(t *testing.T) {
 	}
 }
 
-// effects lists the functions a file uses whose results depend on more than their arguments.
+// effects lists what a file uses besides values: the functions in worldly, goroutines, channels, and
+// the built-in functions that print.
 func effects(file *ast.File) []string {
 	var found []string
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestFewPackagesAreUnderInternal keeps the list short that a newcomer reads first (decision 0049).
+// TestFewPackagesAreUnderInternal keeps short the list that a newcomer reads first (decision 0049).
 func TestFewPackagesAreUnderInternal(t *testing.T) {
 	entries, err := os.ReadDir("../..")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// compose contains the parts of docker-compose.yml that Skald's file uses. Unknown keys fail the
-// test, because it wouldn't know their effect.
+// compose contains the parts of the Compose file format that Skald's docker-compose.yml uses. Unknown
+// keys fail the test, because it wouldn't know their effect.
 type compose struct {
 	Services map[string]composed
 	Volumes  map[string]any

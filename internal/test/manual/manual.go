@@ -93,7 +93,7 @@ func (s Session) run(t *testing.T) (outputs, problems []string) {
 		reached = i
 		outputs[i] = replacer(s.Replace, true).Replace(string(out))
 		if b.kind == noOutput || ended != nil && (i == len(blocks)-1 || !exists(name("out", i+1))) {
-			continue // its failure is reported below
+			continue // nothing to compare, or the block that failed, which is reported below
 		}
 		if diff := differs(b, outputs[i], s.Masks); diff != "" {
 			problems = append(

@@ -82,7 +82,7 @@ func vaultStatement(t *testing.T, login, password string) string {
 		Replace(m[1])
 }
 
-// notGoneOnWith runs the recovery with a pg_dump that fails as lie describes, and expects the
+// notGoneOnWith runs the recovery with a pg_dump that behaves as in lie, and expects the
 // recovery to stop before anything is restored.
 func notGoneOnWith(t *testing.T, s Session, lie string, other *Postgres) {
 	t.Helper()

@@ -40,8 +40,8 @@ func (f *fixture) seals(from int64, limit int) []trail.Seal {
 	return seals
 }
 
-// checkChain verifies all seals without the store's help and returns the positions of the events
-// that they cover.
+// checkChain recomputes all seals, compares them with the stored ones, and returns the positions of
+// the events that they cover.
 func (f *fixture) checkChain() (covered []trail.Position) {
 	f.t.Helper()
 	prev, at := make([]byte, 32), trail.Position{}

@@ -289,7 +289,7 @@ func claimFences(f *fixture) {
 	for i, c := range late {
 		f.unchanged(c.After.ID, func() {
 			f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale)
-			c.Before.Version = f.load(c.After.ID).Saga.Version // only the epoch may fence it off
+			c.Before.Version = f.load(c.After.ID).Saga.Version // now only the epoch can fence it off
 			f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale)
 		})
 		if f.t.Failed() {

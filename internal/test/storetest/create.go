@@ -74,7 +74,7 @@ func createReadsBack(f *fixture) {
 func createSetsTimeout(f *fixture) {
 	untimed := f.unowned()
 	untimed.TimeoutMS = nil
-	stale := f.unowned() // created long before it is stored, because the caller's clock doesn't count
+	stale := f.unowned() // created long before it is stored: the caller's clock must not count
 	stale.CreatedAt = stale.CreatedAt.Add(-time.Hour)
 	from := f.Now()
 	results := f.create(untimed, stale)

@@ -209,7 +209,7 @@ func feedOfInlineSteps(f *fixture) {
 	}
 	long := strings.Repeat("ж", 70)
 	one, other := named(saga.InlinePrefix+"01", "refund"), named(saga.InlinePrefix+"02", saga.TypeOf(long))
-	named("shop", "refund") // a saga's type is not one of its workflow's names
+	named("shop", "refund") // the events of a named workflow's saga are not found by its type
 	for name, want := range map[string][]uuid.UUID{
 		"refund": {one}, long: {other}, saga.InlinePrefix + "01": {one}, "refun": nil, saga.InlinePrefix: nil,
 	} {

@@ -170,9 +170,9 @@ func (f *fixture) apply(run saga.Instance, e saga.Event) saga.Change {
 	return c
 }
 
-// seen returns run and e as the event would really occur. The reaper notices that a deadline has
-// passed and loads the saga first: run then has the deadlines that the store has set, and the event
-// carries the current one.
+// seen returns run and e as they are when such an event really happens. The reaper notices that a
+// deadline has passed and loads the saga first: run then has the deadlines that the store has set,
+// and the event carries the current one.
 func (f *fixture) seen(run saga.Instance, e saga.Event) (saga.Instance, saga.Event) {
 	if _, passed := e.(saga.DeadlinePassed); !passed {
 		return run, e
