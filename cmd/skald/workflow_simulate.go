@@ -133,9 +133,9 @@ func printSimulation(out io.Writer, start time.Time, r *simulate.Result, request
 	case r.Stopped != "":
 		fmt.Fprintf(out, "stopped while %s: %s\n", r.Saga.State, r.Stopped)
 	case r.Saga.Error != nil:
-		fmt.Fprintf(out, "ended as %s after %s: %s\n", r.Saga.State, calls(r.Calls), r.Saga.Error.Message)
+		fmt.Fprintf(out, "ended as %s after %s: %s\n", r.Saga.State, counted(r.Calls, "call", "calls"), r.Saga.Error.Message)
 	default:
-		fmt.Fprintf(out, "ended as %s after %s\n", r.Saga.State, calls(r.Calls))
+		fmt.Fprintf(out, "ended as %s after %s\n", r.Saga.State, counted(r.Calls, "call", "calls"))
 	}
 	if r.Saga.Result != nil {
 		fmt.Fprintf(out, "result: %s\n", r.Saga.Result)
@@ -143,13 +143,6 @@ func printSimulation(out io.Writer, start time.Time, r *simulate.Result, request
 	for _, key := range r.Unused {
 		fmt.Fprintf(out, "not all answers for %s were used\n", key)
 	}
-}
-
-func calls(n int) string {
-	if n == 1 {
-		return "1 call"
-	}
-	return strconv.Itoa(n) + " calls"
 }
 
 // told describes an entry in cells of a table.

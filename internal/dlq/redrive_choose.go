@@ -122,7 +122,7 @@ func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out 
 		case c.Other != uuid.Nil:
 			skip(c, fmt.Sprintf("it belongs to redrive %s, which began earlier", c.Other))
 		case !routes.Reaches(c.To.Kind):
-			skip(c, fmt.Sprintf("target kind %s is not configured on this server", c.To.Kind))
+			skip(c, TargetNotConfigured(c.To.Kind))
 		case behind == ItemFailed:
 			skip(c, "an older dead letter with the same key has failed")
 		case behind == ItemWaiting, behind == ItemTaken, oneByOne && busy[key]:

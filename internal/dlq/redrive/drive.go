@@ -197,7 +197,7 @@ func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *handover
 	// This is reached only if a kind was claimed for which this node has no driver.
 	out := make([]dlq.Result, len(members))
 	for i := range out {
-		out[i] = r.withdrawn("target kind " + string(kind) + " is not configured on this server")
+		out[i] = r.withdrawn(dlq.TargetNotConfigured(kind))
 	}
 	return out
 }

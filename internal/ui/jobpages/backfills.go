@@ -142,7 +142,7 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 		if !p.kit.ReadOnly {
 			if b.State == client.BulkStateHALTED {
 				d.Actions = []web.Button{v.Button("Resume", "/ui/backfills/"+b.ID.String()+"/resume", "jobs:admin",
-					goesOn(b.Found, "slots"), web.Changes)}
+					web.ContinuesWith(b.Found, "slots"), web.Changes)}
 			}
 			d.Actions = append(d.Actions, v.Button("Cancel", "/ui/backfills/"+b.ID.String()+"/cancel", "jobs:admin",
 				"No more runs are created.", web.Changes))
@@ -218,7 +218,7 @@ func (p *pages) resumeBackfill(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	return moves("Resume", "backfill", pathOfBackfill(b), web.BackfillBadge(b.State), goesOn(b.Found, "slots"),
+	return moves("Resume", "backfill", pathOfBackfill(b), web.BackfillBadge(b.State), web.ContinuesWith(b.Found, "slots"),
 		func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.ResumeBackfillWithBody(ctx, b.ID, &client.ResumeBackfillParams{}, web.JSON, body, edit)
 		}), nil

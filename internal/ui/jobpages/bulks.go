@@ -175,7 +175,7 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 		if !p.kit.ReadOnly {
 			if b.State == client.BulkStateHALTED {
 				d.Actions = []web.Button{v.Button("Resume", "/ui/run-bulks/"+b.ID.String()+"/resume", "jobs:admin",
-					goesOn(b.Found, "runs"), web.Changes)}
+					web.ContinuesWith(b.Found, "runs"), web.Changes)}
 			}
 			d.Actions = append(d.Actions, v.Button("Cancel", "/ui/run-bulks/"+b.ID.String()+"/cancel", "jobs:admin",
 				"Completed changes are kept.", web.Changes))
@@ -196,17 +196,6 @@ func (p *pages) gotBulk(v *web.Visit) (*client.JobBulk, error) {
 	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 }
 
-// goesOn describes the effect of resuming a halted operation.
-func goesOn(found *int64, what string) string {
-	if found == nil {
-		return ""
-	}
-	if *found == 1 {
-		return "It continues with the 1 " + strings.TrimSuffix(what, "s") + " that it found."
-	}
-	return "It continues with all " + web.Count(*found) + " " + what + " that it found."
-}
-
 // moves is the action that resumes or cancels a bulk operation or a backfill, whose page has the
 // given path.
 func moves(verb, what, path string, state web.Badge, means string,
@@ -224,7 +213,7 @@ func (p *pages) resumeBulk(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	return moves("Resume", "bulk operation", pathOfBulk(b), web.BulkBadge(b.State), goesOn(b.Found, "runs"),
+	return moves("Resume", "bulk operation", pathOfBulk(b), web.BulkBadge(b.State), web.ContinuesWith(b.Found, "runs"),
 		func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.ResumeJobBulkWithBody(ctx, b.ID, &client.ResumeJobBulkParams{}, web.JSON, body, edit)
 		}), nil

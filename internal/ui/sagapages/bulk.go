@@ -219,24 +219,14 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 	}
 	if b.EndedAt == nil && !p.kit.ReadOnly {
 		if b.State == client.BulkStateHALTED {
-			d.Actions = append(d.Actions, v.Button("Resume", path+"/actions/resume", "sagas:admin", resumes(b), web.Changes))
+			d.Actions = append(d.Actions, v.Button("Resume", path+"/actions/resume", "sagas:admin",
+				web.ContinuesWith(b.Found, "sagas"), web.Changes))
 		}
 		d.Actions = append(d.Actions,
 			v.Button("Change the rate", path+"/actions/rate", "sagas:admin", "The change applies to the next sagas.", web.Safe),
 			v.Button("Cancel", path+"/actions/cancel", "sagas:write", "Completed changes are kept.", web.Changes))
 	}
 	return &web.Page{Template: "bulk", Title: "Bulk " + string(b.Action), Nav: "Sagas", Refresh: refresh, Data: d}, nil
-}
-
-// resumes describes the effect of resuming a halted bulk operation.
-func resumes(b *client.SagaBulk) string {
-	if b.Found == nil {
-		return ""
-	}
-	if *b.Found == 1 {
-		return "It continues with the 1 saga that it found."
-	}
-	return "It continues with all " + web.Count(*b.Found) + " sagas that it found."
 }
 
 // aboutBulk describes which sagas a bulk operation covers.
@@ -297,7 +287,7 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 		}
 	case "resume":
 		a.Label, a.Title, a.Class, a.Needs = "Resume it", "Resume the bulk operation", web.Changes, "sagas:admin"
-		a.Means = resumes(b)
+		a.Means = web.ContinuesWith(b.Found, "sagas")
 		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return c.ResumeSagaBulkWithBody(ctx, b.ID, &client.ResumeSagaBulkParams{}, web.JSON, body, edit)
 		}

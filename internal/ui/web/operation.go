@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -31,4 +32,16 @@ func On[P any](call Call[P]) Operation {
 	) (*http.Response, error) {
 		return call(c.ClientInterface, ctx, id, new(P), JSON, body, edit)
 	}
+}
+
+// ContinuesWith describes the effect of resuming a halted operation on many objects: found is how
+// many it found (nil: it was not halted for their number), and what is their plural.
+func ContinuesWith(found *int64, what string) string {
+	if found == nil {
+		return ""
+	}
+	if *found == 1 {
+		return "It continues with the 1 " + strings.TrimSuffix(what, "s") + " that it found."
+	}
+	return "It continues with all " + Count(*found) + " " + what + " that it found."
 }
