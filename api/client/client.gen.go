@@ -2723,8 +2723,8 @@ type DeadLetterImportResult struct {
 	Failed   int                     `json:"failed"`
 	Imported int                     `json:"imported"`
 
-	// Known The first hundred duplicates that exist under a different id, because a letter
-	// with the same Kafka position or the same `dedupe_key` exists.
+	// Known The first hundred duplicates for which a letter with a different id has the same
+	// Kafka position or the same `dedupe_key`.
 	Known []DeadLetterImportDuplicate `json:"known"`
 }
 

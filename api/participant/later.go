@@ -26,7 +26,7 @@ var (
 	ErrCompensated = errors.New("participant: the call was compensated or replaced while the work went on")
 	// ErrNotPending means that the key was never answered with Later, or already has its final
 	// answer.
-	ErrNotPending = errors.New("participant: no call with this key waits for its answer")
+	ErrNotPending = errors.New("participant: no call with this key is waiting for its answer")
 )
 
 // later is the answer to a call whose function returned Later.

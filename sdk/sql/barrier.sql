@@ -198,7 +198,7 @@ BEGIN
     WHERE note.id = skald_note(call_key);
     work := s -> 'calls' -> call_key -> 'later';
     IF work IS NULL THEN
-        RAISE EXCEPTION 'no call with the key % waits for its answer', call_key USING ERRCODE = 'SK404';
+        RAISE EXCEPTION 'no call with the key % is waiting for its answer', call_key USING ERRCODE = 'SK404';
     ELSIF work ->> 'action' = 'execute'
         AND skald_run(call_key) < greatest((s ->> 'seen')::integer, coalesce((s ->> 'blocked')::integer, 0) + 1) THEN
         RAISE EXCEPTION 'the call % was compensated or replaced while the work went on', call_key

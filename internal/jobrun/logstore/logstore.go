@@ -115,7 +115,7 @@ func compress(to io.Writer, r io.Reader) error {
 
 // Get reads a log, uncompressed, from offset (in bytes of the log) to its end. By the end, all
 // stored bytes have been compared with the checksum in the name: a log that is damaged, truncated
-// or exchanged ends with ErrCorrupt instead of io.EOF. An offset beyond the end returns no bytes.
+// or swapped for another ends with ErrCorrupt instead of io.EOF. An offset beyond the end returns no bytes.
 // Skipping to an offset costs as much as reading up to it.
 //
 // Faults: NotFound (CodeGone), and Invalid for a negative offset. An invalid reference is reported

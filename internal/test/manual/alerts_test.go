@@ -203,8 +203,8 @@ func refusing(t *testing.T) (host string) {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// TestAlertsFireInARealPrometheus: Prometheus scrapes a server from its start, and exactly the
-// alerts whose conditions the test creates fire.
+// TestAlertsFireInARealPrometheus: Prometheus scrapes a server from its start, and the
+// alerts that fire are exactly those whose conditions the test creates.
 func TestAlertsFireInARealPrometheus(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -22,8 +22,11 @@ var rowLine = regexp.MustCompile("(?m)^\\| ([^|]+) \\| (.*) \\| `?([*\\w.]+?)`? 
 // Rows reads docs/requirements.md and the pages of docs/requirements.
 func Rows(root string) (all []Row, err error) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs/requirements/*.md"))
-	if err != nil || len(pages) < 3 {
-		return nil, fmt.Errorf("%d pages of requirements, %w", len(pages), err)
+	if err != nil {
+		return nil, err
+	}
+	if len(pages) < 3 {
+		return nil, fmt.Errorf("found %d pages of requirements, want at least 3", len(pages))
 	}
 	beyond := 0
 	for _, page := range append(pages, filepath.Join(root, "docs/requirements.md")) {

@@ -57,7 +57,7 @@ export class Compensated extends Error {
  */
 export class NotPending extends Error {
   constructor() {
-    super("no call with this key waits for its answer");
+    super("no call with this key is waiting for its answer");
     this.name = "NotPending";
   }
 }

@@ -47,8 +47,8 @@ type Level struct {
 	// Submit times the requests that were answered on acceptance; nil for
 	// waiting clients, whose requests are answered at the end.
 	Submit *Latency `json:"submit"`
-	// EndToEnd is the time that waiting clients measured. For submitting ones it is the time
-	// between the saga's created_at and completed_at, including queueing.
+	// EndToEnd is the time that waiting clients measured. For clients that only submit, it is the
+	// time between the saga's created_at and completed_at, including queueing.
 	EndToEnd Latency `json:"end_to_end"`
 	Cores    Cores   `json:"cores"`
 	// CPUPerSaga is the CPU time of all processes of the run. On a machine that others use as well
